@@ -1,53 +1,53 @@
-//! From what was written to what was said: every value read by the table of keys, or a finding.
+//! Checks the values of a file by the table of keys, and reports a finding for each mistake.
 //!
-//! What comes out is right by being there ([`Said`]): of its type, within its range, with its variables put in. A value
-//! that is wrong is left out of it, and checking goes on, so that one pass finds everything. On the way it is noted what
-//! must not be shown of the file.
+//! A [`CheckedValue`] has the correct type, is within its range, and has its variables expanded. A wrong value is left
+//! out and checking continues, so that one pass finds every mistake. The checker also collects the parts of the file
+//! that must not be shown.
 
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::Surroundings;
-use crate::file::{Entry, Is, Value};
+use crate::Environment;
+use crate::file::{Entry, Value, ValueKind};
 use crate::finding::Finding;
 use crate::keys::{self, Key, Kind};
 use crate::nearest::nearest;
-use crate::variables::{expand, is_surely_a_variable};
+use crate::variables::{expand, is_plain_variable_name};
 
-/// Whose file it is: that decides what an unknown key is.
+/// The owner of a file, which decides how an unknown key is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Ours: an unknown key is a slip.
+    /// Mendline: an unknown key is a mistake.
     Mendline,
-    /// Another program's: an unknown key is that program's business.
-    Another,
+    /// Another program: an unknown key belongs to that program.
+    OtherProgram,
 }
 
-/// Everything that was said in a block.
+/// The checked values of an object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Block {
-    pub said: Vec<Said>,
+    pub values: Vec<CheckedValue>,
 }
 
-/// One key, what was said, and where.
+/// A key with its checked value and their spans.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct CheckedValue {
     pub key: &'static Key,
     pub key_at: Range<usize>,
     pub at: Range<usize>,
-    pub what: What,
+    pub value: TypedValue,
 }
 
-/// What was said, by its kind.
+/// A checked value by its kind.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum TypedValue {
     Flag(bool),
     Text(String),
-    Words(Vec<String>),
+    TextList(Vec<String>),
     Pairs(Vec<Pair>),
     Duration(Duration),
-    Whole(i64),
-    Real(f64),
+    Integer(i64),
+    Number(f64),
     Choice(&'static str),
     Block(Block),
     Each(Vec<(String, Block)>),
@@ -61,227 +61,232 @@ pub(crate) struct Pair {
     pub name: String,
     pub name_at: Range<usize>,
     pub text: String,
-    /// It stands in the file itself, and not in a variable.
+    /// The text is in the file itself, not in a variable.
     pub is_literal: bool,
 }
 
 impl Block {
-    /// What was said behind this path of keys.
-    pub fn find(&self, path: &str) -> Option<&Said> {
+    /// Returns the value at this path of keys.
+    pub fn find(&self, path: &str) -> Option<&CheckedValue> {
         let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
-        let said = self.said.iter().find(|said| said.key.name == first)?;
-        match (rest, &said.what) {
-            (None, _) => Some(said),
-            (Some(rest), What::Block(block)) => block.find(rest),
+        let found = self.values.iter().find(|found| found.key.name == first)?;
+        match (rest, &found.value) {
+            (None, _) => Some(found),
+            (Some(rest), TypedValue::Block(block)) => block.find(rest),
             _ => None,
         }
     }
 }
 
-/// Reads values by the table, and collects what is to be said about them.
+/// Checks values by the table of keys and collects findings.
 pub(crate) struct Checker<'a> {
-    pub surroundings: &'a Surroundings,
+    pub environment: &'a Environment,
     pub owner: Owner,
     pub findings: Vec<Finding>,
-    /// What must not be shown.
+    /// Spans that must not be shown.
     pub secrets: Vec<Range<usize>>,
-    /// Whose keys are being read.
+    /// The server whose keys are being checked.
     pub server: Option<String>,
 }
 
 impl<'a> Checker<'a> {
-    pub fn new(surroundings: &'a Surroundings, owner: Owner) -> Self {
-        Checker { surroundings, owner, findings: Vec::new(), secrets: Vec::new(), server: None }
+    pub fn new(environment: &'a Environment, owner: Owner) -> Self {
+        Checker { environment, owner, findings: Vec::new(), secrets: Vec::new(), server: None }
     }
 
-    pub fn find(&mut self, mut finding: Finding) {
+    pub fn report(&mut self, mut finding: Finding) {
         finding.server.clone_from(&self.server);
         self.findings.push(finding);
     }
 
-    /// Something that is a mistake in our own file and merely odd in another program's.
-    pub fn find_slip(&mut self, at: Range<usize>, what: String, help: Option<String>) {
+    /// Reports a mistake: an error in a file of Mendline, a warning in a file of another program.
+    pub fn report_mistake(&mut self, at: Range<usize>, what: String, help: Option<String>) {
         let mut finding = match self.owner {
             Owner::Mendline => Finding::error(at, what),
-            Owner::Another => Finding::warning(at, what),
+            Owner::OtherProgram => Finding::warning(at, what),
         };
         finding.help = help;
-        self.find(finding);
+        self.report(finding);
     }
 
-    /// Reads a block. `is_shared` says that other programs have keys here, too.
+    /// Checks an object. `is_shared` means that other programs have keys here, too.
     pub fn block(&mut self, entries: &[Entry], keys: &'static [Key], is_shared: bool) -> Block {
         let mut block = Block::default();
         for (index, entry) in entries.iter().enumerate() {
             if entries[..index].iter().any(|before| before.key == entry.key) {
-                self.find_double(entry, "key");
-                self.hide(&entry.value);
+                self.report_duplicate(entry, "key");
+                self.mask(&entry.value);
                 continue;
             }
             let Some(key) = keys::find(keys, &entry.key) else {
-                self.hide(&entry.value);
-                self.find_unknown(entry, keys, is_shared);
+                self.mask(&entry.value);
+                self.report_unknown_key(entry, keys, is_shared);
                 continue;
             };
-            if entry.value.is == Is::Null {
-                // What tools write for "not said".
+            if entry.value.kind == ValueKind::Null {
+                // Tools write null for an absent value.
                 continue;
             }
-            if let Some(what) = self.value(key, entry) {
-                block.said.push(Said { key, key_at: entry.key_at.clone(), at: entry.value.at.clone(), what });
+            if let Some(value) = self.value(key, entry) {
+                block.values.push(CheckedValue {
+                    key,
+                    key_at: entry.key_at.clone(),
+                    at: entry.value.at.clone(),
+                    value,
+                });
             }
         }
         block
     }
 
-    pub fn find_double(&mut self, entry: &Entry, what: &str) {
-        let help = "only one of them can hold: remove the other".to_owned();
-        self.find_slip(entry.key_at.clone(), format!("the {what} `{}` is there twice", entry.key), Some(help));
+    pub fn report_duplicate(&mut self, entry: &Entry, what: &str) {
+        let help = "remove one of them".to_owned();
+        self.report_mistake(entry.key_at.clone(), format!("duplicate {what} `{}`", entry.key), Some(help));
     }
 
-    fn find_unknown(&mut self, entry: &Entry, keys: &'static [Key], is_shared: bool) {
-        let usable = keys.iter().filter(|key| !matches!(key.kind, Kind::Foreign(_) | Kind::NotYet(_)));
+    fn report_unknown_key(&mut self, entry: &Entry, keys: &'static [Key], is_shared: bool) {
+        let usable = keys.iter().filter(|key| !matches!(key.kind, Kind::Foreign(_) | Kind::Unsupported(_)));
         let usable = usable.map(|key| key.name);
         let meant = nearest(&entry.key, usable.clone());
-        let what = format!("there is no key `{}` here", entry.key);
+        let what = format!("unknown key `{}`", entry.key);
         let help = match meant {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => {
                 let all: Vec<_> = usable.filter(|name| !name.contains('_')).collect();
-                format!("there are: {}", all.join(", "))
+                format!("known keys: {}", all.join(", "))
             }
         };
         let at = entry.key_at.clone();
         let finding = match self.owner {
-            Owner::Another if is_shared && meant.is_none() => {
-                Finding::note(at, format!("`{}` is not known to Mendline and does nothing here", entry.key))
+            Owner::OtherProgram if is_shared && meant.is_none() => {
+                Finding::note(at, format!("Mendline does not know `{}` and ignores it", entry.key))
             }
-            Owner::Another if is_shared => Finding::warning(at, what).help(help),
+            Owner::OtherProgram if is_shared => Finding::warning(at, what).help(help),
             _ => Finding::error(at, what).help(help),
         };
-        self.find(finding);
+        self.report(finding);
     }
 
-    fn value(&mut self, key: &'static Key, entry: &Entry) -> Option<What> {
+    fn value(&mut self, key: &'static Key, entry: &Entry) -> Option<TypedValue> {
         let (name, value) = (key.name, &entry.value);
         match &key.kind {
-            Kind::Flag => match value.is {
-                Is::Flag(flag) => Some(What::Flag(flag)),
+            Kind::Flag => match value.kind {
+                ValueKind::Flag(flag) => Some(TypedValue::Flag(flag)),
                 _ => self.wrong(name, value, "true or false", "true"),
             },
-            Kind::Text => self.text(name, value).map(What::Text),
+            Kind::Text => self.text(name, value).map(TypedValue::Text),
             Kind::Url => {
-                self.hide_url(value);
-                self.text(name, value).map(What::Text)
+                self.mask_url(value);
+                self.text(name, value).map(TypedValue::Text)
             }
-            Kind::Words => {
-                self.hide(value);
+            Kind::TextList => {
+                self.mask(value);
                 self.words(name, value)
             }
             Kind::Pairs => {
-                self.hide(value);
+                self.mask(value);
                 self.pairs(name, value)
             }
             Kind::Variables => {
-                self.hide(value);
+                self.mask(value);
                 self.variables(name, value)
             }
-            Kind::Duration(least) => self.duration(name, value, *least).map(What::Duration),
+            Kind::Duration(least) => self.duration(name, value, *least).map(TypedValue::Duration),
             Kind::Seconds => self.counted(name, value, 1.0, "seconds"),
             Kind::Millis => self.counted(name, value, 0.001, "milliseconds"),
-            Kind::Whole(least, most) => self.whole(name, value, *least, *most),
-            Kind::Real(least, most) => self.real(name, value, *least, *most),
-            Kind::Choice(words) => self.choice(name, value, words).map(What::Choice),
+            Kind::Integer(least, most) => self.whole(name, value, *least, *most),
+            Kind::Number(least, most) => self.real(name, value, *least, *most),
+            Kind::Choice(words) => self.choice(name, value, words).map(TypedValue::Choice),
             Kind::Block(keys) => match value.table() {
-                Some(entries) => Some(What::Block(self.block(entries, keys, false))),
+                Some(entries) => Some(TypedValue::Block(self.block(entries, keys, false))),
                 None => {
-                    self.hide(value);
-                    self.wrong(name, value, "a block in braces", "{}")
+                    self.mask(value);
+                    self.wrong(name, value, "an object", "{}")
                 }
             },
             Kind::Each(keys) => self.each(name, value, keys),
             Kind::Codes(words) => self.codes(name, value, words),
             Kind::Foreign(why) => {
-                self.hide(value);
-                self.find(Finding::note(entry.key_at.clone(), format!("`{name}` does nothing here: {why}")));
-                Some(What::Foreign)
+                self.mask(value);
+                self.report(Finding::note(entry.key_at.clone(), format!("Mendline ignores `{name}`: {why}")));
+                Some(TypedValue::Foreign)
             }
-            Kind::NotYet(instead) => {
-                self.hide(value);
-                // In another program's file the key may be that program's, which carries it out itself.
+            Kind::Unsupported(instead) => {
+                self.mask(value);
+                // In a file of another program the key may belong to that program.
                 let what = format!("`{name}` is not supported yet");
-                self.find_slip(entry.key_at.clone(), what, Some((*instead).to_owned()));
+                self.report_mistake(entry.key_at.clone(), what, Some((*instead).to_owned()));
                 None
             }
         }
     }
 
-    fn wrong(&mut self, name: &str, value: &Value, expected: &str, example: &str) -> Option<What> {
-        self.find(wrong(name, value, expected, example));
+    fn wrong(&mut self, name: &str, value: &Value, expected: &str, example: &str) -> Option<TypedValue> {
+        self.report(wrong(name, value, expected, example));
         None
     }
 
-    /// A text with its variables put in.
+    /// Returns a text with its variables expanded.
     fn text(&mut self, name: &str, value: &Value) -> Option<String> {
-        let Is::Text(text) = &value.is else {
-            self.find(wrong(name, value, "text", "\"…\""));
+        let ValueKind::Text(text) = &value.kind else {
+            self.report(wrong(name, value, "a string", "\"…\""));
             return None;
         };
         let text = self.expanded(text, &value.at)?;
         if text.contains('\0') {
-            self.find(Finding::error(
-                value.at.clone(),
-                format!("`{name}` has a character in it that no text may have"),
-            ));
+            self.report(
+                Finding::error(value.at.clone(), format!("`{name}` contains a NUL character"))
+                    .help("remove the NUL character"),
+            );
             return None;
         }
         Some(text)
     }
 
     fn expanded(&mut self, text: &str, at: &Range<usize>) -> Option<String> {
-        match expand(text, |name| self.surroundings.variable(name)) {
+        match expand(text, |name| self.environment.variable(name)) {
             Ok(text) => Some(text),
             Err(fault) => {
                 let finding = Finding::error(at.clone(), fault.what).help(fault.help);
-                self.find(if fault.is_unset { finding.of_circumstances() } else { finding });
+                self.report(if fault.is_unset { finding.from_environment() } else { finding });
                 None
             }
         }
     }
 
-    fn words(&mut self, name: &str, value: &Value) -> Option<What> {
-        let Is::List(list) = &value.is else {
-            return self.wrong(name, value, "a list of texts", "[\"…\"]");
+    fn words(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
+        let ValueKind::List(list) = &value.kind else {
+            return self.wrong(name, value, "an array of strings", "[\"…\"]");
         };
         let words: Vec<_> = list.iter().map(|word| self.text(name, word)).collect();
-        words.into_iter().collect::<Option<_>>().map(What::Words)
+        words.into_iter().collect::<Option<_>>().map(TypedValue::TextList)
     }
 
-    fn pairs(&mut self, name: &str, value: &Value) -> Option<What> {
+    fn pairs(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
         let Some(entries) = value.table() else {
-            return self.wrong(name, value, "names with texts, in braces", "{ \"NAME\": \"text\" }");
+            return self.wrong(name, value, "an object of strings", "{ \"NAME\": \"text\" }");
         };
         let mut pairs: Vec<Pair> = Vec::new();
         for entry in entries {
             if pairs.iter().any(|pair| pair.name == entry.key) {
-                self.find_double(entry, "name");
+                self.report_duplicate(entry, "name");
                 continue;
             }
-            if entry.value.is == Is::Null {
+            if entry.value.kind == ValueKind::Null {
                 continue;
             }
-            let is_literal = matches!(&entry.value.is, Is::Text(text) if !text.contains("${"));
+            let is_literal = matches!(&entry.value.kind, ValueKind::Text(text) if !text.contains("${"));
             if let Some(text) = self.text(&entry.key, &entry.value) {
                 pairs.push(Pair { name: entry.key.clone(), name_at: entry.key_at.clone(), text, is_literal });
             }
         }
-        Some(What::Pairs(pairs))
+        Some(TypedValue::Pairs(pairs))
     }
 
-    /// Names, and the variables that hold what belongs to them.
-    fn variables(&mut self, name: &str, value: &Value) -> Option<What> {
+    /// Checks names with the variables that hold their values.
+    fn variables(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
         let Some(entries) = value.table() else {
-            return self.wrong(name, value, "names with variables, in braces", "{ \"NAME\": \"VAR\" }");
+            return self.wrong(name, value, "an object of variable names", "{ \"NAME\": \"VAR\" }");
         };
         let mut pairs = Vec::new();
         for entry in entries {
@@ -290,24 +295,29 @@ impl<'a> Checker<'a> {
                 pairs.push(Pair { name: entry.key.clone(), name_at: entry.key_at.clone(), text, is_literal: false });
             }
         }
-        Some(What::Pairs(pairs))
+        Some(TypedValue::Pairs(pairs))
     }
 
-    /// What the variable of this name holds.
+    /// Returns the value of a variable.
     pub fn variable(&mut self, variable: &str, at: &Range<usize>) -> Option<String> {
         if variable.is_empty() || !variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            // Perhaps it is the secret itself.
+            // It may be the secret itself.
             self.secrets.push(at.clone());
-            self.find(Finding::error(at.clone(), "this must be the name of a variable, and cannot be one"));
+            self.report(
+                Finding::error(at.clone(), "this is not the name of an environment variable")
+                    .help("write the name of the variable that holds the value, for example API_TOKEN"),
+            );
             return None;
         }
-        let value = self.surroundings.variable(variable);
+        let value = self.environment.variable(variable);
         if value.is_none() {
-            let what = match is_surely_a_variable(variable) {
+            let what = match is_plain_variable_name(variable) {
                 true => format!("the variable {variable} is not set"),
                 false => "the variable that is named here is not set".to_owned(),
             };
-            self.find(Finding::error(at.clone(), what).help("set it where Mendline is started").of_circumstances());
+            self.report(
+                Finding::error(at.clone(), what).help("set it in the environment of Mendline").from_environment(),
+            );
         }
         value
     }
@@ -315,14 +325,14 @@ impl<'a> Checker<'a> {
     fn duration(&mut self, name: &str, value: &Value, least: Duration) -> Option<Duration> {
         let shown = humantime::format_duration;
         let expected = format!(
-            "a duration from {} to {}: milliseconds as a number, or text with units",
+            "a duration from {} to {} (milliseconds as a number, or a string with units)",
             shown(least),
             shown(keys::LONGEST)
         );
         let example = if least.as_secs() > 0 { "\"30s\"" } else { "\"2s\" or 2000" };
-        let duration = match &value.is {
-            Is::Number(number) => number.parse().ok().map(Duration::from_millis),
-            Is::Text(text) => {
+        let duration = match &value.kind {
+            ValueKind::Number(number) => number.parse().ok().map(Duration::from_millis),
+            ValueKind::Text(text) => {
                 let text = self.expanded(text, &value.at)?;
                 humantime::parse_duration(&text).ok()
             }
@@ -330,44 +340,44 @@ impl<'a> Checker<'a> {
         };
         let within = duration.filter(|duration| (least..=keys::LONGEST).contains(duration));
         if within.is_none() {
-            self.find(wrong(name, value, &expected, example));
+            self.report(wrong(name, value, &expected, example));
         }
         within
     }
 
-    fn counted(&mut self, name: &str, value: &Value, unit: f64, units: &str) -> Option<What> {
-        let number = match &value.is {
-            Is::Number(number) => number.parse::<f64>().ok().map(|number| number * unit),
+    fn counted(&mut self, name: &str, value: &Value, unit: f64, units: &str) -> Option<TypedValue> {
+        let number = match &value.kind {
+            ValueKind::Number(number) => number.parse::<f64>().ok().map(|number| number * unit),
             _ => None,
         };
         let most = keys::LONGEST.as_secs_f64();
         match number.filter(|seconds| (0.001..=most).contains(seconds)) {
-            Some(seconds) => Some(What::Duration(Duration::from_secs_f64(seconds))),
+            Some(seconds) => Some(TypedValue::Duration(Duration::from_secs_f64(seconds))),
             None => self.wrong(name, value, &format!("a number of {units}, at most 30 days"), "30"),
         }
     }
 
-    fn whole(&mut self, name: &str, value: &Value, least: i64, most: i64) -> Option<What> {
-        let number = match &value.is {
-            Is::Number(number) => number.parse().ok().filter(|number| (least..=most).contains(number)),
+    fn whole(&mut self, name: &str, value: &Value, least: i64, most: i64) -> Option<TypedValue> {
+        let number = match &value.kind {
+            ValueKind::Number(number) => number.parse().ok().filter(|number| (least..=most).contains(number)),
             _ => None,
         };
         match number {
-            Some(number) => Some(What::Whole(number)),
+            Some(number) => Some(TypedValue::Integer(number)),
             None => {
                 let example = least.max(1).min(most).to_string();
-                self.wrong(name, value, &format!("a whole number from {least} to {most}"), &example)
+                self.wrong(name, value, &format!("an integer from {least} to {most}"), &example)
             }
         }
     }
 
-    fn real(&mut self, name: &str, value: &Value, least: f64, most: f64) -> Option<What> {
-        let number = match &value.is {
-            Is::Number(number) => number.parse::<f64>().ok().filter(|number| (least..=most).contains(number)),
+    fn real(&mut self, name: &str, value: &Value, least: f64, most: f64) -> Option<TypedValue> {
+        let number = match &value.kind {
+            ValueKind::Number(number) => number.parse::<f64>().ok().filter(|number| (least..=most).contains(number)),
             _ => None,
         };
         match number {
-            Some(number) => Some(What::Real(number)),
+            Some(number) => Some(TypedValue::Number(number)),
             None => {
                 let example = if least < 1.0 { "0.5" } else { "1.5" };
                 self.wrong(name, value, &format!("a number from {least} to {most}"), example)
@@ -376,8 +386,8 @@ impl<'a> Checker<'a> {
     }
 
     fn choice(&mut self, name: &str, value: &Value, words: &'static [&'static str]) -> Option<&'static str> {
-        let given = match &value.is {
-            Is::Text(text) => Some(self.expanded(text, &value.at)?),
+        let given = match &value.kind {
+            ValueKind::Text(text) => Some(self.expanded(text, &value.at)?),
             _ => None,
         };
         let chosen = words.iter().copied().find(|word| given.as_deref() == Some(word));
@@ -388,68 +398,68 @@ impl<'a> Checker<'a> {
                 Some(meant) => format!("did you mean \"{meant}\"?"),
                 None => format!("for example \"{}\"", words.first().copied().unwrap_or_default()),
             });
-            self.find(finding);
+            self.report(finding);
         }
         chosen
     }
 
-    fn each(&mut self, name: &str, value: &Value, keys: &'static [Key]) -> Option<What> {
+    fn each(&mut self, name: &str, value: &Value, keys: &'static [Key]) -> Option<TypedValue> {
         let Some(entries) = value.table() else {
-            self.hide(value);
-            return self.wrong(name, value, "names with blocks in braces", "{ \"name\": {} }");
+            self.mask(value);
+            return self.wrong(name, value, "an object of objects", "{ \"name\": {} }");
         };
         let mut blocks: Vec<(String, Block)> = Vec::new();
         for entry in entries {
             if blocks.iter().any(|(before, _)| *before == entry.key) {
-                self.find_double(entry, "name");
+                self.report_duplicate(entry, "name");
             } else if let Some(inner) = entry.value.table() {
                 let block = self.block(inner, keys, false);
                 blocks.push((entry.key.clone(), block));
             } else {
-                self.hide(&entry.value);
-                self.find(wrong(&entry.key, &entry.value, "a block in braces", "{}"));
+                self.mask(&entry.value);
+                self.report(wrong(&entry.key, &entry.value, "an object", "{}"));
             }
         }
-        Some(What::Each(blocks))
+        Some(TypedValue::Each(blocks))
     }
 
-    fn codes(&mut self, name: &str, value: &Value, words: &'static [&'static str]) -> Option<What> {
+    fn codes(&mut self, name: &str, value: &Value, words: &'static [&'static str]) -> Option<TypedValue> {
         let Some(entries) = value.table() else {
-            return self.wrong(name, value, "error codes with words, in braces", "{ \"-32603\": \"never\" }");
+            return self.wrong(name, value, "an object of error codes", "{ \"-32603\": \"never\" }");
         };
         let mut codes: Vec<(i64, &'static str)> = Vec::new();
         for entry in entries {
             let Ok(code) = entry.key.parse::<i64>() else {
-                let what = format!("`{}` is not an error code, which is a whole number", entry.key);
-                self.find(Finding::error(entry.key_at.clone(), what).help("for example \"-32603\""));
+                let what = format!("`{}` is not an error code, because it is not an integer", entry.key);
+                self.report(Finding::error(entry.key_at.clone(), what).help("for example \"-32603\""));
                 continue;
             };
             if codes.iter().any(|(before, _)| *before == code) {
-                self.find_double(entry, "code");
+                self.report_duplicate(entry, "code");
             } else if let Some(word) = self.choice(&entry.key, &entry.value, words) {
                 codes.push((code, word));
             }
         }
-        Some(What::Codes(codes))
+        Some(TypedValue::Codes(codes))
     }
 
-    /// Everything in it that is text may be a secret.
-    pub fn hide(&mut self, value: &Value) {
-        match &value.is {
-            Is::Text(_) => self.secrets.push(value.at.clone()),
-            Is::List(list) => list.iter().for_each(|value| self.hide(value)),
-            Is::Table(entries) => entries.iter().for_each(|entry| self.hide(&entry.value)),
-            Is::Null | Is::Flag(_) | Is::Number(_) | Is::Date => {}
+    /// Masks all texts in a value, because they may be secrets.
+    pub fn mask(&mut self, value: &Value) {
+        match &value.kind {
+            ValueKind::Text(_) => self.secrets.push(value.at.clone()),
+            ValueKind::List(list) => list.iter().for_each(|value| self.mask(value)),
+            ValueKind::Table(entries) => entries.iter().for_each(|entry| self.mask(&entry.value)),
+            ValueKind::Null | ValueKind::Flag(_) | ValueKind::Number(_) | ValueKind::Date => {}
         }
     }
 
-    /// What a URL may be shown of: not its query, and nothing before an `@`.
-    fn hide_url(&mut self, value: &Value) {
-        let Is::Text(text) = &value.is else { return self.hide(value) };
-        // The text begins behind a quote; escapes, which no URL needs, would move things: then all of it is hidden.
+    /// Masks the query of a URL and everything before an `@`.
+    fn mask_url(&mut self, value: &Value) {
+        let ValueKind::Text(text) = &value.kind else { return self.mask(value) };
+        // The text begins after a quote. Escapes would shift the offsets; then all of it is masked.
         let (start, is_plain) = (value.at.start + 1, value.at.len() == text.len() + 2);
         if !is_plain {
-            return self.hide(value);
+            return self.mask(value);
         }
         let authority = text.find("://").map_or(0, |at| at + 3);
         if let Some(at) = text.rfind('@') {
@@ -462,16 +472,16 @@ impl<'a> Checker<'a> {
 }
 
 fn wrong(name: &str, value: &Value, expected: &str, example: &str) -> Finding {
-    let is = match &value.is {
-        Is::Number(number) if expected.contains("number") => number.clone(),
-        Is::Text(_) if expected.contains("text with units") => "none".to_owned(),
-        Is::Text(_) if expected.starts_with("one of") => "none of them".to_owned(),
-        _ => value.kind().to_owned(),
+    let found = match &value.kind {
+        ValueKind::Number(number) if expected.contains("number") || expected.contains("integer") => number.clone(),
+        ValueKind::Text(_) if expected.contains("string with units") => "another string".to_owned(),
+        ValueKind::Text(_) if expected.starts_with("one of") => "another string".to_owned(),
+        _ => value.kind_name().to_owned(),
     };
-    let help = match &value.is {
-        Is::Number(number) if expected == "text" => format!("write it in quotes: \"{number}\""),
-        Is::Flag(flag) if expected == "text" => format!("write it in quotes: \"{flag}\""),
+    let help = match &value.kind {
+        ValueKind::Number(number) if expected == "a string" => format!("write it in quotes: \"{number}\""),
+        ValueKind::Flag(flag) if expected == "a string" => format!("write it in quotes: \"{flag}\""),
         _ => format!("for example {example}"),
     };
-    Finding::error(value.at.clone(), format!("`{name}` must be {expected}, and is {is}")).help(help)
+    Finding::error(value.at.clone(), format!("`{name}` must be {expected}, not {found}")).help(help)
 }

@@ -1,10 +1,10 @@
-//! A file of variables, as `envFile` names it: one NAME=value a line.
+//! A file of environment variables, as `envFile` names it: one NAME=value per line.
 //!
-//! There is no standard, so this reads what all of them agree on: empty lines and lines that begin with `#` are skipped,
-//! `export ` before a name is allowed, and a value may stand in single or double quotes. Nothing in a value is replaced. A
-//! line that is none of this is refused by its number alone: it may hold a secret.
+//! There is no standard, so this parser accepts the common subset: empty lines and lines that begin with `#` are
+//! skipped, `export ` before a name is allowed, and a value may be in single or double quotes. Nothing in a value is
+//! expanded. An error names the number of a line and never its text, because it may hold a secret.
 
-/// Reads the variables, or says which line cannot be read.
+/// Parses the variables. The error names the invalid line.
 pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut variables = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -42,18 +42,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_everybody_agrees_on_is_read() {
-        let text = "# a remark\n\nA=1\nexport B = \"two words\"\nC='$x'\r\nD=\n";
+    fn common_syntax_is_parsed() {
+        let text = "# a comment\n\nA=1\nexport B = \"two words\"\nC='$x'\r\nD=\n";
         let read = parse(text).unwrap();
         let expected = [("A", "1"), ("B", "two words"), ("C", "$x"), ("D", "")];
         assert_eq!(read, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 
     #[test]
-    fn a_line_that_cannot_be_read_is_named_by_its_number_only() {
+    fn invalid_line_is_named_by_number_only() {
         for text in ["A=1\ns3cret", "A=1\nB=\"s3cret", "A=1\n9X=s3cret", "\n=s3cret"] {
-            let complaint = parse(text).unwrap_err();
-            assert!(complaint.contains("line 2") && !complaint.contains("s3cret"), "{complaint}");
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("line 2") && !error.contains("s3cret"), "{error}");
         }
     }
 }

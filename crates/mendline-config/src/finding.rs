@@ -1,8 +1,8 @@
-//! What is said about a configuration: where, what, why, and what to write instead.
+//! Findings about a configuration file: location, message and correction.
 //!
-//! Everything that is wrong is said at once, because a person who mends a file ten times to learn ten things stops after
-//! three. A finding knows which server it concerns and whether it is a mistake in the file or only in the circumstances (a
-//! variable that is not set here): that decides what may still be started ([`crate::Loaded::obstacles`]).
+//! All findings are reported at once, so that a user can correct a file in one pass. A finding names its server and
+//! whether the file or the environment (an unset variable, for example) causes it; that decides which servers may still
+//! start ([`crate::Loaded::obstacles`]).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,40 +12,40 @@ use mendline::observe::escaped::{Escaped, is_harmless};
 
 use crate::file::Source;
 
-/// How much it matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// It cannot be used like this.
+    /// The value cannot be used.
     Error,
-    /// It can be used, and is probably not what was meant.
+    /// The value can be used but is probably a mistake.
     Warning,
-    /// It can be used, and does nothing here.
+    /// The value can be used and has no effect.
     Note,
 }
 
-/// Whose fault it is.
+/// The cause of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The file's: it is wrong wherever it is read.
+    /// The file is wrong in every environment.
     File,
-    /// The circumstances': elsewhere, or later, the same file may be right.
-    Circumstances,
+    /// The environment: the same file may be correct elsewhere or later.
+    Environment,
 }
 
-/// One thing to say about a file.
+/// A finding about a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// How much it matters.
+    /// The severity of a finding.
     pub weight: Weight,
-    /// Whose fault it is.
+    /// The cause of a finding.
     pub fault: Fault,
-    /// Where, in bytes; nowhere if it is about the file as such.
+    /// The span in bytes; `None` if it is about the whole file.
     pub at: Option<Range<usize>>,
-    /// What is wrong, in one line.
+    /// The message, in one line.
     pub what: String,
-    /// What to write instead.
+    /// The correction.
     pub help: Option<String>,
-    /// Which server it concerns; none: all of them.
+    /// The server; `None` for all servers.
     pub server: Option<String>,
 }
 
@@ -71,20 +71,20 @@ impl Finding {
         self
     }
 
-    pub(crate) fn of_circumstances(mut self) -> Finding {
-        self.fault = Fault::Circumstances;
+    pub(crate) fn from_environment(mut self) -> Finding {
+        self.fault = Fault::Environment;
         self
     }
 
-    /// Is anything unusable because of it?
+    /// Returns whether it is an error.
     pub fn is_error(&self) -> bool {
         self.weight == Weight::Error
     }
 
-    /// On one line, for a log.
+    /// Returns the finding on one line, for a log.
     pub fn line(&self, source: &Source) -> String {
         let path = source.path().display();
-        let place = match &self.at {
+        let location = match &self.at {
             Some(at) => {
                 let (line, column) = source.position(at.start);
                 format!("{path}:{line}:{column}")
@@ -93,12 +93,12 @@ impl Finding {
         };
         let what = escaped(&self.what);
         match &self.help {
-            Some(help) => format!("{}: {what}; {}", escaped(&place), escaped(help)),
-            None => format!("{}: {what}", escaped(&place)),
+            Some(help) => format!("{}: {what}; {}", escaped(&location), escaped(help)),
+            None => format!("{}: {what}", escaped(&location)),
         }
     }
 
-    /// With the line that it is about, for a person.
+    /// Returns the finding with the line of the file, for a terminal.
     pub fn render(&self, source: &Source, paint: Paint) -> String {
         let level = match self.weight {
             Weight::Error => Level::ERROR,
@@ -128,13 +128,13 @@ impl Finding {
     }
 }
 
-/// A text on one line, with escapes for what a name in the file may hold.
+/// Returns a text on one line, with control characters escaped.
 fn escaped(text: &str) -> String {
     Escaped(text.as_bytes()).to_string()
 }
 
-/// A file's text with a sign in the place of every character that is not harmless, so that columns stay what they are, and
-/// where a span of it then lies.
+/// Returns the text of a file with control characters replaced, so that columns stay the same, and the span in that
+/// text.
 fn harmless<'a>(text: &'a str, span: &Range<usize>) -> (Cow<'a, str>, Range<usize>) {
     let is_kept = |at: usize, character: char| {
         is_harmless(character) || matches!(character, '\n' | '\t') || text[at..].starts_with("\r\n")
@@ -157,12 +157,12 @@ fn harmless<'a>(text: &'a str, span: &Range<usize>) -> (Cow<'a, str>, Range<usiz
     (Cow::Owned(shown), start..end)
 }
 
-/// How findings are painted.
+/// The style of rendered findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
-    /// For files and pipes.
+    /// Plain text, for files and pipes.
     Plain,
-    /// For terminals.
+    /// Colours, for terminals.
     Coloured,
 }
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_shows_its_place_and_never_a_secret_beside_it() {
+    fn finding_shows_its_location_and_no_secret() {
         let text = "{ \"headers\": { \"A\": \"s3cret\", \"B\": 5 } }";
         let source = Source::new("/etc/x.json", text);
         let at = text.find('5').unwrap();

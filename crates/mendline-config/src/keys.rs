@@ -1,64 +1,64 @@
-//! Every key that a configuration may have: one table for the parser, the schema and the page in the guide.
+//! The table of all configuration keys, for the parser, the schema and the guide.
 //!
-//! A key that is not in here does not exist, and one that is in here is read, described and offered by editors: the three
-//! cannot disagree, because there is only this. What a key *means* is said where it is lowered (`lower.rs`).
+//! A key that is not in this table does not exist. The parser, the schema and the guide use the same table, so they
+//! cannot disagree. `lower.rs` implements the meaning of a key.
 
 use std::time::Duration;
 
-/// One key.
+/// A key.
 #[derive(Debug)]
 pub struct Key {
-    /// As it is written.
+    /// The name.
     pub name: &'static str,
-    /// What may stand behind it.
+    /// The kind of its value.
     pub kind: Kind,
-    /// What it is for, in one line.
+    /// The description, in one line.
     pub doc: &'static str,
-    /// What holds when it is not there, in words; empty: nothing.
+    /// The default as text; empty if there is none.
     pub default: &'static str,
 }
 
-/// What may stand behind a key.
+/// The kind of a value.
 #[derive(Debug)]
 pub enum Kind {
     /// `true` or `false`.
     Flag,
-    /// Text, with variables put in.
+    /// A string with expanded variables.
     Text,
-    /// A URL: text of which what comes after `?` is nobody's business.
+    /// A URL; its query may be a secret.
     Url,
-    /// A list of texts that may hold secrets.
-    Words,
-    /// Names and texts that may hold secrets.
+    /// An array of strings that may be secrets.
+    TextList,
+    /// An object of strings that may be secrets.
     Pairs,
-    /// Names, and the variables that hold their values.
+    /// An object of variables that hold the values.
     Variables,
-    /// Milliseconds, or text with units; at least so long.
+    /// Milliseconds, or a string with units; with this minimum.
     Duration(Duration),
     /// Seconds as a number.
     Seconds,
     /// Milliseconds as a number.
     Millis,
-    /// A whole number from … to ….
-    Whole(i64, i64),
-    /// A number from … to ….
-    Real(f64, f64),
-    /// One of these words.
+    /// An integer with minimum and maximum.
+    Integer(i64, i64),
+    /// A number with minimum and maximum.
+    Number(f64, f64),
+    /// One of these strings.
     Choice(&'static [&'static str]),
-    /// Further keys.
+    /// An object with these keys.
     Block(&'static [Key]),
-    /// Names, and further keys for each.
+    /// An object of objects with these keys.
     Each(&'static [Key]),
-    /// Error codes, and one of these words for each.
+    /// An object of error codes with one of these strings each.
     Codes(&'static [&'static str]),
-    /// Another program's: known, and of no use here, for this reason.
+    /// A key of another program; Mendline ignores it, for this reason.
     Foreign(&'static str),
-    /// Planned and not built. It is refused, with what to do until then, because a key that is accepted and does nothing
-    /// is a promise that is not kept. Neither the schema nor the table offers it.
-    NotYet(&'static str),
+    /// A planned key. It is an error with this advice, because a key that is accepted must have an effect. Neither the
+    /// schema nor the table lists it.
+    Unsupported(&'static str),
 }
 
-/// The longest time that can be meant.
+/// The maximum duration.
 pub const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -68,29 +68,29 @@ const fn key(name: &'static str, kind: Kind, default: &'static str, doc: &'stati
     Key { name, kind, doc, default }
 }
 
-/// What may stand at the top of Mendline's own file.
+/// The top-level keys of Mendline's own file.
 pub const TOP: &[Key] = &[
-    key("$schema", Kind::Text, "", "Where editors find the schema: the output of `mendline schema`."),
+    key("$schema", Kind::Text, "", "The schema for editors: the output of `mendline schema`."),
     key("mcpServers", Kind::Each(SERVER), "", "The servers by name."),
-    key("servers", Kind::Each(SERVER), "", "The same, as VS Code calls it."),
-    key("mendline", Kind::Block(MENDLINE), "", "Everything that is not a server."),
+    key("servers", Kind::Each(SERVER), "", "The servers by name, in VS Code."),
+    key("mendline", Kind::Block(MENDLINE), "", "Settings that do not belong to one server."),
     key(
         "inputs",
-        Kind::Foreign("VS Code asks its user for these; write ${VAR} where ${input:…} stands"),
+        Kind::Foreign("VS Code prompts its user for these; write ${VAR} in place of ${input:…}"),
         "",
-        "VS Code's.",
+        "VS Code only.",
     ),
 ];
 
-/// What Codex calls the servers.
+/// The name of the server table in Codex.
 pub const CODEX_SERVERS: &str = "mcp_servers";
 
-/// What may stand under `mendline`.
+/// The keys under `mendline`.
 pub const MENDLINE: &[Key] = &[
-    key("defaults", Kind::Block(POLICIES), "", "Policies for all servers; what a server says itself wins."),
-    key("logs", Kind::Block(LOGS), "", "What is kept in log files, for `mendline logs`; holds from the next start on."),
-    key("access", Kind::NotYet(GATEWAY), "", "Who may use the gateway."),
-    key("store", Kind::NotYet(GATEWAY), "", "What several gateways share."),
+    key("defaults", Kind::Block(POLICIES), "", "Policies for all servers; the policies of a server override them."),
+    key("logs", Kind::Block(LOGS), "", "The log files, for `mendline logs`; applies from the next start."),
+    key("access", Kind::Unsupported(GATEWAY), "", "Access to the gateway."),
+    key("store", Kind::Unsupported(GATEWAY), "", "State that several gateways share."),
 ];
 
 const LOGS: &[Key] = &[
@@ -98,40 +98,45 @@ const LOGS: &[Key] = &[
         "level",
         Kind::Choice(&["off", "error", "warn", "info", "debug"]),
         "info",
-        "What is worth a line; off: no files.",
+        "Minimum level of log lines; off: no files.",
     ),
-    key("fileBytes", Kind::Whole(65_536, 1 << 30), "8388608", "How much one file holds before the next is begun."),
+    key("fileBytes", Kind::Integer(65_536, 1 << 30), "8388608", "Maximum size of one file in bytes."),
     key(
         "totalBytes",
-        Kind::Whole(65_536, 1 << 40),
+        Kind::Integer(65_536, 1 << 40),
         "67108864",
-        "How much all files hold together before the oldest go.",
+        "Maximum size of all files in bytes; the oldest are deleted.",
     ),
-    key("wire", Kind::Flag, "false", "Whether the messages themselves are kept, too, without secrets."),
+    key("wire", Kind::Flag, "false", "true: log the messages, too, without secrets."),
 ];
 
-/// What may be said about one server: how it is reached, the policies for it, and what other programs have there.
+/// The keys of a server: transport, policies, and keys of other programs.
 pub const SERVER: &[Key] = &[
-    key("type", Kind::Choice(TYPES), "told by the other keys", "How it is reached; over HTTP, left out: found out."),
-    key("command", Kind::Text, "", "The program to run."),
-    key("args", Kind::Words, "[]", "Its arguments."),
-    key("env", Kind::Pairs, "{}", "Variables to set on top of Mendline's own."),
+    key(
+        "type",
+        Kind::Choice(TYPES),
+        "derived from the other keys",
+        "The transport; for a URL without a type it is detected.",
+    ),
+    key("command", Kind::Text, "", "The program to start."),
+    key("args", Kind::TextList, "[]", "The arguments of the program."),
+    key("env", Kind::Pairs, "{}", "Environment variables, in addition to those of Mendline."),
     key(
         "envFile",
         Kind::Text,
         "",
-        "A file with more of them, one NAME=value a line, its path from where this file lies; `env` wins.",
+        "A file with environment variables, one NAME=value per line, relative to this file; `env` overrides it.",
     ),
-    key("cwd", Kind::Text, "where Mendline runs", "Where to run it."),
-    key("url", Kind::Url, "", "Where it lives, when it is not a command."),
-    key("headers", Kind::Pairs, "{}", "Headers for every request to the URL."),
+    key("cwd", Kind::Text, "the working directory of Mendline", "The working directory."),
+    key("url", Kind::Url, "", "The URL of an HTTP server."),
+    key("headers", Kind::Pairs, "{}", "Headers of every request to the URL."),
     key(
         "allowHttp",
         Kind::Flag,
         "false",
-        "true: credentials may go to an `http://` URL on another machine, unencrypted.",
+        "true: allow unencrypted credentials to an `http://` URL on another machine.",
     ),
-    key("disabled", Kind::Flag, "false", "Not to be used."),
+    key("disabled", Kind::Flag, "false", "true: do not use this server."),
     AUTO_RECONNECT,
     TIMEOUTS,
     RETRY,
@@ -140,66 +145,71 @@ pub const SERVER: &[Key] = &[
     KEEP_ALIVE,
     RESUME,
     LIMITS,
-    key("auth", Kind::NotYet("use `headers` with ${VAR}"), "", "How to log in."),
-    key("tools", Kind::Each(TOOL), "{}", "What holds for single tools, whatever the server says of them."),
+    key("auth", Kind::Unsupported("use `headers` with ${VAR}"), "", "Authentication."),
+    key("tools", Kind::Each(TOOL), "{}", "Policies of single tools; they override the hints of the server."),
     CATALOGUE,
     STARTUP,
     SHARING,
     TRUST_HINTS,
     // Codex.
-    key("enabled", Kind::Flag, "true", "Codex's opposite of `disabled`."),
-    key("http_headers", Kind::Pairs, "{}", "Codex's `headers`."),
-    key("env_http_headers", Kind::Variables, "{}", "Codex's headers whose values are in variables."),
-    key("bearer_token_env_var", Kind::Text, "", "Codex's variable that holds a bearer token."),
-    key("startup_timeout_sec", Kind::Seconds, "", "Codex's `timeouts.handshake`."),
-    key("startup_timeout_ms", Kind::Millis, "", "The same in milliseconds."),
-    key("tool_timeout_sec", Kind::Seconds, "", "Codex's `timeouts.call`."),
-    key("env_vars", Kind::Foreign("a server gets all of Mendline's own variables"), "", "Codex's."),
+    key("enabled", Kind::Flag, "true", "Codex: the opposite of `disabled`."),
+    key("http_headers", Kind::Pairs, "{}", "Codex: `headers`."),
+    key("env_http_headers", Kind::Variables, "{}", "Codex: headers with values from environment variables."),
+    key("bearer_token_env_var", Kind::Text, "", "Codex: the environment variable with a bearer token."),
+    key("startup_timeout_sec", Kind::Seconds, "", "Codex: `timeouts.handshake` in seconds."),
+    key("startup_timeout_ms", Kind::Millis, "", "Codex: `timeouts.handshake` in milliseconds."),
+    key("tool_timeout_sec", Kind::Seconds, "", "Codex: `timeouts.call` in seconds."),
+    key("env_vars", Kind::Foreign("a server inherits all environment variables of Mendline"), "", "Codex only."),
     // Windsurf and Gemini.
-    key("serverUrl", Kind::Url, "", "Windsurf's `url`."),
-    key("httpUrl", Kind::Url, "", "Gemini's `url` with `\"type\": \"http\"`."),
-    // What is between a client and its user, and goes on to be.
-    key("autoApprove", Kind::Foreign(ASKED), "", "The client's."),
-    key("alwaysAllow", Kind::Foreign(ASKED), "", "The client's."),
-    key("trust", Kind::Foreign(ASKED), "", "The client's."),
-    key("default_tools_approval_mode", Kind::Foreign(ASKED), "", "The client's."),
-    key("alwaysLoad", Kind::Foreign(CLIENTS), "", "The client's."),
-    key("description", Kind::Foreign(CLIENTS), "", "The client's."),
-    key("name", Kind::Foreign(CLIENTS), "", "The client's."),
-    key("icon", Kind::Foreign(CLIENTS), "", "The client's."),
-    key("gallery", Kind::Foreign(CLIENTS), "", "The client's."),
-    key("version", Kind::Foreign(CLIENTS), "", "The client's."),
-    key("dev", Kind::Foreign(CLIENTS), "", "The client's."),
-    key("required", Kind::Foreign(CLIENTS), "", "The client's."),
-    key("supports_parallel_tool_calls", Kind::Foreign(CLIENTS), "", "The client's."),
-    key("experimental_environment", Kind::Foreign(CLIENTS), "", "The client's."),
-    key("sandbox", Kind::Foreign(SANDBOX), "", "The client's."),
-    key("sandboxEnabled", Kind::Foreign(SANDBOX), "", "The client's."),
-    key("enabled_tools", Kind::Foreign(FILTER), "", "The client's."),
-    key("disabled_tools", Kind::Foreign(FILTER), "", "The client's."),
-    key("disabledTools", Kind::Foreign(FILTER), "", "The client's."),
-    key("includeTools", Kind::Foreign(FILTER), "", "The client's."),
-    key("excludeTools", Kind::Foreign(FILTER), "", "The client's."),
+    key("serverUrl", Kind::Url, "", "Windsurf: `url`."),
+    key("httpUrl", Kind::Url, "", "Gemini: `url` with `\"type\": \"http\"`."),
+    // Keys between a client and its user.
+    key("autoApprove", Kind::Foreign(APPROVAL), "", "The client only."),
+    key("alwaysAllow", Kind::Foreign(APPROVAL), "", "The client only."),
+    key("trust", Kind::Foreign(APPROVAL), "", "The client only."),
+    key("default_tools_approval_mode", Kind::Foreign(APPROVAL), "", "The client only."),
+    key("alwaysLoad", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("description", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("name", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("icon", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("gallery", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("version", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("dev", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("required", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("supports_parallel_tool_calls", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("experimental_environment", Kind::Foreign(CLIENT_ONLY), "", "The client only."),
+    key("sandbox", Kind::Foreign(SANDBOX), "", "The client only."),
+    key("sandboxEnabled", Kind::Foreign(SANDBOX), "", "The client only."),
+    key("enabled_tools", Kind::Foreign(FILTER), "", "The client only."),
+    key("disabled_tools", Kind::Foreign(FILTER), "", "The client only."),
+    key("disabledTools", Kind::Foreign(FILTER), "", "The client only."),
+    key("includeTools", Kind::Foreign(FILTER), "", "The client only."),
+    key("excludeTools", Kind::Foreign(FILTER), "", "The client only."),
     key(
         "timeout",
         Kind::Foreign("some clients mean seconds and some milliseconds; write `timeouts.call`"),
         "",
-        "The client's.",
+        "The client only.",
     ),
-    key("headersHelper", Kind::Foreign("Mendline does not run it; write `headers` with ${VAR}"), "", "The client's."),
-    key("oauth", Kind::Foreign(LOGIN), "", "The client's."),
-    key("scopes", Kind::Foreign(LOGIN), "", "The client's."),
-    key("oauth_resource", Kind::Foreign(LOGIN), "", "The client's."),
+    key(
+        "headersHelper",
+        Kind::Foreign("Mendline does not run it; write `headers` with ${VAR}"),
+        "",
+        "The client only.",
+    ),
+    key("oauth", Kind::Foreign(LOGIN), "", "The client only."),
+    key("scopes", Kind::Foreign(LOGIN), "", "The client only."),
+    key("oauth_resource", Kind::Foreign(LOGIN), "", "The client only."),
 ];
 
 const TYPES: &[&str] = &["stdio", "sse", "http", "streamable-http", "streamableHttp"];
-const ASKED: &str = "whom the client asks before a tool is called is the client's business";
-const CLIENTS: &str = "it concerns the client only";
-const FILTER: &str = "Mendline passes every tool on; the client still leaves them out";
+const APPROVAL: &str = "the client handles the approval of tool calls";
+const CLIENT_ONLY: &str = "it applies to the client only";
+const FILTER: &str = "Mendline forwards every tool; the client still filters them";
 const SANDBOX: &str = "Mendline starts servers without a sandbox";
 /// The reason why a key for the gateway is not supported.
 const GATEWAY: &str = "it is for the gateway, which this version does not have; remove it";
-/// What is said of everything that is about logging in.
+/// The advice for keys about authentication.
 pub const LOGIN: &str = "Mendline does not log in yet; write `headers` with ${VAR}";
 
 /// The policies, which may also be defaults for all servers.
@@ -218,108 +228,101 @@ pub const POLICIES: &[Key] = &[
     TRUST_HINTS,
 ];
 
-const AUTO_RECONNECT: Key =
-    key("autoReconnect", Kind::Block(AUTO_RECONNECT_KEYS), "", "When a lost server is dialed again.");
+const AUTO_RECONNECT: Key = key("autoReconnect", Kind::Block(AUTO_RECONNECT_KEYS), "", "Reconnects to a lost server.");
 const AUTO_RECONNECT_KEYS: &[Key] = &[
-    key("enabled", Kind::Flag, "true", "false: a lost server is tried once when the next call needs it."),
+    key("enabled", Kind::Flag, "true", "false: try once when the next call needs the server."),
     key(
         "maxRetries",
-        Kind::Whole(-1, 1_000_000),
-        "10, but not before two minutes",
-        "Tries before it is only looked at now and then; -1: no end.",
+        Kind::Integer(-1, 1_000_000),
+        "10, and at least two minutes",
+        "Attempts before the server is parked; -1: no limit.",
     ),
-    key("initialRetryDelay", Kind::Duration(MILLISECOND), "up to 200ms", "The wait before the first try."),
-    key("maxRetryDelay", Kind::Duration(MILLISECOND), "30s; 5s at most while a call waits", "The longest wait."),
-    key("backoffMultiplier", Kind::Real(1.0, 1000.0), "2", "How many times longer each wait is than the one before."),
-    key("silent", Kind::Flag, "true", "false: the client is told."),
+    key("initialRetryDelay", Kind::Duration(MILLISECOND), "up to 200ms", "The delay before the first attempt."),
+    key("maxRetryDelay", Kind::Duration(MILLISECOND), "30s; 5s at most while a call waits", "The maximum delay."),
+    key("backoffMultiplier", Kind::Number(1.0, 1000.0), "2", "Factor between consecutive delays."),
+    key("silent", Kind::Flag, "true", "false: notify the client."),
 ];
 
-const TIMEOUTS: Key = key("timeouts", Kind::Block(TIMEOUTS_KEYS), "", "How long what may take.");
+const TIMEOUTS: Key = key("timeouts", Kind::Block(TIMEOUTS_KEYS), "", "Timeouts.");
 const TIMEOUTS_KEYS: &[Key] = &[
-    key("connect", Kind::Duration(MILLISECOND), "5s", "A connection to a URL."),
-    key("handshake", Kind::Duration(MILLISECOND), "1m for a command, 10s for a URL", "A new session's greeting."),
-    key("recovery", Kind::Duration(MILLISECOND), "45s", "A call's wait for a server that is not there."),
+    key("connect", Kind::Duration(MILLISECOND), "5s", "Connecting to a URL."),
+    key("handshake", Kind::Duration(MILLISECOND), "1m for a command, 10s for a URL", "The handshake of a new session."),
+    key("recovery", Kind::Duration(MILLISECOND), "45s", "How long a call waits for an unavailable server."),
     key("call", Kind::Duration(MILLISECOND), "5m", "A call, from its arrival or its last progress."),
-    key("total", Kind::Duration(MILLISECOND), "30m", "A call in all."),
+    key("total", Kind::Duration(MILLISECOND), "30m", "A call in total."),
 ];
 
-const RETRY: Key = key("retry", Kind::Block(RETRY_KEYS), "", "When a call is sent again.");
+const RETRY: Key = key("retry", Kind::Block(RETRY_KEYS), "", "Retries of calls.");
 const RETRY_KEYS: &[Key] = &[
-    key("maxAttempts", Kind::Whole(1, 10), "3", "How often in all, when it is safe."),
-    key("initialDelay", Kind::Duration(MILLISECOND), "100ms", "The first wait; doubles, with chance."),
-    key("maxDelay", Kind::Duration(MILLISECOND), "5s", "The longest wait."),
+    key("maxAttempts", Kind::Integer(1, 10), "3", "Maximum number of attempts, when a retry is safe."),
+    key("initialDelay", Kind::Duration(MILLISECOND), "100ms", "The first delay; it doubles, with jitter."),
+    key("maxDelay", Kind::Duration(MILLISECOND), "5s", "The maximum delay."),
     key(
         "codes",
         Kind::Codes(&["never", "reads", "always"]),
         "{\"-32603\": \"reads\"}",
-        "Which calls are sent again after an error with this code.",
+        "The calls to retry after an error with this code.",
     ),
 ];
 
-const CIRCUIT_BREAKER: Key = key(
-    "circuitBreaker",
-    Kind::Block(CIRCUIT_BREAKER_KEYS),
-    "",
-    "When calls are held back from a server or a tool that is sick.",
-);
+const CIRCUIT_BREAKER: Key =
+    key("circuitBreaker", Kind::Block(CIRCUIT_BREAKER_KEYS), "", "Rejects calls to an unhealthy server or tool.");
 const CIRCUIT_BREAKER_KEYS: &[Key] = &[
-    key("enabled", Kind::Flag, "true", "false: never."),
-    key("failureThreshold", Kind::Whole(1, 10_000), "5", "So many failures in a row open it …"),
-    key("successRate", Kind::Real(0.0, 1.0), "0.5", "… or fewer successes than this share …"),
-    key("window", Kind::Duration(SECOND), "30s", "… over this time …"),
-    key("windowCalls", Kind::Whole(1, 10_000), "10", "… with at least so many calls in it."),
-    key("resetTimeout", Kind::Duration(MILLISECOND), "5s, doubling up to 1m", "How long it stays open."),
-    key("successThreshold", Kind::Whole(1, 1000), "2", "So many answered calls close it again."),
-    key("countToolErrors", Kind::Flag, "false", "Whether a result with `isError` is a failure of its tool."),
+    key("enabled", Kind::Flag, "true", "false: disabled."),
+    key("failureThreshold", Kind::Integer(1, 10_000), "5", "Consecutive failures that open it …"),
+    key("successRate", Kind::Number(0.0, 1.0), "0.5", "… or a success rate below this …"),
+    key("window", Kind::Duration(SECOND), "30s", "… within this time …"),
+    key("windowCalls", Kind::Integer(1, 10_000), "10", "… with at least this many calls."),
+    key("resetTimeout", Kind::Duration(MILLISECOND), "5s, doubling up to 1m", "Time until it is half open."),
+    key("successThreshold", Kind::Integer(1, 1000), "2", "Answered calls that close it."),
+    key("countToolErrors", Kind::Flag, "false", "true: a result with `isError` is a failure of its tool."),
 ];
 
-const RATE_LIMIT: Key = key("rateLimit", Kind::Block(RATE_LIMIT_KEYS), "none", "How many calls in what time.");
+const RATE_LIMIT: Key = key("rateLimit", Kind::Block(RATE_LIMIT_KEYS), "none", "Limits the rate of calls.");
 const RATE_LIMIT_KEYS: &[Key] = &[
-    key("burst", Kind::Whole(1, 1_000_000), "`perSecond`, rounded up", "So many at once after a pause."),
-    key("perSecond", Kind::Real(0.001, 1_000_000.0), "", "So many in the long run; 0.1 is one in ten seconds."),
+    key("burst", Kind::Integer(1, 1_000_000), "`perSecond`, rounded up", "Maximum number of calls at once."),
+    key("perSecond", Kind::Number(0.001, 1_000_000.0), "", "Calls per second; 0.1 is one in ten seconds."),
 ];
 
-const KEEP_ALIVE: Key = key("keepAlive", Kind::Block(KEEP_ALIVE_KEYS), "", "How an idle line is tested.");
+const KEEP_ALIVE: Key = key("keepAlive", Kind::Block(KEEP_ALIVE_KEYS), "", "Pings on an idle link.");
 const KEEP_ALIVE_KEYS: &[Key] = &[
-    key("enabled", Kind::Flag, "true", "false: never."),
-    key("interval", Kind::Duration(SECOND), "30s", "After so long a silence."),
-    key("timeout", Kind::Duration(MILLISECOND), "10s", "How long the server has to answer."),
+    key("enabled", Kind::Flag, "true", "false: disabled."),
+    key("interval", Kind::Duration(SECOND), "30s", "Idle time before a ping."),
+    key("timeout", Kind::Duration(MILLISECOND), "10s", "Time for the answer to a ping."),
 ];
 
-const RESUME: Key = key("resume", Kind::Block(RESUME_KEYS), "", "What becomes of a response that broke off.");
+const RESUME: Key = key("resume", Kind::Block(RESUME_KEYS), "", "Resumes a response that was cut.");
 const RESUME_KEYS: &[Key] =
-    &[key("maxAttempts", Kind::Whole(0, 1000), "10", "How often it is asked for again without anything new in it.")];
+    &[key("maxAttempts", Kind::Integer(0, 1000), "10", "Maximum number of attempts without a new event.")];
 
-const LIMITS: Key = key("limits", Kind::Block(LIMITS_KEYS), "", "How much at once.");
+const LIMITS: Key = key("limits", Kind::Block(LIMITS_KEYS), "", "Limits.");
 const LIMITS_KEYS: &[Key] = &[
-    key("inFlight", Kind::Whole(1, 32_767), "256", "Calls that are with the server; others wait."),
-    key("waiting", Kind::Whole(1, 32_768), "1024", "Calls that wait; others are refused at once."),
-    key("messageBytes", Kind::Whole(1024, 256 << 20), "16777216", "The longest message."),
+    key("inFlight", Kind::Integer(1, 32_767), "256", "Maximum number of calls in flight; further calls wait."),
+    key("waiting", Kind::Integer(1, 32_768), "1024", "Maximum number of waiting calls; further calls are rejected."),
+    key("messageBytes", Kind::Integer(1024, 256 << 20), "16777216", "Maximum size of a message in bytes."),
 ];
 
 const TOOL: &[Key] = &[
-    key(
-        "effect",
-        Kind::Choice(&["read", "idempotent", "unsafe"]),
-        "what the server says",
-        "What it does to the world.",
-    ),
-    key("timeout", Kind::Duration(MILLISECOND), "`timeouts.call`", "How long its calls may take."),
-    key("approval_mode", Kind::Foreign(ASKED), "", "Codex's."),
+    key("effect", Kind::Choice(&["read", "idempotent", "unsafe"]), "the hints of the server", "The effect of a call."),
+    key("timeout", Kind::Duration(MILLISECOND), "`timeouts.call`", "Timeout of its calls."),
+    key("approval_mode", Kind::Foreign(APPROVAL), "", "Codex only."),
 ];
 
-const CATALOGUE: Key = key("catalogue", Kind::Block(CATALOGUE_KEYS), "", "What is answered while the server is away.");
-const CATALOGUE_KEYS: &[Key] =
-    &[key("cache", Kind::Flag, "true", "Whether its lists are kept and answered from there.")];
+const CATALOGUE: Key =
+    key("catalogue", Kind::Block(CATALOGUE_KEYS), "", "Answers from the list cache while the server is unavailable.");
+const CATALOGUE_KEYS: &[Key] = &[key("cache", Kind::Flag, "true", "true: cache the lists and answer from the cache.")];
 
-const STARTUP: Key =
-    key("startup", Kind::Choice(&["atOnce", "wait"]), "atOnce", "Whether a client's greeting waits for the server.");
+const STARTUP: Key = key(
+    "startup",
+    Kind::Choice(&["atOnce", "wait"]),
+    "atOnce",
+    "atOnce: answer the handshake before the server is up; wait: wait for the server.",
+);
 const SHARING: Key =
-    key("sharing", Kind::NotYet(GATEWAY), "", "One child for all clients of the gateway, or one each.");
-const TRUST_HINTS: Key =
-    key("trustHints", Kind::Flag, "true", "Whether what a server says about its own tools is believed.");
+    key("sharing", Kind::Unsupported(GATEWAY), "", "One child for all clients of the gateway, or one for each.");
+const TRUST_HINTS: Key = key("trustHints", Kind::Flag, "true", "true: trust the hints of the server about its tools.");
 
-/// The key of this name.
+/// Returns the key with this name.
 pub fn find(keys: &'static [Key], name: &str) -> Option<&'static Key> {
     keys.iter().find(|key| key.name == name)
 }
@@ -340,17 +343,17 @@ mod tests {
     }
 
     #[test]
-    fn no_key_stands_there_twice_and_each_says_what_it_is_for() {
+    fn every_key_is_unique_and_described() {
         let mut seen = std::collections::BTreeSet::new();
         walk(TOP, "", &mut |path, key| {
-            assert!(seen.insert(path.to_owned()), "{path} is there twice");
+            assert!(seen.insert(path.to_owned()), "{path} is a duplicate");
             assert!(key.doc.ends_with('.') || key.doc.ends_with('…'), "{path} is not described in a sentence");
         });
         assert!(seen.contains(".mcpServers.autoReconnect.maxRetries"));
     }
 
     #[test]
-    fn every_policy_is_a_key_of_a_server_too() {
+    fn every_policy_is_also_a_server_key() {
         for policy in POLICIES {
             assert!(find(SERVER, policy.name).is_some(), "{}", policy.name);
         }

@@ -1,33 +1,33 @@
-//! The configuration: the file that people already have.
+//! The configuration, in the file formats that users already have.
 //!
-//! A file is read as it was written ([`file`](Source)), checked against one table of keys ([`keys`]), and lowered to the
-//! typed policies of `mendline_core` and to how a server is reached ([`Server`]). Everything that is wrong is said at once
-//! ([`Finding`]), and nothing that might be a secret is ever shown.
+//! A file is parsed ([`file`](Source)), checked against one table of keys ([`keys`]), and lowered to the policies of
+//! `mendline_core` and to the transport of a server ([`Server`]). All mistakes are reported at once ([`Finding`]), and
+//! no possible secret is ever shown.
 //!
-//! This is a crate of its own so that a program which embeds Mendline and has its configuration from elsewhere does not
-//! carry two parsers and a painter of error messages.
+//! This is a separate crate, so that a program that embeds Mendline with another configuration needs neither the
+//! parsers nor the rendering of findings.
 //!
-//! # Whose file it is
+//! # The owner of a file
 //!
-//! In Mendline's own file an unknown key is an error with the nearest right one. A client's file is read as well, and what
-//! is not known there is the client's business. A file is Mendline's own when it lies where Mendline looks for it, or has a
+//! In Mendline's own file an unknown key is an error that names the nearest known key. In a file of a client an unknown
+//! key belongs to the client. A file is Mendline's own if it is in Mendline's configuration directory, or has a
 //! top-level `mendline`, or a `$schema` that names Mendline.
 //!
-//! # What a mistake stops
+//! # The effect of a mistake
 //!
-//! In Mendline's own file a mistake anywhere stops everything: whoever wrote it is there to mend it, and a half-read file
-//! is a surprise later. What depends on the circumstances (a variable that is not set here) stops only the server that it
-//! concerns. In another program's file, only what concerns a server stops that server.
+//! In Mendline's own file any mistake stops all servers, because its author can correct it and a partly applied file
+//! would be surprising. A cause in the environment (an unset variable, for example) stops only its server. In a file of
+//! another program a mistake stops only its server.
 
 mod check;
 mod env_file;
 mod file;
 mod finding;
 pub mod keys;
+mod location;
 mod lower;
 mod name;
 mod nearest;
-mod place;
 mod schema;
 mod variables;
 mod watch;
@@ -40,42 +40,49 @@ use file::{Entry, Value};
 
 pub use check::Owner;
 pub use file::Source;
-pub use file::json::OPTIONS as JSON_OF_CLIENTS;
+pub use file::json::OPTIONS as CLIENT_JSON_OPTIONS;
 pub use finding::{Fault, Finding, Paint, Weight};
-pub use lower::{LogChoices, Reach, Server};
+pub use location::{ConfigFile, NoConfigFile, find};
+pub use lower::{LogSettings, Reach, Server};
 pub use name::Name;
 pub use nearest::nearest;
-pub use place::{Found, NoFile, find};
 pub use schema::{key_table, schema};
-pub use variables::{VariableFault, expand, is_surely_a_variable, is_variable};
+pub use variables::{VariableError, expand, is_plain_variable_name, is_variable_name};
 pub use watch::Watch;
+/// The former names of public items, until their callers use the new ones.
+#[doc(hidden)]
+pub use {
+    self::Environment as Surroundings, file::json::OPTIONS as JSON_OF_CLIENTS, location::ConfigFile as Found,
+    lower::LogSettings as LogChoices, variables::is_plain_variable_name as is_surely_a_variable,
+    variables::is_variable_name as is_variable,
+};
 
-/// What a variable holds.
+/// Returns the value of a variable.
 type Lookup = dyn Fn(&str) -> Option<String> + Send;
 
-/// What another file holds.
+/// Returns the text of another file.
 type Reader = dyn Fn(&Path) -> io::Result<String> + Send;
 
-/// What a file refers to and does not hold.
-pub struct Surroundings {
-    environment: Box<Lookup>,
+/// The environment of a file: variables, other files and directories that it refers to.
+pub struct Environment {
+    variables: Box<Lookup>,
     files: Box<Reader>,
     home: Option<PathBuf>,
     workspace: Option<PathBuf>,
-    /// Where the file lies.
+    /// The directory of the file.
     directory: Option<PathBuf>,
 }
 
-impl Surroundings {
-    /// Those of this process.
-    pub fn of_process() -> Surroundings {
-        Surroundings { home: std::env::home_dir(), ..Surroundings::new(|name| std::env::var(name).ok()) }
+impl Environment {
+    /// Returns the environment of this process.
+    pub fn of_process() -> Environment {
+        Environment { home: std::env::home_dir(), ..Environment::new(|name| std::env::var(name).ok()) }
     }
 
-    /// An environment that somebody made up.
-    pub fn new(environment: impl Fn(&str) -> Option<String> + Send + 'static) -> Surroundings {
-        Surroundings {
-            environment: Box::new(environment),
+    /// Creates an environment with these variables.
+    pub fn new(variables: impl Fn(&str) -> Option<String> + Send + 'static) -> Environment {
+        Environment {
+            variables: Box::new(variables),
             files: Box::new(file::text_of),
             home: None,
             workspace: None,
@@ -83,13 +90,13 @@ impl Surroundings {
         }
     }
 
-    /// The same with files that somebody made up, too: then no disk is looked at for what the file refers to.
-    pub fn with_files(mut self, files: impl Fn(&Path) -> io::Result<String> + Send + 'static) -> Surroundings {
+    /// Replaces the file system by these files, for tests.
+    pub fn with_files(mut self, files: impl Fn(&Path) -> io::Result<String> + Send + 'static) -> Environment {
         self.files = Box::new(files);
         self
     }
 
-    /// What stands behind a path that the file names: as it is written, or from where the file lies.
+    /// Returns the text of a file, by a path relative to the configuration file.
     pub(crate) fn text_beside(&self, path: &str) -> io::Result<String> {
         match &self.directory {
             Some(directory) => (self.files)(&directory.join(path)),
@@ -99,7 +106,7 @@ impl Surroundings {
 
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
-        (self.environment)(name).or_else(|| match name {
+        (self.variables)(name).or_else(|| match name {
             "userHome" => path(&self.home),
             "workspaceFolder" => path(&self.workspace),
             "workspaceFolderBasename" => {
@@ -110,30 +117,30 @@ impl Surroundings {
     }
 }
 
-/// What became of a file.
+/// A loaded file.
 #[derive(Debug)]
 pub struct Loaded {
     /// The file.
     pub source: Source,
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
-    /// The servers that can be understood, in the order of the file.
+    /// The valid servers, in the order of the file.
     pub servers: Vec<Server>,
-    /// All names, those that cannot be understood included.
+    /// The names of all servers, including invalid ones.
     pub names: Vec<String>,
-    /// What it says about log files.
-    pub logs: LogChoices,
-    /// What is to be said about it, in the order of the file.
+    /// The settings of log files.
+    pub logs: LogSettings,
+    /// The findings, in the order of the file.
     pub findings: Vec<Finding>,
 }
 
 impl Loaded {
-    /// The server of this name, if it can be understood.
+    /// Returns the server with this name, if it is valid.
     pub fn server(&self, name: &str) -> Option<&Server> {
         self.servers.iter().find(|server| server.name == name)
     }
 
-    /// What keeps this server from being run.
+    /// Returns the findings that prevent this server from running.
     pub fn obstacles(&self, name: &str) -> Vec<&Finding> {
         let stops = |finding: &&Finding| {
             let concerns_it = finding.server.as_deref().is_none_or(|server| server == name);
@@ -143,29 +150,29 @@ impl Loaded {
         self.findings.iter().filter(stops).collect()
     }
 
-    /// Is anything in it unusable?
+    /// Returns whether the file has errors.
     pub fn has_errors(&self) -> bool {
         self.findings.iter().any(Finding::is_error)
     }
 
-    /// These findings, painted for a person, with an empty line between them.
+    /// Returns these findings, rendered for a user, with an empty line between them.
     pub fn render<'a>(&self, findings: impl IntoIterator<Item = &'a Finding>, paint: Paint) -> String {
         let painted: Vec<_> = findings.into_iter().map(|finding| finding.render(&self.source, paint)).collect();
         painted.join("\n\n")
     }
 }
 
-/// Reads what a file means. `is_ours` says that it lies where Mendline looks for its own.
-pub fn load(source: Source, is_ours: bool, surroundings: Surroundings) -> Loaded {
-    let mut surroundings = surroundings;
-    surroundings.workspace = place::workspace(source.path());
-    surroundings.directory = source.path().parent().map(Path::to_owned);
+/// Loads a file. `is_ours` means that it is in Mendline's configuration directory.
+pub fn load(source: Source, is_ours: bool, environment: Environment) -> Loaded {
+    let mut environment = environment;
+    environment.workspace = location::workspace(source.path());
+    environment.directory = source.path().parent().map(Path::to_owned);
     let mut loaded = Loaded {
-        owner: Owner::Another,
+        owner: Owner::OtherProgram,
         source,
         servers: Vec::new(),
         names: Vec::new(),
-        logs: LogChoices::default(),
+        logs: LogSettings::default(),
         findings: Vec::new(),
     };
     let tree = match loaded.source.parse() {
@@ -175,53 +182,58 @@ pub fn load(source: Source, is_ours: bool, surroundings: Surroundings) -> Loaded
             return loaded;
         }
     };
-    loaded.owner = whose(&tree, &loaded.source, is_ours);
-    let mut checker = Checker::new(&surroundings, loaded.owner);
-    understand(&tree, &mut checker, &mut loaded);
+    loaded.owner = owner_of(&tree, &loaded.source, is_ours);
+    let mut checker = Checker::new(&environment, loaded.owner);
+    check_file(&tree, &mut checker, &mut loaded);
     let Checker { mut findings, secrets, .. } = checker;
     findings.sort_by_key(|finding| finding.at.as_ref().map(|at| at.start));
     let shown = file::mask(loaded.source.text(), secrets);
     loaded.source.show_as(shown);
-    findings.extend(place::exposure(&loaded.source, &loaded.servers));
+    findings.extend(location::permission_warning(&loaded.source, &loaded.servers));
     loaded.findings = findings;
     loaded
 }
 
-fn whose(tree: &Value, source: &Source, is_ours: bool) -> Owner {
-    let names_us = |value: &Value| matches!(&value.is, file::Is::Text(text) if text.contains("mendline"));
+fn owner_of(tree: &Value, source: &Source, is_ours: bool) -> Owner {
+    let names_us = |value: &Value| matches!(&value.kind, file::ValueKind::Text(text) if text.contains("mendline"));
     let says_so = tree.get("mendline").is_some() || tree.get("$schema").is_some_and(names_us);
-    // TOML is Codex's, which has a hundred other keys in there.
-    if (is_ours || says_so) && source.language() == file::Language::Json { Owner::Mendline } else { Owner::Another }
+    // TOML files belong to Codex, which has many other keys.
+    if (is_ours || says_so) && source.language() == file::Language::Json {
+        Owner::Mendline
+    } else {
+        Owner::OtherProgram
+    }
 }
 
-fn understand(tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded) {
+fn check_file(tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded) {
     let Some(entries) = tree.table() else {
-        let what = format!("a configuration is a block in braces, and this is {}", tree.kind());
-        checker.find(Finding::error(tree.at.clone(), what).help("write `{ \"mcpServers\": {} }`"));
+        let what = format!("a configuration must be an object, not {}", tree.kind_name());
+        checker.report(Finding::error(tree.at.clone(), what).help("write `{ \"mcpServers\": {} }`"));
         return;
     };
-    // Servers are read one by one, each under its own name; everything else at the top is read as one block.
+    // Servers are checked one by one under their names; everything else at the top level is checked as one object.
     let (servers, rest): (Vec<_>, Vec<_>) = entries.iter().cloned().partition(|entry| holds_servers(&entry.key));
     let top = match checker.owner {
         Owner::Mendline => checker.block(&rest, keys::TOP, false),
-        // Whatever else a client keeps there, it is not for us; but what is for us is read.
-        Owner::Another => {
+        // Other keys of a client are ignored; `mendline` is checked.
+        Owner::OtherProgram => {
             let ours: Vec<Entry> = rest.iter().filter(|entry| entry.key == "mendline").cloned().collect();
-            rest.iter().filter(|entry| entry.key != "mendline").for_each(|entry| checker.hide(&entry.value));
+            rest.iter().filter(|entry| entry.key != "mendline").for_each(|entry| checker.mask(&entry.value));
             checker.block(&ours, keys::TOP, false)
         }
     };
     let defaults = lower::defaults(&top, checker);
     loaded.logs = lower::logs(&top, checker);
-    let nested = tree.get("mcp").and_then(|mcp| mcp.get("servers")).filter(|_| checker.owner == Owner::Another);
-    let places = servers.iter().map(|entry| (entry.key.as_str(), &entry.value)).chain(nested.map(|it| ("servers", it)));
+    let nested = tree.get("mcp").and_then(|mcp| mcp.get("servers")).filter(|_| checker.owner == Owner::OtherProgram);
+    let tables = servers.iter().map(|entry| (entry.key.as_str(), &entry.value)).chain(nested.map(|it| ("servers", it)));
     let mut is_there = false;
-    for (key, value) in places {
+    for (key, value) in tables {
         let Some(entries) = value.table() else {
-            checker.hide(value);
-            let what = format!("`{key}` must be names with blocks in braces, and is {}", value.kind());
-            checker
-                .find(Finding::error(value.at.clone(), what).help("for example { \"notes\": { \"command\": \"…\" } }"));
+            checker.mask(value);
+            let what = format!("`{key}` must be an object of servers, not {}", value.kind_name());
+            checker.report(
+                Finding::error(value.at.clone(), what).help("for example { \"notes\": { \"command\": \"…\" } }"),
+            );
             continue;
         };
         is_there = true;
@@ -231,7 +243,7 @@ fn understand(tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded) {
     }
     if !is_there && !checker.findings.iter().any(Finding::is_error) {
         let at = tree.at.start..tree.at.start;
-        checker.find(Finding::warning(at, "there are no servers in this file").help("they stand under `mcpServers`"));
+        checker.report(Finding::warning(at, "this file has no servers").help("add them under `mcpServers`"));
     }
 }
 

@@ -1,7 +1,7 @@
-//! From what was said about a server to what is done: how it is reached, and which policies hold for it.
+//! Lowers the checked values of a server to its transport and policies.
 //!
-//! Single values are right by the time they are here; what is said here is what two of them cannot be together. A server
-//! that contradicts itself is left out, and its name stays known.
+//! Single values are valid here; this module checks combinations. A server with contradictory values is left out, and
+//! its name stays known.
 
 mod logs;
 mod policies;
@@ -13,89 +13,89 @@ use std::time::Duration;
 use mendline::decisions::UpstreamConfig;
 
 use crate::Loaded;
-use crate::check::{Block, Checker, Pair, Said, What};
+use crate::check::{Block, CheckedValue, Checker, Pair, TypedValue};
 use crate::file::Entry;
 use crate::finding::Finding;
 use crate::keys;
 use crate::name::Name;
-pub use logs::LogChoices;
+pub use logs::LogSettings;
 pub(crate) use logs::logs;
 pub use reach::Reach;
 
-/// A server that can be run.
+/// A valid server.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its name, as it is written.
+    /// Its name, as written.
     pub name: String,
-    /// It is not to be used.
+    /// It is disabled.
     pub is_disabled: bool,
-    /// How it is reached.
+    /// Its transport.
     pub reach: Reach,
-    /// The policies that hold for it.
+    /// Its policies.
     pub policies: UpstreamConfig,
-    /// The longest message, if that was said.
+    /// The maximum size of a message, if configured.
     pub message_bytes: Option<usize>,
-    /// How many values in it look like secrets that stand in the file itself.
+    /// The number of literal values that look like secrets.
     pub literal_secrets: usize,
 }
 
-/// What was said about a server, and what holds for all of them: the server's own word comes first.
+/// The settings of a server and the defaults for all servers; the settings of the server take precedence.
 #[derive(Clone, Copy)]
-struct Sayings<'a> {
+struct Settings<'a> {
     own: &'a Block,
     defaults: &'a Block,
 }
 
-impl<'a> Sayings<'a> {
-    fn find(&self, path: &str) -> Option<&'a Said> {
+impl<'a> Settings<'a> {
+    fn find(&self, path: &str) -> Option<&'a CheckedValue> {
         self.own.find(path).or_else(|| self.defaults.find(path))
     }
 
     fn flag(&self, path: &str) -> Option<bool> {
-        match self.find(path)?.what {
-            What::Flag(flag) => Some(flag),
+        match self.find(path)?.value {
+            TypedValue::Flag(flag) => Some(flag),
             _ => None,
         }
     }
 
     fn text(&self, path: &str) -> Option<&'a str> {
-        match &self.find(path)?.what {
-            What::Text(text) => Some(text),
+        match &self.find(path)?.value {
+            TypedValue::Text(text) => Some(text),
             _ => None,
         }
     }
 
     fn words(&self, path: &str) -> &'a [String] {
-        match self.find(path).map(|said| &said.what) {
-            Some(What::Words(words)) => words,
+        match self.find(path).map(|found| &found.value) {
+            Some(TypedValue::TextList(words)) => words,
             _ => &[],
         }
     }
 
     fn pairs(&self, path: &str) -> &'a [Pair] {
-        match self.find(path).map(|said| &said.what) {
-            Some(What::Pairs(pairs)) => pairs,
+        match self.find(path).map(|found| &found.value) {
+            Some(TypedValue::Pairs(pairs)) => pairs,
             _ => &[],
         }
     }
 
     fn choice(&self, path: &str) -> Option<&'static str> {
-        match self.find(path)?.what {
-            What::Choice(word) => Some(word),
+        match self.find(path)?.value {
+            TypedValue::Choice(word) => Some(word),
             _ => None,
         }
     }
 
     fn duration(&self, path: &str) -> Option<Duration> {
-        match self.find(path)?.what {
-            What::Duration(duration) => Some(duration),
+        match self.find(path)?.value {
+            TypedValue::Duration(duration) => Some(duration),
             _ => None,
         }
     }
 
     fn whole(&self, path: &str) -> Option<i64> {
-        match self.find(path)?.what {
-            What::Whole(number) => Some(number),
+        match self.find(path)?.value {
+            TypedValue::Integer(number) => Some(number),
             _ => None,
         }
     }
@@ -105,35 +105,35 @@ impl<'a> Sayings<'a> {
     }
 
     fn real(&self, path: &str) -> Option<f64> {
-        match self.find(path)?.what {
-            What::Real(number) => Some(number),
+        match self.find(path)?.value {
+            TypedValue::Number(number) => Some(number),
             _ => None,
         }
     }
 
-    /// Where it was said, by the server itself.
-    fn own_place(&self, path: &str) -> Option<Range<usize>> {
-        self.own.find(path).map(|said| said.at.clone())
+    /// Returns the span of a value of the server itself.
+    fn own_span(&self, path: &str) -> Option<Range<usize>> {
+        self.own.find(path).map(|found| found.at.clone())
     }
 }
 
-/// What holds for all servers, and what is said about the rest of `mendline`.
+/// Returns the defaults for all servers.
 pub(crate) fn defaults(top: &Block, checker: &mut Checker<'_>) -> Block {
-    let defaults = match top.find("mendline.defaults").map(|said| &said.what) {
-        Some(What::Block(block)) => block.clone(),
+    let defaults = match top.find("mendline.defaults").map(|found| &found.value) {
+        Some(TypedValue::Block(block)) => block.clone(),
         _ => Block::default(),
     };
-    // What contradicts itself already here would be said again for every server.
-    let own = Sayings { own: &defaults, defaults: &Block::default() };
-    policies::contradictions(own, checker);
+    // Contradictions in the defaults are reported once, not for every server.
+    let own = Settings { own: &defaults, defaults: &Block::default() };
+    policies::check_contradictions(own, checker);
     defaults
 }
 
-/// Reads one server and adds it to the others, if it can be understood.
+/// Checks one server and adds it, if it is valid.
 pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>, loaded: &mut Loaded) {
     if loaded.names.contains(&entry.key) {
-        checker.hide(&entry.value);
-        return checker.find_double(entry, "server");
+        checker.mask(&entry.value);
+        return checker.report_duplicate(entry, "server");
     }
     loaded.names.push(entry.key.clone());
     checker.server = Some(entry.key.clone());
@@ -142,60 +142,65 @@ pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>,
     match entry.value.table() {
         Some(entries) => {
             let own = checker.block(entries, keys::SERVER, true);
-            let sayings = Sayings { own: &own, defaults };
-            remark(sayings, checker);
-            policies::contradictions(sayings, checker);
-            let reached = reach::reach(entry, sayings, checker);
+            let settings = Settings { own: &own, defaults };
+            check_enabled(settings, checker);
+            policies::check_contradictions(settings, checker);
+            let reached = reach::reach(entry, settings, checker);
             let is_right = !checker.findings[before..].iter().any(Finding::is_error);
             if let (Some((reach, literal_secrets)), true) = (reached, is_right) {
                 let mut upstream = reach.upstream(&shown);
-                policies::apply(sayings, &mut upstream);
+                policies::apply(settings, &mut upstream);
                 loaded.servers.push(Server {
                     name: entry.key.clone(),
-                    is_disabled: is_disabled(sayings),
+                    is_disabled: is_disabled(settings),
                     reach,
                     policies: upstream,
-                    message_bytes: sayings.whole("limits.messageBytes").and_then(|most| usize::try_from(most).ok()),
+                    message_bytes: settings.whole("limits.messageBytes").and_then(|most| usize::try_from(most).ok()),
                     literal_secrets,
                 });
             }
         }
         None => {
-            checker.hide(&entry.value);
-            let what = format!("the server `{}` must be a block in braces, and is {}", entry.key, entry.value.kind());
-            checker.find(Finding::error(entry.value.at.clone(), what).help("for example { \"command\": \"…\" }"));
+            checker.mask(&entry.value);
+            let what = format!("the server `{}` must be an object, not {}", entry.key, entry.value.kind_name());
+            checker.report(Finding::error(entry.value.at.clone(), what).help("for example { \"command\": \"…\" }"));
         }
     }
     checker.server = None;
 }
 
-/// What it is called in logs and errors. Clients allow names that we cannot put before a tool's; those are tidied.
+/// Returns its name in logs and errors. Clients allow names that Mendline cannot use as a prefix of tool names; those
+/// are sanitized.
 fn name(entry: &Entry, checker: &mut Checker<'_>, loaded: &Loaded) -> String {
-    let tidied = Name::tidied(&entry.key).to_string();
+    let sanitized = Name::sanitized(&entry.key).to_string();
     if entry.key.contains("__") || entry.key.is_empty() {
         let why = entry.key.parse::<Name>().err().unwrap_or_default();
-        checker.find_slip(entry.key_at.clone(), why, Some(format!("for example `{tidied}`")));
-    } else if entry.key != tidied {
-        let what = format!("`{}` will be called `{tidied}` in logs and errors", entry.key);
-        let why = "a name is made of at most 64 letters, digits, `-` and `_`";
-        checker.find(Finding::note(entry.key_at.clone(), what).help(why));
+        checker.report_mistake(entry.key_at.clone(), why, Some(format!("for example `{sanitized}`")));
+    } else if entry.key != sanitized {
+        let what = format!("`{}` appears as `{sanitized}` in logs and errors", entry.key);
+        let why = "a name may have at most 64 letters, digits, `-` and `_`";
+        checker.report(Finding::note(entry.key_at.clone(), what).help(why));
     }
-    let is_taken = |other: &&Server| other.name != entry.key && other.policies.name == tidied;
+    let is_taken = |other: &&Server| other.name != entry.key && other.policies.name == sanitized;
     if let Some(other) = loaded.servers.iter().find(is_taken) {
-        let what = format!("`{}` and `{}` would both be called `{tidied}`", other.name, entry.key);
-        checker.find_slip(entry.key_at.clone(), what, Some("rename one of them".to_owned()));
+        let what = format!("`{}` and `{}` have the same name `{sanitized}` in logs and errors", other.name, entry.key);
+        checker.report_mistake(entry.key_at.clone(), what, Some("rename one of them".to_owned()));
     }
-    tidied
+    sanitized
 }
 
-fn is_disabled(sayings: Sayings<'_>) -> bool {
-    sayings.flag("disabled").unwrap_or_else(|| sayings.flag("enabled") == Some(false))
+fn is_disabled(settings: Settings<'_>) -> bool {
+    settings.flag("disabled").unwrap_or_else(|| settings.flag("enabled") == Some(false))
 }
 
-/// What contradicts itself.
-fn remark(sayings: Sayings<'_>, checker: &mut Checker<'_>) {
-    if let (Some(true), Some(true)) = (sayings.flag("disabled"), sayings.flag("enabled")) {
-        let at = sayings.own_place("enabled").unwrap_or(0..0);
-        checker.find_slip(at, "it cannot be `disabled` and `enabled` at once".to_owned(), None);
+/// Reports contradictory `disabled` and `enabled`.
+fn check_enabled(settings: Settings<'_>, checker: &mut Checker<'_>) {
+    if let (Some(true), Some(true)) = (settings.flag("disabled"), settings.flag("enabled")) {
+        let at = settings.own_span("enabled").unwrap_or(0..0);
+        checker.report_mistake(
+            at,
+            "`disabled` and `enabled` contradict each other".to_owned(),
+            Some("remove one of them".to_owned()),
+        );
     }
 }

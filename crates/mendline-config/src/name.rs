@@ -1,15 +1,15 @@
-//! What a server is called.
+//! The name of a server.
 //!
-//! A name stands in logs, in errors that models read, and later in front of tool names, so it is short and plain: at most
-//! 64 letters, digits, `-` and `_`, and no `__`, which separates a server's name from a tool's. Without a name the command
-//! gives one: not that of the launcher (`npx`, `python`), which would call every server alike, but of what it launches.
+//! A name appears in logs, in errors that models read, and later as a prefix of tool names. It has at most 64 letters,
+//! digits, `-` and `_`, and no `__`, which separates a server name from a tool name. Without a configured name it is
+//! derived from the command: not from the launcher (`npx`, `python`) but from the program that it launches.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-/// A server's name, which is right by being one.
+/// A valid server name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(String);
 
@@ -42,7 +42,7 @@ impl fmt::Display for Name {
 }
 
 impl Name {
-    /// The name that a command gives.
+    /// Derives a name from a command.
     pub fn of_command(program: &OsString, arguments: &[OsString]) -> Name {
         let program = stem(&program.to_string_lossy());
         let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -51,26 +51,26 @@ impl Name {
             Some(Launcher::Script) => script(&words),
             None => None,
         };
-        Name::tidied(&launched.unwrap_or(program))
+        Name::sanitized(&launched.unwrap_or(program))
     }
 
-    /// The name that a host gives: without what every host has.
+    /// Derives a name from a host, without the prefixes `www.` and `mcp.`.
     pub fn of_host(host: &str) -> Name {
         let host = host.strip_prefix("www.").or(host.strip_prefix("mcp.")).unwrap_or(host);
-        Name::tidied(host)
+        Name::sanitized(host)
     }
 
-    /// The nearest name to any text.
-    pub fn tidied(text: &str) -> Name {
-        let mut tidy = String::new();
+    /// Converts any text to a valid name.
+    pub fn sanitized(text: &str) -> Name {
+        let mut name = String::new();
         for character in text.chars() {
             let plain = if is_plain(character) { character } else { '-' };
-            if !(matches!(plain, '-' | '_') && tidy.ends_with(plain)) && tidy.len() < LONGEST {
-                tidy.push(plain);
+            if !(matches!(plain, '-' | '_') && name.ends_with(plain)) && name.len() < LONGEST {
+                name.push(plain);
             }
         }
-        let tidy = tidy.trim_matches('-');
-        Name(if tidy.is_empty() { "server".to_owned() } else { tidy.to_owned() })
+        let name = name.trim_matches('-');
+        Name(if name.is_empty() { "server".to_owned() } else { name.to_owned() })
     }
 }
 
@@ -94,7 +94,8 @@ fn launcher(program: &str) -> Option<Launcher> {
     }
 }
 
-/// `-y @scope/server-notes@1.2` is `server-notes`; `--from git+https://… notes` is `notes`.
+/// Returns the name of a package: `-y @scope/server-notes@1.2` is `server-notes`; `--from git+https://… notes` is
+/// `notes`.
 fn package(words: &[String]) -> Option<String> {
     let word = first_word(words, &["-p", "--package", "--from", "--with", "--python", "-c", "--call"])?;
     let unscoped = word.strip_prefix('@').and_then(|rest| rest.split_once('/')).map_or(word, |(_, name)| name);
@@ -102,7 +103,8 @@ fn package(words: &[String]) -> Option<String> {
     Some(unscoped[..end].to_owned()).filter(|name| !name.is_empty())
 }
 
-/// `-m notes.server` is the module; `dist/index.js` is its folder, since every script is called `index` or `main`.
+/// Returns the name of a module or script: `-m notes.server` is the module; `dist/index.js` is its directory, because
+/// the file name is too general.
 fn script(words: &[String]) -> Option<String> {
     if let Some(at) = words.iter().position(|word| word == "-m") {
         return words.get(at + 1).cloned();
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_gives_its_own_name() {
+    fn name_is_derived_from_command() {
         assert_eq!(name("/usr/local/bin/notes-server --db x"), "notes-server");
         assert_eq!(name("./weird name.bin"), "weird");
         assert_eq!(name("a__b"), "a_b");
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_gives_the_name_of_what_it_launches() {
+    fn launcher_yields_name_of_launched_program() {
         assert_eq!(name("npx -y @modelcontextprotocol/server-everything"), "server-everything");
         assert_eq!(name("npx -y mcp-remote@latest https://example.com"), "mcp-remote");
         assert_eq!(name("npx --package @a/b@2 tool"), "tool");
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_cannot_be_used_is_refused_with_the_reason() {
+    fn invalid_name_is_refused_with_reason() {
         assert!("a__b".parse::<Name>().unwrap_err().contains("separates"));
         assert!("a b".parse::<Name>().unwrap_err().contains("' '"));
         assert!("".parse::<Name>().is_err());
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_from_a_command_is_one_that_could_be_given() {
+    fn derived_name_is_always_valid() {
         for command in ["npx ___", "node ../../dist/index.js", "--- x", "npx @/", "ünïcode", "uvx ==1"] {
             let name = name(command);
             assert!(name.parse::<Name>().is_ok(), "{command} gave {name}");

@@ -1,15 +1,15 @@
-//! Which of the right words a wrong one was probably meant to be.
+//! The nearest match of a misspelled word.
 
-/// The nearest of these words, if one is near enough to have been meant.
+/// Returns the nearest of these words, if it is similar enough.
 pub fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
-    // A third of a word may be wrong; more is another word.
+    // At most a third of a word may differ.
     let most = (word.chars().count() / 3).clamp(1, 4);
     let near = words.into_iter().map(|candidate| (distance(&word, &candidate.to_lowercase()), candidate));
     near.filter(|(distance, _)| *distance <= most).min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
-/// How many letters have to be put in, left out, changed or swapped with their neighbour.
+/// Returns the number of insertions, deletions, substitutions and transpositions.
 fn distance(left: &str, right: &str) -> usize {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let mut before = vec![0; right.len() + 1];
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_finger_finds_what_was_meant() {
+    fn misspelled_word_finds_nearest_match() {
         let keys = ["maxRetries", "maxRetryDelay", "initialRetryDelay", "silent", "url"];
         for (word, meant) in [
             ("maxRetrys", Some("maxRetries")),

@@ -1,4 +1,4 @@
-//! The table of keys as a JSON Schema, for editors, and as a table, for the guide.
+//! The table of keys as a JSON Schema, for editors, and as a Markdown table, for the guide.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::keys::{self, Key, Kind};
 
-/// What `mendline schema` prints.
+/// Returns the output of `mendline schema`.
 pub fn schema() -> String {
     let mut top = block(keys::TOP);
     let mut schema = Map::new();
@@ -20,13 +20,13 @@ pub fn schema() -> String {
     definitions.insert("server".into(), block(keys::SERVER));
     definitions.insert("duration".into(), duration_definition());
     schema.insert("definitions".into(), definitions.into());
-    // Numbers and texts only: this cannot fail.
+    // Numbers and strings only: this cannot fail.
     serde_json::to_string_pretty(&Value::Object(schema)).unwrap_or_default()
 }
 
 fn duration_definition() -> Value {
     json!({
-        "description": "Milliseconds as a number, or text with units such as \"2s\", \"1h30m\" or \"${VAR}\".",
+        "description": "Milliseconds as a number, or a string with units such as \"2s\", \"1h30m\" or \"${VAR}\".",
         "oneOf": [
             { "type": "integer", "minimum": 1, "maximum": keys::LONGEST.as_millis() as u64 },
             { "type": "string", "pattern": "^(([0-9]+ *[a-zA-Z]+ *)+|.*\\$\\{.*)$" }
@@ -35,7 +35,7 @@ fn duration_definition() -> Value {
 }
 
 fn block(keys: &'static [Key]) -> Value {
-    let offered = keys.iter().filter(|key| !matches!(key.kind, Kind::NotYet(_)));
+    let offered = keys.iter().filter(|key| !matches!(key.kind, Kind::Unsupported(_)));
     let properties: Map<String, Value> = offered.map(|key| (key.name.to_owned(), described(key))).collect();
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
@@ -45,7 +45,7 @@ fn described(key: &'static Key) -> Value {
     let words =
         if key.default.is_empty() { key.doc.to_owned() } else { format!("{} Default: {}.", key.doc, key.default) };
     if let Some(schema) = schema.as_object_mut() {
-        // Beside a reference nothing else is read; so it is wrapped.
+        // Members beside `$ref` are ignored, so it is wrapped.
         if let Some(reference) = schema.remove("$ref") {
             schema.insert("allOf".into(), json!([{ "$ref": reference }]));
         }
@@ -59,13 +59,13 @@ fn of_kind(kind: &'static Kind) -> Value {
         Kind::Flag => json!({ "type": "boolean" }),
         Kind::Text => json!({ "type": "string" }),
         Kind::Url => json!({ "type": "string", "pattern": "^([a-zA-Z][a-zA-Z0-9+.-]*://|.*\\$\\{)" }),
-        Kind::Words => json!({ "type": "array", "items": { "type": "string" } }),
+        Kind::TextList => json!({ "type": "array", "items": { "type": "string" } }),
         Kind::Pairs | Kind::Variables => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
         Kind::Duration(_) => json!({ "$ref": "#/definitions/duration" }),
         Kind::Seconds => json!({ "type": "number", "minimum": 0.001, "maximum": keys::LONGEST.as_secs() }),
         Kind::Millis => json!({ "type": "number", "minimum": 1, "maximum": keys::LONGEST.as_millis() as u64 }),
-        Kind::Whole(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Kind::Real(least, most) => json!({ "type": "number", "minimum": least, "maximum": most }),
+        Kind::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Kind::Number(least, most) => json!({ "type": "number", "minimum": least, "maximum": most }),
         Kind::Choice(words) => json!({ "enum": words }),
         Kind::Block(keys) => block(keys),
         Kind::Each(keys) if std::ptr::eq(*keys, keys::SERVER) => {
@@ -77,13 +77,13 @@ fn of_kind(kind: &'static Kind) -> Value {
             "patternProperties": { "^-?[0-9]+$": { "enum": words } },
             "additionalProperties": false
         }),
-        Kind::Foreign(_) | Kind::NotYet(_) => json!({}),
+        Kind::Foreign(_) | Kind::Unsupported(_) => json!({}),
     }
 }
 
-/// Every key of a server and of `mendline`, as a table in Markdown.
+/// Returns every key of a server and of `mendline`, as a Markdown table.
 pub fn key_table() -> String {
-    let mut table = String::from("| Key | What may stand there | Default | What it is for |\n|---|---|---|---|\n");
+    let mut table = String::from("| Key | Value | Default | Description |\n|---|---|---|---|\n");
     rows(keys::SERVER, "", &mut table);
     rows(keys::MENDLINE, "mendline.", &mut table);
     table
@@ -91,7 +91,7 @@ pub fn key_table() -> String {
 
 fn rows(keys: &'static [Key], path: &str, table: &mut String) {
     for key in keys {
-        if matches!(key.kind, Kind::Foreign(_) | Kind::NotYet(_)) {
+        if matches!(key.kind, Kind::Foreign(_) | Kind::Unsupported(_)) {
             continue;
         }
         let name = format!("{path}{}", key.name);
@@ -108,20 +108,20 @@ fn rows(keys: &'static [Key], path: &str, table: &mut String) {
 fn in_words(kind: &Kind) -> String {
     match kind {
         Kind::Flag => "true or false".into(),
-        Kind::Text => "text".into(),
-        Kind::Url => "a URL".into(),
-        Kind::Words => "a list of texts".into(),
-        Kind::Pairs => "names with texts".into(),
-        Kind::Variables => "names with variables".into(),
-        Kind::Duration(least) => format!("a duration from {}", humantime::format_duration(*least)),
+        Kind::Text => "string".into(),
+        Kind::Url => "URL".into(),
+        Kind::TextList => "array of strings".into(),
+        Kind::Pairs => "object of strings".into(),
+        Kind::Variables => "object of variable names".into(),
+        Kind::Duration(least) => format!("duration from {}", humantime::format_duration(*least)),
         Kind::Seconds => "seconds".into(),
         Kind::Millis => "milliseconds".into(),
-        Kind::Whole(least, most) => format!("a whole number from {least} to {most}"),
-        Kind::Real(least, most) => format!("a number from {least} to {most}"),
+        Kind::Integer(least, most) => format!("integer from {least} to {most}"),
+        Kind::Number(least, most) => format!("number from {least} to {most}"),
         Kind::Choice(words) => words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", "),
-        Kind::Block(_) => "a block".into(),
-        Kind::Each(_) => "names with blocks".into(),
-        Kind::Codes(words) => format!("error codes with {}", words.join(", ")),
-        Kind::Foreign(_) | Kind::NotYet(_) => "anything".into(),
+        Kind::Block(_) => "object".into(),
+        Kind::Each(_) => "object of objects".into(),
+        Kind::Codes(words) => format!("object of error codes: {}", words.join(", ")),
+        Kind::Foreign(_) | Kind::Unsupported(_) => "anything".into(),
     }
 }

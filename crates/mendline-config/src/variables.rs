@@ -1,45 +1,45 @@
-//! `${VAR}` and `${VAR:-default}` in what people write.
+//! Expansion of `${VAR}` and `${VAR:-default}`.
 //!
-//! Secrets belong into the environment and not onto a command line, where every process list shows them. So a header may
-//! name a variable, and what it holds is put in here, once: what comes out of a variable is not looked at again. A variable
-//! that is not set is a mistake and is said, unless a default is written beside it; `$VAR` without braces stays as it is.
+//! Secrets belong in the environment and not on a command line, where every process list shows them. A header may
+//! therefore name a variable. Its value is inserted once and not expanded again. An unset variable is an error, unless
+//! it has a default; `$VAR` without braces is not expanded.
 //!
-//! Editors have words of their own, which mean here what they mean there as far as that can be known: `${env:VAR}` is a
-//! variable, `${userHome}` the home directory, `${/}` and `${pathSeparator}` a slash, and `${workspaceFolder}` the directory
-//! that the editor's file belongs to. `${input:…}` would have to be asked for, and nobody is there to be asked.
+//! The variables of editors have the same meaning here as far as possible: `${env:VAR}` is an environment variable,
+//! `${userHome}` the home directory, `${/}` and `${pathSeparator}` a slash, and `${workspaceFolder}` the workspace of
+//! the editor file. `${input:…}` requires a prompt, which Mendline does not have.
 
 use std::fmt;
 
-/// Why a text cannot be completed. Never shows what a variable holds.
+/// The error of an expansion. It never shows the value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VariableFault {
-    /// What is wrong.
+pub struct VariableError {
+    /// The message.
     pub what: String,
-    /// What to do.
+    /// The correction.
     pub help: String,
-    /// It is written well, and would be right elsewhere.
+    /// The text is valid, but the variable is not set.
     pub is_unset: bool,
 }
 
-impl fmt::Display for VariableFault {
+impl fmt::Display for VariableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.what, self.help)
     }
 }
 
-impl std::error::Error for VariableFault {}
+impl std::error::Error for VariableError {}
 
-/// Puts the values of variables in. `lookup` is the environment.
-pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, VariableFault> {
+/// Expands the variables in a text. `lookup` is the environment.
+pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, VariableError> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
         expanded.push_str(&rest[..at]);
         let inside = &rest[at + 2..];
         let Some(end) = inside.find('}') else {
-            // Nothing of the text itself is said: it may be a secret.
+            // The text is not shown, because it may be a secret.
             let (what, help) = ("`${` has no `}`".to_owned(), "write `${VAR}`".to_owned());
-            return Err(VariableFault { what, help, is_unset: false });
+            return Err(VariableError { what, help, is_unset: false });
         };
         let (name, default) = match inside[..end].split_once(":-") {
             Some((name, default)) => (name, Some(default)),
@@ -50,17 +50,17 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Str
             (Some(value), _) => expanded.push_str(&value),
             (None, Some(default)) => expanded.push_str(default),
             (None, None) => {
-                let (what, help) = match is_surely_a_variable(name) {
+                let (what, help) = match is_plain_variable_name(name) {
                     true => {
                         (format!("the variable {name} is not set"), format!("set it, or write `${{{name}:-default}}`"))
                     }
-                    // It may be the secret itself that stands between the braces.
+                    // The text between the braces may be the secret itself.
                     false => (
                         "the variable that `${…}` names is not set".to_owned(),
                         "set it, or write `${VAR:-default}`; its name is not shown, it may be a secret".to_owned(),
                     ),
                 };
-                return Err(VariableFault { what, help, is_unset: true });
+                return Err(VariableError { what, help, is_unset: true });
             }
         }
         rest = &inside[end + 1..];
@@ -69,31 +69,31 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Str
     Ok(expanded)
 }
 
-fn value(name: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Option<String>, VariableFault> {
+fn value(name: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Option<String>, VariableError> {
     if matches!(name, "/" | "pathSeparator") {
         return Ok(Some(std::path::MAIN_SEPARATOR.to_string()));
     }
     if name.starts_with("input:") {
-        let what = "`${input:…}` would have to be asked for, and Mendline has nobody to ask".to_owned();
-        let help = "put it into a variable and write `${VAR}`".to_owned();
-        return Err(VariableFault { what, help, is_unset: false });
+        let what = "`${input:…}` prompts the user, which Mendline cannot do".to_owned();
+        let help = "set an environment variable and write `${VAR}`".to_owned();
+        return Err(VariableError { what, help, is_unset: false });
     }
-    if !is_variable(name) {
+    if !is_variable_name(name) {
         let what = "`${…}` does not name a variable".to_owned();
         let help = "a name is made of letters, digits and `_`".to_owned();
-        return Err(VariableFault { what, help, is_unset: false });
+        return Err(VariableError { what, help, is_unset: false });
     }
     Ok(lookup(name))
 }
 
-/// Whether a text can be the name of a variable.
-pub fn is_variable(name: &str) -> bool {
+/// Returns whether a text is a valid variable name.
+pub fn is_variable_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Whether a text can be nothing but the name of a variable: capitals in words that are joined by `_`, none of them long,
-/// the first one without digits. Tokens of services do not look like this, so it may be shown in a message.
-pub fn is_surely_a_variable(name: &str) -> bool {
+/// Returns whether a text is certainly a variable name: upper case words joined by `_`, none of them long, the first
+/// one without digits. Tokens of services do not look like this, so it may be shown.
+pub fn is_plain_variable_name(name: &str) -> bool {
     let is_capital = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     let first = name.split('_').find(|word| !word.is_empty()).unwrap_or_default();
     name.len() <= 64
@@ -110,10 +110,10 @@ mod tests {
     #[test]
     fn s10_variable_is_named_only_if_it_is_surely_one() {
         for name in ["TOKEN", "GITHUB_TOKEN", "MENDLINE_TEST_UNSET", "_KEY", "A_1"] {
-            assert!(is_surely_a_variable(name), "{name}");
+            assert!(is_plain_variable_name(name), "{name}");
         }
         for name in ["", "sk_live_1", "AKIAIOSFODNN7EXAMPLE", "JBSWY3DPEHPK3PXP", "ghp_ABCDEF", "token", "A-B", "1A"] {
-            assert!(!is_surely_a_variable(name), "{name}");
+            assert!(!is_plain_variable_name(name), "{name}");
         }
         for text in ["${sk-S3cret}", "${S3cret}", "${input:S3cret}", "${S3cret", "a${S3cret:-x"] {
             let fault = expand(text, |_| None).unwrap_err().to_string();
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    fn world(name: &str) -> Option<String> {
+    fn lookup(name: &str) -> Option<String> {
         match name {
             "TOKEN" => Some("s3cret".into()),
             "NESTED" => Some("${TOKEN}".into()),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_and_their_defaults_are_put_in_once() {
+    fn variables_and_defaults_are_expanded_once() {
         for (text, expanded) in [
             ("Bearer ${TOKEN}", "Bearer s3cret"),
             ("${NOPE:-anonymous}/${TOKEN}", "anonymous/s3cret"),
@@ -141,17 +141,17 @@ mod tests {
             ("${env:TOKEN}${env:NOPE:-!}", "s3cret!"),
             ("a${/}b${pathSeparator}", "a/b/"),
         ] {
-            assert_eq!(expand(text, world).unwrap(), expanded, "{text}");
+            assert_eq!(expand(text, lookup).unwrap(), expanded, "{text}");
         }
     }
 
     #[test]
-    fn a_variable_that_is_not_set_is_named_and_a_value_is_never_shown() {
-        let unset = expand("${NOPE}", world).unwrap_err();
+    fn unset_variable_is_named_and_no_value_is_shown() {
+        let unset = expand("${NOPE}", lookup).unwrap_err();
         assert!(unset.is_unset && unset.to_string().contains("NOPE is not set"));
-        let complaint = expand("key ${TOKEN} ${oops", world).unwrap_err().to_string();
-        assert!(complaint.contains("has no") && !complaint.contains("s3cret"), "{complaint}");
-        assert!(expand("${a b}", world).is_err());
-        assert!(expand("${input:key}", world).unwrap_err().what.contains("nobody to ask"));
+        let error = expand("key ${TOKEN} ${oops", lookup).unwrap_err().to_string();
+        assert!(error.contains("has no") && !error.contains("s3cret"), "{error}");
+        assert!(expand("${a b}", lookup).is_err());
+        assert!(expand("${input:key}", lookup).unwrap_err().what.contains("cannot do"));
     }
 }

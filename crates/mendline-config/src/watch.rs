@@ -1,13 +1,13 @@
-//! Has the file changed?
+//! Detection of changes of a file.
 //!
-//! It is looked at now and then, not watched: editors replace files, mounts swap links, and a directory may not be there
-//! yet, and each of these ends a watch without a word. A look costs one system call; only when what it sees is different
-//! (time, size, or which file it is) is the file read, and only when its text is different has it changed.
+//! The file is polled, not watched: editors replace files, mounts swap links, and a directory may not exist yet, and
+//! each of these silently ends a watch. A poll costs one system call. The file is read only if its metadata (time, size
+//! or inode) changed, and it has changed only if its text differs.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What one look sees.
+/// The metadata that a poll compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
@@ -15,7 +15,7 @@ struct Stamp {
     file: (u64, u64),
 }
 
-/// A file that may change.
+/// A polled file.
 #[derive(Debug)]
 pub struct Watch {
     path: PathBuf,
@@ -24,21 +24,21 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Looks at this file from now on; `text` is what stands in it.
+    /// Starts to poll this file; `text` is its current text.
     pub fn new(path: impl Into<PathBuf>, text: impl Into<String>) -> Watch {
-        // What was seen before the text was read may be older than the text: the first look reads it again.
+        // The metadata may be older than the text, so the first poll reads the file.
         Watch { path: path.into(), seen: None, text: text.into() }
     }
 
-    /// Takes a look. Says the new text if there is one. A file that is gone, or cannot be read for a moment while somebody
-    /// writes it, has not changed: the next look will tell.
+    /// Polls the file. Returns its new content if it changed. A file that is missing or cannot be read has not changed;
+    /// the next poll follows.
     pub fn look(&mut self) -> Option<crate::Source> {
         let now = stamp(&self.path)?;
         if self.seen.as_ref() == Some(&now) {
             return None;
         }
         let source = crate::Source::read(&self.path).ok()?;
-        // Written while it was read: half of it may be new.
+        // The file was written while it was read.
         if stamp(&self.path).as_ref() != Some(&now) {
             return None;
         }
@@ -50,7 +50,7 @@ impl Watch {
         Some(source)
     }
 
-    /// Looks as if it had never looked before: whatever stands there is news.
+    /// Reads the file and returns its content, changed or not.
     pub fn look_anew(&mut self) -> Option<crate::Source> {
         let source = crate::Source::read(&self.path).ok()?;
         self.seen = stamp(&self.path);
@@ -58,7 +58,7 @@ impl Watch {
         Some(source)
     }
 
-    /// Which file.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_text_is_news_once_and_a_mere_touch_is_none() {
+    fn new_text_is_reported_once_and_touch_is_not() {
         let (directory, mut watch) = watched();
         assert_eq!(seen(&mut watch), None);
         std::fs::write(watch.path(), "three").unwrap();
@@ -95,12 +95,12 @@ mod tests {
         assert_eq!(seen(&mut watch), None);
         let file = std::fs::File::options().write(true).open(watch.path()).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
-        assert_eq!(seen(&mut watch), None, "another time, the same text");
+        assert_eq!(seen(&mut watch), None, "the time changed, the text did not");
         drop(directory);
     }
 
     #[test]
-    fn an_editor_that_replaces_the_file_is_noticed_even_with_the_same_time_and_length() {
+    fn replaced_file_is_detected_despite_same_time_and_length() {
         let (directory, mut watch) = watched();
         assert_eq!(seen(&mut watch), None);
         let modified = std::fs::metadata(watch.path()).unwrap().modified().unwrap();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_for_a_while_has_not_changed() {
+    fn missing_file_has_not_changed() {
         let (_directory, mut watch) = watched();
         std::fs::remove_file(watch.path()).unwrap();
         assert_eq!(seen(&mut watch), None);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_pointed_elsewhere_is_noticed() {
+    fn changed_symlink_target_is_detected() {
         let (directory, mut watch) = watched();
         assert_eq!(seen(&mut watch), None);
         let elsewhere = directory.path().join("elsewhere");

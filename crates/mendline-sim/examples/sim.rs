@@ -1,4 +1,4 @@
-//! The simulation without the rest of the workspace: `cargo run -p mendline-sim --example sim -- --seeds 1000`.
+//! The simulation without xtask: `cargo run -p mendline-sim --example sim -- --seeds 1000`.
 #![allow(clippy::print_stderr, reason = "it is a command")]
 
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
-//! The promises, one file each.
+//! The checks of the invariants, one file each.
 //!
-//! A check is told every fact in order and says when a promise is broken; it keeps its own memory and knows nothing of the
-//! engine. Safety is checked at every fact; what must *eventually* hold is checked at the end of its time (`Overdue`,
+//! A check receives every fact in order and reports when an invariant is broken. It keeps its own state and knows
+//! nothing of the engine. Safety is checked at every fact. Liveness is checked at the end of its bound (`Overdue`,
 //! `StillDown`, `NeverFinished`) or at the end of the world.
 
 mod i01_one_answer;
@@ -11,10 +11,10 @@ mod i04_bounded_attempts;
 mod i05_honest_outcome;
 mod i06_alive;
 mod i06_alive_frozen;
-mod i07_calm;
-mod i07_calm_http;
-mod i07_calm_pings;
-mod i07_calm_retries;
+mod i07_dial_rate;
+mod i07_http_rate;
+mod i07_ping_rate;
+mod i07_redial_limit;
 mod i08_order;
 mod i09_bounded;
 mod i10_isolation;
@@ -23,7 +23,7 @@ mod i16_one_truth;
 mod i17_clean_end;
 mod i18_true_to_the_era;
 mod i19_brought_back;
-mod i20_sick_is_not_down;
+mod i20_breaker;
 mod i21_paced;
 mod i22_up_at_once;
 mod port_contract;
@@ -38,37 +38,37 @@ use crate::oracle::Oracle;
 
 pub use i17_clean_end::BOUND as END_BOUND;
 
-/// Someone who watches over one promise.
+/// A check of one invariant.
 pub trait Check {
-    /// The promise, as `PROMISE.md` names it.
+    /// Returns the name of the invariant.
     fn name(&self) -> &'static str;
-    /// Takes a fact in; the error is a sentence about what is broken.
+    /// Processes a fact. The error describes the violation.
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String>;
-    /// The world is over.
+    /// Processes the end of the world.
     fn end(&mut self, now: Moment, oracle: &Oracle) -> Result<(), String> {
         let _ = (now, oracle);
         Ok(())
     }
 }
 
-/// A broken promise.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise.
-    pub promise: &'static str,
-    /// When.
+    /// The invariant.
+    pub invariant: &'static str,
+    /// The time.
     pub at: Moment,
-    /// What happened.
-    pub words: String,
+    /// The description.
+    pub text: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}: {}", self.promise, self.at, self.words)
+        write!(f, "{} at {}: {}", self.invariant, self.at, self.text)
     }
 }
 
-/// All checks that watch a world as it happens. (I15 compares two worlds and lives with those who run them.)
+/// Creates all checks of a world. (I15 compares two worlds and is in `run.rs`.)
 pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
     let upstreams = config.upstreams.len();
     vec![
@@ -79,10 +79,10 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i05_honest_outcome::HonestOutcome::default()),
         Box::new(i06_alive::Alive::new(upstreams)),
         Box::new(i06_alive_frozen::AliveFrozen::new(config)),
-        Box::new(i07_calm::Calm::new(config)),
-        Box::new(i07_calm_http::CalmHttp::new(config)),
-        Box::new(i07_calm_pings::CalmPings::new(config)),
-        Box::new(i07_calm_retries::CalmRetries::new(config)),
+        Box::new(i07_dial_rate::DialRate::new(config)),
+        Box::new(i07_http_rate::HttpRate::new(config)),
+        Box::new(i07_ping_rate::PingRate::new(config)),
+        Box::new(i07_redial_limit::RedialLimit::new(config)),
         Box::new(i08_order::Order::new(upstreams)),
         Box::new(i09_bounded::Bounded::new(config)),
         Box::new(i10_isolation::Isolation::default()),
@@ -91,7 +91,7 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i17_clean_end::CleanEnd::default()),
         Box::new(i18_true_to_the_era::TrueToTheEra::default()),
         Box::new(i19_brought_back::BroughtBack::default()),
-        Box::new(i20_sick_is_not_down::SickIsNotDown::new(config)),
+        Box::new(i20_breaker::BreakerRules::new(config)),
         Box::new(i21_paced::Paced::new(config)),
         Box::new(i22_up_at_once::UpAtOnce::new(config)),
         Box::new(port_contract::PortContract::new(upstreams)),

@@ -1,8 +1,8 @@
-//! A child process: a server's mind, two pipes and a pulse.
+//! A simulated child process: a server, two pipes and a process state.
 //!
-//! The process dies at one moment and the shell learns of it later; in between lie the last lines that it wrote and the
-//! bytes that its stdin had accepted. Both are kept here until the shell reports them, because the contract of a child link
-//! is all about that gap.
+//! The shell learns of the end of a process later than it happens. Between the two moments there are lines that the
+//! process wrote and bytes that its stdin accepted. Both are kept here until the shell reports them, because the
+//! contract of a child link depends on them.
 
 use std::collections::VecDeque;
 
@@ -11,20 +11,20 @@ use mendline_core::port::Exit;
 use mendline_core::{LinkId, Moment};
 
 use crate::clock::Ending;
-use crate::dice::Dice;
 use crate::pipe::Pipe;
+use crate::rng::Rng;
 use crate::server::Server;
 
-/// Where a process stands.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pulse {
-    /// Asked for; the operating system is at it.
+pub enum ProcessState {
+    /// Being spawned.
     Spawning,
     /// Alive.
     Alive,
     /// Dead, not yet reaped.
     Dead(Exit),
-    /// Dead, and the shell may say so once everything that it wrote is delivered.
+    /// Reaped; the shell reports it once all output is delivered.
     Reaped(Exit),
 }
 
@@ -32,69 +32,69 @@ pub enum Pulse {
 pub struct Child {
     /// Its link.
     pub link: LinkId,
-    /// Where it stands.
-    pub pulse: Pulse,
+    /// Its state.
+    pub state: ProcessState,
     /// Its stdin.
     pub stdin: Pipe,
-    /// The engine asked to close its stdin.
+    /// The engine requested to close its stdin.
     pub stdin_closing: bool,
-    /// Its stdin has come to the end: closed by us and all written.
+    /// Its stdin is closed and fully written.
     pub stdin_closed: bool,
-    /// It reads its first byte no sooner than this.
-    pub awake_from: Moment,
-    /// A read of its stdin is planned.
+    /// The earliest time at which it reads.
+    pub reads_from: Moment,
+    /// A read of its stdin is scheduled.
     pub will_read: bool,
-    /// Its mind.
+    /// Its server.
     pub server: Server,
-    /// What it wrote to its stdout and we have not read: when it arrives, and the line.
+    /// Lines that it wrote to its stdout and that are not read yet, with their arrival times.
     pub stdout: VecDeque<(Moment, Bytes)>,
-    /// What it wrote to its stderr.
+    /// Lines that it wrote to its stderr.
     pub stderr: VecDeque<Bytes>,
-    /// The shell has said that the stdin pipe is broken.
-    pub said_broken: bool,
-    /// It is stopped: alive, and doing nothing at all.
+    /// The shell has reported that the stdin pipe is broken.
+    pub reported_broken: bool,
+    /// It is stopped (SIGSTOP).
     pub stopped: bool,
-    /// Jobs that were due while it was stopped.
-    pub overslept: Vec<u32>,
-    /// An end that it could not react to: it was stopped, or not even started.
-    pub owed: Option<Ending>,
-    /// Its own dice.
-    pub dice: Dice,
+    /// Jobs that became due while it was stopped.
+    pub missed_jobs: Vec<u32>,
+    /// An end that is pending because the process is stopped or not started yet.
+    pub pending_end: Option<Ending>,
+    /// Its random number generator.
+    pub rng: Rng,
 }
 
 impl Child {
-    /// A process that is being started.
-    pub fn new(link: LinkId, capacity: u64, server: Server, dice: Dice) -> Child {
+    /// Creates a process that is being spawned.
+    pub fn new(link: LinkId, capacity: u64, server: Server, rng: Rng) -> Child {
         Child {
             link,
-            pulse: Pulse::Spawning,
+            state: ProcessState::Spawning,
             stdin: Pipe::new(capacity),
             stdin_closing: false,
             stdin_closed: false,
-            awake_from: Moment::ZERO,
+            reads_from: Moment::ZERO,
             will_read: false,
             server,
             stdout: VecDeque::new(),
             stderr: VecDeque::new(),
-            said_broken: false,
+            reported_broken: false,
             stopped: false,
-            overslept: Vec::new(),
-            owed: None,
-            dice,
+            missed_jobs: Vec::new(),
+            pending_end: None,
+            rng,
         }
     }
 
-    /// Whether it can do anything.
+    /// Returns whether it is alive.
     pub fn is_alive(&self) -> bool {
-        self.pulse == Pulse::Alive
+        self.state == ProcessState::Alive
     }
 
-    /// Whether a line of its stdout can be read now.
+    /// Returns whether a line of its stdout can be read now.
     pub fn has_output(&self, now: Moment) -> bool {
         self.stdout.front().is_some_and(|(arrives, _)| *arrives <= now)
     }
 
-    /// Writes a line; it arrives after those before it.
+    /// Writes a line to stdout. It arrives after all earlier lines.
     pub fn write(&mut self, line: Bytes, arrives: Moment) -> Moment {
         let arrives = self.stdout.back().map_or(arrives, |(before, _)| arrives.max(*before));
         self.stdout.push_back((arrives, line));

@@ -1,13 +1,13 @@
-//! A client: greets, calls, changes its mind, answers questions, reads at its own pace.
+//! A scripted client: it initializes, calls, cancels, answers requests and reads at its own pace.
 //!
-//! It follows the protocol as the SDKs do (nothing but `initialize` before the handshake is over) and is odd where they may
-//! be: ids of any shape, tokens of any shape, spaces and escapes, cancellations that cross their answers. It knows which
-//! answer belongs to which request by the id alone, as any client does; the oracle's key travels in `_meta` only so that
+//! It follows the protocol as the SDKs do (nothing but `initialize` before the handshake is complete) and uses unusual
+//! forms where the protocol allows them: ids and tokens of any kind, whitespace and escapes, cancellations that cross
+//! their answers. It matches answers to requests by the id alone. The key of the oracle travels in `_meta` only so that
 //! servers and checkers can name requests.
 
-mod belief;
-mod letter;
-mod mailbox;
+mod expected_state;
+mod incoming;
+mod requests;
 mod workload;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,102 +17,102 @@ use bytes::Bytes;
 use mendline_core::{ClientId, Moment};
 use mendline_wire::Id;
 
-pub use belief::Belief;
-pub use mailbox::{Seen, stamp_of};
+pub use expected_state::ExpectedState;
+pub use incoming::{Incoming, stamp_of};
 pub use workload::Workload;
 
-use crate::dice::Dice;
 use crate::oracle::{Effect, Key, Oracle};
 use crate::pipe::Pipe;
+use crate::rng::Rng;
 use crate::server::Era;
 
-/// How far a client's conversation is.
+/// The state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// It has not said anything.
-    Fresh,
-    /// It waits for the answer to its greeting.
-    Greeting(Key),
-    /// It may call.
+pub enum ClientState {
+    /// It has not sent anything.
+    New,
+    /// It waits for the answer to `initialize` or `server/discover`.
+    Initializing(Key),
+    /// It may send requests.
     Ready,
-    /// It has closed its end and still reads.
+    /// It has closed its output and still reads.
     Ended,
-    /// It is gone.
+    /// It is disconnected.
     Gone,
 }
 
-/// What a client may ask for.
+/// The specification of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct RequestSpec {
     /// The method.
     pub method: &'static str,
     /// The tool, for `tools/call`.
     pub tool: Option<&'static str>,
-    /// What a second run would do.
+    /// The effect of a second execution.
     pub effect: Effect,
-    /// It goes on with something that the server has begun.
-    pub goes_on: bool,
+    /// It continues a call that the server has begun.
+    pub continues: bool,
 }
 
-/// The tool that only reads: what probes call.
-pub const READ_NOTE: Wish =
-    Wish { method: "tools/call", tool: Some("read_note"), effect: Effect::Read, goes_on: false };
+/// The read-only tool that probes call.
+pub const READ_NOTE: RequestSpec =
+    RequestSpec { method: "tools/call", tool: Some("read_note"), effect: Effect::Read, continues: false };
 
 /// The tool that must not run twice.
-pub const CREATE_NOTE: Wish =
-    Wish { method: "tools/call", tool: Some("create_note"), effect: Effect::Unsafe, goes_on: false };
+pub const CREATE_NOTE: RequestSpec =
+    RequestSpec { method: "tools/call", tool: Some("create_note"), effect: Effect::Unsafe, continues: false };
 
-/// The first call after the healing, and its time limit.
+/// The state of the first call after the faults have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// Not begun.
+    /// Not started.
     None,
-    /// Under way, until then.
+    /// In progress, with this deadline.
     Under(Moment),
-    /// It went well.
+    /// It succeeded.
     Done,
 }
 
 /// One client.
 pub struct Client {
-    /// Its name.
+    /// Its id.
     pub id: ClientId,
-    /// Which upstream it talks to, by its place in the configuration.
+    /// The index of its upstream.
     pub upstream: usize,
-    /// What it speaks.
+    /// Its era.
     pub era: Era,
-    /// How far it is.
-    pub stage: Stage,
-    /// What it still means to do.
+    /// Its state.
+    pub state: ClientState,
+    /// Its remaining workload.
     pub workload: Workload,
     /// Lines that it has written and the engine has not read.
     pub outbox: VecDeque<(Bytes, Vec<Key>)>,
-    /// What was written to it.
+    /// The pipe from the engine.
     pub inbox: Pipe,
-    /// Whether it reads at all.
+    /// Whether it reads.
     pub reads: bool,
-    /// A read is planned.
+    /// A read is scheduled.
     pub will_read: bool,
-    /// It means to close its end once all that it wrote is read.
+    /// It closes its output once the engine has read everything.
     pub closing: bool,
-    /// How its calls after the healing go.
+    /// The state of its probe.
     pub probe: Probe,
-    /// It wants nothing for a while.
-    pub resting: bool,
-    /// What it relies on.
-    pub belief: Belief,
-    goes_on_with: Option<&'static str>,
+    /// It pauses its workload.
+    pub is_idle: bool,
+    /// The state that it relies on.
+    pub expected: ExpectedState,
+    continues_with: Option<&'static str>,
     waiting: BTreeMap<Id, Vec<Key>>,
     tokens: BTreeMap<Bytes, Key>,
-    questions: BTreeMap<u32, (Bytes, Bytes)>,
-    asked: u32,
+    server_requests: BTreeMap<u32, (Bytes, Bytes)>,
+    server_requests_seen: u32,
     counter: u32,
     odd: bool,
-    dice: Dice,
+    rng: Rng,
 }
 
 impl Client {
-    /// A client that has not said anything yet.
+    /// Creates a client.
     pub fn new(
         id: ClientId,
         upstream: usize,
@@ -120,13 +120,13 @@ impl Client {
         workload: Workload,
         capacity: u64,
         odd: bool,
-        dice: Dice,
+        rng: Rng,
     ) -> Client {
         Client {
             id,
             upstream,
             era,
-            stage: Stage::Fresh,
+            state: ClientState::New,
             workload,
             outbox: VecDeque::new(),
             inbox: Pipe::new(capacity),
@@ -134,95 +134,95 @@ impl Client {
             will_read: false,
             closing: false,
             probe: Probe::None,
-            resting: false,
-            belief: Belief::default(),
-            goes_on_with: None,
+            is_idle: false,
+            expected: ExpectedState::default(),
+            continues_with: None,
             waiting: BTreeMap::new(),
             tokens: BTreeMap::new(),
-            questions: BTreeMap::new(),
-            asked: 0,
+            server_requests: BTreeMap::new(),
+            server_requests_seen: 0,
             counter: 0,
             odd,
-            dice,
+            rng,
         }
     }
 
-    /// Does the next thing; says when it wants to do another.
+    /// Performs the next item of the workload. Returns the delay until the one after it.
     pub fn act(&mut self, oracle: &mut Oracle) -> Option<Duration> {
-        match self.stage {
-            Stage::Fresh => {
-                self.greet(oracle);
-                Some(self.dice.millis(100, 800))
+        match self.state {
+            ClientState::New => {
+                self.initialize(oracle);
+                Some(self.rng.millis(100, 800))
             }
-            // An SDK waits for the answer; so does this one, and looks again later.
-            Stage::Greeting(_) => Some(Duration::from_millis(200)),
-            Stage::Ready if self.resting => Some(Duration::from_millis(200)),
-            Stage::Ready => {
-                let next = self.workload.next(&mut self.dice)?;
-                self.follow(next, oracle);
-                Some(self.workload.pause(&mut self.dice))
+            // An SDK waits for the answer. This client polls.
+            ClientState::Initializing(_) => Some(Duration::from_millis(200)),
+            ClientState::Ready if self.is_idle => Some(Duration::from_millis(200)),
+            ClientState::Ready => {
+                let next = self.workload.next(&mut self.rng)?;
+                self.perform(next, oracle);
+                Some(self.workload.pause(&mut self.rng))
             }
-            Stage::Ended | Stage::Gone => None,
+            ClientState::Ended | ClientState::Gone => None,
         }
     }
 
-    /// Makes a request of this kind now; says under which key.
-    pub fn ask(&mut self, wish: Wish, oracle: &mut Oracle) -> Key {
-        let id = self.an_id();
-        self.ask_with_id(wish, &id, oracle)
+    /// Sends a request and returns its key.
+    pub fn send_request(&mut self, spec: RequestSpec, oracle: &mut Oracle) -> Key {
+        let id = self.new_id();
+        self.send_request_with_id(spec, &id, oracle)
     }
 
-    /// Makes a request with an id of the caller's choice.
-    pub fn ask_with_id(&mut self, wish: Wish, id: &str, oracle: &mut Oracle) -> Key {
-        let (line, key) = self.write_request(wish, id, oracle);
+    /// Sends a request with a given id.
+    pub fn send_request_with_id(&mut self, spec: RequestSpec, id: &str, oracle: &mut Oracle) -> Key {
+        let (line, key) = self.write_request(spec, id, oracle);
         self.outbox.push_back((line, vec![key]));
         key
     }
 
-    /// Begins, or begins again after a greeting that failed.
-    pub fn greet(&mut self, oracle: &mut Oracle) {
+    /// Starts the handshake, or repeats it after a failure.
+    pub fn initialize(&mut self, oracle: &mut Oracle) {
         let method = match self.era {
             Era::Legacy => "initialize",
             Era::Modern => "server/discover",
         };
         let effect = if self.era == Era::Legacy { Effect::Idempotent } else { Effect::Read };
-        let key = self.ask(Wish { method, tool: None, effect, goes_on: false }, oracle);
-        self.stage = Stage::Greeting(key);
+        let key = self.send_request(RequestSpec { method, tool: None, effect, continues: false }, oracle);
+        self.state = ClientState::Initializing(key);
     }
 
-    /// Asks for something that must work, unless the greeting comes first.
-    pub fn try_out(&mut self, oracle: &mut Oracle) {
-        match self.stage {
-            Stage::Fresh => self.greet(oracle),
-            Stage::Ready => {
-                self.ask(READ_NOTE, oracle);
+    /// Sends a probe call, or the handshake if that is not complete.
+    pub fn probe_call(&mut self, oracle: &mut Oracle) {
+        match self.state {
+            ClientState::New => self.initialize(oracle),
+            ClientState::Ready => {
+                self.send_request(READ_NOTE, oracle);
             }
-            Stage::Greeting(_) | Stage::Ended | Stage::Gone => {}
+            ClientState::Initializing(_) | ClientState::Ended | ClientState::Gone => {}
         }
     }
 
-    /// Calls off a request that is still open, by its key.
+    /// Cancels an open request.
     pub fn cancel(&mut self, key: Key, now: Moment, oracle: &mut Oracle) {
         let id = oracle.of(key).id.clone();
         for twin in self.waiting.get(&id).into_iter().flatten() {
             oracle.of_mut(*twin).cancelled.get_or_insert(now);
-            self.belief.gives_up(*twin);
+            self.expected.give_up(*twin);
         }
-        self.outbox.push_back((letter::cancelled(&id), Vec::new()));
+        self.outbox.push_back((requests::cancelled(&id), Vec::new()));
     }
 
-    /// Whether it can still act and read.
-    pub fn is_here(&self) -> bool {
-        !matches!(self.stage, Stage::Ended | Stage::Gone)
+    /// Returns whether it can still send and read.
+    pub fn is_connected(&self) -> bool {
+        !matches!(self.state, ClientState::Ended | ClientState::Gone)
     }
 
-    /// An id that it waits for, of a request that it has not called off.
+    /// Returns the id of an open request that is not cancelled.
     pub fn an_open_id(&self, oracle: &Oracle) -> Option<String> {
         let is_open = |keys: &Vec<Key>| keys.iter().all(|key| oracle.of(*key).is_open());
         self.waiting.iter().find(|(_, keys)| is_open(keys)).map(|(id, _)| id.to_string())
     }
 
-    /// The requests that it waits for.
+    /// Returns its open requests.
     pub fn open_keys(&self) -> impl Iterator<Item = Key> {
         self.waiting.values().flatten().copied()
     }

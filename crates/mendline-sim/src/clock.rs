@@ -1,7 +1,7 @@
-//! What time it is in the world, and what is due next.
+//! The simulated clock and its agenda.
 //!
-//! Time only moves when the world asks for the next thing that is due. Things due at the same instant happen in the order in
-//! which they were planned, so that a world has one history and not one per heap implementation.
+//! Time advances only when the world takes the next event. Events at the same time occur in the order in which they
+//! were scheduled, so that a run does not depend on the heap implementation.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,59 +12,59 @@ use mendline_core::{ClientId, LinkId, Moment};
 
 use crate::oracle::Key;
 
-/// Something that will happen in the world.
+/// A scheduled event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// The operating system is done with a spawn, for better or worse.
+    /// A spawn completes or fails.
     SpawnEnds(LinkId),
-    /// A child gets round to reading its stdin.
+    /// A child reads its stdin.
     ChildReads(LinkId),
-    /// A child goes on with one of its jobs.
-    JobGoesOn(LinkId, u32),
-    /// What a child wrote reaches our end of its stdout.
+    /// A child continues one of its jobs.
+    JobContinues(LinkId, u32),
+    /// Output of a child arrives at the shell.
     OutputArrives(LinkId),
-    /// A child reacts to the end of its stdin or to a signal, or dies by itself.
+    /// A child reacts to the end of its stdin or to a signal, or crashes.
     ChildEnds(LinkId, Ending),
     /// The shell reaps a dead child.
     Reap(LinkId),
-    /// An attempt to connect has come to its end, for better or worse.
+    /// A connection attempt completes or fails.
     ConnectEnds(ExchangeId),
-    /// The cable takes another piece of a request.
-    CableMoves(ExchangeId),
-    /// A whole request reaches the server of this upstream.
+    /// The connection accepts another piece of a request.
+    RequestBytesAccepted(ExchangeId),
+    /// A complete request arrives at the server of this upstream.
     RequestArrives(usize, u32),
-    /// A part of a response reaches our end.
+    /// A part of a response arrives.
     PartArrives(ExchangeId),
-    /// The shell finds out that a line is dead.
-    LineFoundDead(ExchangeId),
-    /// A conversation of an HTTP server goes on with one of its jobs: upstream, mind, job.
-    MindGoesOn(usize, u32, u32),
-    /// A client does the next thing of its workload.
+    /// The shell detects a dead connection.
+    DeadConnectionFound(ExchangeId),
+    /// A conversation of an HTTP server continues a job: upstream, conversation, job.
+    ConversationContinues(usize, u32, u32),
+    /// A client performs the next item of its workload.
     ClientActs(ClientId),
     /// A client reads what was written to it.
     ClientReads(ClientId),
-    /// A client answers what it was asked.
+    /// A client answers a request of the server.
     ClientReplies(ClientId, u32),
-    /// The fault with this place in the plan begins.
+    /// The fault with this index begins.
     FaultBegins(usize),
-    /// The fault with this place in the plan goes on: many come in pulses.
-    FaultGoesOn(usize),
-    /// The fault with this place in the plan ends.
+    /// The fault with this index acts again.
+    FaultRepeats(usize),
+    /// The fault with this index ends.
     FaultEnds(usize),
-    /// A request must have been answered by now.
+    /// The deadline of a request.
     AnswerDue(Key),
-    /// A request that never got out must have been answered by now.
-    PatienceEnds(Key),
-    /// Nothing happens, but the clock has come this far: phases end here.
+    /// The deadline of a request that was never sent.
+    RecoveryEnds(Key),
+    /// No event; only advances the clock.
     Pause(u32),
 }
 
-/// Why a child ends.
+/// The reason for the end of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// By itself, with this code.
+    /// It exits with this code.
     Code(i32),
-    /// By a signal from outside.
+    /// It is killed by this signal.
     Signal(i32),
 }
 
@@ -76,7 +76,7 @@ pub struct Clock {
     agenda: BinaryHeap<Reverse<(Moment, u64, Entry)>>,
 }
 
-/// Keeps [`Due`] out of the ordering: the sequence number already decides.
+/// Excludes [`Due`] from the ordering: the sequence number decides.
 #[derive(Debug)]
 struct Entry(Due);
 
@@ -104,35 +104,35 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// The time.
+    /// Returns the current time.
     pub fn now(&self) -> Moment {
         self.now
     }
 
-    /// Plans something for a while from now.
+    /// Schedules an event after a delay.
     pub fn after(&mut self, wait: Duration, due: Due) {
         self.at(self.now + wait, due);
     }
 
-    /// Plans something for a moment, or for now if that is past.
+    /// Schedules an event at a time, or now if that is past.
     pub fn at(&mut self, when: Moment, due: Due) {
         self.planned += 1;
         self.agenda.push(Reverse((when.max(self.now), self.planned, Entry(due))));
     }
 
-    /// When the next thing is due.
+    /// Returns the time of the next event.
     pub fn next(&self) -> Option<Moment> {
         self.agenda.peek().map(|Reverse((when, ..))| *when)
     }
 
-    /// Takes the next thing, and moves the time to it.
+    /// Removes the next event and advances the time to it.
     pub fn take(&mut self) -> Option<Due> {
         let Reverse((when, _, Entry(due))) = self.agenda.pop()?;
         self.now = when;
         Some(due)
     }
 
-    /// Moves the time forward to a moment that is not past the next thing due.
+    /// Advances the time; must not pass the next event.
     pub fn advance(&mut self, to: Moment) {
         self.now = self.now.max(to);
     }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_due_at_the_same_instant_happen_in_the_order_of_planning() {
+    fn events_at_same_time_keep_scheduling_order() {
         let mut clock = Clock::default();
         clock.after(Duration::from_secs(2), Due::Pause(3));
         clock.after(Duration::from_secs(1), Due::Pause(1));

@@ -1,7 +1,7 @@
-//! What a set of worlds has visited.
+//! Coverage of a set of worlds.
 //!
-//! A fault that never bites and a state edge that is never walked prove nothing, however many seeds are green. Worlds count
-//! what they saw; the counts are added up, and the tests name what is missing.
+//! A fault that never has an effect and a state transition that never happens prove nothing. Worlds count what they
+//! visit; the tests name what is missing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use mendline_core::port::{EndHow, Written};
 
 use crate::fact::Fact;
 use crate::fault;
-use crate::machine::What;
+use crate::machine::EventKind;
 use crate::oracle::Verdict;
 
-/// The edges of a link that must be walked: from, to.
+/// The state transitions of a link that must be visited: from, to.
 pub const EDGES: &[(&str, &str)] = &[
     ("Idle", "Dialing"),
     ("Dialing", "Up"),
@@ -30,47 +30,47 @@ pub const EDGES: &[(&str, &str)] = &[
     ("Waiting", "Idle"),
     ("Parked", "Dialing"),
     ("Parked", "Idle"),
-    // The machine woke up, or the network has changed: what was learned about the way there is worth nothing.
+    // After a suspend or a network change, earlier failures do not count.
     ("Parked", "Waiting"),
-    // Over HTTP there is no process to end, and a server may turn out to speak another dialect.
+    // Over HTTP there is no process to end, and a server may use another dialect.
     ("Up", "Idle"),
     ("Up", "Dialing"),
 ];
 
-/// Edges that may be walked and seldom are: over HTTP others than the one that was sent to look may find the way.
+/// Rare transitions: over HTTP, a request other than the probe may find that the server is reachable.
 const RARE: &[(&str, &str)] = &[("Waiting", "Up"), ("Parked", "Up"), ("Idle", "Up"), ("Idle", "Waiting")];
 
 /// Counts.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
-    /// How often each fault struck.
+    /// Occurrences of each fault.
     pub faults: BTreeMap<&'static str, u64>,
-    /// How often each edge was walked.
+    /// Occurrences of each transition.
     pub edges: BTreeMap<(&'static str, &'static str), u64>,
-    /// How often each of Mendline's own answers was given: cause and outcome.
+    /// Errors of Mendline by cause and outcome.
     pub answers: BTreeMap<(String, String), u64>,
-    /// Reasons for dropped messages.
+    /// Dropped messages by reason.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// Requests in all.
+    /// Requests.
     pub requests: u64,
-    /// Answers of servers that came through.
+    /// Answers of servers that reached a client.
     pub passed: u64,
-    /// Children that died.
+    /// Children that ended.
     pub deaths: u64,
-    /// Children that died with a line accepted in part.
+    /// Children that ended while a line was accepted in part.
     pub deaths_within_a_line: u64,
-    /// How HTTP exchanges ended, and how much of the request was written by then.
+    /// Ends of HTTP exchanges, and how much of the request was written.
     pub exchanges: BTreeMap<(&'static str, &'static str), u64>,
 }
 
 impl Coverage {
-    /// Takes a fact in.
-    pub fn note(&mut self, fact: &Fact<'_>) {
+    /// Counts a fact.
+    pub fn record(&mut self, fact: &Fact<'_>) {
         match fact {
             Fact::Arrived(_) => self.requests += 1,
-            Fact::Happened(heard) => match heard.what {
-                What::Moved(from, to) => *self.edges.entry((from, to)).or_default() += 1,
-                What::Dropped(why) => *self.dropped.entry(why).or_default() += 1,
+            Fact::Emitted(event) => match event.kind {
+                EventKind::Moved(from, to) => *self.edges.entry((from, to)).or_default() += 1,
+                EventKind::Dropped(why) => *self.dropped.entry(why).or_default() += 1,
                 _ => {}
             },
             Fact::Answered { verdict: Verdict::Failed(failure), .. } => {
@@ -81,18 +81,18 @@ impl Coverage {
         }
     }
 
-    /// A fault struck.
-    pub fn struck(&mut self, fault: &'static str) {
+    /// Counts a fault.
+    pub fn fault_began(&mut self, fault: &'static str) {
         *self.faults.entry(fault).or_default() += 1;
     }
 
-    /// A child died, with a line accepted in part or not.
+    /// Counts the end of a child.
     pub fn cut_within_a_line(&mut self, within: bool) {
         self.deaths += 1;
         self.deaths_within_a_line += u64::from(within);
     }
 
-    /// An exchange ended.
+    /// Counts the end of an exchange.
     pub fn exchange_ended(&mut self, how: &EndHow, written: Written) {
         let how = match how {
             EndHow::Complete => "complete",
@@ -109,7 +109,7 @@ impl Coverage {
         *self.exchanges.entry((how, written)).or_default() += 1;
     }
 
-    /// Adds the counts of another set of worlds.
+    /// Adds the counts of another set.
     pub fn add(&mut self, other: &Coverage) {
         add_up(&mut self.faults, &other.faults);
         add_up(&mut self.edges, &other.edges);
@@ -122,22 +122,22 @@ impl Coverage {
         self.deaths_within_a_line += other.deaths_within_a_line;
     }
 
-    /// What should have been visited and was not, each by its name.
+    /// Returns the names of everything that was not visited.
     pub fn missing(&self) -> Vec<String> {
         let faults = fault::all().map(|fault| fault.name()).filter(|name| !self.faults.contains_key(name));
         let edges = EDGES.iter().filter(|edge| !self.edges.contains_key(edge));
         faults
             .map(|name| format!("fault {name}"))
-            .chain(edges.map(|(from, to)| format!("edge {from} → {to}")))
+            .chain(edges.map(|(from, to)| format!("transition {from} → {to}")))
             .collect()
     }
 
-    /// Edges that were walked although nobody listed them.
+    /// Returns the transitions that were visited and are not listed.
     pub fn unexpected(&self) -> Vec<String> {
         self.edges
             .keys()
             .filter(|edge| !EDGES.contains(edge) && !RARE.contains(edge))
-            .map(|(from, to)| format!("edge {from} → {to}"))
+            .map(|(from, to)| format!("transition {from} → {to}"))
             .collect()
     }
 }
@@ -159,11 +159,11 @@ impl fmt::Display for Coverage {
         for (name, count) in &self.faults {
             writeln!(f, "  {name:<34} {count:>9}")?;
         }
-        writeln!(f, "edges")?;
+        writeln!(f, "transitions")?;
         for ((from, to), count) in &self.edges {
             writeln!(f, "  {:<34} {count:>9}", format!("{from} → {to}"))?;
         }
-        writeln!(f, "answers of our own")?;
+        writeln!(f, "errors of Mendline")?;
         for ((cause, outcome), count) in &self.answers {
             writeln!(f, "  {:<34} {count:>9}", format!("{cause} ({outcome})"))?;
         }
@@ -171,7 +171,7 @@ impl fmt::Display for Coverage {
         for ((how, written), count) in &self.exchanges {
             writeln!(f, "  {:<34} {count:>9}", format!("{how}, {written}"))?;
         }
-        writeln!(f, "dropped and counted")?;
+        writeln!(f, "dropped messages")?;
         for (why, count) in &self.dropped {
             writeln!(f, "  {why:<34} {count:>9}")?;
         }

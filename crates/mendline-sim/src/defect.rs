@@ -1,33 +1,33 @@
-//! The defects that are planted into the copy of the core, and how they are looked for.
+//! The planted defects and the search for a seed that detects each.
 //!
-//! A checker that has never seen anything proves nothing. Each file in `defects/` is one mistake that a person could make in
-//! the core; within a thousand seeds at least one check must object to it. Without a defect awake the copy is the core, and
-//! the same seeds must be clean.
+//! A checker that never fails proves nothing. Each file in `defects/` is one realistic mistake in the core; at least
+//! one check must detect it within a thousand seeds. Without an active defect the copy equals the core, and the same
+//! seeds must pass.
 
 use crate::check::Violation;
-use crate::machine::Driven;
+use crate::machine::EngineKind;
 use crate::run;
 
-/// One planted mistake.
+/// A planted defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defect {
-    /// Its number, which wakes it.
+    /// Its number.
     pub number: u32,
     /// Its name.
     pub name: &'static str,
-    /// What the mistake is.
-    pub prose: &'static str,
+    /// Its description.
+    pub description: &'static str,
 }
 
-/// All of them, in the order of their numbers.
+/// All defects, by number.
 pub const ALL: &[Defect] = include!(concat!(env!("OUT_DIR"), "/defects.rs"));
 
-/// The first of these seeds at which a check objects to this defect, and its objection. A seed at which it would object to
-/// the copy without the defect as well proves nothing and does not count.
+/// Returns the first seed at which a check detects this defect, and the violation. A seed that also fails without the
+/// defect does not count.
 pub fn hunt(defect: u32, seeds: std::ops::Range<u64>) -> Option<(u64, Violation)> {
     seeds.into_iter().find_map(|seed| {
-        let violation = run::run_and_compare(seed, Driven::Planted(defect)).violation?;
-        let innocent = run::run_and_compare(seed, Driven::Planted(0)).violation;
+        let violation = run::run_and_compare(seed, EngineKind::Planted(defect)).violation?;
+        let innocent = run::run_and_compare(seed, EngineKind::Planted(0)).violation;
         innocent.is_none().then_some((seed, violation))
     })
 }

@@ -1,9 +1,9 @@
-//! One HTTP request on its way, to the byte, and the response that comes back.
+//! An HTTP exchange, simulated byte by byte.
 //!
-//! Whether a call may be sent again hangs on how much of it the peer can have received, so a request travels in pieces and
-//! the cable counts them. What comes back is a queue of parts, each with the moment at which it arrives: a head, events or
-//! one body, an end. A cut takes away everything that has not been handed up, and is itself the end. *When* a cable moves
-//! and what cuts it is left to the world.
+//! Whether a call may be sent again depends on how much of it the peer can have received. A request is therefore sent
+//! in pieces, and the exchange counts the bytes. The response is a queue of parts with arrival times: a head, events or
+//! one body, an end. A cut discards all parts that were not delivered and ends the exchange. The world decides when
+//! bytes are accepted and when an exchange is cut.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -14,52 +14,52 @@ use mendline_core::Moment;
 use mendline_core::port::{EndHow, Head, Verb, Written};
 use mendline_wire::{Message, SseEvent};
 
-use crate::dice::Dice;
+use crate::network_faults::ConnectResult;
 use crate::oracle::Key;
-use crate::weather::Road;
+use crate::rng::Rng;
 
-/// What the engine wants sent.
+/// A request of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// GET, POST or DELETE.
     pub verb: Verb,
-    /// Where to, when it is not the server's own URL.
+    /// The target, if it differs from the URL of the server.
     pub target: Option<String>,
-    /// What the engine put into the head.
+    /// The headers of the engine.
     pub headers: Vec<(Cow<'static, str>, Arc<str>)>,
     /// The message.
     pub body: Option<Bytes>,
-    /// No connection that has been idle may carry it.
+    /// The request must not use an idle connection.
     pub fresh: bool,
 }
 
 impl Request {
-    /// One header.
+    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
-    /// How many bytes it is on the cable, about: what matters is that there are many.
+    /// Returns the approximate number of bytes.
     pub fn size(&self) -> u64 {
         let head: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
         (120 + head + self.body.as_ref().map_or(0, Bytes::len)) as u64
     }
 }
 
-/// A whole request, under way to its server.
+/// A complete request in transit to its server.
 #[derive(Debug)]
-pub struct Letter {
-    /// Over which exchange it came; none when nobody is left to read the answer.
+pub struct PendingRequest {
+    /// Its exchange; `None` if the response has no reader.
     pub exchange: Option<mendline_core::port::ExchangeId>,
-    /// What was asked.
+    /// The request.
     pub request: Request,
     /// The message in it.
     pub message: Option<Message>,
-    /// The client's request in that, if it is one.
+    /// The client request in it, if there is one.
     pub key: Option<Key>,
 }
 
-/// A piece of a response.
+/// A part of a response.
 #[derive(Clone, Debug)]
 pub enum Part {
     /// Its head.
@@ -73,7 +73,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// How many bytes of content it is, about.
+    /// Returns the approximate number of content bytes.
     pub fn size(&self) -> u64 {
         match self {
             Part::Head(_) | Part::End(_) => 0,
@@ -83,83 +83,83 @@ impl Part {
     }
 }
 
-/// How far an exchange is.
+/// The phase of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// A connection is being made, and this is what it will meet.
-    Connecting(Road),
+    /// Connecting, with this result.
+    Connecting(ConnectResult),
     /// The request is being written.
     Sending,
-    /// All of the request has been accepted.
+    /// The request is fully accepted.
     Sent,
 }
 
-/// One exchange.
+/// An HTTP exchange.
 #[derive(Debug)]
 pub struct Exchange {
-    /// With which upstream.
+    /// Its upstream.
     pub upstream: usize,
-    /// How far it is.
+    /// Its phase.
     pub phase: Phase,
-    /// The request, until all of it is accepted.
-    pub letter: Option<Letter>,
-    /// The client's request in it, if it is one.
+    /// The request, until it is fully accepted.
+    pub pending: Option<PendingRequest>,
+    /// The client request in it, if there is one.
     pub key: Option<Key>,
-    /// It is the stream over which everything comes, or the one for what is said unasked: a GET that waits.
+    /// The HTTP method. A GET waits for server messages.
     pub verb: Verb,
-    /// The line is dead and nobody has noticed.
+    /// The connection is dead and the shell has not noticed.
     pub stalled: bool,
-    /// What comes back says that the request was turned away at the door.
+    /// The response reports that the server rejected the request.
     pub refuses: bool,
-    /// What comes back says so by saying that the session is lost.
-    pub says_lost: bool,
-    /// What comes back says that nobody here takes such requests: it is as if nothing had been sent.
-    pub astray: bool,
-    /// How many bytes of the response it has carried.
+    /// The rejection reports a lost session.
+    pub reports_session_lost: bool,
+    /// The response reports that no server accepts such requests here; the request counts as not sent.
+    pub misdirected: bool,
+    /// Number of response bytes carried so far.
     pub carried: u64,
-    /// Its own dice.
-    pub dice: Dice,
+    /// Its random number generator.
+    pub rng: Rng,
     size: u64,
     accepted: u64,
     parts: VecDeque<(Moment, Part)>,
-    /// The end is among the parts: nothing may be added.
+    /// The end is queued; no part may be added.
     closed: bool,
 }
 
 impl Exchange {
-    /// An exchange that is being connected.
-    pub fn new(upstream: usize, letter: Letter, road: Road, dice: Dice) -> Exchange {
+    /// Creates an exchange that is connecting.
+    pub fn new(upstream: usize, pending: PendingRequest, connect: ConnectResult, rng: Rng) -> Exchange {
         Exchange {
             upstream,
-            phase: Phase::Connecting(road),
-            key: letter.key,
-            verb: letter.request.verb,
-            size: letter.request.size(),
-            letter: Some(letter),
+            phase: Phase::Connecting(connect),
+            key: pending.key,
+            verb: pending.request.verb,
+            size: pending.request.size(),
+            pending: Some(pending),
             stalled: false,
             refuses: false,
-            says_lost: false,
-            astray: false,
+            reports_session_lost: false,
+            misdirected: false,
             carried: 0,
-            dice,
+            rng,
             accepted: 0,
             parts: VecDeque::new(),
             closed: false,
         }
     }
 
-    /// The cable takes up to this many bytes; says whether that was the last of them.
+    /// Accepts up to this many bytes. Returns whether the request is fully accepted.
     pub fn accept(&mut self, bytes: u64) -> bool {
         self.accepted = self.size.min(self.accepted + bytes);
         self.accepted == self.size
     }
 
-    /// Bytes that the cable has not taken.
+    /// Returns the number of bytes that are not accepted.
     pub fn unaccepted(&self) -> u64 {
         self.size - self.accepted
     }
 
-    /// What the peer can have received, at most.
+    /// Returns how much the peer can have received.
     pub fn written(&self) -> Written {
         match self.accepted {
             0 => Written::Nothing,
@@ -168,7 +168,8 @@ impl Exchange {
         }
     }
 
-    /// Something comes back; it arrives after what came before it. Says when, unless the exchange is closed already.
+    /// Queues a part of the response, after all earlier parts. Returns its arrival time, or `None` if the exchange is
+    /// closed.
     pub fn push(&mut self, part: Part, arrives: Moment) -> Option<Moment> {
         if self.closed {
             return None;
@@ -179,7 +180,7 @@ impl Exchange {
         Some(arrives)
     }
 
-    /// It ends here: what has not been handed up never will be.
+    /// Ends the exchange and discards all parts that were not delivered.
     pub fn cut(&mut self, how: EndHow, now: Moment) {
         self.parts.clear();
         self.stalled = false;
@@ -187,17 +188,17 @@ impl Exchange {
         self.parts.push_back((now, Part::End(how)));
     }
 
-    /// Whether its end is only a matter of being told. On a dead line it is told to nobody.
+    /// Returns whether its end only has to be reported. The end of a dead connection is not reported.
     pub fn is_closed(&self) -> bool {
         self.closed && !self.stalled
     }
 
-    /// What can be handed up now.
+    /// Returns the next part that can be delivered.
     pub fn next(&self, now: Moment) -> Option<&Part> {
         self.parts.front().filter(|(arrives, _)| *arrives <= now && !self.stalled).map(|(_, part)| part)
     }
 
-    /// Takes what can be handed up now.
+    /// Removes the next part.
     pub fn take(&mut self) -> Option<Part> {
         self.parts.pop_front().map(|(_, part)| part)
     }
@@ -217,11 +218,16 @@ mod tests {
             body: Some(Bytes::from_static(b"{}")),
             fresh: true,
         };
-        Exchange::new(0, Letter { exchange: None, request, message: None, key: None }, Road::Open, Dice::new(1))
+        Exchange::new(
+            0,
+            PendingRequest { exchange: None, request, message: None, key: None },
+            ConnectResult::Connects,
+            Rng::new(1),
+        )
     }
 
     #[test]
-    fn what_the_peer_can_have_is_nothing_then_a_part_and_all_of_it_only_with_the_last_byte() {
+    fn request_is_whole_only_with_its_last_byte() {
         let mut exchange = exchange();
         assert_eq!(exchange.written(), Written::Nothing);
         let all = exchange.unaccepted();
@@ -232,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_takes_away_what_was_not_handed_up_and_nothing_follows_it() {
+    fn cut_discards_undelivered_parts() {
         let mut exchange = exchange();
         let later = Moment::ZERO + Duration::from_secs(1);
         assert!(exchange.push(Part::Body(Bytes::new()), later).is_some());

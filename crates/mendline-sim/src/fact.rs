@@ -1,7 +1,7 @@
-//! What the world tells its checkers.
+//! The facts that the world reports to its checkers.
 //!
-//! Facts are told in the order in which they happen, after the oracle has noted them. A checker keeps whatever it needs of
-//! them; it never looks into the engine.
+//! Facts are reported in the order in which they happen, after the oracle has recorded them. A checker keeps what it
+//! needs; it never looks into the engine.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,37 +10,37 @@ use mendline_core::port::{ExchangeId, Signal};
 use mendline_core::{ClientId, LinkId, Moment};
 use mendline_wire::Message;
 
-use crate::client::Belief;
-use crate::machine::{Act, Heard, Load, Standing};
+use crate::client::ExpectedState;
+use crate::machine::{EngineEvent, EngineOutput, Load, UpstreamState};
 use crate::oracle::{Key, Verdict};
-use crate::server::Memory;
+use crate::server::SessionState;
 
-/// The place of a message among all that one child wrote.
+/// The position of a message among all messages of one child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
-    /// Which child of its upstream, in the order of dials.
+    /// The child, by its dial.
     pub dial: u32,
-    /// Which of its messages.
+    /// The number of the message.
     pub line: u32,
 }
 
-/// By whom, or by what, a message went.
+/// The carrier of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Via {
     /// A child.
     Child(LinkId),
     /// An HTTP exchange with this upstream.
     Exchange(usize, ExchangeId),
-    /// A conversation of the HTTP server that is this upstream.
-    Mind(usize, u32),
+    /// A conversation of the HTTP server of this upstream.
+    Conversation(usize, u32),
 }
 
 impl Via {
-    /// Which upstream that is, by its place in the configuration.
+    /// Returns the index of the upstream.
     pub fn upstream(self) -> usize {
         match self {
             Via::Child(link) => usize::from(link.upstream.0),
-            Via::Exchange(upstream, _) | Via::Mind(upstream, _) => upstream,
+            Via::Exchange(upstream, _) | Via::Conversation(upstream, _) => upstream,
         }
     }
 }
@@ -50,19 +50,19 @@ impl fmt::Display for Via {
         match self {
             Via::Child(link) => write!(f, "child {}.{}", link.upstream.0, link.dial),
             Via::Exchange(upstream, exchange) => write!(f, "exchange {upstream}.{}", exchange.0 & 0xffff_ffff_ffff),
-            Via::Mind(upstream, mind) => write!(f, "mind {upstream}.{mind}"),
+            Via::Conversation(upstream, conversation) => write!(f, "conversation {upstream}.{conversation}"),
         }
     }
 }
 
-/// What the shell said of an exchange.
+/// A report of the shell about an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// A connection carries it.
+    /// It is connected.
     Reached,
-    /// The head of its response, with this status.
+    /// The head of the response, with this status.
     Head(u16),
-    /// One event; whether it carried a message.
+    /// One event; true if it carried a message.
     Event(bool),
     /// The body.
     Body,
@@ -70,219 +70,221 @@ pub enum Report {
     End,
 }
 
-/// Something that happened.
+/// A fact.
 #[derive(Clone, Debug)]
 pub enum Fact<'a> {
-    /// The engine was given a request.
+    /// The engine received a request.
     Arrived(Key),
-    /// The engine handed out a message for a child, or in an exchange.
-    Handed {
-        /// By whom, or by what.
+    /// The engine sent a message to a child or in an exchange.
+    HandedOut {
+        /// The carrier.
         by: Via,
         /// The message.
         message: &'a Message,
-        /// The request in it, if it is a client's.
+        /// The client request in it, if there is one.
         key: Option<Key>,
     },
-    /// A child's stdin, or the cable of an exchange, accepted all of a request.
+    /// The stdin of a child or a connection accepted all of a request.
     Accepted {
-        /// By whom, or by what.
+        /// The carrier.
         by: Via,
-        /// Which request.
+        /// The request.
         key: Key,
     },
     /// A server read a request.
     Read {
-        /// By whom, or by what.
+        /// The carrier.
         by: Via,
-        /// Which request.
+        /// The request.
         key: Key,
-        /// As it came there.
+        /// The message as received.
         message: &'a Message,
     },
-    /// A server did what a request asks for.
+    /// A server executed a request.
     Ran {
-        /// By whom, or by what.
+        /// The carrier.
         by: Via,
-        /// Which request.
+        /// The request.
         key: Key,
     },
-    /// A child wrote a notification that is meant for its client, or one of an HTTP server reached the engine.
-    Noticed {
-        /// By whom, or by what.
+    /// A child wrote a notification for its client, or the engine received one of an HTTP server.
+    NoticeWritten {
+        /// The carrier.
         by: Via,
-        /// Its place.
+        /// Its stamp.
         stamp: Stamp,
     },
-    /// A server found something wrong with what it was sent.
-    Complained {
-        /// By whom, or by what.
+    /// A server received a message that violates the protocol.
+    ServerViolation {
+        /// The carrier.
         by: Via,
-        /// What is wrong, as a sentence.
-        words: &'a str,
+        /// The violation, as a sentence.
+        text: &'a str,
     },
     /// A client read an answer to one of its requests.
     Answered {
-        /// Which request.
+        /// The request.
         key: Key,
-        /// What it says.
+        /// The answer.
         verdict: &'a Verdict,
-        /// Its place, if a server wrote it.
+        /// Its stamp, if a server wrote it.
         stamp: Option<Stamp>,
     },
-    /// A client read an answer that it is not waiting for.
+    /// A client read an answer to no open request.
     Surplus {
-        /// Which client.
+        /// The client.
         client: ClientId,
         /// The message.
         message: &'a Message,
     },
     /// A client read progress.
     Progressed {
-        /// Which client.
+        /// The client.
         client: ClientId,
-        /// The request that the token names, if there is one.
+        /// The request of the token, if there is one.
         named: Option<Key>,
         /// The request that the server meant.
         meant: Option<Key>,
-        /// How far it is said to be.
+        /// The progress value.
         value: f64,
-        /// Its place.
+        /// Its stamp.
         stamp: Option<Stamp>,
     },
     /// A client read another notification.
-    Told {
-        /// Which client.
+    NotificationRead {
+        /// The client.
         client: ClientId,
         /// The notification.
         message: &'a Message,
-        /// Its place, if a server wrote it.
+        /// Its stamp, if a server wrote it.
         stamp: Option<Stamp>,
     },
-    /// A client was asked something.
-    Asked {
-        /// Which client.
+    /// A client read a request of the server.
+    ServerRequestRead {
+        /// The client.
         client: ClientId,
-        /// Its place.
+        /// Its stamp.
         stamp: Option<Stamp>,
     },
-    /// A client found something wrong with what it was sent.
-    Objected {
-        /// Which client.
+    /// A client received a message that violates the protocol.
+    ClientViolation {
+        /// The client.
         client: ClientId,
-        /// What is wrong, as a sentence.
-        words: &'a str,
+        /// The violation, as a sentence.
+        text: &'a str,
     },
-    /// A client came to this upstream.
-    Came(usize),
-    /// A client reads no more.
-    Left(ClientId),
-    /// The engine asked for something.
-    Wanted(&'a Act),
+    /// A client connected to this upstream.
+    ClientConnected(usize),
+    /// A client disconnected.
+    ClientLeft(ClientId),
+    /// The engine produced an output.
+    Requested(&'a EngineOutput),
     /// The plan has no fault for this upstream.
-    Unharmed(usize),
-    /// Somebody asked for a new connection to this upstream by hand.
-    ByHand(usize),
-    /// Somebody took this upstream out by hand.
-    TakenOut(usize),
-    /// The engine was told that this upstream wants to be left alone for so long.
-    Hinted {
-        /// Which upstream.
+    WithoutFaults(usize),
+    /// The operator reconnected this upstream, or ended its isolation.
+    ManualAction(usize),
+    /// The operator isolated this upstream.
+    Isolated(usize),
+    /// The engine received `Retry-After` of this upstream.
+    RetryAfter {
+        /// The upstream.
         upstream: usize,
-        /// How long.
+        /// The delay.
         wait: Duration,
     },
-    /// A child runs.
+    /// A child started.
     Started(LinkId),
     /// A child could not be started.
     NotStarted(LinkId),
-    /// A child was stopped: it is there, and does nothing.
-    Froze(LinkId),
-    /// A child that was stopped goes on.
-    Thawed(LinkId),
-    /// What is started in the place of this upstream from now on has other lists.
+    /// A child was stopped (SIGSTOP).
+    Frozen(LinkId),
+    /// A stopped child continues.
+    Continued(LinkId),
+    /// The next server of this upstream has another edition of its lists.
     NewEdition(usize),
-    /// The engine was told that the machine slept, or that the network has changed; its clock is later by this.
-    Shaken(Duration),
-    /// The engine was given something that a server said; none if it was no message.
-    Given {
-        /// By whom, or by what.
+    /// The engine was told that the machine was suspended or that the network changed. Its clock advanced by this
+    /// duration.
+    ConnectivityChanged(Duration),
+    /// The engine received something from a server; `None` if it was not a message.
+    Received {
+        /// The carrier.
         by: Via,
-        /// What.
+        /// The message.
         message: Option<&'a Message>,
     },
-    /// Everything has healed and calls are answered again: what a client relies on, and what its server knows of it.
-    AtRest {
-        /// Which client.
+    /// All faults are over and calls are answered again: the state that a client relies on, and the state of its
+    /// server.
+    StateCompared {
+        /// The client.
         client: ClientId,
-        /// What it relies on.
-        belief: &'a Belief,
-        /// What its server has been told, if it is one that keeps such things.
-        memory: Option<&'a Memory>,
-        /// Which lists that server has.
+        /// The state that the client relies on.
+        expected: &'a ExpectedState,
+        /// The session state of its server, if it keeps any.
+        state: Option<&'a SessionState>,
+        /// The edition of the lists of that server.
         edition: u32,
-        /// A subscription of the client's that is open and that no server serves.
+        /// An open subscription of the client that no server serves.
         unserved: Option<Key>,
     },
-    /// A child got a signal or the end of its stdin.
+    /// A child received a signal or the end of its stdin.
     Signalled(LinkId, Option<Signal>),
     /// A child died.
     Died(LinkId),
-    /// A child is dead and the engine knows.
+    /// A child is dead and the engine knows it.
     Exited(LinkId),
-    /// The shell told the engine something of an exchange.
+    /// The shell reported on an exchange.
     Reported {
-        /// Which upstream's.
+        /// The upstream.
         upstream: usize,
-        /// Which.
+        /// The subject.
         exchange: ExchangeId,
-        /// What.
+        /// The message.
         report: Report,
     },
-    /// The engine asks again for the response to a request.
-    Resumes {
-        /// Over which exchange.
+    /// The engine resumes the response to a request.
+    ResponseResumed {
+        /// The exchange.
         by: Via,
-        /// Which request.
+        /// The request.
         key: Key,
     },
-    /// The engine was given a message of an HTTP server.
+    /// The engine received a message of an HTTP server.
     Delivered {
-        /// Which upstream's.
+        /// The upstream.
         upstream: usize,
-        /// Its place among what that conversation wrote.
+        /// Its stamp in that conversation.
         stamp: Stamp,
     },
-    /// The engine said that something happened.
-    Happened(&'a Heard),
-    /// One step is over: every queue is carried as far as it goes.
+    /// The engine emitted an event.
+    Emitted(&'a EngineEvent),
+    /// One step is complete; every queue is settled.
     Settled {
-        /// When the engine wants to be woken.
+        /// The requested wake-up time of the engine.
         wake: Option<Moment>,
-        /// How much it says that it holds.
+        /// The number of items that it reports to hold.
         load: Load,
     },
-    /// How an upstream stands by the fold of the events.
-    Stands {
-        /// Which.
+    /// The state of an upstream.
+    UpstreamState {
+        /// The subject.
         upstream: usize,
-        /// How.
-        standing: &'a Standing,
+        /// Its state.
+        state: &'a UpstreamState,
     },
     /// All faults are over.
     Healed,
-    /// A client's first call after the healing went well.
+    /// The first call of a client after the faults succeeded.
     Recovered(ClientId),
-    /// A client's first call after the healing did not go well in time.
+    /// The first call of a client after the faults did not succeed in time.
     StillDown(ClientId),
-    /// A request passed the moment by which it had to be answered, although its client was ready to read.
+    /// A request passed its deadline although its client was ready to read.
     Overdue(Key),
     /// The engine was told to stop.
     Stopped,
-    /// All clients are closing their ends: what runs may finish, then it is over.
+    /// All clients close their outputs; open calls may finish.
     Closing,
-    /// The world ended without the engine saying that it is finished.
+    /// The world ended before the engine finished.
     NeverFinished,
-    /// The rules of `port.rs`, or plain sense, were broken in a way that the shell itself notices.
-    Misbehaved(&'a str),
+    /// The engine broke the contract of `port.rs` in a way that the shell detects.
+    ContractBroken(&'a str),
 }

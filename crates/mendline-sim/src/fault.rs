@@ -1,8 +1,9 @@
 //! The faults, one file each, named after their rows in the fault matrix.
 //!
-//! A fault strikes one upstream, or the client that uses it. It turns a knob of the [`Temper`](crate::temper::Temper) or of the
-//! [`Weather`](crate::weather::Weather), or does something once or in pulses; at its end everything is as it was, unless it
-//! says otherwise. A fault knows the world and nothing of the engine.
+//! A fault affects one upstream or its client. It changes a setting of
+//! [`ServerFaults`](crate::server_faults::ServerFaults) or [`NetworkFaults`](crate::network_faults::NetworkFaults), or
+//! acts once or repeatedly. At its end everything is restored, unless the fault says otherwise. A fault accesses the
+//! world and never the engine.
 
 mod by_hand_isolate;
 mod by_hand_reconnect;
@@ -84,6 +85,8 @@ mod s52_prime_then_close_for_ever;
 mod server_restart;
 mod session_loss;
 mod session_lost_in_body;
+mod sse_stream_cut;
+mod sse_stream_mute;
 mod t01_status_without_answer;
 mod t12_reset_mid_request;
 mod t13_reset_before_headers;
@@ -96,8 +99,6 @@ mod t18_partition_two_way;
 mod t22_limit_data;
 mod t24_flap_1s;
 mod t25_swizzle_clog;
-mod trunk_cut;
-mod trunk_mute;
 mod x96_suspend_resume;
 mod x96b_route_or_address_changed;
 mod x97_reload_during_calls;
@@ -110,48 +111,48 @@ use crate::clock::Due;
 use crate::site::Site;
 use crate::world::World;
 
-/// One way to break something.
+/// A fault.
 pub trait Fault: Sync {
-    /// Its row in the matrix.
+    /// Returns its id.
     fn name(&self) -> &'static str;
-    /// Strikes the upstream with this place, or its client. What is given back is the time to the first pulse.
+    /// Begins at this upstream or its client. Returns the delay until the first repetition.
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration>;
-    /// Strikes again; gives back the time to the next pulse, if there is one.
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    /// Acts again. Returns the delay until the next repetition.
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         let _ = (world, at);
         None
     }
-    /// Is over.
+    /// Ends.
     fn end(&self, world: &mut World, at: usize) {
-        mend(world, at);
+        restore(world, at);
     }
-    /// Makes an HTTP server one that it can harm, where the plan leaves that open: a fault that cannot bite proves nothing.
-    fn suit(&self, site: &mut Site) {
+    /// Configures an HTTP server so that the fault has an effect, where the plan leaves that open.
+    fn prepare(&self, site: &mut Site) {
         let _ = site;
     }
-    /// Whether it takes the client away for good.
+    /// Returns whether it disconnects the client for good.
     fn ends_client(&self) -> bool {
         false
     }
 }
 
-/// A fault with its time and place.
+/// A fault with its time and upstream.
 #[derive(Clone, Copy)]
 pub struct Planned {
-    /// What.
+    /// The fault.
     pub fault: &'static dyn Fault,
-    /// Where.
+    /// The upstream.
     pub upstream: usize,
-    /// When.
+    /// The start.
     pub at: Moment,
-    /// For how long.
+    /// The duration.
     pub lasts: Duration,
-    /// It is over.
+    /// It has ended.
     pub over: bool,
 }
 
-/// The faults of children, of clients and of servers whatever way they are reached. Seeds pick by place, so new ones go to
-/// the end, and most belong into [`HTTP_ONLY`].
+/// Faults of children and clients, and of servers over any transport. Seeds select by index, so new faults go to the
+/// end; most belong in [`HTTP_ONLY`].
 pub const CHILD: &[&dyn Fault] = &[
     &by_hand_reconnect::Reconnect,
     &c86_leaves_mid_call::LeavesMidCall,
@@ -184,7 +185,7 @@ pub const CHILD: &[&dyn Fault] = &[
     &t16_silence::Silence,
 ];
 
-/// The faults that only servers behind a URL have.
+/// Faults of HTTP servers only.
 pub const HTTP_ONLY: &[&dyn Fault] = &[
     &h26_500::InternalError,
     &h27_502::BadGateway,
@@ -208,13 +209,13 @@ pub const HTTP_ONLY: &[&dyn Fault] = &[
     &t14_reset_mid_body::ResetMidBody,
     &t15_eof_without_response::EofWithoutResponse,
     &t16_half_open_silence::HalfOpenSilence,
-    &trunk_cut::TrunkCut,
-    &trunk_mute::TrunkMute,
+    &sse_stream_cut::SseStreamCut,
+    &sse_stream_mute::SseStreamMute,
     &h36_400_header_mismatch::HeaderMismatch,
 ];
 
-/// What happens to children and clients and happens to servers behind a URL too: all that makes sense without a process.
-pub const HTTP_TOO: &[&dyn Fault] = &[
+/// Faults from [`CHILD`] that also apply to HTTP servers: all that need no process.
+pub const HTTP_SHARED: &[&dyn Fault] = &[
     &by_hand_reconnect::Reconnect,
     &c86_leaves_mid_call::LeavesMidCall,
     &c87_client_kill9::ClientKill9,
@@ -231,8 +232,8 @@ pub const HTTP_TOO: &[&dyn Fault] = &[
     &m72_list_hangs::ListHangs,
 ];
 
-/// What else happens to children in worlds where people have chosen policies and clients rely on things.
-pub const MENDED_CHILD: &[&dyn Fault] = &[
+/// Additional faults of children in worlds with recovery policies and session state.
+pub const RECOVERY_CHILD: &[&dyn Fault] = &[
     &c89_two_clients_same_ids::TwoClientsSameIds,
     &dead_bridge::DeadBridge,
     &internal_error_now_and_then::InternalErrorNowAndThen,
@@ -250,8 +251,8 @@ pub const MENDED_CHILD: &[&dyn Fault] = &[
     &x97_reload_during_calls::ReloadDuringCalls,
 ];
 
-/// The same for servers behind a URL.
-pub const MENDED_HTTP: &[&dyn Fault] = &[
+/// The same for HTTP servers.
+pub const RECOVERY_HTTP: &[&dyn Fault] = &[
     &c89_two_clients_same_ids::TwoClientsSameIds,
     &h29_504::GatewayTimeout,
     &h32_h2_goaway::GoAway,
@@ -285,8 +286,8 @@ pub const MENDED_HTTP: &[&dyn Fault] = &[
     &notification_burst::NotificationBurst,
 ];
 
-/// What happens to children where policies are chosen that such things show.
-pub const POLICED_CHILD: &[&dyn Fault] = &[
+/// Faults of children in worlds with breakers and limits.
+pub const LIMITS_CHILD: &[&dyn Fault] = &[
     &by_hand_isolate::Isolate,
     &internal_error_now_and_then::InternalErrorNowAndThen,
     &l84_one_tool_hangs::OneToolHangs,
@@ -294,8 +295,8 @@ pub const POLICED_CHILD: &[&dyn Fault] = &[
     &m65_malformed_json::MalformedJson,
 ];
 
-/// The same for servers behind a URL.
-pub const POLICED_HTTP: &[&dyn Fault] = &[
+/// The same for HTTP servers.
+pub const LIMITS_HTTP: &[&dyn Fault] = &[
     &by_hand_isolate::Isolate,
     &h26_500::InternalError,
     &h27_502::BadGateway,
@@ -311,60 +312,60 @@ pub const POLICED_HTTP: &[&dyn Fault] = &[
     &t01_status_without_answer::StatusWithoutAnswer,
 ];
 
-/// Every fault there is; some of them more than once.
+/// Returns every fault; some occur more than once.
 pub fn all() -> impl Iterator<Item = &'static dyn Fault> {
     CHILD
         .iter()
         .chain(HTTP_ONLY)
-        .chain(MENDED_CHILD)
-        .chain(MENDED_HTTP)
-        .chain(POLICED_CHILD)
-        .chain(POLICED_HTTP)
+        .chain(RECOVERY_CHILD)
+        .chain(RECOVERY_HTTP)
+        .chain(LIMITS_CHILD)
+        .chain(LIMITS_HTTP)
         .copied()
 }
 
-/// The fault with this name.
+/// Returns the fault with this id.
 pub fn by_name(name: &str) -> Option<&'static dyn Fault> {
     all().find(|fault| fault.name() == name)
 }
 
-/// Everything at an upstream is as it should be again, and what hung goes on.
-pub fn mend(world: &mut World, at: usize) {
-    let stubborn = world.hosts[at].temper.stubborn;
-    world.hosts[at].temper = world.hosts[at].health.clone();
-    // Who ignores every polite word goes on doing so: the end of the world has to cope with it.
-    world.hosts[at].temper.stubborn = stubborn;
-    world.stir(at);
-    world.clear_up(at);
+/// Restores an upstream and answers everything that was held back.
+pub fn restore(world: &mut World, at: usize) {
+    let ignores_term = world.hosts[at].faults.ignores_term;
+    world.hosts[at].faults = world.hosts[at].baseline.clone();
+    // A child that ignores TERM keeps doing so, so that the shutdown has to handle it.
+    world.hosts[at].faults.ignores_term = ignores_term;
+    world.release(at);
+    world.clear_network_faults(at);
 }
 
-/// A planned fault begins.
-pub fn begin(world: &mut World, place: usize) {
-    let Planned { fault, upstream, lasts, .. } = world.faults[place];
+/// Begins a scheduled fault.
+pub fn begin(world: &mut World, index: usize) {
+    let Planned { fault, upstream, lasts, .. } = world.faults[index];
     let now = world.clock.now();
-    world.journal.say(now, &format!("fault {} strikes upstream {upstream}", fault.name()));
-    world.coverage.struck(fault.name());
+    world.journal.write_line(now, &format!("fault {} begins at upstream {upstream}", fault.name()));
+    world.coverage.fault_began(fault.name());
     if let Some(wait) = fault.begin(world, upstream) {
-        world.clock.after(wait, Due::FaultGoesOn(place));
+        world.clock.after(wait, Due::FaultRepeats(index));
     }
-    world.clock.after(lasts, Due::FaultEnds(place));
+    world.clock.after(lasts, Due::FaultEnds(index));
 }
 
-/// A planned fault strikes again, unless it is over.
-pub fn go_on(world: &mut World, place: usize) {
-    let Planned { fault, upstream, over, .. } = world.faults[place];
-    if !over && let Some(wait) = fault.go_on(world, upstream) {
-        world.clock.after(wait, Due::FaultGoesOn(place));
+/// Repeats a scheduled fault, unless it has ended.
+pub fn repeat(world: &mut World, index: usize) {
+    let Planned { fault, upstream, over, .. } = world.faults[index];
+    if !over && let Some(wait) = fault.repeat(world, upstream) {
+        world.clock.after(wait, Due::FaultRepeats(index));
     }
 }
 
-/// A planned fault is over.
-pub fn end(world: &mut World, place: usize) {
-    let Planned { fault, upstream, over, .. } = world.faults[place];
+/// Ends a scheduled fault.
+pub fn end(world: &mut World, index: usize) {
+    let Planned { fault, upstream, over, .. } = world.faults[index];
     if !over {
-        world.faults[place].over = true;
+        world.faults[index].over = true;
         let now = world.clock.now();
-        world.journal.say(now, &format!("fault {} is over at upstream {upstream}", fault.name()));
+        world.journal.write_line(now, &format!("fault {} ends at upstream {upstream}", fault.name()));
         fault.end(world, upstream);
     }
 }

@@ -1,17 +1,17 @@
-//! What happened, as lines for people and as one number for comparison.
+//! The journal of a run: lines for people and a hash for comparison.
 //!
-//! Two runs of one seed must write the same journal (I15). The number is a running hash over the very text that a person
-//! would read, so what is compared is what is shown. The lines themselves are kept only when someone wants to read them.
+//! Two runs of one seed must write the same journal (I15). The hash covers the text of the lines. The lines themselves
+//! are kept only on request.
 
 use std::fmt::{self, Write};
 
 use mendline_core::Moment;
 
 use crate::fact::{Fact, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::{Key, Oracle, Verdict};
 
-/// The journal.
+/// A journal.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
     hash: Fnv,
@@ -37,51 +37,54 @@ impl Write for Fnv {
 }
 
 impl Journal {
-    /// A journal that keeps its lines.
+    /// Creates a journal that keeps its lines.
     pub fn kept() -> Journal {
         Journal { lines: Some(Vec::new()), ..Journal::default() }
     }
 
-    /// The number that stands for all of it.
+    /// Returns the hash of the journal.
     pub fn number(&self) -> u64 {
         self.hash.0
     }
 
-    /// The lines so far, if they are kept.
+    /// Returns the lines, if they are kept.
     pub fn lines(&self) -> &[String] {
         self.lines.as_deref().unwrap_or_default()
     }
 
-    /// Takes the lines out.
+    /// Removes and returns the lines.
     pub fn take(&mut self) -> Vec<String> {
         self.lines.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Writes down a line that is no fact.
-    pub fn say(&mut self, now: Moment, text: &str) {
+    /// Writes a line that is not a fact.
+    pub fn write_line(&mut self, now: Moment, text: &str) {
         let _ = write!(self.hash, "{now} {text}");
         if let Some(lines) = &mut self.lines {
             lines.push(format!("{now} {text}"));
         }
     }
 
-    /// Writes down a fact.
-    pub fn note(&mut self, now: Moment, fact: &Fact<'_>, oracle: &Oracle) {
+    /// Writes a fact.
+    pub fn record(&mut self, now: Moment, fact: &Fact<'_>, oracle: &Oracle) {
         if matches!(
             fact,
-            Fact::Settled { .. } | Fact::Stands { .. } | Fact::Given { .. } | Fact::Wanted(Act::Happened(_))
+            Fact::Settled { .. }
+                | Fact::UpstreamState { .. }
+                | Fact::Received { .. }
+                | Fact::Requested(EngineOutput::Event(_))
         ) {
             return;
         }
-        // The hash is fed without making a text of it first: this runs for every fact of every world.
-        let _ = write!(self.hash, "{} {}", now.0, Told { fact, oracle });
+        // Hashes without an intermediate string, because this runs for every fact.
+        let _ = write!(self.hash, "{} {}", now.0, FactText { fact, oracle });
         if let Some(lines) = &mut self.lines {
-            lines.push(format!("{now} {}", Told { fact, oracle }));
+            lines.push(format!("{now} {}", FactText { fact, oracle }));
         }
     }
 }
 
-struct Told<'a> {
+struct FactText<'a> {
     fact: &'a Fact<'a>,
     oracle: &'a Oracle,
 }
@@ -95,25 +98,25 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for FactText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |key: &Key| Name(*key, self.oracle);
         match self.fact {
-            Fact::Arrived(key) => write!(f, "client {} asks {}", self.oracle.of(*key).client.0, name(key)),
-            Fact::Handed { by, message, .. } => {
+            Fact::Arrived(key) => write!(f, "client {} sends {}", self.oracle.of(*key).client.0, name(key)),
+            Fact::HandedOut { by, message, .. } => {
                 write!(f, "{by} is sent {}", String::from_utf8_lossy(message.text()))
             }
             Fact::Accepted { by: by @ Via::Child(_), key } => write!(f, "{by}'s stdin took all of {}", name(key)),
             Fact::Accepted { by, key } => write!(f, "{by} took all of {}", name(key)),
             Fact::Read { by, key, .. } => write!(f, "{by} read {}", name(key)),
             Fact::Ran { by, key } => write!(f, "{by} ran {}", name(key)),
-            Fact::Noticed { by, stamp } => write!(f, "{by} wrote notice {}", stamp.line),
-            Fact::Complained { by, words } => write!(f, "{by} {words}"),
+            Fact::NoticeWritten { by, stamp } => write!(f, "{by} wrote notice {}", stamp.line),
+            Fact::ServerViolation { by, text } => write!(f, "{by} {text}"),
             Fact::Reported { upstream, exchange, report } => {
                 write!(f, "{}: {report:?}", Via::Exchange(*upstream, *exchange))
             }
-            Fact::Resumes { by, key } => write!(f, "{by} asks again for the response to {}", name(key)),
-            Fact::Delivered { upstream, stamp } => write!(f, "upstream {upstream} said {stamp:?}"),
+            Fact::ResponseResumed { by, key } => write!(f, "{by} resumes the response to {}", name(key)),
+            Fact::Delivered { upstream, stamp } => write!(f, "upstream {upstream} delivered {stamp:?}"),
             Fact::Answered { key, verdict: Verdict::Passed(body), .. } => {
                 write!(f, "answered {}: {}", name(key), String::from_utf8_lossy(body))
             }
@@ -126,55 +129,55 @@ impl fmt::Display for Told<'_> {
             Fact::Progressed { client, named, meant, .. } => {
                 write!(f, "client {} read progress of {named:?} (meant {meant:?})", client.0)
             }
-            Fact::Told { client, stamp: stamp @ Some(_), .. } => {
+            Fact::NotificationRead { client, stamp: stamp @ Some(_), .. } => {
                 write!(f, "client {} read a notice {stamp:?}", client.0)
             }
-            Fact::Told { client, message, .. } => {
+            Fact::NotificationRead { client, message, .. } => {
                 write!(f, "client {} read {}", client.0, String::from_utf8_lossy(message.text()))
             }
-            Fact::Froze(link) => write!(f, "{} is stopped", Via::Child(*link)),
-            Fact::Thawed(link) => write!(f, "{} goes on", Via::Child(*link)),
+            Fact::Frozen(link) => write!(f, "{} is stopped", Via::Child(*link)),
+            Fact::Continued(link) => write!(f, "{} goes on", Via::Child(*link)),
             Fact::NewEdition(upstream) => write!(f, "upstream {upstream} has another edition"),
-            Fact::Shaken(later) => {
-                write!(f, "the engine is told that what it knows of the network is old; it is {later:?} later")
+            Fact::ConnectivityChanged(later) => {
+                write!(f, "the engine is told that the connectivity changed; its clock advances by {later:?}")
             }
-            Fact::AtRest { client, belief, memory, edition, unserved } => write!(
+            Fact::StateCompared { client, expected, state, edition, unserved } => write!(
                 f,
-                "client {} relies on {belief:?}; its server knows {memory:?}, edition {edition}, without {unserved:?}",
+                "client {} relies on {expected:?}; its server knows {state:?}, edition {edition}, without {unserved:?}",
                 client.0
             ),
-            Fact::Asked { client, .. } => write!(f, "client {} was asked something", client.0),
-            Fact::Objected { client, words } => write!(f, "client {} {words}", client.0),
-            Fact::Came(upstream) => write!(f, "a client comes to upstream {upstream}"),
-            Fact::Left(client) => write!(f, "client {} left", client.0),
-            Fact::Wanted(Act::Exchange(exchange, upstream, request)) => {
+            Fact::ServerRequestRead { client, .. } => write!(f, "client {} read a server request", client.0),
+            Fact::ClientViolation { client, text } => write!(f, "client {} {text}", client.0),
+            Fact::ClientConnected(upstream) => write!(f, "a client connects to upstream {upstream}"),
+            Fact::ClientLeft(client) => write!(f, "client {} left", client.0),
+            Fact::Requested(EngineOutput::Exchange(exchange, upstream, request)) => {
                 let via = Via::Exchange(*upstream, *exchange);
-                write!(f, "engine wants {via}: {:?} {:?} {:?}", request.verb, request.target, request.headers)
+                write!(f, "engine requests {via}: {:?} {:?} {:?}", request.verb, request.target, request.headers)
             }
-            Fact::Wanted(act) => write!(f, "engine wants {act:?}"),
+            Fact::Requested(act) => write!(f, "engine requests {act:?}"),
             Fact::Started(link) => write!(f, "{} runs", Via::Child(*link)),
             Fact::NotStarted(link) => write!(f, "{} could not be started", Via::Child(*link)),
             Fact::Signalled(link, Some(signal)) => write!(f, "{} got {signal:?}", Via::Child(*link)),
             Fact::Signalled(link, None) => write!(f, "{} saw the end of its stdin", Via::Child(*link)),
             Fact::Died(link) => write!(f, "{} died", Via::Child(*link)),
             Fact::Exited(link) => write!(f, "{} was reaped", Via::Child(*link)),
-            Fact::Happened(heard) => match heard.upstream {
-                Some(upstream) => write!(f, "upstream {upstream}: {}", heard.text),
-                None => write!(f, "engine: {}", heard.text),
+            Fact::Emitted(event) => match event.upstream {
+                Some(upstream) => write!(f, "upstream {upstream}: {}", event.text),
+                None => write!(f, "engine: {}", event.text),
             },
-            Fact::Unharmed(upstream) => write!(f, "upstream {upstream} is to be left alone"),
-            Fact::ByHand(upstream) => write!(f, "somebody asks for a new connection to upstream {upstream}"),
-            Fact::TakenOut(upstream) => write!(f, "somebody takes upstream {upstream} out"),
-            Fact::Hinted { upstream, wait } => write!(f, "upstream {upstream} asks for a pause of {wait:?}"),
+            Fact::WithoutFaults(upstream) => write!(f, "upstream {upstream} has no faults"),
+            Fact::ManualAction(upstream) => write!(f, "the operator reconnects upstream {upstream}"),
+            Fact::Isolated(upstream) => write!(f, "the operator isolates upstream {upstream}"),
+            Fact::RetryAfter { upstream, wait } => write!(f, "upstream {upstream} requests a pause of {wait:?}"),
             Fact::Healed => write!(f, "all faults are over"),
             Fact::Recovered(client) => write!(f, "client {} is served again", client.0),
             Fact::StillDown(client) => write!(f, "client {} is not served again in time", client.0),
             Fact::Overdue(key) => write!(f, "{} is overdue", name(key)),
-            Fact::Closing => write!(f, "all clients close their ends"),
+            Fact::Closing => write!(f, "all clients close their outputs"),
             Fact::Stopped => write!(f, "the engine is told to stop"),
-            Fact::NeverFinished => write!(f, "the engine never said that it is finished"),
-            Fact::Misbehaved(words) => write!(f, "{words}"),
-            Fact::Settled { .. } | Fact::Stands { .. } | Fact::Given { .. } => Ok(()),
+            Fact::NeverFinished => write!(f, "the engine does not finish"),
+            Fact::ContractBroken(text) => write!(f, "{text}"),
+            Fact::Settled { .. } | Fact::UpstreamState { .. } | Fact::Received { .. } => Ok(()),
         }
     }
 }

@@ -1,13 +1,15 @@
-//! The world that Mendline is proven in.
+//! Deterministic simulation of Mendline.
 //!
-//! Nothing in here ships. A seed becomes a [`plan`]: upstreams, clients, faults and their times. A [`world::World`] lives it:
-//! the engine on one side, scripted [`server`]s in simulated processes or behind URLs and scripted [`client`]s on the other, a
-//! [`clock`] that jumps from one thing to the next. An [`oracle`] knows what really happened; [`check`]s compare it with what
-//! the engine promised, after every step.
+//! This crate is for tests only. A seed determines a [`plan`]: upstreams, clients, faults and their times. A
+//! [`world::World`] runs the plan: the engine on one side, scripted [`server`]s (processes or HTTP servers) and
+//! scripted [`client`]s on the other, and a [`clock`] that jumps from one event to the next. An [`oracle`] records what
+//! actually happened. After every step, [`check`]s compare it with the invariants.
 //!
-//! Three ways in: [`run::run`] lives a seed, [`scenario`] plays a story from a text file and records what comes out, and
-//! [`cli`] is `cargo xtask sim`. `defects/` holds what is planted into a copy of the core to prove that the checks see.
+//! There are three entry points: [`run::run`] runs one seed, [`scenario`] runs a script from a text file and records
+//! its output, and [`cli`] implements `cargo xtask sim`. `defects/` holds defects that are planted into a copy of the
+//! core to prove that the checks detect them.
 
+pub mod catalogue;
 pub mod check;
 pub mod child;
 pub mod cli;
@@ -15,26 +17,25 @@ pub mod client;
 pub mod clock;
 pub mod coverage;
 pub mod defect;
-pub mod dice;
 pub mod exchange;
 pub mod fact;
 pub mod fault;
 pub mod journal;
 pub mod machine;
-pub mod memory;
+pub mod network_faults;
 pub mod oracle;
 pub mod pipe;
 pub mod plan;
 pub mod plant;
+pub mod rng;
 pub mod run;
 pub mod scenario;
 pub mod server;
+pub mod server_faults;
 pub mod site;
-pub mod temper;
-pub mod weather;
 pub mod world;
 
-/// A copy of the core, made at build time, with every planted defect in it behind a question to [`plant`].
+/// A copy of the core, made at build time. It contains every planted defect; [`plant`] selects the active one.
 #[doc(hidden)]
 #[allow(
     clippy::all,

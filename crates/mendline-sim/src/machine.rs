@@ -1,8 +1,8 @@
-//! What the world drives: the engine, or a copy of it with a defect in it.
+//! The engine under test: the engine itself, or a copy with a planted defect.
 //!
-//! The copy is compiled from the same text under another path, so its types are not the engine's types. This trait speaks
-//! in the engine's own words for what goes in and in plain values for what comes out; one macro (`adapter`) writes the
-//! adapter for either, so the two cannot drift apart.
+//! The copy is compiled from the same source under another path, so its types differ from those of the engine. This
+//! trait takes the inputs of the engine and returns plain values. One macro (`adapter`) implements it for both, so that
+//! the two cannot diverge.
 
 mod adapter;
 
@@ -14,124 +14,124 @@ use mendline_wire::Spliced;
 
 use crate::exchange::Request;
 
-/// A decision machine under test.
+/// An engine under test.
 pub trait Machine {
-    /// Tells it a fact.
+    /// Passes an input.
     fn handle(&mut self, input: Input, now: Moment);
-    /// Tells it that the moment that it asked for has come.
+    /// Reports that the requested wake-up time has come.
     fn handle_timeout(&mut self, now: Moment);
-    /// What it wants.
-    fn poll_act(&mut self) -> Option<Act>;
-    /// What it wants written.
+    /// Returns the next output.
+    fn poll_output(&mut self) -> Option<EngineOutput>;
+    /// Returns the next message to write.
     fn poll_write(&mut self, port: Port) -> Option<Spliced>;
-    /// Whether it wants to be read to.
+    /// Returns whether it accepts input from this port.
     fn may_read(&self, port: Port) -> bool;
-    /// When it wants to be woken.
+    /// Returns the requested wake-up time.
     fn poll_timeout(&mut self) -> Option<Moment>;
-    /// How much it says that it holds.
+    /// Returns the number of items that it reports to hold.
     fn load(&self) -> Load;
-    /// How things stand by the fold of its events.
-    fn standing(&self, upstream: usize) -> Standing;
+    /// Returns the state of an upstream.
+    fn upstream_state(&self, upstream: usize) -> UpstreamState;
 }
 
-/// What a machine wants of its shell.
+/// An output of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// A child.
+pub enum EngineOutput {
+    /// Spawns a child.
     Spawn(LinkId),
-    /// The end of a child's stdin.
+    /// Closes the stdin of a child.
     CloseStdin(LinkId),
-    /// A signal to a child.
+    /// Sends a signal to a child.
     Signal(LinkId, Signal),
-    /// An HTTP exchange with this upstream.
+    /// Starts an HTTP exchange with this upstream.
     Exchange(ExchangeId, usize, Request),
-    /// The end of an exchange.
+    /// Aborts an exchange.
     Abort(ExchangeId),
-    /// Something to be kept of this upstream.
-    Remember(usize, Vec<u8>),
-    /// The new way to this upstream from now on.
+    /// Stores the catalogue of this upstream.
+    StoreCatalogue(usize, Vec<u8>),
+    /// Uses the new transport of this upstream from now on.
     Renew(usize),
-    /// To be heard.
-    Happened(Heard),
-    /// To end.
+    /// Emits an event.
+    Event(EngineEvent),
+    /// Is finished.
     Finished,
 }
 
-/// An event as it was told.
+/// An event of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
-    /// Which upstream it is about.
+pub struct EngineEvent {
+    /// The upstream of the event.
     pub upstream: Option<usize>,
-    /// The sentence.
+    /// The text of the event.
     pub text: String,
-    /// What checkers need of it.
-    pub what: What,
+    /// The kind of the event, for checkers.
+    pub kind: EventKind,
 }
 
-/// The events that checkers look at.
+/// The kinds of events that checkers use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    /// A link went from one state to another.
+pub enum EventKind {
+    /// A link changed its state.
     Moved(&'static str, &'static str),
-    /// A message was dropped, and for this reason.
+    /// A message was dropped, for this reason.
     Dropped(&'static str),
-    /// This call was taken on; whether breakers let it pass unseen, as they do pings and subscriptions.
+    /// A call was accepted; true if breakers ignore it, as they do for pings and subscriptions.
     Accepted(u64, bool),
-    /// An attempt at this call was handed to the shell.
+    /// An attempt of this call was passed to the shell.
     Sent(u64),
-    /// A call was turned away.
-    TurnedAway,
-    /// A call was answered by its server, and with a result.
+    /// A call was rejected.
+    Rejected,
+    /// The server answered this call with a result.
     Answered(u64),
-    /// A call came to its end otherwise.
+    /// This call ended in another way.
     Ended(u64),
-    /// A breaker opened, for this long: the server's, or that of a tool.
+    /// The breaker of the server or of a tool opened, for this duration.
     Opened(Option<String>, Duration),
-    /// One call tries.
+    /// A breaker is half open.
     HalfOpened(Option<String>),
-    /// Somebody took the upstream out by hand.
+    /// The operator isolated the upstream.
     Isolated,
-    /// Somebody brought it back.
+    /// The operator ended the isolation.
     Resumed,
     /// A breaker closed.
     Closed(Option<String>),
-    /// The client was said to be gone.
+    /// The client is reported as lost.
     ClientLost,
     /// Anything else.
     Other,
 }
 
-/// How an upstream stands by the fold of the events.
+/// The state of an upstream, by its events and by the engine itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Its link.
+pub struct UpstreamState {
+    /// The state of its link.
     pub link: &'static str,
-    /// Calls accepted and not yet over.
+    /// Open calls.
     pub open: u64,
-    /// Of those, how many are out.
+    /// Open calls that are sent.
     pub out: u64,
-    /// Messages that were dropped.
+    /// Dropped messages.
     pub dropped: u64,
-    /// Its breaker.
+    /// The state of its breaker.
     pub breaker: &'static str,
-    /// Whether nothing holds calls back: no breaker, and no pause.
+    /// Whether neither a breaker nor a pause holds calls back.
     pub flows: bool,
-    /// Its breaker, as the machine itself sees it.
+    /// The state of its breaker, by the engine.
     pub own_breaker: &'static str,
-    /// Its link, as the machine itself sees it.
+    /// The state of its link, by the engine.
     pub own_link: &'static str,
-    /// Calls accepted and not yet over, as the machine itself counts them: greetings that it replays included.
+    /// Open calls, by the engine, replayed handshakes included.
     pub own_open: u64,
-    /// Calls that are out, as the machine itself counts them.
+    /// Calls that are sent, by the engine.
     pub own_out: u64,
 }
 
-/// How much a machine holds.
+/// Number of items that an engine holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Requests of clients.
     pub requests: usize,
-    /// Questions of servers.
+    /// Requests of servers.
     pub asks: usize,
     /// Messages for clients.
     pub for_clients: usize,
@@ -145,20 +145,20 @@ pub struct Load {
     pub bytes: usize,
 }
 
-/// Who is driven.
+/// The engine that a world runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Driven {
+pub enum EngineKind {
     /// The engine itself.
     Engine,
-    /// The copy, with this defect awake; 0 is none.
+    /// The copy with this planted defect; 0 is none.
     Planted(u32),
 }
 
-/// A machine of that kind.
-pub fn build(driven: Driven, config: &Config, seed: u64) -> Box<dyn Machine> {
-    match driven {
-        Driven::Engine => Box::new(adapter::engine::Adapter::new(config, seed)),
-        Driven::Planted(defect) => {
+/// Creates an engine of this kind.
+pub fn build(engine_kind: EngineKind, config: &Config, seed: u64) -> Box<dyn Machine> {
+    match engine_kind {
+        EngineKind::Engine => Box::new(adapter::engine::Adapter::new(config, seed)),
+        EngineKind::Planted(defect) => {
             crate::plant::set(defect);
             Box::new(adapter::copy::Adapter::new(config, seed))
         }

@@ -1,14 +1,14 @@
-//! A pipe, to the byte.
+//! A pipe, simulated byte by byte.
 //!
-//! What a process can have received is decided by bytes, not by messages: a child may die when its stdin has accepted
-//! all of a line, none of it, or all but the newline, and Mendline must tell these apart. So the pipe counts bytes and keeps
-//! the messages only with the offset at which each ends. Three marks move over the same line of bytes:
+//! Bytes, not messages, determine what a process can have received. A child may die when its stdin has accepted all of
+//! a line, none of it, or all but the newline, and Mendline must distinguish these cases. The pipe therefore counts
+//! bytes and keeps each message with the offset of its end. Three offsets advance over the same sequence of bytes:
 //!
 //! ```text
 //! read by the child ≤ accepted by the pipe ≤ pulled from the engine by the shell
 //! ```
 //!
-//! When a pipe accepts, when its reader reads and what the writer does about an end is left to the world.
+//! The world decides when a pipe accepts bytes and when its reader reads.
 
 use std::collections::VecDeque;
 
@@ -16,42 +16,42 @@ use mendline_wire::Message;
 
 use crate::oracle::Key;
 
-/// One message on its way through a pipe.
+/// A message in a pipe.
 #[derive(Clone, Debug)]
-pub struct Parcel {
-    /// The message as it was handed out.
+pub struct QueuedMessage {
+    /// The message as the engine wrote it.
     pub message: Message,
-    /// The request that it carries, if it is one of those that the oracle knows.
+    /// The client request in it, if the oracle knows it.
     pub key: Option<Key>,
-    /// The offset of the byte after its newline.
+    /// The offset after its newline.
     end: u64,
-    told: bool,
+    reported: bool,
 }
 
-/// A pipe with a reader at one end and a shell at the other.
+/// A pipe from the shell to a reader.
 #[derive(Debug)]
 pub struct Pipe {
     capacity: u64,
     pulled: u64,
     accepted: u64,
     read: u64,
-    parcels: VecDeque<Parcel>,
+    queue: VecDeque<QueuedMessage>,
 }
 
 impl Pipe {
-    /// An empty pipe that holds this many bytes.
+    /// Creates an empty pipe with this capacity in bytes.
     pub fn new(capacity: u64) -> Pipe {
-        Pipe { capacity: capacity.max(1), pulled: 0, accepted: 0, read: 0, parcels: VecDeque::new() }
+        Pipe { capacity: capacity.max(1), pulled: 0, accepted: 0, read: 0, queue: VecDeque::new() }
     }
 
-    /// Takes a message over from the engine. Its newline is added here.
+    /// Takes a message from the engine and appends a newline.
     pub fn pull(&mut self, message: Message, key: Option<Key>) {
         self.pulled += message.text().len() as u64 + 1;
-        self.parcels.push_back(Parcel { message, key, end: self.pulled, told: false });
+        self.queue.push_back(QueuedMessage { message, key, end: self.pulled, reported: false });
     }
 
-    /// Lets the pipe accept what it has room for; says which requests the reader can have had all of. The newline does not
-    /// count: some programs take a last line without it.
+    /// Accepts as many bytes as there is room for. Returns the requests that the reader can now have received
+    /// completely. The newline does not count, because some programs accept a last line without it.
     pub fn accept(&mut self) -> Vec<Key> {
         let room = self.capacity.saturating_sub(self.accepted - self.read);
         let before = self.accepted;
@@ -59,44 +59,44 @@ impl Pipe {
         let mut whole = Vec::new();
         if self.accepted > before {
             let accepted = self.accepted;
-            for parcel in self.parcels.iter_mut().filter(|parcel| parcel.end <= accepted + 1 && !parcel.told) {
-                parcel.told = true;
-                whole.extend(parcel.key);
+            for queued in self.queue.iter_mut().filter(|queued| queued.end <= accepted + 1 && !queued.reported) {
+                queued.reported = true;
+                whole.extend(queued.key);
             }
         }
         whole
     }
 
-    /// Reads up to this many bytes; gives back the messages that came to their end.
-    pub fn read(&mut self, at_most: u64) -> Vec<Parcel> {
+    /// Reads up to this many bytes and returns the messages that are complete.
+    pub fn read(&mut self, at_most: u64) -> Vec<QueuedMessage> {
         self.read = self.accepted.min(self.read + at_most);
         let read = self.read;
         let mut out = Vec::new();
-        while self.parcels.front().is_some_and(|parcel| parcel.end <= read) {
-            out.extend(self.parcels.pop_front());
+        while self.queue.front().is_some_and(|queued| queued.end <= read) {
+            out.extend(self.queue.pop_front());
         }
         out
     }
 
-    /// Bytes that the writer has pulled and the pipe has not accepted.
+    /// Bytes that were pulled from the engine and not accepted by the pipe.
     pub fn unaccepted(&self) -> u64 {
         self.pulled - self.accepted
     }
 
-    /// Bytes that the pipe has accepted and the reader has not read.
+    /// Bytes that the pipe accepted and the reader has not read.
     pub fn unread(&self) -> u64 {
         self.accepted - self.read
     }
 
-    /// Bytes accepted since the beginning.
+    /// Bytes accepted in total.
     pub fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// Whether a line has been accepted in part.
+    /// Returns whether a line is accepted in part.
     pub fn is_within_a_line(&self) -> bool {
-        self.parcels.iter().any(|parcel| {
-            parcel.end > self.accepted && parcel.end - (parcel.message.text().len() as u64 + 1) < self.accepted
+        self.queue.iter().any(|queued| {
+            queued.end > self.accepted && queued.end - (queued.message.text().len() as u64 + 1) < self.accepted
         })
     }
 }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_can_have_been_had_with_its_last_byte_and_is_read_with_its_newline() {
+    fn line_is_whole_before_its_newline_is_accepted() {
         let length = message().text().len() as u64;
         let mut pipe = Pipe::new(length - 1);
         pipe.pull(message(), Some(Key(4)));
@@ -121,13 +121,13 @@ mod tests {
         assert!(pipe.read(1).is_empty());
         assert_eq!(pipe.accept(), [Key(4)]);
         assert!(pipe.read(1).is_empty());
-        assert_eq!(pipe.accept(), [], "and only once");
+        assert_eq!(pipe.accept(), [], "a request is reported only once");
         assert_eq!(pipe.accepted(), length + 1);
         assert_eq!(pipe.read(length).len(), 1);
     }
 
     #[test]
-    fn a_full_pipe_accepts_only_what_its_reader_makes_room_for() {
+    fn full_pipe_accepts_only_what_was_read() {
         let mut pipe = Pipe::new(10);
         pipe.pull(message(), None);
         pipe.accept();

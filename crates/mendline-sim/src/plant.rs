@@ -1,7 +1,7 @@
-//! Which planted defect is awake on this thread.
+//! The active planted defect of this thread.
 //!
-//! All defects are compiled into one copy of the core, each behind a question to this cell; so one build holds them all and
-//! two threads can look for two of them at once. The core itself knows nothing of it.
+//! All defects are compiled into one copy of the core. Each asks this cell whether it is active, so one build holds all
+//! of them and two threads can run two defects at once. The core itself is unchanged.
 
 use std::cell::Cell;
 
@@ -9,12 +9,12 @@ thread_local! {
     static AWAKE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Wakes one defect on this thread; 0 wakes none.
+/// Activates one defect on this thread; 0 activates none.
 pub fn set(defect: u32) {
     AWAKE.set(defect);
 }
 
-/// Whether this defect is awake here.
+/// Returns whether this defect is active on this thread.
 pub fn is(defect: u32) -> bool {
     AWAKE.get() == defect
 }

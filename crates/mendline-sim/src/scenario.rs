@@ -1,8 +1,8 @@
-//! Stories as text: a sentence, commands, and the recorded answer under `----`.
+//! Scenarios in text files: a comment, commands, and the recorded output under `----`.
 //!
-//! A scenario file is played against the engine in a world without dice: one client per upstream, every span of time
-//! written down. What comes out is compared with what is recorded; with `MENDLINE_RECORD=1` it is recorded anew, to be
-//! reviewed as text. All checks watch a story too: a broken promise is a line of its output that no one would let pass.
+//! A scenario runs against the engine in a world without random choices: one client per upstream, every duration given.
+//! The output is compared with the recording; `MENDLINE_RECORD=1` records it again. All checks run as well: a broken
+//! invariant is a line of the output.
 //!
 //! ```text
 //! # The answer to an unsafe call is lost.
@@ -14,41 +14,41 @@
 //! …
 //! ```
 //!
-//! [`stage`] lists the commands.
+//! [`runner`] lists the commands.
 
-pub mod stage;
-mod story;
+mod log;
+pub mod runner;
 
-pub use story::Story;
+pub use log::ScenarioLog;
 
-/// One step of a story: what is written before the line, and what comes out.
+/// One step of a scenario: its commands and its output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Block {
-    told: Vec<String>,
+    input: Vec<String>,
     recorded: Vec<String>,
 }
 
-/// Plays a scenario; gives it back with the answers that came out, in the form of the file.
+/// Runs a scenario. Returns its text with the new output.
 pub fn play(text: &str) -> Result<String, String> {
-    let mut stage = stage::Stage::default();
+    let mut runner = runner::Runner::default();
     let mut out = String::new();
     for block in blocks(text) {
         if !out.is_empty() {
             out.push('\n');
         }
-        for line in &block.told {
+        for line in &block.input {
             out.push_str(&format!("{line}\n"));
         }
         let commands: Vec<&str> =
-            block.told.iter().map(|line| line.trim()).filter(|line| !line.starts_with('#')).collect();
+            block.input.iter().map(|line| line.trim()).filter(|line| !line.starts_with('#')).collect();
         if commands.is_empty() {
             continue;
         }
         for command in commands {
-            stage.obey(command).map_err(|why| format!("`{command}`: {why}"))?;
+            runner.execute(command).map_err(|why| format!("`{command}`: {why}"))?;
         }
         out.push_str("----\n");
-        for line in stage.take_lines() {
+        for line in runner.take_lines() {
             out.push_str(&format!("{line}\n"));
         }
     }
@@ -69,7 +69,7 @@ fn blocks(text: &str) -> Vec<Block> {
             }
             "----" => answering = true,
             line if answering => block.recorded.push(line.to_owned()),
-            line => block.told.push(line.to_owned()),
+            line => block.input.push(line.to_owned()),
         }
     }
     if block != Block::default() {
@@ -83,16 +83,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_as_steps_of_prose_commands_and_answers() {
+    fn file_is_split_into_steps() {
         let read = blocks("# One.\nupstream a child\n----\na  Idle → Dialing\n\n# Only prose.\n\ntick 1s\n----\n");
         assert_eq!(read.len(), 3);
-        assert_eq!(read[0].told, ["# One.", "upstream a child"]);
+        assert_eq!(read[0].input, ["# One.", "upstream a child"]);
         assert_eq!(read[0].recorded, ["a  Idle → Dialing"]);
-        assert_eq!(read[2].told, ["tick 1s"]);
+        assert_eq!(read[2].input, ["tick 1s"]);
     }
 
     #[test]
-    fn an_unknown_command_is_named_and_not_skipped() {
+    fn unknown_command_is_an_error() {
         let why = play("upstream a child\njump\n----\n").unwrap_err();
         assert!(why.contains("`jump`"), "{why}");
     }

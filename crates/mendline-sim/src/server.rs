@@ -1,16 +1,16 @@
-//! A scripted MCP server, on parsed messages.
+//! A scripted MCP server that works on parsed messages.
 //!
-//! The two eras differ in how a conversation begins and in what may be said in it ([`legacy`], [`modern`]); what a server
-//! does with a request once it is admitted is the same, and is a job of a few steps (`server/job.rs`). The server never sees
-//! the client's ids; it answers with whatever id it was given.
+//! The eras differ in the handshake and in the messages that they allow ([`legacy`], [`modern`]). Once a request is
+//! admitted, a server handles it in the same way in every era: as a job of a few steps (`server/job.rs`). The server
+//! never sees the ids of the client; it answers with the id that it was given.
 
-mod deed;
-mod door;
+mod action;
+mod encode;
+mod era_rules;
 mod job;
 pub mod legacy;
 pub mod modern;
 pub mod stateless;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,16 +18,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_wire::{Id, Kind, Message, Method};
 
-pub use deed::{Deed, Seat};
-pub use door::{Admission, Door};
+pub use action::{Action, ReplyStream};
+pub use era_rules::{Admission, EraRules};
 use job::{Job, Step};
 
-use crate::dice::Dice;
 use crate::fact::Stamp;
 use crate::oracle::Key;
-use crate::temper::Temper;
+use crate::rng::Rng;
+use crate::server_faults::ServerFaults;
 
-/// Which revision family a peer speaks.
+/// The family of protocol revisions that a peer speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
     /// With a handshake.
@@ -37,7 +37,7 @@ pub enum Era {
 }
 
 impl Era {
-    /// The one that is not this one.
+    /// Returns the other era.
     pub fn other(self) -> Era {
         match self {
             Era::Legacy => Era::Modern,
@@ -46,278 +46,288 @@ impl Era {
     }
 }
 
-/// How fast and how talkative a server is.
+/// The speed of a server and the messages that it sends.
 #[derive(Clone, Debug)]
-pub struct Manner {
-    /// Milliseconds of work per request, from and to.
+pub struct ServerProfile {
+    /// Milliseconds of work per request: minimum and maximum.
     pub work: (u64, u64),
-    /// Of a hundred jobs with a token, how many report progress.
+    /// Percentage of jobs with a progress token that report progress.
     pub progress: u64,
-    /// Of a hundred tool calls, how many ask the client something.
-    pub asks: u64,
-    /// Of a hundred jobs, how many say something to everybody.
+    /// Percentage of tool calls that send a request to the client.
+    pub server_requests: u64,
+    /// Percentage of jobs that send a notification.
     pub notices: u64,
-    /// Whether texts are written with odd spacing and order.
+    /// Messages use unusual spacing and member order.
     pub odd: bool,
-    /// Which edition of its lists it has.
+    /// The edition of its lists.
     pub edition: u32,
 }
 
-/// What a legacy server was told to keep in mind about its client.
+/// The session state that a client has set on a legacy server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct SessionState {
     /// The log level.
     pub level: Option<String>,
-    /// The resources that are subscribed to.
+    /// The subscribed resources.
     pub subscriptions: BTreeSet<String>,
 }
 
-/// A server process' mind.
+/// A server.
 pub struct Server {
-    door: Box<dyn Door>,
+    rules: Box<dyn EraRules>,
     dial: u32,
     lines: u32,
     jobs: BTreeMap<u32, Job>,
     next_job: u32,
-    asks: BTreeMap<Id, (u32, u32)>,
-    /// Questions that were answered, with what tells them apart: over HTTP the same answer may come again.
+    open_requests: BTreeMap<Id, (u32, u32)>,
+    /// Requests to the client that were answered, with their nonces: over HTTP the same answer may arrive twice.
     answered: BTreeMap<Id, u32>,
-    asked: u32,
+    requests_sent: u32,
     seen: BTreeSet<Id>,
-    greeted_by: Option<Key>,
-    dice: Dice,
-    manner: Manner,
-    deeds: Vec<Deed>,
-    /// What it is sent may overtake other things on its way, and get lost on it.
+    initialized_by: Option<Key>,
+    rng: Rng,
+    profile: ServerProfile,
+    actions: Vec<Action>,
+    /// Messages may arrive out of order, or not at all.
     out_of_order: bool,
-    /// There is nobody to ask.
-    alone: bool,
-    /// It takes what it is sent as it comes: its client cannot know what it is.
-    patient: bool,
-    /// It is a bridge, and what it bridges to is gone.
-    dead_inside: bool,
-    /// What it was told to keep in mind.
-    pub memory: Memory,
+    /// The client can no longer answer requests.
+    client_gone: bool,
+    /// Protocol violations are not recorded, because the client cannot know the era of this server.
+    tolerant: bool,
+    /// The server is a bridge and has lost its remote side.
+    bridge_lost: bool,
+    /// The session state.
+    pub state: SessionState,
 }
 
 impl Server {
-    /// A fresh process of this era.
-    pub fn new(era: Era, dial: u32, manner: Manner, dice: Dice) -> Server {
+    /// Creates a server of this era.
+    pub fn new(era: Era, dial: u32, profile: ServerProfile, rng: Rng) -> Server {
         match era {
-            Era::Legacy => Server::behind(Box::new(legacy::Legacy::default()), dial, manner, dice),
-            Era::Modern => Server::behind(Box::new(modern::Modern), dial, manner, dice),
+            Era::Legacy => Server::with_rules(Box::new(legacy::Legacy::default()), dial, profile, rng),
+            Era::Modern => Server::with_rules(Box::new(modern::Modern), dial, profile, rng),
         }
     }
 
-    /// A fresh mind behind this door.
-    pub fn behind(door: Box<dyn Door>, dial: u32, manner: Manner, dice: Dice) -> Server {
+    /// Creates a server with these rules.
+    pub fn with_rules(rules: Box<dyn EraRules>, dial: u32, profile: ServerProfile, rng: Rng) -> Server {
         Server {
-            door,
+            rules,
             dial,
             lines: 0,
             jobs: BTreeMap::new(),
             next_job: 0,
-            asks: BTreeMap::new(),
+            open_requests: BTreeMap::new(),
             answered: BTreeMap::new(),
-            asked: 0,
+            requests_sent: 0,
             seen: BTreeSet::new(),
-            greeted_by: None,
-            dice,
-            manner,
-            deeds: Vec::new(),
+            initialized_by: None,
+            rng,
+            profile,
+            actions: Vec::new(),
             out_of_order: false,
-            alone: false,
-            patient: false,
-            dead_inside: false,
-            memory: Memory::default(),
+            client_gone: false,
+            tolerant: false,
+            bridge_lost: false,
+            state: SessionState::default(),
         }
     }
 
-    /// The same over HTTP, where each message has its own way and one may overtake the other.
+    /// Marks the server as reached over HTTP, where messages may overtake each other.
     pub fn over_http(mut self) -> Server {
         self.out_of_order = true;
         self
     }
 
-    /// One that nobody expects what it is: it does not complain.
-    pub fn without_complaints(mut self) -> Server {
-        self.patient = true;
+    /// Ignores protocol violations.
+    pub fn tolerating_violations(mut self) -> Server {
+        self.tolerant = true;
         self
     }
 
-    /// It loses what it is a bridge to.
-    pub fn die_inside(&mut self) {
-        self.dead_inside = true;
+    /// Loses the remote side of the bridge.
+    pub fn lose_bridge(&mut self) {
+        self.bridge_lost = true;
     }
 
-    /// Which edition of its lists it has.
+    /// The edition of its lists.
     pub fn edition(&self) -> u32 {
-        self.manner.edition
+        self.profile.edition
     }
 
-    /// Over which streams it says what this request listens for: more than one if it was not told of the end of the last.
+    /// Returns the streams that serve this subscription: more than one if the server did not notice the end of an
+    /// earlier stream.
     pub fn listens_to(&self, key: Key) -> impl Iterator<Item = u32> {
         let serves = move |job: &&Job| job.key == Some(key) && job.method == Method::SubscriptionsListen;
-        self.jobs.values().filter(serves).map(|job| job.seat.stream)
+        self.jobs.values().filter(serves).map(|job| job.reply_to.stream)
     }
 
-    /// Reads one message; gives back what it does about it.
-    pub fn hear(&mut self, message: &Message, key: Option<Key>, seat: Seat, temper: &Temper) -> Vec<Deed> {
+    /// Receives one message and returns the resulting actions.
+    pub fn receive(
+        &mut self,
+        message: &Message,
+        key: Option<Key>,
+        reply_to: ReplyStream,
+        faults: &ServerFaults,
+    ) -> Vec<Action> {
         match message.kind() {
-            Kind::Request => self.hear_request(message, key, seat, temper),
-            Kind::Notification => self.hear_notification(message, temper),
-            Kind::Result | Kind::Error => self.hear_reply(message),
+            Kind::Request => self.receive_request(message, key, reply_to, faults),
+            Kind::Notification => self.receive_notification(message, faults),
+            Kind::Result | Kind::Error => self.receive_reply(message),
         }
-        if self.patient {
-            self.deeds.retain(|deed| !matches!(deed, Deed::Complain(_)));
+        if self.tolerant {
+            self.actions.retain(|action| !matches!(action, Action::Violation(_)));
         }
-        std::mem::take(&mut self.deeds)
+        std::mem::take(&mut self.actions)
     }
 
-    /// Goes on with a job.
-    pub fn go_on(&mut self, job: u32, temper: &Temper) -> Vec<Deed> {
-        self.step(job, temper);
-        std::mem::take(&mut self.deeds)
+    /// Runs the next step of a job.
+    pub fn continue_job(&mut self, job: u32, faults: &ServerFaults) -> Vec<Action> {
+        self.step(job, faults);
+        std::mem::take(&mut self.actions)
     }
 
-    /// The world has healed: what hung is answered now.
-    pub fn come_to(&mut self) -> Vec<Deed> {
+    /// Answers everything that was held back, after the end of a fault.
+    pub fn release_held(&mut self) -> Vec<Action> {
         for (&name, job) in &mut self.jobs {
             if std::mem::take(&mut job.held) {
                 job.steps.clear();
                 job.steps.push_back((Duration::ZERO, Step::Reply));
-                self.deeds.push(Deed::GoOn(name, Duration::from_millis(1)));
+                self.actions.push(Action::Continue(name, Duration::from_millis(1)));
             }
         }
-        // Over HTTP a question can have been lost on its way without anybody noticing.
+        // Over HTTP, a request to the client can be lost unnoticed.
         if self.out_of_order {
-            let waiting = self.asks.values().map(|(job, _)| Deed::GoOn(*job, Duration::from_millis(1)));
-            self.deeds.extend(waiting.collect::<Vec<_>>());
+            let waiting = self.open_requests.values().map(|(job, _)| Action::Continue(*job, Duration::from_millis(1)));
+            self.actions.extend(waiting.collect::<Vec<_>>());
         }
-        std::mem::take(&mut self.deeds)
+        std::mem::take(&mut self.actions)
     }
 
-    /// Its client can no longer answer it: whatever waits for an answer goes on without, and nothing is asked any more.
-    pub fn stop_asking(&mut self) -> Vec<Deed> {
-        self.alone = true;
-        for (job, _) in std::mem::take(&mut self.asks).into_values() {
-            self.deeds.push(Deed::GoOn(job, Duration::from_micros(50)));
+    /// Stops sending requests to the client. Jobs that wait for an answer continue without it.
+    pub fn stop_asking(&mut self) -> Vec<Action> {
+        self.client_gone = true;
+        for (job, _) in std::mem::take(&mut self.open_requests).into_values() {
+            self.actions.push(Action::Continue(job, Duration::from_micros(50)));
         }
-        std::mem::take(&mut self.deeds)
+        std::mem::take(&mut self.actions)
     }
 
-    /// Says something to everybody, if the conversation has come that far.
-    pub fn chatter(&mut self) -> Vec<Deed> {
-        if self.door.may_notify() {
+    /// Sends a notification, if the handshake allows it.
+    pub fn send_notice(&mut self) -> Vec<Action> {
+        if self.rules.may_notify() {
             self.notice(0);
         }
-        std::mem::take(&mut self.deeds)
+        std::mem::take(&mut self.actions)
     }
 
-    /// Nobody wants what belongs to this stream any more.
+    /// Drops all jobs of this stream.
     pub fn forget(&mut self, stream: u32) {
-        self.jobs.retain(|_, job| job.seat.stream != stream);
+        self.jobs.retain(|_, job| job.reply_to.stream != stream);
     }
 
-    /// Requests that it has read and not answered.
-    pub fn busy(&self) -> usize {
+    /// Returns the number of requests that are read and not answered.
+    pub fn open_jobs(&self) -> usize {
         self.jobs.len()
     }
 
-    /// An id that it was given and has not answered, for faults that say something odd about one.
+    /// Returns the id of an open request.
     pub fn an_open_id(&self) -> Option<Id> {
         self.jobs.values().next().map(|job| job.id.clone())
     }
 
-    fn hear_request(&mut self, message: &Message, key: Option<Key>, seat: Seat, temper: &Temper) {
+    fn receive_request(&mut self, message: &Message, key: Option<Key>, reply_to: ReplyStream, faults: &ServerFaults) {
         let id = Id::from_raw(message.id().unwrap_or_default());
         if !self.seen.insert(id.clone()) {
-            self.deeds.push(Deed::Complain(format!("was given the id {id} twice")));
+            self.actions.push(Action::Violation(format!("received the id {id} twice")));
         }
-        if self.dead_inside {
+        if self.bridge_lost {
             let stamp = self.stamp();
-            let words = *self.dice.pick(&["Connection closed", "Not connected", "MCP error -32001: Request timed out"]);
-            let body = words::error(-32000, words, stamp);
-            return self.answer(&id, key, seat, ("error", body), self.manner.odd, temper);
+            let text = *self.rng.pick(&["Connection closed", "Not connected", "MCP error -32001: Request timed out"]);
+            let body = encode::error(-32000, text, stamp);
+            return self.answer(&id, key, reply_to, ("error", body), self.profile.odd, faults);
         }
-        let mut complaints = Vec::new();
+        let mut violations = Vec::new();
         if message.method() == Method::Initialize
-            && std::mem::replace(&mut self.greeted_by, key) == key
+            && std::mem::replace(&mut self.initialized_by, key) == key
             && key.is_some()
-            && !self.door.greets_anybody()
+            && !self.rules.allows_repeated_initialize()
         {
-            complaints.push("was sent the same greeting twice".into());
+            violations.push("received the same initialize request twice".into());
         }
-        let admission = self.door.admit(message, &mut complaints);
-        self.deeds.extend(complaints.into_iter().map(Deed::Complain));
+        let admission = self.rules.admit(message, &mut violations);
+        self.actions.extend(violations.into_iter().map(Action::Violation));
         match admission {
-            Admission::Job => self.begin(message, id, key, seat, temper),
-            // What cannot be read is said again later, and only jobs can be; a greeting is at least put so that it names itself.
-            Admission::Result(_) if temper.garbles && message.method() != Method::Initialize => {
-                self.begin(message, id, key, seat, temper);
+            Admission::Job => self.begin(message, id, key, reply_to, faults),
+            // Malformed answers are repeated later, and only jobs can be repeated. A malformed answer to `initialize`
+            // still names its request.
+            Admission::Result(_) if faults.malformed_json && message.method() != Method::Initialize => {
+                self.begin(message, id, key, reply_to, faults);
             }
             Admission::Result(body) => {
-                self.deeds.extend(key.map(Deed::Run));
+                self.actions.extend(key.map(Action::Run));
                 let body = self.stamped(&body);
-                let odd = self.manner.odd && !temper.garbles;
-                self.answer(&id, key, seat, ("result", body), odd, temper);
+                let odd = self.profile.odd && !faults.malformed_json;
+                self.answer(&id, key, reply_to, ("result", body), odd, faults);
             }
             Admission::Error(code, text) => {
                 let stamp = self.stamp();
-                let body = words::error(code, text, stamp);
-                self.answer(&id, key, seat, ("error", body), self.manner.odd, temper);
+                let body = encode::error(code, text, stamp);
+                self.answer(&id, key, reply_to, ("error", body), self.profile.odd, faults);
             }
-            Admission::Taken => {}
+            Admission::Accepted => {}
         }
     }
 
-    fn hear_notification(&mut self, message: &Message, temper: &Temper) {
-        let mut complaints = Vec::new();
-        self.door.admit(message, &mut complaints);
-        self.deeds.extend(complaints.into_iter().map(Deed::Complain));
+    fn receive_notification(&mut self, message: &Message, faults: &ServerFaults) {
+        let mut violations = Vec::new();
+        self.rules.admit(message, &mut violations);
+        self.actions.extend(violations.into_iter().map(Action::Violation));
         if message.method() == Method::Cancelled {
             let Some(raw) = message.get(&["requestId"]) else { return };
             let id = Id::from_raw(raw);
             if !self.seen.contains(&id) && !self.out_of_order {
-                self.deeds.push(Deed::Complain(format!("was told to cancel {id}, which it never had")));
+                self.actions
+                    .push(Action::Violation(format!("received a cancellation of {id}, which it never received")));
             }
-            if temper.late.is_zero() {
+            if faults.answer_delay.is_zero() {
                 self.jobs.retain(|_, job| job.id != id);
             }
         }
     }
 
-    fn hear_reply(&mut self, message: &Message) {
+    fn receive_reply(&mut self, message: &Message) {
         let id = Id::from_raw(message.id().unwrap_or_default());
-        // An answer whose fate nobody knew is sent again over HTTP, and servers ignore the second; it must still be the same.
+        // Over HTTP, an answer with an unknown outcome is sent again, and servers ignore the second copy. Both copies
+        // must be equal.
         let again = self.answered.get(&id).filter(|_| self.out_of_order).map(|nonce| (None, *nonce));
-        let Some((job, nonce)) = self.asks.remove(&id).map(|(job, nonce)| (Some(job), nonce)).or(again) else {
-            if self.alone {
+        let Some((job, nonce)) = self.open_requests.remove(&id).map(|(job, nonce)| (Some(job), nonce)).or(again) else {
+            if self.client_gone {
                 return;
             }
-            self.deeds.push(Deed::Complain(format!("got an answer to {id}, which it never asked")));
+            self.actions.push(Action::Violation(format!("received an answer to {id}, which it never sent")));
             return;
         };
         let answered = message.get(&["sim/ask"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse::<u32>().ok());
         if message.kind() == Kind::Result && answered != Some(nonce + (self.dial << 16)) {
-            self.deeds.push(Deed::Complain(format!("got the answer to another question under {id}")));
+            self.actions.push(Action::Violation(format!("received the answer to another request under the id {id}")));
         }
         self.answered.insert(id, nonce);
         if let Some(job) = job
             && self.jobs.contains_key(&job)
         {
-            self.deeds.push(Deed::GoOn(job, Duration::from_micros(50)));
+            self.actions.push(Action::Continue(job, Duration::from_micros(50)));
         }
     }
 
-    /// What the client wants to be remembered is remembered from the moment in which it is read.
-    fn keep_in_mind(&mut self, message: &Message) {
+    /// Records the session state that a request sets, at the time at which the request is read.
+    fn record_state(&mut self, message: &Message) {
         let text = |name: &str| message.get_str(&[name]).map(std::borrow::Cow::into_owned);
         match message.method() {
-            Method::LoggingSetLevel => self.memory.level = text("level"),
-            Method::ResourcesSubscribe => self.memory.subscriptions.extend(text("uri")),
+            Method::LoggingSetLevel => self.state.level = text("level"),
+            Method::ResourcesSubscribe => self.state.subscriptions.extend(text("uri")),
             Method::ResourcesUnsubscribe => {
-                text("uri").map(|uri| self.memory.subscriptions.remove(&uri));
+                text("uri").map(|uri| self.state.subscriptions.remove(&uri));
             }
             _ => {}
         }
@@ -325,36 +335,39 @@ impl Server {
 
     fn notice(&mut self, stream: u32) {
         let stamp = self.stamp();
-        let line = words::notice(stamp, &mut self.dice);
-        self.deeds.push(Deed::Notify(stream, line, stamp));
+        let line = encode::notice(stamp, &mut self.rng);
+        self.actions.push(Action::Notify(stream, line, stamp));
     }
 
     fn answer(
         &mut self,
         id: &Id,
         key: Option<Key>,
-        Seat { stream, .. }: Seat,
+        ReplyStream { stream, .. }: ReplyStream,
         (member, body): (&str, String),
         odd: bool,
-        temper: &Temper,
+        faults: &ServerFaults,
     ) {
         let raw = String::from_utf8_lossy(id.as_bytes()).into_owned();
-        let id =
-            if temper.mangles_ids && !temper.garbles && id.as_u64().is_some() { format!("\"{raw}\"") } else { raw };
-        let line = words::response(&id, member, &body, odd, &mut self.dice);
-        if temper.garbles {
-            // The answer is lost in the noise: cut in the middle, so that it is no JSON any more.
-            self.deeds.push(Deed::Garble(stream, line.slice(..line.len() - 3)));
+        let id = if faults.ids_as_strings && !faults.malformed_json && id.as_u64().is_some() {
+            format!("\"{raw}\"")
+        } else {
+            raw
+        };
+        let line = encode::response(&id, member, &body, odd, &mut self.rng);
+        if faults.malformed_json {
+            // The answer is truncated, so that it is not valid JSON.
+            self.actions.push(Action::WriteMalformed(stream, line.slice(..line.len() - 3)));
             return;
         }
         let body = Bytes::from(body);
-        // Over HTTP the answer ends its stream, so whatever is said twice is said before.
-        if temper.says_twice && stream != 0 {
-            self.deeds.push(Deed::Write(stream, line.clone()));
+        // Over HTTP the answer ends its stream, so the duplicate is written first.
+        if faults.duplicates_answers && stream != 0 {
+            self.actions.push(Action::Write(stream, line.clone()));
         }
-        self.deeds.push(Deed::Answer(stream, line.clone(), key, body));
-        if temper.says_twice && stream == 0 {
-            self.deeds.push(Deed::Write(stream, line));
+        self.actions.push(Action::Answer(stream, line.clone(), key, body));
+        if faults.duplicates_answers && stream == 0 {
+            self.actions.push(Action::Write(stream, line));
         }
     }
 
@@ -365,6 +378,6 @@ impl Server {
 
     fn stamped(&mut self, body: &str) -> String {
         let stamp = self.stamp();
-        words::with_stamp(body, stamp)
+        encode::with_stamp(body, stamp)
     }
 }

@@ -1,11 +1,11 @@
-//! What is behind a URL: minds, sessions and streams.
+//! An HTTP server: its conversations, sessions and streams.
 //!
-//! A server over HTTP has one mind per conversation: per session, per trunk, or one for all when it keeps no sessions. Each
-//! response is a stream with a number; stream 0 of a mind is the one for what is said unasked. A stream outlives the
-//! exchange that carries it: what was said over it is kept, if its events have names, and said again to whoever asks for
-//! what came after the last one that it knows.
+//! An HTTP server has one conversation per session or per SSE stream, or one for all if it keeps no sessions. Each
+//! response is a stream with a number; stream 0 of a conversation carries messages that belong to no response. A stream
+//! outlives the exchange that carries it: if its events have ids, they are kept and replayed when a client resumes the
+//! stream.
 //!
-//! What is admitted, and how it is answered, is in `world/origin.rs`; this is the furniture.
+//! `world/origin.rs` admits and answers requests; this file holds the data.
 
 use std::collections::BTreeMap;
 
@@ -13,48 +13,48 @@ use bytes::Bytes;
 use mendline_core::port::ExchangeId;
 use mendline_wire::SseEvent;
 
-use crate::exchange::Letter;
+use crate::exchange::PendingRequest;
+use crate::network_faults::NetworkFaults;
 use crate::oracle::Key;
 use crate::server::Server;
-use crate::weather::Weather;
 
-/// What a server over HTTP speaks.
+/// The protocol of an HTTP server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tongue {
+pub enum HttpServerKind {
     /// Streamable HTTP of the legacy era, with sessions.
     Stateful,
-    /// The same without.
+    /// Streamable HTTP of the legacy era, without sessions.
     Stateless,
     /// Streamable HTTP of the modern era.
     Modern,
-    /// HTTP+SSE: one long stream over which everything comes.
-    Trunk,
+    /// HTTP+SSE (2024-11-05): one SSE stream carries all server messages.
+    Sse,
 }
 
-/// What is the same for all lives of one HTTP server.
+/// The settings of one HTTP server; they survive a restart.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// What it speaks.
-    pub tongue: Tongue,
-    /// What the way to it is like now.
-    pub weather: Weather,
-    /// Of a hundred answers, how many come as events.
+    /// Its protocol.
+    pub kind: HttpServerKind,
+    /// Its current network faults.
+    pub faults: NetworkFaults,
+    /// Percentage of answers that are sent as events.
     pub events: u64,
-    /// Its events have names, so its streams can be resumed.
+    /// Its events have ids, so its streams can be resumed.
     pub names: bool,
-    /// Of a hundred responses with names, how many are closed early, to be asked for again.
+    /// Percentage of resumable responses that are closed early, to be resumed.
     pub polls: u64,
-    /// It says things unasked, over a stream of their own.
-    pub speaks_up: bool,
-    /// Milliseconds that a connection takes, from and to.
+    /// It offers a stream for notifications.
+    pub has_notice_stream: bool,
+    /// Milliseconds to connect: minimum and maximum.
     pub connect: (u64, u64),
 }
 
 impl Site {
     /// Gives a server of the legacy era sessions.
     pub fn keep_sessions(&mut self) {
-        if self.tongue != Tongue::Modern {
-            self.tongue = Tongue::Stateful;
+        if self.kind != HttpServerKind::Modern {
+            self.kind = HttpServerKind::Stateful;
         }
     }
 
@@ -65,129 +65,132 @@ impl Site {
     }
 }
 
-/// How the answer over a stream is put.
+/// The form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As one body.
+    /// One JSON body.
     Json,
-    /// As events without names.
+    /// Events without ids.
     Events,
-    /// As events with names.
+    /// Events with ids.
     NamedEvents,
 }
 
-/// One stream of a mind.
+/// A stream of a conversation.
 #[derive(Debug)]
 pub struct Stream {
-    /// How it is put.
+    /// Its form.
     pub form: Form,
-    /// Over which exchange it goes now.
+    /// The exchange that carries it now.
     pub listener: Option<ExchangeId>,
-    /// What the head of its response says of the session.
+    /// The session id in the head of its response.
     pub session: Option<String>,
     /// The request that it answers.
     pub key: Option<Key>,
-    /// What was said over it, if that can be asked for again.
+    /// The messages so far, if the stream can be resumed.
     pub log: Vec<Bytes>,
-    /// Everything was said.
+    /// The stream is complete.
     pub finished: bool,
-    /// How often it was primed.
+    /// Number of priming events.
     pub primed: u32,
 }
 
 impl Stream {
-    /// A stream over which nothing was said.
+    /// Creates an empty stream.
     pub fn new(form: Form, listener: Option<ExchangeId>) -> Stream {
         Stream { form, listener, session: None, key: None, log: Vec::new(), finished: false, primed: 0 }
     }
 }
 
-/// One conversation.
-pub struct Mind {
-    /// What thinks.
+/// A conversation.
+pub struct Conversation {
+    /// Its server.
     pub server: Server,
-    /// Its session, if it has one.
+    /// Its session id.
     pub session: Option<String>,
-    /// It is known under that; a forgotten one finishes what it has begun.
+    /// The session is valid. An invalid conversation completes its jobs.
     pub known: bool,
-    /// More than the greeting was said in it.
+    /// It has received more than `initialize`.
     pub used: bool,
     /// Its streams, by number.
     pub streams: BTreeMap<u32, Stream>,
     opened: u32,
 }
 
-impl Mind {
-    /// A mind that nobody has spoken to.
-    pub fn new(server: Server, session: Option<String>) -> Mind {
-        Mind { server, session, known: true, used: false, streams: BTreeMap::new(), opened: 0 }
+impl Conversation {
+    /// Creates a conversation.
+    pub fn new(server: Server, session: Option<String>) -> Conversation {
+        Conversation { server, session, known: true, used: false, streams: BTreeMap::new(), opened: 0 }
     }
 
-    /// Opens a stream for one answer.
+    /// Opens a stream for one response.
     pub fn open(&mut self, stream: Stream) -> u32 {
         self.opened += 1;
         self.streams.insert(self.opened, stream);
         self.opened
     }
 
-    /// Opens the stream for what is said unasked, or lets another exchange carry it.
+    /// Opens the notification stream, or assigns another exchange to it.
     pub fn listen(&mut self, form: Form, listener: ExchangeId) {
         let stream = self.streams.entry(0).or_insert_with(|| Stream::new(form, None));
         stream.listener = Some(listener);
     }
 
-    /// Whether somebody hears what is said unasked.
-    pub fn is_heard(&self) -> bool {
+    /// Returns whether an exchange carries the notification stream.
+    pub fn has_listener(&self) -> bool {
         self.streams.get(&0).is_some_and(|stream| stream.listener.is_some())
     }
 }
 
-/// What answers at one URL.
+/// The server state at one URL.
 #[derive(Default)]
 pub struct Origin {
-    /// The conversations, by number; numbers only rise.
-    pub minds: BTreeMap<u32, Mind>,
-    /// Requests on the last stretch of their way.
-    pub mail: BTreeMap<u32, Letter>,
-    posted: u32,
+    /// The conversations by number; numbers only increase.
+    pub conversations: BTreeMap<u32, Conversation>,
+    /// Requests in transit.
+    pub in_transit: BTreeMap<u32, PendingRequest>,
+    enqueued: u32,
     made: u32,
 }
 
 impl Origin {
-    /// The number of the next mind.
-    pub fn next_mind(&mut self) -> u32 {
+    /// Returns the number of the next conversation.
+    pub fn next_conversation(&mut self) -> u32 {
         self.made += 1;
         self.made
     }
 
-    /// Puts a whole request under way; says under which number.
-    pub fn post(&mut self, letter: Letter) -> u32 {
-        self.posted += 1;
-        self.mail.insert(self.posted, letter);
-        self.posted
+    /// Adds a request in transit. Returns its number.
+    pub fn enqueue(&mut self, pending: PendingRequest) -> u32 {
+        self.enqueued += 1;
+        self.in_transit.insert(self.enqueued, pending);
+        self.enqueued
     }
 
-    /// The mind that is known under this session.
+    /// Returns the conversation of this session.
     pub fn of_session(&self, session: &str) -> Option<u32> {
-        let known = |mind: &Mind| mind.known && mind.session.as_deref() == Some(session);
-        self.minds.iter().find(|(_, mind)| known(mind)).map(|(number, _)| *number)
+        let known =
+            |conversation: &Conversation| conversation.known && conversation.session.as_deref() == Some(session);
+        self.conversations.iter().find(|(_, conversation)| known(conversation)).map(|(number, _)| *number)
     }
 
-    /// Whether there is a session that was used and is still known.
-    pub fn has_a_good_session(&self) -> bool {
-        self.minds.values().any(|mind| mind.known && mind.used && mind.session.is_some())
+    /// Returns whether a used session is still valid.
+    pub fn has_live_session(&self) -> bool {
+        self.conversations
+            .values()
+            .any(|conversation| conversation.known && conversation.used && conversation.session.is_some())
     }
 
-    /// The request whose answer goes over the stream of an event.
-    pub fn answers(&self, (mind, stream, _): (u32, u32, usize)) -> Option<Key> {
-        self.minds.get(&mind)?.streams.get(&stream)?.key
+    /// Returns the request that the stream of an event answers.
+    pub fn answers(&self, (conversation, stream, _): (u32, u32, usize)) -> Option<Key> {
+        self.conversations.get(&conversation)?.streams.get(&stream)?.key
     }
 
-    /// Nobody listens at this exchange any more; gives the streams that it carried.
-    pub fn hang_up(&mut self, exchange: ExchangeId) -> Vec<(u32, u32)> {
+    /// Detaches an exchange. Returns the streams that it carried.
+    pub fn detach(&mut self, exchange: ExchangeId) -> Vec<(u32, u32)> {
         let mut carried = Vec::new();
-        for (number, mind) in &mut self.minds {
-            for (name, stream) in &mut mind.streams {
+        for (number, conversation) in &mut self.conversations {
+            for (name, stream) in &mut conversation.streams {
                 if stream.listener == Some(exchange) {
                     stream.listener = None;
                     carried.push((*number, *name));
@@ -198,20 +201,20 @@ impl Origin {
     }
 }
 
-/// The name of an event: which mind, which stream, how many events before it and with it.
-pub fn event_name(mind: u32, stream: u32, count: usize) -> Bytes {
-    Bytes::from(format!("{mind}.{stream}.{count}"))
+/// Returns the id of an event: conversation, stream, number of events so far.
+pub fn event_name(conversation: u32, stream: u32, count: usize) -> Bytes {
+    Bytes::from(format!("{conversation}.{stream}.{count}"))
 }
 
-/// Reads the name of an event, priming or not.
+/// Parses the id of an event.
 pub fn read_event_name(text: &str) -> Option<(u32, u32, usize)> {
     let mut parts = text.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// An event with nothing to say but its name, so that the stream can be resumed after the event with that count. No two
-/// events have the same name, so this one counts the priming events too.
-pub fn priming(mind: u32, stream: u32, count: usize, primed: u32, retry: Option<u64>) -> SseEvent {
-    let id = Bytes::from(format!("{mind}.{stream}.{count}.p{primed}"));
+/// Returns a priming event: an id without data, so that the stream can be resumed after the event with that count.
+/// Event ids are unique, so it also counts the priming events.
+pub fn priming(conversation: u32, stream: u32, count: usize, primed: u32, retry: Option<u64>) -> SseEvent {
+    let id = Bytes::from(format!("{conversation}.{stream}.{count}.p{primed}"));
     SseEvent { id: Some(id), event: None, data: Some(Bytes::new()), retry }
 }

@@ -1,15 +1,15 @@
-//! The world: an engine, and everything around it that it cannot tell from the real thing.
+//! The simulated world: an engine and its environment.
 //!
-//! A step is one thing that happens (a child writes, a client reads, a timer of the engine fires), after which every queue
-//! is carried as far as it goes at that instant; then the checkers look. Time passes only between steps. The world knows the
-//! truth and writes it down in the oracle; the engine is told only what a shell could know.
+//! A step is one event (a child writes, a client reads, a timer of the engine fires). After it, every queue is
+//! processed as far as possible at that time, and the checks run. Time passes only between steps. The world records the
+//! truth in the oracle; the engine receives only what a shell could know.
 //!
-//! The simulated shell is in `world/shell.rs`, the processes behind it in `host.rs`, the people in front of it in `front.rs`;
-//! HTTP exchanges are carried in `cable.rs`, let in or turned away in `origin.rs` and answered in `stream.rs`.
+//! The simulated shell is in `world/shell.rs`, the processes are in `host.rs`, the clients in `clients.rs`. HTTP
+//! exchanges are carried in `http.rs`, admitted or rejected in `origin.rs` and answered in `stream.rs`.
 
-mod cable;
-mod front;
+mod clients;
 mod host;
+mod http;
 mod origin;
 mod shell;
 mod stream;
@@ -23,81 +23,81 @@ use mendline_wire::Method;
 
 pub use host::Host;
 
+use crate::catalogue::CachedCatalogue;
 use crate::check::{self, Check, Violation};
 use crate::child::Child;
-use crate::client::{Client, Probe, Stage, Workload};
+use crate::client::{Client, ClientState, Probe, Workload};
 use crate::clock::{Clock, Due};
 use crate::coverage::Coverage;
-use crate::dice::Dice;
 use crate::exchange::Exchange;
 use crate::fact::Fact;
 use crate::journal::Journal;
-use crate::machine::{self, Driven, Machine};
-use crate::memory::Memory;
+use crate::machine::{self, EngineKind, Machine};
 use crate::oracle::{Key, Oracle, Terms};
+use crate::rng::Rng;
 use crate::server::{Era, Server};
-use crate::site::{Origin, Tongue};
+use crate::site::{HttpServerKind, Origin};
 
-/// How many steps a world may take: far more than any needs, and an end to one that does not come to rest.
+/// Maximum number of steps; a world that needs more does not terminate.
 const STEPS: u64 = 2_000_000;
-/// How many times the engine may want to be woken at one instant before that is a busy loop.
+/// Maximum number of wake-ups at one time; more are a busy loop.
 const WAKES: u32 = 64;
 
-/// A whole world.
+/// A simulated world.
 pub struct World {
-    /// The time, and what is due.
+    /// The clock and its agenda.
     pub clock: Clock,
-    /// What really happened.
+    /// The oracle.
     pub oracle: Oracle,
-    /// Each upstream's machine room.
+    /// The host of each upstream.
     pub hosts: Vec<Host>,
-    /// The clients, by their place.
+    /// The clients.
     pub clients: Vec<Client>,
-    /// The processes that the engine asked for and has not been told the end of.
+    /// The processes whose end the engine does not know yet.
     pub children: BTreeMap<LinkId, Child>,
-    /// What is behind each upstream's URL, if it has one.
+    /// The HTTP server of each upstream.
     pub origins: Vec<Origin>,
-    /// The exchanges that the engine asked for and has not been told the end of.
+    /// The exchanges whose end the engine does not know yet.
     pub exchanges: BTreeMap<ExchangeId, Exchange>,
-    /// What was seen of faults and states.
+    /// The coverage.
     pub coverage: Coverage,
-    /// What happened, for people and for comparison.
+    /// The journal.
     pub journal: Journal,
-    /// What is told to people who read a scenario.
-    pub story: Option<crate::scenario::Story>,
-    /// The faults of the plan: what, where, when.
+    /// The output of a scenario.
+    pub scenario_log: Option<crate::scenario::ScenarioLog>,
+    /// The scheduled faults.
     pub faults: Vec<crate::fault::Planned>,
-    /// The first promise that was broken.
+    /// The first broken invariant.
     pub violation: Option<Violation>,
-    /// The engine said that it is finished.
+    /// The time at which the engine finished.
     pub finished: Option<Moment>,
     /// All faults are over.
     pub healed: bool,
-    /// How long the machine slept in all: the engine's clock is ahead of the world's by this.
+    /// Total suspended time: the clock of the engine is ahead of the clock of the world by this.
     slept: Duration,
     machine: Box<dyn Machine>,
-    /// What the engine was told about its upstreams before anybody edited it.
+    /// The original configuration of the upstreams.
     configured: Vec<UpstreamConfig>,
     checks: Vec<Box<dyn Check>>,
     wakes: (Moment, u32),
     steps: u64,
     pids: u32,
-    /// Something was said to have happened in this step.
-    stirred: bool,
-    /// Dice for what happens between the parts.
-    pub dice: Dice,
+    /// The engine emitted an event in this step.
+    has_emitted: bool,
+    /// Random number generator for everything between the parts.
+    pub rng: Rng,
 }
 
 impl World {
-    /// A world without anybody in it.
-    pub fn new(driven: Driven, config: &Config, seed: u64, hosts: Vec<Host>, journal: Journal) -> World {
+    /// Creates a world without clients.
+    pub fn new(engine_kind: EngineKind, config: &Config, seed: u64, hosts: Vec<Host>, journal: Journal) -> World {
         let mut oracle = Oracle::new(config.upstreams.iter().map(Terms::new).collect());
-        // What is answered from memory is what was said before, and so all of that is noted.
+        // Cached answers repeat earlier bodies, so all bodies are recorded.
         let is_noted = |upstream: &mendline_core::UpstreamConfig| {
             upstream.catalogue.cache || upstream.catalogue.startup == mendline_core::config::Startup::AtOnce
         };
         let noted = config.upstreams.iter().enumerate().filter(|(_, upstream)| is_noted(upstream));
-        oracle.said = noted.map(|(place, _)| (place, Vec::new())).collect();
+        oracle.bodies_by_upstream = noted.map(|(index, _)| (index, Vec::new())).collect();
         World {
             clock: Clock::default(),
             oracle,
@@ -108,232 +108,234 @@ impl World {
             children: BTreeMap::new(),
             coverage: Coverage::default(),
             journal,
-            story: None,
+            scenario_log: None,
             faults: Vec::new(),
             violation: None,
             finished: None,
             healed: false,
             slept: Duration::ZERO,
-            machine: machine::build(driven, config, seed),
+            machine: machine::build(engine_kind, config, seed),
             configured: config.upstreams.clone(),
             checks: check::all(config),
             wakes: (Moment::ZERO, 0),
             steps: 0,
             pids: 100,
-            stirred: false,
-            dice: Dice::new(seed).fork(77),
+            has_emitted: false,
+            rng: Rng::new(seed).fork(77),
         }
     }
 
-    /// The engine remembers this of an upstream.
-    pub fn remember(&mut self, upstream: usize, memory: &Memory) {
-        let said = self.oracle.said.entry(upstream).or_default();
-        said.extend(memory.answers().into_iter().map(|(_, body)| body));
-        self.oracle.remembered.insert(upstream);
-        self.tell(&Fact::NewEdition(upstream));
-        self.tell_engine(Input::Remembered { upstream: UpstreamId(upstream as u16), what: memory.remembered() });
+    /// Loads a cached catalogue into the engine.
+    pub fn preload_catalogue(&mut self, upstream: usize, catalogue: &CachedCatalogue) {
+        let bodies = self.oracle.bodies_by_upstream.entry(upstream).or_default();
+        bodies.extend(catalogue.answers().into_iter().map(|(_, body)| body));
+        self.oracle.cached.insert(upstream);
+        self.record(&Fact::NewEdition(upstream));
+        self.send_input(Input::Remembered { upstream: UpstreamId(upstream as u16), what: catalogue.to_core() });
     }
 
-    /// Lets a client in.
-    pub fn admit(&mut self, client: Client) {
+    /// Connects a client.
+    pub fn connect_client(&mut self, client: Client) {
         let (id, upstream) = (client.id, UpstreamId(client.upstream as u16));
         self.oracle.readers.entry(id).or_default();
-        self.tell(&Fact::Came(client.upstream));
+        self.record(&Fact::ClientConnected(client.upstream));
         self.clients.push(client);
-        self.tell_engine(Input::ClientOpened { client: id, upstream });
+        self.send_input(Input::ClientOpened { client: id, upstream });
     }
 
-    /// Lives until a moment, or until something is broken, or until nothing is due before it.
-    pub fn live_until(&mut self, end: Moment) {
-        self.come_to_rest();
+    /// Runs until a time, until an invariant is broken, or until nothing is scheduled before it.
+    pub fn run_until(&mut self, end: Moment) {
+        self.settle_and_check();
         while self.violation.is_none() && self.step(end) {}
         self.clock.advance(end);
     }
 
-    /// Lives for a while.
-    pub fn live_for(&mut self, time: Duration) {
-        self.live_until(self.clock.now() + time);
+    /// Runs for a duration.
+    pub fn run_for(&mut self, time: Duration) {
+        self.run_until(self.clock.now() + time);
     }
 
-    /// One step, unless nothing is due by then.
+    /// Runs one step, unless nothing is scheduled by then.
     pub fn step(&mut self, end: Moment) -> bool {
         let wake = self.wakes_at();
         let due = self.clock.next();
         let Some(next) = [wake, due].into_iter().flatten().min().filter(|next| *next <= end) else { return false };
         self.steps += 1;
         if self.steps > STEPS {
-            self.tell(&Fact::Misbehaved("the world does not come to rest"));
+            self.record(&Fact::ContractBroken("the world does not settle"));
             return false;
         }
         if wake.is_some_and(|wake| wake <= next) {
             self.wake(next);
         } else if let Some(due) = self.clock.take() {
-            // Something else happened, so a wake-up after it is not the same one again.
+            // After another event, a wake-up is not a repetition.
             self.wakes.1 = 0;
-            self.happen(due);
+            self.dispatch(due);
         }
         self.settle();
-        self.look();
+        self.check();
         true
     }
 
-    /// Carries everything as far as it goes and lets the checkers look: for things done to the world from outside.
-    pub fn come_to_rest(&mut self) {
+    /// Settles all queues and runs the checks, after a change from outside.
+    pub fn settle_and_check(&mut self) {
         self.settle();
-        self.look();
+        self.check();
     }
 
-    /// Tells the checkers.
-    pub fn tell(&mut self, fact: &Fact<'_>) {
+    /// Reports a fact to the checks.
+    pub fn record(&mut self, fact: &Fact<'_>) {
         let now = self.clock.now();
-        self.journal.note(now, fact, &self.oracle);
-        self.coverage.note(fact);
-        if let Some(story) = &mut self.story {
-            story.note(fact, &self.oracle);
+        self.journal.record(now, fact, &self.oracle);
+        self.coverage.record(fact);
+        if let Some(log) = &mut self.scenario_log {
+            log.record(fact, &self.oracle);
         }
         if self.violation.is_some() {
             return;
         }
         for check in &mut self.checks {
-            if let Err(words) = check.see(fact, now, &self.oracle) {
-                self.violation = Some(Violation { promise: check.name(), at: now, words });
+            if let Err(text) = check.see(fact, now, &self.oracle) {
+                self.violation = Some(Violation { invariant: check.name(), at: now, text });
                 return;
             }
         }
     }
 
-    /// Asks the checkers for their last word.
+    /// Runs the final checks.
     pub fn close(&mut self) {
         if self.violation.is_some() {
             return;
         }
         let now = self.clock.now();
         for check in &mut self.checks {
-            if let Err(words) = check.end(now, &self.oracle) {
-                self.violation = Some(Violation { promise: check.name(), at: now, words });
+            if let Err(text) = check.end(now, &self.oracle) {
+                self.violation = Some(Violation { invariant: check.name(), at: now, text });
                 return;
             }
         }
     }
 
-    /// The client with this name.
+    /// Returns the index of a client.
     pub fn client(&self, id: ClientId) -> Option<usize> {
         self.clients.iter().position(|client| client.id == id)
     }
 
-    /// The engine is told to stop.
+    /// Tells the engine to stop.
     pub fn stop(&mut self) {
-        self.tell(&Fact::Stopped);
-        self.tell_engine(Input::Stop);
-        self.come_to_rest();
+        self.record(&Fact::Stopped);
+        self.send_input(Input::Stop);
+        self.settle_and_check();
     }
 
-    /// Someone asks for a new connection by hand.
+    /// Reconnects an upstream, as the operator does.
     pub fn reconnect(&mut self, upstream: usize) {
-        self.tell(&Fact::ByHand(upstream));
-        self.tell_engine(Input::Reconnect { upstream: UpstreamId(upstream as u16) });
-        self.come_to_rest();
+        self.record(&Fact::ManualAction(upstream));
+        self.send_input(Input::Reconnect { upstream: UpstreamId(upstream as u16) });
+        self.settle_and_check();
     }
 
-    /// Someone takes an upstream out by hand.
-    pub fn take_out(&mut self, upstream: usize) {
-        self.tell(&Fact::TakenOut(upstream));
-        self.tell_engine(Input::Isolate { upstream: UpstreamId(upstream as u16) });
-        self.come_to_rest();
+    /// Isolates an upstream, as the operator does.
+    pub fn isolate(&mut self, upstream: usize) {
+        self.record(&Fact::Isolated(upstream));
+        self.send_input(Input::Isolate { upstream: UpstreamId(upstream as u16) });
+        self.settle_and_check();
     }
 
-    /// Someone brings it back.
-    pub fn bring_back(&mut self, upstream: usize) {
-        self.tell(&Fact::ByHand(upstream));
-        self.tell_engine(Input::Resume { upstream: UpstreamId(upstream as u16) });
-        self.come_to_rest();
+    /// Ends the isolation of an upstream, as the operator does.
+    pub fn end_isolation(&mut self, upstream: usize) {
+        self.record(&Fact::ManualAction(upstream));
+        self.send_input(Input::Resume { upstream: UpstreamId(upstream as u16) });
+        self.settle_and_check();
     }
 
-    /// Somebody edits the configuration: from now on it is what was planned with these changes, and the way to the server
-    /// may be another one.
+    /// Changes the configuration: the planned one with this edit applies from now on.
     pub fn reconfigure(&mut self, upstream: usize, change: Change, edit: impl FnOnce(&mut UpstreamConfig)) {
         let mut config = Box::new(self.configured[upstream].clone());
         edit(&mut config);
-        // What has come is under the old terms, and what comes from now on is under these.
+        // Earlier requests keep the old limits; later ones have the new limits.
         self.oracle.terms[upstream] = Terms::new(&config);
-        self.tell_engine(Input::Reconfigure { upstream: UpstreamId(upstream as u16), config, change });
-        self.come_to_rest();
+        self.send_input(Input::Reconfigure { upstream: UpstreamId(upstream as u16), config, change });
+        self.settle_and_check();
     }
 
-    /// The machine sleeps for a while: no time passes for anybody, but when it wakes up it is later, and what was connected to
-    /// this upstream is dead.
-    pub fn sleep_through(&mut self, upstream: usize, time: Duration) {
+    /// Suspends the machine. The clock of the engine advances and every connection to this upstream is dead.
+    pub fn suspend(&mut self, upstream: usize, time: Duration) {
         self.silence(upstream);
-        // Whoever must not notice anything must not miss a deadline for it.
+        // An upstream without faults must not miss a deadline because of this.
         let time = if self.hosts.len() == 1 { time } else { Duration::ZERO };
         self.slept += time;
-        self.oracle.grow_older(time);
-        self.tell(&Fact::Shaken(time));
-        self.tell_engine(Input::Woke);
-        self.come_to_rest();
+        self.oracle.advance_open_requests(time);
+        self.record(&Fact::ConnectivityChanged(time));
+        self.send_input(Input::Woke);
+        self.settle_and_check();
     }
 
-    /// The machine is in another network, and the shell has noticed.
-    pub fn change_network(&mut self) {
-        self.tell(&Fact::Shaken(Duration::ZERO));
-        self.tell_engine(Input::NetworkChanged);
-        self.come_to_rest();
+    /// Reports a change of the network.
+    pub fn report_network_change(&mut self) {
+        self.record(&Fact::ConnectivityChanged(Duration::ZERO));
+        self.send_input(Input::NetworkChanged);
+        self.settle_and_check();
     }
 
-    /// How many upstreams may be harmed: in worlds with several the last one is left alone.
-    pub fn harmed(&self) -> usize {
+    /// Returns the number of upstreams that may have faults; with several upstreams the last one has none.
+    pub fn faulty_upstreams(&self) -> usize {
         self.hosts.len().saturating_sub(1).max(1)
     }
 
-    /// Another client comes to an upstream, and counts its requests from one as the first did.
-    pub fn admit_another(&mut self, upstream: usize) {
+    /// Connects another client with the same ids as the first.
+    pub fn connect_another_client(&mut self, upstream: usize) {
         let id = ClientId(1_000 + self.clients.len() as u32);
         let era = self.hosts[upstream].era;
         let workload = Workload { left: 20, pace: (0, 200), unsafes: 50, lists_first: true, ..Workload::none(era) };
-        let dice = self.dice.fork(u64::from(id.0));
-        self.admit(Client::new(id, upstream, era, workload, 65_536, false, dice));
+        let rng = self.rng.fork(u64::from(id.0));
+        self.connect_client(Client::new(id, upstream, era, workload, 65_536, false, rng));
         self.clock.after(Duration::from_millis(1), Due::ClientActs(id));
     }
 
-    /// What each client relies on, and what its server knows of it: for when everything has healed.
-    pub fn compare_notes(&mut self) {
-        for place in 0..self.clients.len() {
-            let Client { id, upstream, stage, .. } = self.clients[place];
-            if stage != Stage::Ready || self.clients[place].probe != Probe::Done {
+    /// Compares the state that each client relies on with the state of its server, after all faults.
+    pub fn compare_state(&mut self) {
+        for index in 0..self.clients.len() {
+            let Client { id, upstream, state, .. } = self.clients[index];
+            if state != ClientState::Ready || self.clients[index].probe != Probe::Done {
                 continue;
             }
-            let belief = self.clients[place].belief.clone();
-            let memory = self.server_of(upstream).map(|server| (server.memory.clone(), server.edition()));
+            let expected = self.clients[index].expected.clone();
+            let state = self.server_of(upstream).map(|server| (server.state.clone(), server.edition()));
             let unserved = self.unserved(upstream, id);
-            let (memory, edition) = memory.map_or((None, 0), |(memory, edition)| (Some(memory), edition));
-            let memory = memory.as_ref();
-            self.tell(&Fact::AtRest { client: id, belief: &belief, memory, edition, unserved });
+            let (state, edition) = state.map_or((None, 0), |(state, edition)| (Some(state), edition));
+            let state = state.as_ref();
+            self.record(&Fact::StateCompared { client: id, expected: &expected, state, edition, unserved });
         }
     }
 
-    /// The server that a legacy client talks to now, if it is one that keeps something in mind.
+    /// Returns the current server of a legacy client, if it keeps session state.
     fn server_of(&self, upstream: usize) -> Option<&Server> {
         let host = &self.hosts[upstream];
-        match host.site.as_ref().map(|site| site.tongue) {
+        match host.site.as_ref().map(|site| site.kind) {
             _ if host.era == Era::Modern => None,
             None => Some(&self.children.get(self.living(upstream).last()?)?.server),
-            Some(Tongue::Stateful | Tongue::Trunk) => {
-                let minds = self.origins[upstream].minds.values().rev();
-                minds.filter(|mind| mind.known && mind.used).map(|mind| &mind.server).next()
+            Some(HttpServerKind::Stateful | HttpServerKind::Sse) => {
+                let conversations = self.origins[upstream].conversations.values().rev();
+                conversations
+                    .filter(|conversation| conversation.known && conversation.used)
+                    .map(|conversation| &conversation.server)
+                    .next()
             }
-            Some(Tongue::Stateless | Tongue::Modern) => None,
+            Some(HttpServerKind::Stateless | HttpServerKind::Modern) => None,
         }
     }
 
-    /// An open subscription of a client that no server serves.
+    /// Returns an open subscription of a client that no server serves.
     fn unserved(&self, upstream: usize, client: ClientId) -> Option<Key> {
         let is_served = |key: Key| match &self.hosts[upstream].site {
             None => {
                 let mut living = self.living(upstream).into_iter().filter_map(|link| self.children.get(&link));
                 living.any(|child| child.server.listens_to(key).next().is_some())
             }
-            Some(_) => self.origins[upstream].minds.values().any(|mind| {
-                let streams = mind.server.listens_to(key).filter_map(|stream| mind.streams.get(&stream));
+            Some(_) => self.origins[upstream].conversations.values().any(|conversation| {
+                let streams =
+                    conversation.server.listens_to(key).filter_map(|stream| conversation.streams.get(&stream));
                 let mut exchanges = streams.filter_map(|stream| self.exchanges.get(&stream.listener?));
                 exchanges.any(|exchange| !exchange.stalled && !exchange.is_closed())
             }),
@@ -343,7 +345,7 @@ impl World {
         listens.map(|(key, _)| key).find(|key| !is_served(*key))
     }
 
-    /// When the engine wants to be woken, by the world's clock.
+    /// Returns the wake-up time of the engine, by the clock of the world.
     fn wakes_at(&mut self) -> Option<Moment> {
         let wake = self.machine.poll_timeout()?;
         let slept = self.slept.as_nanos() as u64;
@@ -357,60 +359,62 @@ impl World {
         self.wakes = (now, again);
         self.machine.handle_timeout(now + self.slept);
         if again > WAKES {
-            self.tell(&Fact::Misbehaved("the engine wants to be woken again and again at one instant"));
+            self.record(&Fact::ContractBroken("the engine requests too many wake-ups at one time"));
         }
     }
 
-    fn happen(&mut self, due: Due) {
+    fn dispatch(&mut self, due: Due) {
         match due {
             Due::SpawnEnds(link) => self.spawn_ends(link),
             Due::ChildReads(link) => self.child_reads(link),
-            Due::JobGoesOn(link, job) => self.job_goes_on(link, job),
+            Due::JobContinues(link, job) => self.job_continues(link, job),
             Due::OutputArrives(_) | Due::PartArrives(_) | Due::Pause(_) => {}
             Due::ChildEnds(link, ending) => self.child_ends(link, ending),
             Due::Reap(link) => self.reap(link),
             Due::ConnectEnds(exchange) => self.connect_ends(exchange),
-            Due::CableMoves(exchange) => self.cable_moves(exchange),
+            Due::RequestBytesAccepted(exchange) => self.accept_request_bytes(exchange),
             Due::RequestArrives(upstream, number) => self.request_arrives(upstream, number),
-            Due::LineFoundDead(exchange) => self.line_found_dead(exchange),
-            Due::MindGoesOn(upstream, mind, job) => self.mind_goes_on(upstream, mind, job),
+            Due::DeadConnectionFound(exchange) => self.dead_connection_found(exchange),
+            Due::ConversationContinues(upstream, conversation, job) => {
+                self.conversation_continues(upstream, conversation, job)
+            }
             Due::ClientActs(id) => self.client_acts(id),
             Due::ClientReads(id) => self.client_reads(id),
             Due::ClientReplies(id, question) => self.client_replies(id, question),
-            Due::FaultBegins(place) => crate::fault::begin(self, place),
-            Due::FaultGoesOn(place) => crate::fault::go_on(self, place),
-            Due::FaultEnds(place) => crate::fault::end(self, place),
+            Due::FaultBegins(index) => crate::fault::begin(self, index),
+            Due::FaultRepeats(index) => crate::fault::repeat(self, index),
+            Due::FaultEnds(index) => crate::fault::end(self, index),
             Due::AnswerDue(key) => self.answer_due(key),
-            Due::PatienceEnds(key) => self.patience_ends(key),
+            Due::RecoveryEnds(key) => self.recovery_ends(key),
         }
     }
 
-    /// Does nothing hold calls to this upstream back, by what the engine says?
+    /// Returns whether neither a breaker nor a pause holds calls back, by the engine.
     pub fn flows(&self, upstream: usize) -> bool {
-        self.machine.standing(upstream).flows
+        self.machine.upstream_state(upstream).flows
     }
 
-    /// Where the engine says that the link of an upstream stands.
+    /// Returns the link state of an upstream, by the engine.
     pub fn link(&self, upstream: usize) -> &'static str {
-        self.machine.standing(upstream).own_link
+        self.machine.upstream_state(upstream).own_link
     }
 
-    fn look(&mut self) {
+    fn check(&mut self) {
         let wake = self.wakes_at();
         let load = self.machine.load();
-        self.tell(&Fact::Settled { wake, load });
-        // Between two events the fold stands still, so it is compared only when there was one.
-        if !std::mem::take(&mut self.stirred) {
+        self.record(&Fact::Settled { wake, load });
+        // The state changes only with an event, so it is compared only after one.
+        if !std::mem::take(&mut self.has_emitted) {
             return;
         }
         for upstream in 0..self.hosts.len() {
-            let standing = self.machine.standing(upstream);
-            self.tell(&Fact::Stands { upstream, standing: &standing });
+            let state = self.machine.upstream_state(upstream);
+            self.record(&Fact::UpstreamState { upstream, state: &state });
         }
     }
 
-    fn tell_engine(&mut self, input: Input) {
-        // A shell that was told that everything is finished has nothing more to report.
+    fn send_input(&mut self, input: Input) {
+        // A shell that knows that the engine is finished reports nothing more.
         if self.finished.is_none() {
             let now = self.clock.now();
             self.machine.handle(input, now + self.slept);

@@ -1,17 +1,17 @@
-//! A few hundred seeds for every `cargo test`, and what they visit. The ten thousand are `cargo xtask sim --seeds 10000`.
+//! Runs 500 seeds in every test run and checks their coverage. `cargo xtask sim --seeds 10000` runs more.
 
 use mendline_sim::cli;
-use mendline_sim::machine::Driven;
+use mendline_sim::machine::EngineKind;
 
 #[test]
-fn five_hundred_worlds_keep_every_promise_and_visit_every_fault_and_edge() {
-    let cli::Lived { failed, coverage, .. } = cli::many(0, 500, Driven::Engine, 2);
+fn seeds_keep_invariants_and_cover_faults_and_transitions() {
+    let cli::Summary { failed, coverage, .. } = cli::run_many(0, 500, EngineKind::Engine, 2);
     if let Some(report) = failed {
         let violation = report.violation.map(|violation| violation.to_string()).unwrap_or_default();
         panic!("{violation}\nreproduce: cargo xtask sim --seed {} --log", report.seed);
     }
     assert!(coverage.missing().is_empty(), "never visited: {:?}\n{coverage}", coverage.missing());
-    assert!(coverage.unexpected().is_empty(), "edges that nobody listed: {:?}", coverage.unexpected());
+    assert!(coverage.unexpected().is_empty(), "transitions that are not listed: {:?}", coverage.unexpected());
     assert!(coverage.deaths_within_a_line > 0, "no child died with a line accepted in part");
     for how in [("cut", "partly written"), ("cut", "wholly written"), ("no connection", "nothing written")] {
         assert!(coverage.exchanges.contains_key(&how), "no exchange ended like this: {how:?}\n{coverage}");

@@ -1,8 +1,8 @@
-//! Error codes: JSON-RPC's, MCP's, and whose the ranges between them are.
+//! Error codes of JSON-RPC and MCP, and the owners of the ranges.
 //!
-//! 2026-07-28 drew the borders: JSON-RPC keeps -32768 to -32000, of which -32099 to -32020 belong to MCP and -32019 to
-//! -32000 mean nothing that a receiver may rely on. Mendline's own codes lie outside of all that, so that an answer
-//! made here can never be taken for one of the server's.
+//! Revision 2026-07-28 defines the ranges: JSON-RPC keeps -32768 to -32000, of which -32099 to -32020 belong to MCP,
+//! and -32019 to -32000 have no defined meaning. The codes of Mendline are outside of these ranges, so that its errors
+//! cannot be confused with those of a server.
 
 /// The text is not JSON.
 pub const PARSE_ERROR: i64 = -32700;
@@ -10,14 +10,14 @@ pub const PARSE_ERROR: i64 = -32700;
 pub const INVALID_REQUEST: i64 = -32600;
 /// No such method.
 pub const METHOD_NOT_FOUND: i64 = -32601;
-/// Wrong parameters; MCP also says this for an unknown tool, prompt, cursor, task and (2026-07-28) resource.
+/// Invalid parameters; MCP also uses it for an unknown tool, prompt, cursor, task and (2026-07-28) resource.
 pub const INVALID_PARAMS: i64 = -32602;
-/// Something broke in the receiver.
+/// Internal error of the receiver.
 pub const INTERNAL_ERROR: i64 = -32603;
 
 /// No such resource, up to 2025-11-25.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
-/// A header says something else than the body (2026-07-28).
+/// A header does not match the body (2026-07-28).
 pub const HEADER_MISMATCH: i64 = -32020;
 /// The client lacks a capability that the request needs (2026-07-28).
 pub const MISSING_CLIENT_CAPABILITY: i64 = -32021;
@@ -26,20 +26,20 @@ pub const UNSUPPORTED_PROTOCOL_VERSION: i64 = -32022;
 /// The user has to visit a page first (2025-11-25 only).
 pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 
-/// Whose a code is.
+/// The owner of a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// Defined or reserved by JSON-RPC.
     JsonRpc,
-    /// Defined by MCP, or reserved for it: nobody else may use a code from here.
+    /// Defined by MCP, or reserved for it.
     Mcp,
-    /// Servers have used these for anything; a receiver must not assume a meaning.
+    /// No defined meaning; servers use these codes for anything.
     NoMeaning,
     /// Free for applications.
     Application,
 }
 
-/// Whose this code is.
+/// Returns the owner of a code.
 pub fn owner(code: i64) -> Owner {
     match code {
         RESOURCE_NOT_FOUND => Owner::Mcp,

@@ -1,22 +1,21 @@
-//! Setting one member of an object in a message's body, with everything else untouched.
+//! Sets one member of an object in the body of a message and leaves everything else unchanged.
 //!
-//! A member that exists has its value replaced where it stands; a new one goes to the end of its object. Objects on the
-//! way that do not exist (`params`, `_meta`) are made. A value on the way that cannot have members (a string, an array)
-//! is left alone, and the message with it: Mendline adds to what peers say and never overwrites what it does not
-//! understand. `null` is taken as "not there".
+//! An existing member gets a new value in place; a new member is appended to its object. Missing objects on the path
+//! (`params`, `_meta`) are created. If a value on the path cannot have members (a string, an array), the message stays
+//! unchanged. `null` counts as missing.
 
 use crate::string::quote;
 use crate::value::Value;
 use crate::{Kind, Message, Patch, Span, Spliced};
 
-/// The message with the member `key` of the object at `path` (from the body on) set to this JSON text.
+/// Returns the message with the member `key` of the object at `path` (relative to the body) set to this JSON text.
 pub fn set_member(message: &Message, path: &[&str], key: &str, raw_value: &[u8]) -> Spliced {
     Spliced::new(message.text().clone(), member(message, path, key, raw_value))
 }
 
-/// The same as an edit, to be made together with others (that of the id, say). `None` when a value on the way is in the
-/// way. Two edits that both have to *create* something in the same object do not know of each other: give the outermost
-/// missing object once, whole.
+/// Returns the same change as an edit, to be combined with others (that of the id, for example). `None` if a value on
+/// the path cannot have members. Two edits that both create members of the same object are not combined: create the
+/// outermost missing object once.
 pub fn member(message: &Message, path: &[&str], key: &str, raw_value: &[u8]) -> Option<(Span, Patch)> {
     let mut keys: Vec<&str> = path.to_vec();
     keys.push(key);
@@ -38,7 +37,7 @@ pub fn member(message: &Message, path: &[&str], key: &str, raw_value: &[u8]) -> 
     Some((value.span(), Patch::from(raw_value)))
 }
 
-/// A request or notification without `params` gets them behind its method.
+/// Adds `params` after the method.
 fn new_params(message: &Message, keys: &[&str], raw_value: &[u8]) -> Option<(Span, Patch)> {
     if !matches!(message.kind(), Kind::Request | Kind::Notification) {
         return None;
@@ -48,7 +47,7 @@ fn new_params(message: &Message, keys: &[&str], raw_value: &[u8]) -> Option<(Spa
     Some((Span::at(message.method_span().end), Patch::from(text.as_slice())))
 }
 
-/// A new last member of an object.
+/// Appends a member to an object.
 fn append(object: Value<'_>, keys: &[&str], raw_value: &[u8]) -> (Span, Patch) {
     let mut text = Vec::new();
     if object.members().next().is_some() {
@@ -59,7 +58,7 @@ fn append(object: Value<'_>, keys: &[&str], raw_value: &[u8]) -> (Span, Patch) {
     (Span::at(object.span().end - 1), Patch::from(text.as_slice()))
 }
 
-/// `{"a":{"b":value}}` for the keys a and b.
+/// Returns `{"a":{"b":value}}` for the keys a and b.
 fn nested(keys: &[&str], raw_value: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     for key in keys {
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_existing_member_is_replaced_where_it_stands() {
+    fn existing_member_is_replaced_in_place() {
         assert_eq!(
             set(
                 r#"{"jsonrpc":"2.0","id":1.0,"method":"x","params":{ "a" : 1e3 , "b":"\u0041"},"z":0}"#,
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_member_goes_to_the_end_of_its_object() {
+    fn new_member_is_appended_to_its_object() {
         assert_eq!(
             set(r#"{"jsonrpc":"2.0","id":1,"result":{"_meta":{"x":1 }}}"#, &["_meta"], "k/é\"", "true"),
             r#"{"jsonrpc":"2.0","id":1,"result":{"_meta":{"x":1 ,"k/é\"":true}}}"#
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_on_the_way_is_made() {
+    fn missing_objects_on_the_path_are_created() {
         assert_eq!(
             set(r#"{"id":1,"method":"ping","jsonrpc":"2.0"}"#, &["_meta"], "a", "1"),
             r#"{"id":1,"method":"ping","params":{"_meta":{"a":1}},"jsonrpc":"2.0"}"#
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_have_members_is_left_alone() {
+    fn value_without_members_is_left_unchanged() {
         for text in [
             r#"{"jsonrpc":"2.0","method":"x","params":[1,2]}"#,
             r#"{"jsonrpc":"2.0","method":"x","params":{"_meta":"text"}}"#,

@@ -1,43 +1,43 @@
-//! What can be wrong with a text that claims to be a message.
+//! Errors of texts that are not valid messages.
 //!
-//! A fault names the first thing that is wrong and where. The id travels along whenever it could be made out, because
-//! an error that names the request can be answered, and one that does not leaves its author waiting.
+//! An error names the first fault and its position. It also carries the id, if it can be determined, because an error
+//! with an id can be answered.
 
 use std::fmt;
 
 use crate::Id;
 
-/// Why a text is not a message.
+/// The reason why a text is not a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireError {
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
-    /// The byte at which it was noticed.
+    /// The offset at which it was detected.
     pub at: usize,
-    /// The id of the message, if it could be made out with certainty.
+    /// The id of the message, if it is certain.
     pub id: Option<Id>,
-    /// Whether the text has a `method`: then it was a request or a notification, else perhaps a response.
+    /// Whether the text has a `method`: then it was a request or a notification, otherwise perhaps a response.
     pub method_seen: bool,
 }
 
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Not JSON at all: noise, or a syntax error.
+    /// Not JSON: noise, or a syntax error.
     NotJson,
     /// Bytes that are not UTF-8.
     NotUtf8,
-    /// JSON, but not a JSON-RPC 2.0 message: not an object, no `"jsonrpc": "2.0"`, or nothing in it to act on.
+    /// Not a JSON-RPC 2.0 message: not an object, no `"jsonrpc": "2.0"`, or no method, result or error.
     NotJsonRpc,
     /// Objects and arrays nested deeper than the limit.
     TooDeep,
-    /// A member of the envelope occurs twice, so that two readers could see two different messages.
+    /// A duplicate member of the envelope, so that two readers could see two different messages.
     DuplicateKey,
     /// An id longer than the limit.
     IdTooLong,
     /// An id that is neither a number nor a string (`null` is allowed in an error response only).
     BadId,
-    /// A result that says for no request.
+    /// A result without an id.
     MissingId,
     /// A method together with a result or an error, or a result together with an error.
     Ambiguous,
@@ -54,7 +54,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What is wrong, in words.
+    /// Returns the description of the fault.
     pub fn words(self) -> &'static str {
         match self {
             Fault::NotJson => "not JSON",
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_what_where_and_whose() {
+    fn error_names_fault_offset_and_id() {
         let mut error = WireError::new(Fault::TooDeep, 90);
         assert_eq!(error.to_string(), "nested too deeply (at byte 90)");
         error.id = Some(Id::number(7));

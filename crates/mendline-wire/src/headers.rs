@@ -1,8 +1,8 @@
-//! The `Mcp-*` headers of 2026-07-28: a few facts of the body repeated where intermediaries can see them.
+//! The `Mcp-*` headers of 2026-07-28, which repeat parts of the body for intermediaries.
 //!
-//! A server refuses a request whose headers say something else than its body, so they are always derived from the body
-//! and never carried along. A value that HTTP cannot carry as it is (anything but visible ASCII with blanks inside, or
-//! text that looks encoded already) travels as `=?base64?…?=`.
+//! A server refuses a request whose headers do not match its body, so they are always derived from the body. A value
+//! that HTTP cannot carry (anything but visible ASCII with inner blanks, or text that looks encoded) is encoded as
+//! `=?base64?…?=`.
 
 mod param;
 
@@ -15,30 +15,30 @@ use base64::engine::general_purpose::STANDARD;
 pub use self::param::{ParamFault, ParamHeader};
 use crate::{Kind, Message, Method, meta};
 
-/// The revision of the request.
+/// The protocol revision of the request.
 pub const PROTOCOL_VERSION: &str = "MCP-Protocol-Version";
 /// The method of the request.
 pub const METHOD: &str = "Mcp-Method";
-/// What the request is about: a tool, a prompt, a resource, a task.
+/// The tool, prompt, resource or task of the request.
 pub const NAME: &str = "Mcp-Name";
-/// What the headers of tool arguments begin with.
+/// The prefix of the headers for tool arguments.
 pub const PARAM_PREFIX: &str = "Mcp-Param-";
-/// The session, in the legacy era.
+/// The session id, in the legacy era.
 pub const SESSION_ID: &str = "Mcp-Session-Id";
-/// What to resume a stream after, in the legacy era.
+/// The event after which to resume a stream, in the legacy era.
 pub const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 const PREFIX: &str = "=?base64?";
 const SUFFIX: &str = "?=";
 
-/// Why a header's value cannot be read.
+/// The reason why a header value cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HeaderFault {
-    /// It holds a character that no header may hold.
+    /// It contains a character that is not allowed in a header.
     BadCharacter,
-    /// What stands between the markers is not base64.
+    /// The text between the markers is not base64.
     NotBase64,
-    /// What was encoded is not UTF-8.
+    /// The encoded text is not UTF-8.
     NotUtf8,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for HeaderFault {
 
 impl std::error::Error for HeaderFault {}
 
-/// The value as a header carries it.
+/// Encodes a header value.
 pub fn encode_value(value: &str) -> Cow<'_, str> {
     if is_plain(value) && !is_marked(value) {
         return Cow::Borrowed(value);
@@ -62,9 +62,9 @@ pub fn encode_value(value: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{PREFIX}{}{SUFFIX}", STANDARD.encode(value)))
 }
 
-/// The value that a header carries.
+/// Decodes a header value.
 pub fn decode_value(header: &str) -> Result<Cow<'_, str>, HeaderFault> {
-    // HTTP does not count blanks around a value as part of it.
+    // Blanks around a value are not part of it.
     let header = header.trim_matches([' ', '\t']);
     if !is_plain(header) {
         return Err(HeaderFault::BadCharacter);
@@ -77,8 +77,7 @@ pub fn decode_value(header: &str) -> Result<Cow<'_, str>, HeaderFault> {
     String::from_utf8(bytes).map(Cow::Owned).map_err(|_| HeaderFault::NotUtf8)
 }
 
-/// The headers that belong to a message. Only what the body says: a message that names no revision gets no revision
-/// header, for instance.
+/// Returns the headers of a message. A header exists only if the body has the value.
 pub fn derive(message: &Message) -> Vec<(&'static str, String)> {
     let mut headers = Vec::with_capacity(3);
     if !matches!(message.kind(), Kind::Request | Kind::Notification) {
@@ -94,7 +93,7 @@ pub fn derive(message: &Message) -> Vec<(&'static str, String)> {
     headers
 }
 
-/// Which member of `params` says what a request is about.
+/// Returns the member of `params` that names the subject of a request.
 fn named_by(method: Method) -> Option<&'static str> {
     match method {
         Method::ToolsCall | Method::PromptsGet => Some("name"),
@@ -110,7 +109,7 @@ fn is_plain(value: &str) -> bool {
     bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) && !is_blank(bytes.first()) && !is_blank(bytes.last())
 }
 
-/// Whether it has both markers, one after the other.
+/// Returns whether a value has both markers.
 fn is_marked(value: &str) -> bool {
     value.strip_prefix(PREFIX).is_some_and(|rest| rest.ends_with(SUFFIX))
 }
@@ -121,7 +120,7 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
-    fn the_examples_of_the_specification_hold() {
+    fn examples_of_the_specification_are_encoded() {
         for (value, header) in [
             ("us-west1", "us-west1"),
             ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edges_of_the_plain_form() {
+    fn plain_values_are_not_encoded() {
         for plain in ["", "a b", "a\tb", "~!", "=?base64?", "?=", "=?base64?=", "=?BASE64?YQ==?=", "=?base64?YQ=="] {
             assert!(matches!(encode_value(plain), Cow::Borrowed(same) if same == plain), "{plain:?}");
             assert_eq!(decode_value(plain).unwrap(), plain);
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_cannot_be_read_says_why() {
+    fn invalid_header_is_reported_with_reason() {
         assert_eq!(decode_value("caf\u{e9}"), Err(HeaderFault::BadCharacter));
         assert_eq!(decode_value("a\nb"), Err(HeaderFault::BadCharacter));
         assert_eq!(decode_value("=?base64?YQ?="), Err(HeaderFault::NotBase64));

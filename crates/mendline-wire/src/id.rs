@@ -1,8 +1,8 @@
-//! A request's id, exactly as its author wrote it.
+//! The id of a request, exactly as written.
 //!
-//! JSON-RPC says that a response carries the id of its request. Peers compare ids in their own ways (as numbers, as
-//! strings, as text), so the only id that is right for all of them is the original text: `7`, `"7"`, `7.0` and `7e0`
-//! are four ids here, and each goes back as it came. Two ids are equal when their texts are.
+//! A response carries the id of its request. Peers compare ids in different ways (as numbers, as strings, as text), so
+//! only the original text is correct for all of them: `7`, `"7"`, `7.0` and `7e0` are four ids, and each is returned as
+//! received. Two ids are equal if their texts are equal.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -14,28 +14,28 @@ use crate::inline::Inline;
 pub struct Id(Inline);
 
 impl Id {
-    /// An id from its JSON text, as [`Message::id`](crate::Message::id) gives it.
+    /// Creates an id from its JSON text, as [`Message::id`](crate::Message::id) returns it.
     pub fn from_raw(raw: &[u8]) -> Id {
         Id(Inline::copy(raw))
     }
 
-    /// The id that is this number.
+    /// Creates a numeric id.
     pub fn number(number: u64) -> Id {
         Id(Inline::decimal(number))
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    /// The number, if the id is written as a plain non-negative integer. This is how ids of our own are recognised, so
-    /// other spellings of the same number (`7.0`, `"7"`, `007`) are not taken for it.
+    /// Returns the number, if the id is a plain non-negative integer. Mendline recognises its own ids by this, so other
+    /// spellings of the same number (`7.0`, `"7"`, `007`) do not count.
     pub fn as_u64(&self) -> Option<u64> {
         Id::number_in(self.as_bytes())
     }
 
-    /// The number that this JSON text of an id is, as [`Id::as_u64`] has it, without keeping the text.
+    /// Same as [`Id::as_u64`] for a JSON text.
     pub fn number_in(raw: &[u8]) -> Option<u64> {
         let (first, rest) = raw.split_first()?;
         if !raw.iter().all(u8::is_ascii_digit) || (*first == b'0' && !rest.is_empty()) {
@@ -43,13 +43,13 @@ impl Id {
         }
         let value = |sum: u64, digit: &u8| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
         match raw.len() {
-            // So few digits always fit; every number of ours has fewer.
+            // Up to 19 digits always fit.
             0..=19 => Some(raw.iter().fold(0, value)),
             _ => std::str::from_utf8(raw).ok()?.parse().ok(),
         }
     }
 
-    /// Whether it is `null`, which only an error response may carry.
+    /// Returns whether it is `null`, which only an error response may carry.
     pub fn is_null(&self) -> bool {
         self.as_bytes() == b"null"
     }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_plain_integer_is_a_number_of_ours() {
+    fn only_plain_integer_is_an_own_id() {
         for (raw, number) in [
             ("0", Some(0)),
             ("7", Some(7)),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_equal_when_their_texts_are() {
+    fn ids_with_equal_text_are_equal() {
         assert_eq!(Id::from_raw(b"7"), Id::number(7));
         assert_ne!(Id::from_raw(b"7"), Id::from_raw(b"7.0"));
         assert_ne!(Id::from_raw(b"\"a\""), Id::from_raw(b"\"\\u0061\""));

@@ -1,14 +1,14 @@
-//! A few owned bytes that need no allocation.
+//! Short byte strings without an allocation.
 //!
-//! Ids and patches are nearly always a handful of digits. Up to [`INLINE`] bytes lie in the value itself; longer ones
-//! are shared, so that a clone is always cheap.
+//! Ids and patches usually have a few digits. Up to [`INLINE`] bytes are stored in the value itself; longer ones are
+//! shared, so that a clone is cheap.
 
 use std::sync::Arc;
 
-/// What fits without an allocation: the longest `u64` (20 digits) and every short string id.
+/// The inline capacity: the longest `u64` (20 digits) and short string ids.
 const INLINE: usize = 23;
 
-/// The numbers from 00 to 99.
+/// The decimal digits of 00 to 99.
 const PAIRS: [u8; 200] = {
     let mut pairs = [0; 200];
     let mut number = 0;
@@ -26,7 +26,7 @@ pub(crate) enum Inline {
     Shared(Arc<[u8]>),
 }
 
-/// Aligned, so that it is moved in whole words: a processor waits for what was written in pieces and is read as a whole.
+/// Aligned, so that it is copied in whole words.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(crate) struct Short {
@@ -45,7 +45,7 @@ impl Inline {
         }
     }
 
-    /// The decimal digits of a number, written back to front, two at a time.
+    /// Writes the decimal digits of a number from the end, two at a time.
     pub(crate) fn decimal(mut number: u64) -> Inline {
         let len = number.checked_ilog10().unwrap_or(0) as usize + 1;
         let mut bytes = [b'0'; INLINE];
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_decimal_digits() {
+    fn numbers_are_written_in_decimal() {
         let powers = (0..20).map(|power| 10u64.pow(power)).flat_map(|power| [power - 1, power, power + 1]);
         for number in powers.chain([7, 12_345, u64::from(u32::MAX), u64::MAX]) {
             assert_eq!(Inline::decimal(number).as_bytes(), number.to_string().as_bytes());
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_of_the_inline_limit_hold_what_they_were_given() {
+    fn bytes_are_kept_on_both_sides_of_the_limit() {
         for len in [0, 1, INLINE - 1, INLINE, INLINE + 1, 5_000] {
             let bytes = vec![b'x'; len];
             let kept = Inline::copy(&bytes);

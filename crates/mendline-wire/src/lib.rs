@@ -1,15 +1,14 @@
-//! Bytes to messages and back: everything that Mendline knows about the wire, and nothing else.
+//! The wire format: bytes to messages and back.
 //!
-//! A message stays the bytes that came. [`Message::parse`] makes one strict pass over them and remembers where the few
-//! things lie that decisions need (id, method, body); the rest is looked up when somebody asks and is otherwise never
-//! touched. A changed message is a [`Spliced`]: the original text with a few spans replaced, so unknown fields, key
-//! order, number formats and escapes survive because nobody ever writes them again.
+//! A message keeps its original bytes. [`Message::parse`] makes one strict pass over them and records the spans of id,
+//! method and body; everything else is looked up on demand. A changed message is a [`Spliced`]: the original text with
+//! a few spans replaced, so that unknown fields, key order, number formats and escapes are preserved.
 //!
 //! Framing is sans-I/O: [`Lines`] for stdio and [`SseDecoder`] for event streams own a buffer that a shell reads into,
-//! and hand out whole frames. Everything has a limit, and reaching one is a value ([`Line::TooLong`], [`SseFault`],
-//! [`Fault`]), not an accident.
+//! and return complete frames. Everything has a limit, and exceeding one is a value ([`Line::TooLong`], [`SseFault`],
+//! [`Fault`]).
 //!
-//! What a message *means* (who must be answered, what may be sent again) is left to `mendline-core`.
+//! `mendline-core` interprets messages (who must be answered, what may be sent again).
 
 pub mod code;
 pub mod edit;

@@ -1,20 +1,19 @@
-//! How much of anything a peer may send.
+//! Limits for input from a peer.
 //!
-//! The numbers bound time and memory against a hostile or broken peer; a well-behaved one never meets them. They are an
-//! argument, not a constant, because an operator may have a reason to move one.
+//! The limits bound time and memory for a hostile or broken peer. They are configurable.
 
-/// Limits on what is taken from the wire.
+/// Limits for input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest message. Large results (images, files) are real; 16 MiB holds them and still lets 16 of them fit
-    /// into the budget of all buffers.
+    /// Maximum size of a message. 16 MiB is enough for large results (images, files), and 16 such messages fit into the
+    /// memory budget.
     pub message_bytes: usize,
-    /// How deep objects and arrays may nest. JSON Schemas in `tools/list` reach 20 or so; 512 bounds what the peer's
-    /// own recursive parser has to survive.
+    /// Maximum nesting of objects and arrays. JSON Schemas in `tools/list` reach about 20 levels; 512 is safe for
+    /// recursive parsers of peers.
     pub depth: u16,
-    /// The longest id. UUIDs have 38 bytes; an id is copied and kept for as long as its request lives.
+    /// Maximum size of an id. UUIDs have 38 bytes; an id is kept as long as its request.
     pub id_bytes: usize,
-    /// How many messages one legacy batch may hold.
+    /// Maximum number of messages in a legacy batch.
     pub batch: usize,
 }
 

@@ -1,35 +1,35 @@
-//! Newline framing, as stdio has it: one message, one line.
+//! Newline framing for stdio: one message per line.
 //!
-//! The shell reads into [`Lines::buffer`] and takes lines out until there is none. Nothing is scanned twice: the place
-//! up to which no newline was found is remembered. A short line is copied out, so that keeping it pins nothing else; a
-//! long one is split off without a copy.
+//! The shell reads into [`Lines::buffer`] and takes lines until there is none. Nothing is scanned twice: the offset up
+//! to which there is no newline is kept. A short line is copied, so that it does not pin the buffer; a long one is
+//! split off without a copy.
 //!
-//! A line beyond the limit is not kept. Its beginning and its end are, since the id of the request is usually in one of
-//! them, and it is reported once when its newline comes; memory stays bounded however long it goes on.
+//! A line that exceeds the limit is not kept. Its beginning and its end are kept, because one of them usually contains
+//! the id, and it is reported once at its newline; memory stays bounded.
 //!
-//! Forgiving where it is harmless: one `\r` before the newline, a byte order mark at the very start, blank lines.
+//! Tolerated: one `\r` before the newline, a byte order mark at the start, blank lines.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Lines shorter than this are copied, because a copy of so little is cheaper than keeping a whole read buffer alive.
+/// Shorter lines are copied, which is cheaper than keeping a read buffer alive.
 const COPY_BELOW: usize = 4096;
-/// How much of the beginning of a line that is too long is kept.
+/// Number of bytes that are kept of the beginning of a line that is too long.
 const HEAD: usize = 4096;
-/// How much of its end.
+/// Number of bytes that are kept of its end.
 const TAIL: usize = 256;
-/// A buffer that grew beyond this for a line that was given up is given back.
+/// A larger buffer is released after a discarded line.
 const KEEP_CAPACITY: usize = 64 << 10;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// One line, without its end.
+/// A line without its newline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// A line within the limit.
     Text(Bytes),
-    /// A line beyond it.
+    /// A line that exceeds the limit.
     TooLong {
-        /// How many bytes it had.
+        /// Its length in bytes.
         length: u64,
         /// Its first 4 KiB.
         head: Bytes,
@@ -42,7 +42,7 @@ pub enum Line {
 #[derive(Debug)]
 pub struct Lines {
     buffer: BytesMut,
-    /// Up to here the buffer holds no newline.
+    /// The offset up to which the buffer has no newline.
     scanned: usize,
     limit: usize,
     state: State,
@@ -50,10 +50,10 @@ pub struct Lines {
 
 #[derive(Debug)]
 enum State {
-    /// Nothing has been taken yet, so that a byte order mark may come.
+    /// No line was taken yet; a byte order mark may follow.
     Start,
     Reading,
-    /// In a line that is too long: how much of it was thrown away, and its ends so far.
+    /// Inside of a line that is too long: its length so far, and its ends.
     Discarding {
         length: u64,
         head: Vec<u8>,
@@ -62,22 +62,22 @@ enum State {
 }
 
 impl Lines {
-    /// Lines of at most `limit` bytes.
+    /// Creates a splitter for lines of at most `limit` bytes.
     pub fn new(limit: usize) -> Lines {
         Lines { buffer: BytesMut::new(), scanned: 0, limit, state: State::Start }
     }
 
-    /// Where the shell puts what it read: append only.
+    /// Returns the buffer that the shell appends to.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// How many bytes wait in the buffer.
+    /// Returns the number of buffered bytes.
     pub fn buffered(&self) -> usize {
         self.buffer.len()
     }
 
-    /// The next whole line; `None` until more has been read.
+    /// Returns the next complete line; `None` until more was read.
     pub fn next_line(&mut self) -> Option<Line> {
         if !self.skip_byte_order_mark() {
             return None;
@@ -98,7 +98,7 @@ impl Lines {
         }
     }
 
-    /// What is left at the end of the stream: a last line without its newline.
+    /// Returns the last line without a newline, at the end of the stream.
     pub fn finish(&mut self) -> Option<Line> {
         if let Some(line) = self.next_line() {
             return Some(line);
@@ -106,7 +106,7 @@ impl Lines {
         self.take(self.buffer.len(), 0)
     }
 
-    /// Takes a line of `length` bytes and its end out of the buffer. A blank line is nothing.
+    /// Takes a line of `length` bytes and its end out of the buffer. Blank lines are skipped.
     fn take(&mut self, length: usize, end: usize) -> Option<Line> {
         self.scanned = 0;
         if let State::Discarding { .. } = self.state {
@@ -132,7 +132,7 @@ impl Lines {
         line
     }
 
-    /// Whether it is settled that there is none, or it is gone.
+    /// Skips a byte order mark. Returns false while that is undecided.
     fn skip_byte_order_mark(&mut self) -> bool {
         if let State::Start = self.state {
             if self.buffer.starts_with(BYTE_ORDER_MARK) {
@@ -145,8 +145,7 @@ impl Lines {
         true
     }
 
-    /// Begins or goes on to throw a line away. One byte more than the limit may be a carriage return that does not
-    /// count.
+    /// Starts or continues to discard a line. One byte beyond the limit may be a carriage return, which does not count.
     fn discard_if_too_long(&mut self) {
         match &mut self.state {
             State::Discarding { length, head, tail } => {
@@ -190,7 +189,7 @@ fn copy(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }
 
-/// Adds to the two ends of a line. The tail has room for a carriage return that goes away later.
+/// Updates the two ends of a line. The tail has room for a carriage return that is removed later.
 fn keep_ends(head: &mut Vec<u8>, tail: &mut Vec<u8>, more: &[u8]) {
     let room = HEAD - head.len();
     head.extend_from_slice(&more[..more.len().min(room)]);
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_out_whole_however_they_arrive() {
+    fn lines_are_complete_for_any_chunking() {
         let mut lines = Lines::new(100);
         assert_eq!(all(&mut lines, b"one\r\ntw"), [text("one")]);
         assert_eq!(all(&mut lines, b"o"), []);
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_is_skipped_at_the_very_start_only() {
+    fn byte_order_mark_is_skipped_at_the_start_only() {
         let mut lines = Lines::new(100);
         assert_eq!(all(&mut lines, b"\xef"), []);
         assert_eq!(all(&mut lines, b"\xbb"), []);
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_line_is_copied_and_a_long_one_is_not() {
+    fn short_line_is_copied_and_long_line_is_not() {
         let mut lines = Lines::new(1 << 20);
         let mut input = vec![b'a'; 10_000];
         input.extend_from_slice(b"\nshort\n");
@@ -246,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_exact_with_and_without_a_carriage_return() {
+    fn limit_is_exact_with_and_without_carriage_return() {
         for end in ["\n", "\r\n"] {
             let mut lines = Lines::new(5);
             assert_eq!(all(&mut lines, format!("12345{end}").as_bytes()), [text("12345")]);
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_is_thrown_away_in_bounded_memory_and_reported_once() {
+    fn endless_line_is_discarded_and_reported_once() {
         let mut lines = Lines::new(100_000);
         let mut seen = Vec::new();
         seen.extend(all(&mut lines, b"{\"id\":1,"));
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_that_the_stream_ends_in_is_reported_too() {
+    fn endless_line_at_end_of_stream_is_reported() {
         let mut lines = Lines::new(3);
         assert_eq!(all(&mut lines, b"123456"), []);
         assert_eq!(lines.finish(), Some(Line::TooLong { length: 6, head: "123456".into(), tail: "123456".into() }));
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_searched_once_is_not_searched_again() {
+    fn scanned_bytes_are_not_scanned_again() {
         let mut lines = Lines::new(1 << 20);
         for read in 1..=1_000 {
             assert_eq!(all(&mut lines, b"1234567890"), []);

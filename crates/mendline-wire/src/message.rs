@@ -1,16 +1,15 @@
 //! The envelope of one JSON-RPC message over its original bytes.
 //!
-//! Parsing is one strict pass: the text is valid JSON within the limits, the envelope is unambiguous, and the places of
-//! id, method and body are known. Nothing is copied and nothing is built; a message is its text and three spans, so a
-//! clone is a reference count.
+//! Parsing is one strict pass: the text is valid JSON within the limits, the envelope is unambiguous, and the spans of
+//! id, method and body are known. Nothing is copied; a message is its text and three spans, so a clone is a reference
+//! count.
 //!
-//! A message is one line. In valid JSON a raw line feed or carriage return can only be whitespace between tokens, and
-//! over HTTP a peer may send as many as it likes; on stdio each would end the message. So they become spaces as soon as
-//! the text is known to be a message: there is no [`Message`] with a line end in it.
+//! A message is one line. In valid JSON a raw line feed or carriage return is always whitespace between tokens; over
+//! HTTP it is allowed, on stdio it would end the message. Line ends therefore become spaces during parsing: no
+//! [`Message`] contains a line end.
 //!
-//! Strict about the envelope, indifferent to the rest: what the six members of JSON-RPC mean must be beyond doubt,
-//! since calls are matched and sent again by them. Unknown members, and whatever is inside of `params`, `result` and
-//! `error`, belong to the peers.
+//! The six members of the envelope must be unambiguous, because calls are matched and retried by them. Unknown members
+//! and the contents of `params`, `result` and `error` belong to the peers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,30 +23,30 @@ use crate::string;
 use crate::value::{Elements, Value};
 use crate::{Fault, Limits, Method, Span, WireError};
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Wants an answer.
+    /// A request.
     Request,
-    /// Wants none.
+    /// A notification.
     Notification,
-    /// An answer with a result.
+    /// A response with a result.
     Result,
-    /// An answer with an error.
+    /// A response with an error.
     Error,
 }
 
-/// One JSON-RPC message: its text, and where the parts of its envelope lie.
+/// A JSON-RPC message: its text and the spans of its envelope.
 #[derive(Clone)]
 pub struct Message {
     text: Bytes,
     kind: Kind,
     known_method: Method,
-    /// Empty when there is none; a value is never empty.
+    /// Empty if there is none; a value is never empty.
     id: Span,
     method: Span,
     body: Span,
-    /// Somewhere in it a member may be called `_meta`.
+    /// The body may contain a member `_meta`.
     may_have_meta: bool,
 }
 
@@ -62,7 +61,7 @@ impl Message {
         Message::parse_or_return(text, limits).map_err(|(error, _)| error)
     }
 
-    /// Parses one message; a text that is none is given back.
+    /// Parses one message; returns the text if it is not a message.
     pub(crate) fn parse_or_return(text: Bytes, limits: &Limits) -> Result<Message, (WireError, Bytes)> {
         match Envelope::read(&text, limits).and_then(|envelope| Ok((envelope.kind()?, envelope))) {
             Ok((kind, envelope)) => {
@@ -70,45 +69,45 @@ impl Message {
                     Kind::Request | Kind::Notification => known_method(&text[envelope.method.range()]),
                     Kind::Result | Kind::Error => Method::None,
                 };
-                let Envelope { id, method, body, may_have_meta, is_tame, .. } = envelope;
-                let text = if is_tame { text } else { on_one_line(text) };
+                let Envelope { id, method, body, may_have_meta, has_no_escapes, .. } = envelope;
+                let text = if has_no_escapes { text } else { on_one_line(text) };
                 Ok(Message { text, kind, known_method, id, method, body, may_have_meta })
             }
             Err(stop) => Err((refuse(&text, stop, limits), text)),
         }
     }
 
-    /// The text, as it came but for raw line ends, which are spaces.
+    /// Returns the text as received, with spaces in place of raw line ends.
     pub fn text(&self) -> &Bytes {
         &self.text
     }
 
-    /// The text alone, for whoever needs nothing else of it any more.
+    /// Converts the message to its text.
     pub fn into_text(self) -> Bytes {
         self.text
     }
 
-    /// What it is.
+    /// Returns the kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The JSON text of the id.
+    /// Returns the JSON text of the id.
     pub fn id(&self) -> Option<&[u8]> {
         self.id_span().map(|span| self.slice(span))
     }
 
-    /// Where the id lies.
+    /// Returns the span of the id.
     pub fn id_span(&self) -> Option<Span> {
         (!self.id.is_empty()).then_some(self.id)
     }
 
-    /// The method; [`Method::None`] for a response.
+    /// Returns the method; [`Method::None`] for a response.
     pub fn method(&self) -> Method {
         self.known_method
     }
 
-    /// The method's name, decoded; empty for a response.
+    /// Returns the decoded name of the method; empty for a response.
     pub fn method_name(&self) -> Cow<'_, str> {
         match self.known_method.name() {
             Some(name) => Cow::Borrowed(name),
@@ -116,42 +115,42 @@ impl Message {
         }
     }
 
-    /// The JSON text of `params`, `result` or `error`.
+    /// Returns the JSON text of `params`, `result` or `error`.
     pub fn body(&self) -> Option<&[u8]> {
         self.body_span().map(|span| self.slice(span))
     }
 
-    /// Where the body lies.
+    /// Returns the span of the body.
     pub fn body_span(&self) -> Option<Span> {
         (!self.body.is_empty()).then_some(self.body)
     }
 
-    /// The body as a value that can be asked.
+    /// Returns the body as a value.
     pub fn value(&self) -> Option<Value<'_>> {
         self.body_span().map(|span| Value::new(&self.text, span))
     }
 
-    /// Where the value lies to which a path of object keys leads, from the body on. Keys are compared decoded.
+    /// Returns the span of the value at a path of keys, relative to the body. Keys are compared decoded.
     pub fn find(&self, path: &[&str]) -> Option<Span> {
         self.value()?.find(path)
     }
 
-    /// The JSON text at the end of a path.
+    /// Returns the JSON text at a path.
     pub fn get(&self, path: &[&str]) -> Option<&[u8]> {
         self.value()?.get(path)
     }
 
-    /// The string at the end of a path, decoded.
+    /// Returns the decoded string at a path.
     pub fn get_str(&self, path: &[&str]) -> Option<Cow<'_, str>> {
         self.value()?.get_str(path)
     }
 
-    /// The values of the array at the end of a path; none if there is no array.
+    /// Returns the elements of the array at a path; none if there is no array.
     pub fn elements(&self, path: &[&str]) -> Elements<'_> {
         self.value().unwrap_or(Value::new(&[], Span::default())).elements(path)
     }
 
-    /// The progress token that a request asks for progress with, or that a progress notification reports to.
+    /// Returns the progress token of a request or of a progress notification.
     pub fn progress_token(&self) -> Option<Span> {
         let path: &[&str] = match (self.kind, self.known_method) {
             (Kind::Request, _) if !self.may_have_meta => return None,
@@ -160,28 +159,28 @@ impl Message {
             _ => return None,
         };
         let span = self.mentions("progressToken").then(|| self.find(path))??;
-        // Neither an object nor a literal can be a token, and taking one for it would only break what the peer sent.
+        // Objects and literals are not tokens.
         matches!(self.slice(span).first(), Some(b'"' | b'-' | b'0'..=b'9')).then_some(span)
     }
 
-    /// The text at a span of this message.
+    /// Returns the text of a span.
     pub fn slice(&self, span: Span) -> &[u8] {
         self.text.get(span.range()).unwrap_or_default()
     }
 
-    /// Whether a member of the body can be called `_meta`; known since the text was read, so it costs nothing to ask.
+    /// Returns whether the body may contain a member `_meta`; this is known from parsing.
     pub(crate) fn may_have_meta(&self) -> bool {
         self.may_have_meta
     }
 
-    /// Whether a key of this name can occur in the body at all: a look that costs next to nothing, before a walk that
-    /// costs a little. A key can hide behind escapes, so any escape counts as a maybe.
+    /// Returns whether the body may contain a key: a cheap search before a full walk. An escape may hide a key, so any
+    /// escape counts.
     pub(crate) fn mentions(&self, key: &str) -> bool {
         let body = self.slice(self.body);
         memmem::find(body, key.as_bytes()).is_some() || memchr(b'\\', body).is_some()
     }
 
-    /// The place of the method, with its quotes; empty for a response.
+    /// Returns the span of the method with its quotes; empty for a response.
     pub(crate) fn method_span(&self) -> Span {
         self.method
     }
@@ -193,8 +192,8 @@ impl fmt::Debug for Message {
     }
 }
 
-/// The same JSON text with a space for each raw line end, so that every place in it stays where it was. The text must be
-/// valid: inside of a string a line end would be refused, not replaced.
+/// Replaces each raw line end by a space, so that all offsets stay the same. The text must be valid JSON: line ends
+/// inside of strings are refused earlier.
 pub(crate) fn on_one_line(text: Bytes) -> Bytes {
     let Some(first) = memchr2(b'\n', b'\r', &text) else { return text };
     let mut text = text.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
@@ -206,7 +205,7 @@ pub(crate) fn on_one_line(text: Bytes) -> Bytes {
     text.freeze()
 }
 
-/// The members of JSON-RPC's envelope, each with its bit in the set of those that were seen.
+/// The members of the envelope, each with its bit in the set of seen members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Member {
     JsonRpc = 1,
@@ -218,7 +217,7 @@ enum Member {
     Unknown = 0,
 }
 
-/// What kind of value a member has, as far as it matters.
+/// The kind of a member value.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Shape {
     Number,
@@ -228,8 +227,8 @@ enum Shape {
     Other,
 }
 
-/// What one pass over the envelope found. Syntax comes first: what the members are worth is judged when the whole text
-/// is known to be JSON, but for a key that occurs twice and an id that is too long, which are refused on sight.
+/// The result of one pass over the envelope. Members are validated once the whole text is known to be JSON, except for
+/// a duplicate key and an id that is too long, which are refused at once.
 #[derive(Default)]
 struct Envelope {
     seen: u8,
@@ -238,11 +237,11 @@ struct Envelope {
     method_shape: Shape,
     id: Span,
     method: Span,
-    /// Of `params`, `result` and `error` the last one; that there is only one is checked by [`Envelope::kind`].
+    /// The last of `params`, `result` and `error`; [`Envelope::kind`] checks that there is only one.
     body: Span,
     may_have_meta: bool,
-    /// No control character is in the text, so no line end is.
-    is_tame: bool,
+    /// The text has no control character, so no line end.
+    has_no_escapes: bool,
     end: usize,
 }
 
@@ -264,7 +263,7 @@ impl Envelope {
             Some(b'[') => return Err(Stop { fault: Fault::Batch, at: scanner.at() }),
             _ => return Err(not_an_object(scanner, limits)),
         }
-        let mut envelope = Envelope { is_tame: survey.is_tame, ..Envelope::default() };
+        let mut envelope = Envelope { has_no_escapes: survey.has_no_escapes, ..Envelope::default() };
         scanner.whitespace();
         if scanner.peek() == Some(b'}') {
             scanner.pass();
@@ -272,7 +271,7 @@ impl Envelope {
             envelope.read_members(text, &mut scanner, limits)?;
         }
         envelope.end = scanner.at();
-        envelope.may_have_meta = scanner.met_meta();
+        envelope.may_have_meta = scanner.saw_meta();
         scanner.whitespace();
         match scanner.peek() {
             None => Ok(envelope),
@@ -316,7 +315,7 @@ impl Envelope {
             return Ok(());
         }
         match (member, scanner.peek()) {
-            // Most values of an envelope itself are strings, and need no look at what else they could be.
+            // Most values of an envelope are strings.
             (_, Some(b'"')) => scanner.string()?,
             (Member::Id, Some(b'-' | b'0'..=b'9')) => scanner.number()?,
             // The envelope is one level itself.
@@ -326,7 +325,7 @@ impl Envelope {
         let raw = &text[span.range()];
         match member {
             Member::JsonRpc => {
-                self.is_version_2 = string::is_string(raw) && string::says(raw, "2.0");
+                self.is_version_2 = string::is_string(raw) && string::equals(raw, "2.0");
             }
             Member::Id if span.len() > limits.id_bytes => return Err(Stop { fault: Fault::IdTooLong, at: start }),
             Member::Id => (self.id, self.id_shape) = (span, Shape::of(raw)),
@@ -337,7 +336,7 @@ impl Envelope {
         Ok(())
     }
 
-    /// What the members make together.
+    /// Returns the kind of message that the members form.
     fn kind(&self) -> Result<Kind, Stop> {
         let has = |member: Member| self.seen & member as u8 != 0;
         let stop = |fault| Err(Stop { fault, at: self.end });
@@ -357,7 +356,7 @@ impl Envelope {
             _ => return stop(Fault::Ambiguous),
         };
         match kind {
-            // `params` beside an answer would make "the body" two things.
+            // `params` in a response would make the body ambiguous.
             Kind::Result | Kind::Error if has(Member::Params) => stop(Fault::Ambiguous),
             Kind::Result if !has(Member::Id) => stop(Fault::MissingId),
             Kind::Request | Kind::Result if self.id_shape == Shape::Null => bad_id,
@@ -377,7 +376,7 @@ impl Shape {
     }
 }
 
-/// The only version of JSON-RPC that there is, as everybody writes it.
+/// The only version of JSON-RPC, in its usual spelling.
 const VERSION: &[u8; 5] = b"\"2.0\"";
 
 const JSONRPC: u64 = u64::from_le_bytes(*b"\"jsonrpc");
@@ -386,7 +385,7 @@ const PARAMS: u64 = u64::from_le_bytes(*b"\"params\"");
 const RESULT: u64 = u64::from_le_bytes(*b"\"result\"");
 const ID: u32 = u32::from_le_bytes(*b"\"id\"");
 
-/// Passes a key of the envelope.
+/// Reads a key of the envelope.
 #[inline(always)]
 fn read_key(text: &[u8], scanner: &mut Scanner<'_>) -> Result<Member, Stop> {
     let start = scanner.at();
@@ -399,8 +398,8 @@ fn read_key(text: &[u8], scanner: &mut Scanner<'_>) -> Result<Member, Stop> {
 }
 
 impl Member {
-    /// The member that a text begins with, written as everybody does, and the length of its key. One look at a machine
-    /// word, where it would else take a search for the key's end and a comparison with every name.
+    /// Returns the member that a text begins with, in its usual spelling, and the length of its key. This compares one
+    /// machine word.
     #[inline(always)]
     fn at_the_beginning_of(text: &[u8]) -> Option<(Member, usize)> {
         let word = u64::from_le_bytes(*text.first_chunk()?);
@@ -443,14 +442,14 @@ impl Member {
 }
 
 fn known_method(raw: &[u8]) -> Method {
-    // A name without escapes is its own text, and a name of ours has none.
+    // A name without escapes equals its text, and known names have no escapes.
     match raw.get(1..raw.len() - 1).map(Method::from_bytes) {
         Some(method) if method != Method::Other => method,
         _ => Method::from_name(&string::decode(raw)),
     }
 }
 
-/// Tells noise from JSON that is no message: the one is logged as a line, the other is a peer that speaks wrongly.
+/// Distinguishes noise from JSON that is not a message.
 #[cold]
 fn not_an_object(mut scanner: Scanner<'_>, limits: &Limits) -> Stop {
     let start = scanner.at();
@@ -490,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn the_four_kinds_are_told_apart() {
+    fn four_kinds_are_distinguished() {
         let request = parse(r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a"}}"#).unwrap();
         assert_eq!(request.kind(), Kind::Request);
         assert_eq!(request.id(), Some(&b"7"[..]));
@@ -518,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_only_begin_like_those_of_the_envelope_mean_nothing() {
+    fn names_that_resemble_envelope_members_are_ignored() {
         let others =
             r#""jsonrpcs":1,"ids":"a","methods":2,"method\u0073":3,"param":4,"result\"":5,"jsonrpc\"":6,"Id":7"#;
         let message = parse(&format!(r#"{{{others},"jsonrpc":"2.0","id":8,"result":{{{others}}}}}"#)).unwrap();
@@ -528,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_may_be_any_number_or_string_and_stays_as_written() {
+    fn id_stays_as_written() {
         for id in ["0", "-1", "1e3", "1.50", "123456789012345678901234567890", "\"\"", r#""\ud800""#, "\"é\""] {
             let message = parse(&format!(r#"{{"jsonrpc":"2.0","id" : {id} ,"method":"ping"}}"#)).unwrap();
             assert_eq!(message.id(), Some(id.as_bytes()));
@@ -536,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_envelope_is_a_named_fault() {
+    fn invalid_envelope_is_a_named_fault() {
         for (text, expected) in [
             ("", Fault::Truncated),
             ("Listening on port 3000", Fault::NotJson),
@@ -572,13 +571,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_members_may_be_anything_even_twice() {
+    fn unknown_members_may_repeat() {
         let message = parse(r#"{"x":1,"jsonrpc":"2.0","x":[{}],"id":1,"method":"ping","":null}"#).unwrap();
         assert_eq!(message.kind(), Kind::Request);
     }
 
     #[test]
-    fn the_id_of_a_refused_message_is_reported_when_it_is_certain() {
+    fn refused_message_reports_a_certain_id() {
         let error = parse(r#"{"jsonrpc":"2.0","method":"x","params":{"a":tru},"id":9}"#).unwrap_err();
         assert_eq!((error.fault, error.id, error.method_seen), (Fault::NotJson, Some(Id::number(9)), true));
         let error = parse(r#"{"jsonrpc":"2.0","id":1,"method":"x","result":{}}"#).unwrap_err();
@@ -590,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn the_progress_token_is_found_where_each_kind_keeps_it() {
+    fn progress_token_is_found_in_each_kind() {
         let token = |text: &str| {
             let message = parse(text).unwrap();
             message.progress_token().map(|span| String::from_utf8_lossy(message.slice(span)).into_owned())

@@ -1,25 +1,25 @@
-//! The keys of `_meta` that Mendline knows, and reading them.
+//! The keys of `_meta` that Mendline uses.
 //!
-//! In the modern era every request says in `params._meta` what a session said once before: which revision it speaks,
-//! who the client is, what it can do. That is also how a message of that era is recognised.
+//! In the modern era every request carries in `params._meta` what a session negotiated once in the legacy era: the
+//! protocol revision, the client and its capabilities. A modern message is recognised by it.
 
 use std::borrow::Cow;
 
 use crate::{Kind, Message, Patch, Span, Spliced, Value};
 
-/// The revision that a request speaks.
+/// The protocol revision of a request.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// What the client can do.
+/// The capabilities of the client.
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Who the client is.
+/// The client.
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-/// Which log messages the client wants to see for this request.
+/// The log level for this request.
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// Who the server is, in its results.
+/// The server, in its results.
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-/// Which `subscriptions/listen` a message belongs to: the id of that request.
+/// The id of the `subscriptions/listen` request that a message belongs to.
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-/// What a client wants progress reported under.
+/// The progress token.
 pub const PROGRESS_TOKEN: &str = "progressToken";
 /// W3C trace context, reserved without a prefix.
 pub const TRACEPARENT: &str = "traceparent";
@@ -27,33 +27,33 @@ pub const TRACEPARENT: &str = "traceparent";
 pub const TRACESTATE: &str = "tracestate";
 /// W3C baggage.
 pub const BAGGAGE: &str = "baggage";
-/// What Mendline says about a failure of its own.
+/// The failure that Mendline reports.
 pub const FAILURE: &str = "dev.mendline/failure";
 
-/// The revision that a request or notification says it speaks.
+/// Returns the protocol revision of a request or notification.
 pub fn protocol_version(message: &Message) -> Option<Cow<'_, str>> {
     let speaks = message.may_have_meta() && matches!(message.kind(), Kind::Request | Kind::Notification);
     (speaks && message.mentions(PROTOCOL_VERSION)).then(|| message.get_str(&["_meta", PROTOCOL_VERSION]))?
 }
 
-/// Which subscription a notification or a result belongs to: a raw id.
+/// Returns the span of the subscription id of a notification or a result.
 pub fn subscription_id(message: &Message) -> Option<Span> {
     let belongs = message.may_have_meta() && matches!(message.kind(), Kind::Notification | Kind::Result);
     let span = (belongs && message.mentions(SUBSCRIPTION_ID)).then(|| message.find(&["_meta", SUBSCRIPTION_ID]))??;
     matches!(message.slice(span).first(), Some(b'"' | b'-' | b'0'..=b'9')).then_some(span)
 }
 
-/// Whether a request or notification is of the modern era: it names its revision itself.
+/// Returns whether a request or notification is modern: it names its revision.
 pub fn is_modern(message: &Message) -> bool {
     protocol_version(message).is_some()
 }
 
-/// A result without what only Mendline may say in it: a copy if it said so, else nothing. A server that could write
-/// [`FAILURE`] could tell an agent that a call was not sent which it has run.
+/// Returns a copy of a result without [`FAILURE`], or `None` if it has none. Only Mendline may set it: a server could
+/// otherwise claim that an executed call was not sent.
 pub fn without_failure(message: &Message) -> Option<Message> {
     let may_say = message.kind() == Kind::Result && message.may_have_meta() && message.mentions(FAILURE);
     let result = message.value().filter(|_| may_say)?;
-    // A key can occur twice, and readers differ in which one they take.
+    // A key can occur twice, and readers differ in which one they use.
     let metas = result.members().filter(|(key, _)| key.as_str().as_deref() == Some("_meta"));
     let is_claim = |key: &Value<'_>| key.as_str().as_deref() == Some(FAILURE);
     let edits: Vec<(Span, Patch)> = metas
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modern_request_names_its_revision() {
+    fn modern_request_names_its_revision() {
         let modern = message(
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
         );
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_is_known_by_the_id_of_its_request() {
+    fn subscription_is_identified_by_request_id() {
         let notice = message(
             r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"s1"}}}"#,
         );

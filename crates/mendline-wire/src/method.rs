@@ -1,7 +1,7 @@
-//! The methods that Mendline knows by name.
+//! The methods of MCP.
 //!
-//! One table for all revisions and both directions. A method that is not in it is [`Method::Other`] and travels like
-//! any other: not knowing a method is never a reason to stop it.
+//! One table covers all revisions and both directions. Any other method is [`Method::Other`] and is forwarded like the
+//! known ones.
 
 macro_rules! methods {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
@@ -16,10 +16,10 @@ macro_rules! methods {
         }
 
         impl Method {
-            /// Every method in the table.
+            /// All methods of the table.
             pub const KNOWN: &'static [Method] = &[$(Method::$variant,)*];
 
-            /// The name on the wire; `None` for [`Method::Other`] and [`Method::None`].
+            /// Returns the name on the wire; `None` for [`Method::Other`] and [`Method::None`].
             pub fn name(self) -> Option<&'static str> {
                 match self {
                     $(Method::$variant => Some($name),)*
@@ -27,12 +27,12 @@ macro_rules! methods {
                 }
             }
 
-            /// The method of this name.
+            /// Returns the method of this name.
             pub fn from_name(name: &str) -> Method {
                 Method::from_bytes(name.as_bytes())
             }
 
-            /// The method of this name, without a look at whether it is text at all.
+            /// Returns the method of this name, without a check for UTF-8.
             pub(crate) fn from_bytes(name: &[u8]) -> Method {
                 match name {
                     $(_ if name == $name.as_bytes() => Method::$variant,)*
@@ -43,7 +43,7 @@ macro_rules! methods {
     };
 }
 
-// The most frequent ones first: the lookup goes from top to bottom.
+// The most frequent methods come first, because the lookup is linear.
 methods! {
     ToolsCall = "tools/call",
     Progress = "notifications/progress",
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_known_method_is_found_by_its_name() {
+    fn known_method_is_found_by_name() {
         for &method in Method::KNOWN {
             assert_eq!(Method::from_name(method.name().unwrap()), method);
         }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_close_to_a_known_one_is_another_method() {
+    fn similar_name_is_another_method() {
         for name in ["", "Tools/call", "tools/call ", "tools/callx", "tools", "x/y"] {
             assert_eq!(Method::from_name(name), Method::Other, "{name:?}");
         }

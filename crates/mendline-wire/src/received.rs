@@ -1,7 +1,7 @@
-//! What came in one frame.
+//! The content of one frame.
 //!
-//! A frame is usually one message. It can also be a batch (2025-03-26 knew them), noise, or too long to keep; each is a
-//! value here, because what to do about it is a decision and decisions are made elsewhere.
+//! A frame is usually one message. It can also be a batch (2025-03-26), noise, or too long; the caller decides what to
+//! do.
 
 use std::ops::Range;
 
@@ -21,26 +21,26 @@ pub enum Received {
     Message(Message),
     /// A batch: its messages in order, each well formed or not.
     Batch(Vec<Result<Message, WireError>>),
-    /// Something else.
+    /// Invalid content.
     Broken {
-        /// What is wrong with it.
+        /// The error.
         error: WireError,
-        /// The frame as it came.
+        /// The frame as received.
         text: Bytes,
     },
-    /// A frame beyond the limit, of which only the ends were kept.
+    /// A frame that exceeds the limit; only its ends are kept.
     TooLong {
-        /// How many bytes it had.
+        /// Its length in bytes.
         length: u64,
-        /// The id, if it could be made out.
+        /// The id, if it could be determined.
         id: Option<Id>,
-        /// How it began.
+        /// Its beginning.
         head: Bytes,
     },
 }
 
 impl Received {
-    /// Makes out what a line is.
+    /// Parses a line.
     pub fn from_line(line: Line, limits: &Limits) -> Received {
         match line {
             Line::Text(text) => Received::parse(text, limits),
@@ -50,10 +50,10 @@ impl Received {
         }
     }
 
-    /// Makes out what a whole text is (the body of a response, the data of an event). A byte order mark before it and
-    /// whitespace around it are not part of a message.
+    /// Parses a text (the body of a response, the data of an event). A byte order mark before it and whitespace around
+    /// it are ignored.
     pub fn from_text(mut text: Bytes, limits: &Limits) -> Received {
-        // Cut in place: a text that is shared with nothing can be changed without a copy.
+        // Trims in place, so that an unshared text is not copied.
         if text.starts_with(BYTE_ORDER_MARK) {
             text.advance(BYTE_ORDER_MARK.len());
         }
@@ -78,21 +78,21 @@ impl Received {
     }
 }
 
-/// One event of a stream, with what its data is.
+/// An event of a stream with its content.
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedEvent {
-    /// What to resume after. An empty id takes the last one back.
+    /// The id for a resumption. An empty id clears the last one.
     pub id: Option<Bytes>,
-    /// How many milliseconds to wait before reconnecting.
+    /// Milliseconds to wait before a reconnect.
     pub retry: Option<u64>,
-    /// The data of an event that names the endpoint of a 2024-11-05 server.
+    /// The endpoint of a 2024-11-05 server.
     pub endpoint: Option<String>,
-    /// The content, if the event has data that is not empty.
+    /// The content, if the data is not empty.
     pub received: Option<Received>,
 }
 
 impl ReceivedEvent {
-    /// Makes out what an event is.
+    /// Parses an event.
     pub fn new(event: SseEvent, limits: &Limits) -> ReceivedEvent {
         let data = event.data.filter(|data| !data.is_empty());
         let is_endpoint = event.event.as_deref() == Some(b"endpoint");
@@ -105,7 +105,7 @@ impl ReceivedEvent {
     }
 }
 
-/// Where the messages of a batch lie. The array itself must be sound; its elements are judged one by one.
+/// Returns the ranges of the messages of a batch. The array must be valid; its elements are parsed separately.
 fn split(text: &[u8], limits: &Limits) -> Result<Vec<Range<usize>>, Stop> {
     let mut messages = Vec::new();
     let mut scanner = Scanner::new(text, 0);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_taken_apart_and_each_message_judged_by_itself() {
+    fn messages_of_a_batch_are_parsed_separately() {
         let Received::Batch(batch) = received(
             r#" [ {"jsonrpc":"2.0","id":1,"method":"ping"}, 5 , {"id":2}, [], {"jsonrpc":"2.0","method":"x"} ] "#,
         ) else {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_is_empty_too_long_or_unsound_is_broken() {
+    fn invalid_batch_is_broken() {
         assert_eq!(fault(received("[ ]")), Fault::EmptyBatch);
         assert_eq!(fault(received(&format!("[{}1]", "1,".repeat(1000)))), Fault::BatchTooLong);
         assert!(matches!(received(&format!("[{}1]", "1,".repeat(999))), Received::Batch(batch) if batch.len() == 1000));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_beyond_the_limit_names_its_request_if_either_end_does() {
+    fn line_above_the_limit_reports_its_id() {
         let too_long = |head: &'static str, tail: &'static str| {
             let line = Line::TooLong { length: 1 << 30, head: head.into(), tail: tail.into() };
             match Received::from_line(line, &Limits::default()) {

@@ -1,25 +1,25 @@
-//! Whose message was it? The id of a text that is not a good message.
+//! Recovery of the id of an invalid message.
 //!
-//! A peer that gets no answer waits; so when a message is refused (too deep, too long, a syntax error) it is worth some
-//! effort to find out which request it was. The text is walked leniently from its beginning for as far as it goes; when
-//! that finds no id and the end of the message is at hand, the end is tried too, because some SDKs write `"id"` last.
+//! A refused message (too deep, too long, a syntax error) can only be answered if its id is known. The text is parsed
+//! leniently from its beginning. If that yields no id and the end of the message is available, the end is tried too,
+//! because some SDKs write `"id"` last.
 //!
-//! Only what is certain is reported: an id that is cut off, written twice, too long or of the wrong kind is none,
-//! since an answer to the wrong request is worse than none.
+//! Only a certain id is reported: an id that is truncated, duplicated, too long or of the wrong kind is ignored,
+//! because an answer to the wrong request is worse than none.
 
 use crate::scan::Scanner;
 use crate::string;
 use crate::value::{skip_separators, string_end, value_end};
 use crate::{Id, Limits};
 
-/// What could be made out.
+/// The recovered parts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Salvaged {
     pub(crate) id: Option<Id>,
     pub(crate) method_seen: bool,
 }
 
-/// Searches `head`, the beginning of a message, and then `tail`, its end, if that is at hand.
+/// Searches `head`, the beginning of a message, and then `tail`, its end, if available.
 pub(crate) fn salvage(head: &[u8], tail: Option<&[u8]>, limits: &Limits) -> Salvaged {
     let mut found = Salvaged::default();
     let mut ids = 0;
@@ -35,13 +35,13 @@ pub(crate) fn salvage(head: &[u8], tail: Option<&[u8]>, limits: &Limits) -> Salv
         }
         let key = &head[at..string_end(head, at)];
         let start = skip_separators(head, at + key.len());
-        found.method_seen |= start < head.len() && string::says(key, "method");
+        found.method_seen |= start < head.len() && string::equals(key, "method");
         let end = value_end(head, start);
-        // A value that reaches the end of what we have may be only its beginning.
+        // A value at the end of the text may be incomplete.
         if end >= head.len() {
             break;
         }
-        if string::says(key, "id") {
+        if string::equals(key, "id") {
             ids += 1;
             found.id = whole_id(&head[start..end], limits);
         }
@@ -55,7 +55,7 @@ pub(crate) fn salvage(head: &[u8], tail: Option<&[u8]>, limits: &Limits) -> Salv
     found
 }
 
-/// The id, if this is one: a number or a string, within the limit.
+/// Returns the id, if it is a number or a string within the limit.
 fn whole_id(raw: &[u8], limits: &Limits) -> Option<Id> {
     if raw.len() > limits.id_bytes || std::str::from_utf8(raw).is_err() {
         return None;
@@ -68,8 +68,8 @@ fn whole_id(raw: &[u8], limits: &Limits) -> Option<Id> {
     (passed.is_ok() && scanner.at() == raw.len()).then(|| Id::from_raw(raw))
 }
 
-/// The id of a message that ends with `"id": 7 }`. The last bracket of a message closes its envelope, so what stands
-/// right before it is a member of the envelope.
+/// Returns the id of a message that ends with `"id": 7 }`. The last bracket closes the envelope, so the member before
+/// it belongs to the envelope.
 fn last_member_id(tail: &[u8], limits: &Limits) -> Option<Id> {
     let inside = tail.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
     let key = memchr::memmem::rfind(inside, b"\"id\"")?;
@@ -87,24 +87,24 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_found_before_and_after_the_damage() {
+    fn id_is_found_before_and_after_the_error() {
         assert_eq!(id_of(r#"{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":["#, None).as_deref(), Some("7"));
         assert_eq!(id_of(r#"{"jsonrpc":"2.0","params":{"a":tru},"id":"s","x":1}"#, None).as_deref(), Some("\"s\""));
     }
 
     #[test]
-    fn an_id_that_may_be_cut_off_or_is_written_twice_is_none() {
+    fn truncated_or_duplicate_id_is_ignored() {
         assert_eq!(id_of(r#"{"id":7"#, None), None);
         assert_eq!(id_of(r#"{"id":"abc"#, None), None);
         assert_eq!(id_of(r#"{"id":7,"id":8,"#, None), None);
         assert_eq!(id_of(r#"{"id":{},"#, None), None);
         assert_eq!(id_of(r#"{"id":null,"#, None), None);
-        assert_eq!(id_of(r#"{"params":{"id":7},"#, None), None, "somebody else's id");
+        assert_eq!(id_of(r#"{"params":{"id":7},"#, None), None, "the id of another object");
         assert_eq!(id_of(&format!("{{\"id\":{},", "1".repeat(5_000)), None), None);
     }
 
     #[test]
-    fn an_id_at_the_very_end_is_found_in_the_tail() {
+    fn id_at_the_end_is_found_in_the_tail() {
         let head = r#"{"result":{"text":"aaaa"#;
         assert_eq!(id_of(head, Some(r#"aaaa"},"jsonrpc":"2.0","id":12}"#)).as_deref(), Some("12"));
         assert_eq!(id_of(head, Some("aaaa\"} , \"id\" : \"x\" } \r")).as_deref(), Some("\"x\""));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_is_noticed() {
+    fn method_is_detected() {
         assert!(salvage(br#"{"method":"x"#, None, &Limits::default()).method_seen, "even if its name is cut off");
         assert!(salvage(br#"{"method":"x","id":"#, None, &Limits::default()).method_seen);
         assert!(!salvage(br#"{"result":{"method":"x"},"id":1,"#, None, &Limits::default()).method_seen);

@@ -1,50 +1,48 @@
-//! One strict pass over JSON text.
+//! A strict scanner for JSON text.
 //!
-//! The scanner accepts exactly the grammar of RFC 8259 and builds nothing: it only moves forward, so that a message is
-//! checked at the speed of reading it. Nesting is kept as one bit per level (object or array) in a machine word;
-//! deeper text than 64 levels spills into a vector, which no ordinary message reaches. There is no recursion, so depth
-//! costs no stack.
+//! The scanner accepts exactly the grammar of RFC 8259 and builds nothing: it only advances. Nesting is one bit per
+//! level (object or array) in a machine word; more than 64 levels spill into a vector. There is no recursion, so depth
+//! needs no stack.
 //!
-//! Before it, a [`Survey`] looks at all bytes at once, many to an instruction: whether there is anything in the text but
-//! ASCII, which then is checked to be UTF-8 by the caller, and whether it is *tame*, without any escape or control
-//! character. Most messages are, and in a tame text a string ends at the next quote, whatever stands before it.
+//! A [`Survey`] first inspects all bytes with vector instructions: whether the text is ASCII (otherwise the caller
+//! checks UTF-8), and whether it has neither escapes nor control characters. In a text without them a string ends at
+//! the next quote.
 //!
-//! It gives no meaning to what it passes: lone surrogates in `\u` escapes and numbers beyond any machine type are good
-//! JSON, and some peers send them. Only one name is noticed on the way, `_meta`, because whoever wants to know something
-//! that stands only there need not look for it in a message that has none.
+//! Values are not interpreted: lone surrogates in `\u` escapes and numbers beyond any machine type are valid JSON. Only
+//! the name `_meta` is noted, so that later lookups can skip messages without it.
 
 use crate::Fault;
 
-/// Why and where the scanner stopped.
+/// The reason and the position of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop {
     pub(crate) fault: Fault,
     pub(crate) at: usize,
 }
 
-/// A position in a text, moving forward.
+/// A position in a text.
 pub(crate) struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
-    /// Nothing can stand in a string of this text but what simply belongs to it, so that only its end is looked for.
-    is_tame: bool,
-    /// A member `_meta` was passed, or one that may be called so behind escapes.
-    met_meta: bool,
+    /// The text has neither escapes nor control characters, so that a string ends at the next quote.
+    has_no_escapes: bool,
+    /// A member `_meta` was passed, or one with escapes in its name.
+    saw_meta: bool,
 }
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a [u8], at: usize) -> Scanner<'a> {
-        Scanner { text, at, is_tame: false, met_meta: false }
+        Scanner { text, at, has_no_escapes: false, saw_meta: false }
     }
 
-    /// A scanner at the beginning of a text whose bytes have been looked at.
+    /// Creates a scanner for a surveyed text.
     pub(crate) fn over(text: &'a [u8], survey: Survey) -> Scanner<'a> {
-        Scanner { text, at: 0, is_tame: survey.is_tame, met_meta: false }
+        Scanner { text, at: 0, has_no_escapes: survey.has_no_escapes, saw_meta: false }
     }
 
-    /// Whether a member `_meta` may have been among those that were passed inside of values.
-    pub(crate) fn met_meta(&self) -> bool {
-        self.met_meta
+    /// Returns whether a member `_meta` may have been passed.
+    pub(crate) fn saw_meta(&self) -> bool {
+        self.saw_meta
     }
 
     pub(crate) fn at(&self) -> usize {
@@ -56,21 +54,21 @@ impl<'a> Scanner<'a> {
         self.text.get(self.at).copied()
     }
 
-    /// Passes whitespace, of which most messages have none.
+    /// Passes whitespace.
     #[inline(always)]
     pub(crate) fn whitespace(&mut self) {
         if self.peek().is_some_and(|byte| byte <= b' ') {
-            self.much_whitespace();
+            self.skip_whitespace();
         }
     }
 
-    fn much_whitespace(&mut self) {
+    fn skip_whitespace(&mut self) {
         while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.peek() {
             self.at += 1;
         }
     }
 
-    /// Passes this byte, or stops.
+    /// Passes this byte, or fails.
     #[inline(always)]
     pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Stop> {
         match self.peek() {
@@ -88,7 +86,7 @@ impl<'a> Scanner<'a> {
         self.at += 1;
     }
 
-    /// Passes this many bytes, of which the caller knows what they are.
+    /// Passes this many known bytes.
     #[inline(always)]
     pub(crate) fn skip(&mut self, bytes: usize) {
         self.at += bytes;
@@ -102,7 +100,7 @@ impl<'a> Scanner<'a> {
         found
     }
 
-    /// The fault at this position: the text ends here, or it goes on wrongly.
+    /// Returns the fault at this position: the text ends, or it is invalid.
     pub(crate) fn stop(&self) -> Stop {
         self.stop_for(self.peek())
     }
@@ -115,22 +113,22 @@ impl<'a> Scanner<'a> {
 
     /// Passes one value of any kind, nested at most `depth` levels deep.
     pub(crate) fn value(&mut self, depth: u32) -> Result<(), Stop> {
-        let mut nest = Nest::default();
+        let mut stack = BracketStack::default();
         loop {
             match self.peek() {
                 Some(b'"') => self.string()?,
                 Some(open @ (b'{' | b'[')) => {
-                    if nest.depth >= depth {
+                    if stack.depth >= depth {
                         return Err(Stop { fault: Fault::TooDeep, at: self.at });
                     }
                     self.at += 1;
                     self.whitespace();
                     let is_object = open == b'{';
-                    // ASCII puts each closing bracket two after its opening one.
+                    // In ASCII each closing bracket is two after its opening bracket.
                     if self.peek() == Some(open + 2) {
                         self.at += 1;
                     } else {
-                        nest.push(is_object);
+                        stack.push(is_object);
                         if is_object {
                             self.key()?;
                         }
@@ -144,7 +142,7 @@ impl<'a> Scanner<'a> {
                 _ => return Err(self.stop()),
             }
             loop {
-                if nest.depth == 0 {
+                if stack.depth == 0 {
                     return Ok(());
                 }
                 self.whitespace();
@@ -152,13 +150,13 @@ impl<'a> Scanner<'a> {
                     Some(b',') => {
                         self.at += 1;
                         self.whitespace();
-                        if nest.in_object() {
+                        if stack.in_object() {
                             self.key()?;
                         }
                         break;
                     }
-                    Some(b'}') if nest.in_object() => nest.pop(),
-                    Some(b']') if !nest.in_object() => nest.pop(),
+                    Some(b'}') if stack.in_object() => stack.pop(),
+                    Some(b']') if !stack.in_object() => stack.pop(),
                     _ => return Err(self.stop()),
                 }
                 self.at += 1;
@@ -172,7 +170,7 @@ impl<'a> Scanner<'a> {
         let start = self.at;
         self.string()?;
         let key = &self.text[start..self.at];
-        self.met_meta |= key == b"\"_meta\"" || !self.is_tame && key.contains(&b'\\');
+        self.saw_meta |= key == b"\"_meta\"" || !self.has_no_escapes && key.contains(&b'\\');
         self.colon()
     }
 
@@ -189,15 +187,15 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     pub(crate) fn string(&mut self) -> Result<(), Stop> {
         self.expect(b'"')?;
-        if self.is_tame {
+        if self.has_no_escapes {
             self.at = quote(self.text, self.at);
             return self.expect(b'"');
         }
-        self.wild_string()
+        self.string_with_escapes()
     }
 
-    /// Passes the rest of a string in which anything may stand.
-    fn wild_string(&mut self) -> Result<(), Stop> {
+    /// Passes the rest of a string that may contain escapes.
+    fn string_with_escapes(&mut self) -> Result<(), Stop> {
         loop {
             self.at = plain(self.text, self.at);
             match self.peek() {
@@ -242,7 +240,7 @@ impl<'a> Scanner<'a> {
             self.at += 1;
         }
         match self.peek() {
-            // A leading zero stands alone: `01` stops at the `1`.
+            // A leading zero is complete: `01` stops at the `1`.
             Some(b'0') => self.at += 1,
             Some(b'1'..=b'9') => self.digits()?,
             _ => return Err(self.stop()),
@@ -277,17 +275,17 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// What a look at all bytes of a text tells, before anything is known about its structure.
+/// The properties of all bytes of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Survey {
-    /// No byte of it needs to be checked for UTF-8.
+    /// The text is ASCII.
     pub(crate) is_ascii: bool,
-    /// There is neither an escape nor a control character in it, as in most messages.
-    pub(crate) is_tame: bool,
+    /// The text has neither escapes nor control characters.
+    pub(crate) has_no_escapes: bool,
 }
 
 impl Survey {
-    /// Looks at every byte once, eight at a time; the compiler makes vector instructions of it.
+    /// Inspects every byte, eight at a time; the compiler vectorises this.
     pub(crate) fn of(text: &[u8]) -> Survey {
         let (words, rest) = text.as_chunks::<8>();
         let last = text.last_chunk::<8>().copied().unwrap_or_else(|| {
@@ -295,19 +293,19 @@ impl Survey {
             last[..rest.len()].copy_from_slice(rest);
             last
         });
-        let look = |(wild, union): (u64, u64), word: &[u8; 8]| {
+        let inspect = |(special, union): (u64, u64), word: &[u8; 8]| {
             let word = u64::from_le_bytes(*word);
-            (wild | controls(word) | equals(word, b'\\'), union | word)
+            (special | controls(word) | equals(word, b'\\'), union | word)
         };
-        // A byte that is looked at twice says the same twice.
-        let (wild, union) = look(words.iter().fold((0, 0), look), &last);
-        Survey { is_ascii: union & TOPS == 0, is_tame: wild & TOPS == 0 }
+        // Inspecting a byte twice does no harm.
+        let (special, union) = inspect(words.iter().fold((0, 0), inspect), &last);
+        Survey { is_ascii: union & TOPS == 0, has_no_escapes: special & TOPS == 0 }
     }
 }
 
-/// Which brackets are open: one bit per level, 1 for an object.
+/// The open brackets: one bit per level, 1 for an object.
 #[derive(Default)]
-struct Nest {
+struct BracketStack {
     depth: u32,
     /// The innermost levels, up to 64 of them.
     word: u64,
@@ -315,7 +313,7 @@ struct Nest {
     spilled: Vec<u64>,
 }
 
-impl Nest {
+impl BracketStack {
     #[inline]
     fn push(&mut self, is_object: bool) {
         if self.depth != 0 && self.depth.is_multiple_of(64) {
@@ -340,7 +338,7 @@ impl Nest {
     }
 }
 
-/// The first quote from `at` on, or the end of the text.
+/// Returns the first quote from `at` on, or the end of the text.
 #[inline(always)]
 fn quote(text: &[u8], mut at: usize) -> usize {
     for _ in 0..4 {
@@ -355,11 +353,10 @@ fn quote(text: &[u8], mut at: usize) -> usize {
     at + memchr::memchr(b'"', rest).unwrap_or(rest.len())
 }
 
-/// The first byte from `at` on that does not simply belong to a string's body: a quote, a backslash or a control
-/// character (or the end of the text).
+/// Returns the first byte from `at` on that is a quote, a backslash or a control character, or the end of the text.
 ///
-/// Short strings are the rule, so it begins with words of eight bytes; a body that goes on is skipped in blocks that
-/// the compiler turns into vector instructions.
+/// Most strings are short, so it begins with words of eight bytes; longer strings are scanned in blocks that the
+/// compiler vectorises.
 #[inline]
 pub(crate) fn plain(text: &[u8], mut at: usize) -> usize {
     for _ in 0..4 {
@@ -411,21 +408,21 @@ fn is_special(byte: u8) -> bool {
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
 const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
 
-/// The top bit of each byte that is special. Only the lowest set bit is exact: the subtractions borrow upwards from a
-/// byte that matched, never from one that did not.
+/// Returns the top bit of each special byte. Only the lowest set bit is exact, because subtractions borrow upwards from
+/// a match.
 #[inline]
 fn special_bytes(word: u64) -> u64 {
     (controls(word) | equals(word, b'"') | equals(word, b'\\')) & TOPS
 }
 
-/// The top bit of each byte that is this one; the other bits mean nothing.
+/// Returns the top bit of each byte that equals this one; other bits are undefined.
 #[inline]
 fn equals(word: u64, byte: u8) -> u64 {
     let differs = word ^ (ONES * u64::from(byte));
     differs.wrapping_sub(ONES) & !differs
 }
 
-/// The top bit of each byte that is a control character; the other bits mean nothing.
+/// Returns the top bit of each control character; other bits are undefined.
 #[inline]
 fn controls(word: u64) -> u64 {
     word.wrapping_sub(ONES * 0x20) & !word
@@ -442,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_special_byte_is_found_at_every_place_of_every_width() {
+    fn special_byte_is_found_at_every_offset() {
         for special in ["\"", "\\", "\u{0}", "\u{1f}", "\n"] {
             for len in 0..200 {
                 let text = format!("{}{special}é\"\\\u{1}xxxxxxxx", "é".repeat(len / 2) + &"z".repeat(len % 2));
@@ -453,19 +450,19 @@ mod tests {
     }
 
     #[test]
-    fn a_survey_sees_each_byte_wherever_it_stands() {
-        let tame = Survey { is_ascii: true, is_tame: true };
+    fn survey_inspects_every_byte() {
+        let plain = Survey { is_ascii: true, has_no_escapes: true };
         for len in 0..70 {
             let text = "~ \"".repeat(len)[..len].to_owned();
-            assert_eq!(Survey::of(text.as_bytes()), tame, "{len} bytes");
+            assert_eq!(Survey::of(text.as_bytes()), plain, "{len} bytes");
             for place in 0..len {
                 for (byte, seen) in [
-                    (b'\\', Survey { is_tame: false, ..tame }),
-                    (b'\0', Survey { is_tame: false, ..tame }),
-                    (0x1f, Survey { is_tame: false, ..tame }),
-                    (0x80, Survey { is_ascii: false, ..tame }),
-                    (0xff, Survey { is_ascii: false, ..tame }),
-                    (0x7f, tame),
+                    (b'\\', Survey { has_no_escapes: false, ..plain }),
+                    (b'\0', Survey { has_no_escapes: false, ..plain }),
+                    (0x1f, Survey { has_no_escapes: false, ..plain }),
+                    (0x80, Survey { is_ascii: false, ..plain }),
+                    (0xff, Survey { is_ascii: false, ..plain }),
+                    (0x7f, plain),
                 ] {
                     let mut text = text.clone().into_bytes();
                     text[place] = byte;
@@ -476,23 +473,23 @@ mod tests {
     }
 
     #[test]
-    fn in_a_tame_text_a_string_is_passed_as_in_any_other() {
+    fn string_without_escapes_is_passed_equally() {
         for len in 0..100 {
             for text in [format!("\"{}\"", "é!#".repeat(len)), format!("\"{}", "é!#".repeat(len))] {
                 let survey = Survey::of(text.as_bytes());
-                assert!(survey.is_tame);
-                let (mut tame, mut wild) = (Scanner::over(text.as_bytes(), survey), Scanner::new(text.as_bytes(), 0));
-                assert_eq!((tame.string(), tame.at()), (wild.string(), wild.at()), "{text}");
+                assert!(survey.has_no_escapes);
+                let (mut fast, mut slow) = (Scanner::over(text.as_bytes(), survey), Scanner::new(text.as_bytes(), 0));
+                assert_eq!((fast.string(), fast.at()), (slow.string(), slow.at()), "{text}");
             }
         }
     }
 
     #[test]
-    fn a_member_called_meta_is_met_in_any_spelling_and_no_other_is() {
+    fn meta_member_is_detected_in_any_spelling() {
         let met = |text: &str| {
             let mut scanner = Scanner::over(text.as_bytes(), Survey::of(text.as_bytes()));
             scanner.value(9).unwrap();
-            scanner.met_meta()
+            scanner.saw_meta()
         };
         for text in
             [r#"{"_meta":1}"#, r#"[{"a":{"b":1,"_meta":{}}}]"#, r#"{"\u005fmeta":1}"#, r#"{"a":"\n","_meta":1}"#]
@@ -519,14 +516,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_container_counts_as_a_level() {
+    fn empty_container_counts_as_a_level() {
         assert_eq!(scan("[[]]", 2), Ok(4));
         assert_eq!(scan("[[]]", 1), Err(Stop { fault: Fault::TooDeep, at: 1 }));
         assert_eq!(scan("{}", 0), Err(Stop { fault: Fault::TooDeep, at: 0 }));
     }
 
     #[test]
-    fn every_proper_prefix_of_a_message_is_truncated_and_nothing_else() {
+    fn every_prefix_of_a_message_is_truncated() {
         let text = r#"{"a":[true,false,null,-1.5e+3,"x\u00e9\n"],"b":{"c":{}}}"#;
         for cut in 0..text.len() {
             let stop = scan(&text[..cut], 512).unwrap_err();
@@ -535,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_grammar_forbids_is_not_json() {
+    fn invalid_grammar_is_not_json() {
         for text in [
             "tru3",
             "nul",

@@ -1,7 +1,7 @@
-//! A place in a message's text.
+//! A span in the text of a message.
 //!
-//! Two `u32` instead of two `usize`: messages are far shorter than 4 GiB (longer ones are refused before they get
-//! here), and a parsed message carries several spans through every queue.
+//! It uses `u32`, because messages are shorter than 4 GiB (longer ones are refused) and every queued message holds
+//! several spans.
 
 use std::ops::Range;
 
@@ -15,28 +15,28 @@ pub struct Span {
 }
 
 impl Span {
-    /// The span of these offsets. Offsets beyond `u32` do not occur: the parser refuses such texts.
+    /// Creates a span. The parser refuses texts with larger offsets.
     pub(crate) fn new(start: usize, end: usize) -> Span {
         debug_assert!(start <= end && u32::try_from(end).is_ok());
         Span { start: start as u32, end: end as u32 }
     }
 
-    /// An empty span, which as an edit means "insert here".
+    /// Creates an empty span, which is an insertion.
     pub fn at(offset: u32) -> Span {
         Span { start: offset, end: offset }
     }
 
-    /// For slicing.
+    /// Returns the range.
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 
-    /// How many bytes it covers.
+    /// Returns the number of bytes.
     pub fn len(self) -> usize {
         self.end.saturating_sub(self.start) as usize
     }
 
-    /// Whether it covers nothing.
+    /// Returns whether it is empty.
     pub fn is_empty(self) -> bool {
         self.end <= self.start
     }

@@ -1,8 +1,7 @@
-//! A message's text with a few spans replaced.
+//! The text of a message with a few spans replaced.
 //!
-//! This is how Mendline changes a message: the id that the upstream shall see, a field in `_meta`. The original text is
-//! kept whole and shared; only the replaced spans are new. One or two edits, which is nearly every message, need no
-//! allocation.
+//! Mendline changes a message in this way: the id for the upstream, a field in `_meta`. The original text is shared;
+//! only the replaced spans are new. One or two edits need no allocation.
 
 use std::fmt;
 
@@ -11,17 +10,17 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::inline::Inline;
 use crate::{Id, Span};
 
-/// What a span is replaced with.
+/// The replacement of a span.
 #[derive(Clone)]
 pub struct Patch(Inline);
 
 impl Patch {
-    /// The decimal digits of a number.
+    /// Creates a patch with the decimal digits of a number.
     pub fn number(number: u64) -> Patch {
         Patch(Inline::decimal(number))
     }
 
-    /// The new bytes.
+    /// Returns the new bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
@@ -59,7 +58,7 @@ pub struct Spliced {
     len: usize,
 }
 
-/// Edits in the order of their places.
+/// Edits in the order of their spans.
 #[derive(Clone)]
 enum Edits {
     None,
@@ -75,14 +74,14 @@ struct Edit {
 }
 
 impl Spliced {
-    /// The text as it is.
+    /// Creates a text without edits.
     pub fn whole(text: Bytes) -> Spliced {
         let len = text.len();
         Spliced { text, edits: Edits::None, len }
     }
 
-    /// The text with these spans replaced. The spans are disjoint, in any order; an empty one is an insertion, and
-    /// several insertions at one place keep their order.
+    /// Creates a text with these spans replaced. The spans are disjoint, in any order; an empty one is an insertion,
+    /// and several insertions at one offset keep their order.
     ///
     /// # Panics When spans overlap or lie outside of the text: they come from the same message, so that is a mistake
     /// in the code.
@@ -96,17 +95,17 @@ impl Spliced {
         spliced
     }
 
-    /// How many bytes it has.
+    /// Returns the length.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Appends the whole to a buffer.
+    /// Appends the text to a buffer.
     pub fn write_to(&self, out: &mut BytesMut) {
         out.reserve(self.len);
         let mut from = 0;
@@ -118,7 +117,7 @@ impl Spliced {
         out.put_slice(&self.text[from..]);
     }
 
-    /// The pieces in order, none of them empty: for a vectored write.
+    /// Returns the segments in order, none of them empty, for a vectored write.
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
         let mut from = 0;
         let kept_and_new = self.edits.as_slice().iter().flat_map(move |edit| {
@@ -130,7 +129,7 @@ impl Spliced {
         kept_and_new.chain([&self.text[last..]]).filter(|segment| !segment.is_empty())
     }
 
-    /// The whole as one piece; without a copy if nothing was edited.
+    /// Returns the text in one piece; without a copy if nothing was edited.
     pub fn to_bytes(&self) -> Bytes {
         if self.edits.as_slice().is_empty() {
             return self.text.clone();
@@ -142,7 +141,7 @@ impl Spliced {
 }
 
 impl Edits {
-    /// Puts an edit at its place; insertions at one place keep the order in which they came.
+    /// Inserts an edit; insertions at one offset keep their order.
     fn insert(&mut self, edit: Edit) {
         *self = match std::mem::replace(self, Edits::None) {
             Edits::None => Edits::One(edit),
@@ -150,11 +149,11 @@ impl Edits {
             Edits::One(first) => Edits::Two([first, edit]),
             Edits::Two(both) => {
                 let mut many = Vec::from(both);
-                place(&mut many, edit);
+                insert_sorted(&mut many, edit);
                 Edits::Many(many)
             }
             Edits::Many(mut many) => {
-                place(&mut many, edit);
+                insert_sorted(&mut many, edit);
                 Edits::Many(many)
             }
         }
@@ -171,7 +170,7 @@ impl Edits {
 }
 
 impl Edit {
-    /// Whether it lies before another edit, rather than behind it.
+    /// Returns whether it is before another edit.
     fn goes_before(&self, other: &Edit) -> bool {
         if other.span.end <= self.span.start {
             return false;
@@ -181,7 +180,7 @@ impl Edit {
     }
 }
 
-fn place(many: &mut Vec<Edit>, edit: Edit) {
+fn insert_sorted(many: &mut Vec<Edit>, edit: Edit) {
     let behind = many.iter().take_while(|other| !edit.goes_before(other)).count();
     many.insert(behind, edit);
 }
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_may_come_in_any_order_and_number() {
+    fn edits_apply_in_any_order() {
         assert_eq!(written(&spliced("0123456789", &[])), "0123456789");
         assert_eq!(written(&spliced("0123456789", &[(3, 5, "xyz")])), "012xyz56789");
         assert_eq!(written(&spliced("0123456789", &[(8, 10, ""), (0, 1, "ab")])), "ab1234567");
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn insertions_at_one_place_keep_their_order() {
+    fn insertions_at_one_offset_keep_their_order() {
         assert_eq!(written(&spliced("ab", &[(1, 1, "1"), (1, 1, "2"), (1, 1, "3")])), "a123b");
         assert_eq!(written(&spliced("ab", &[(1, 2, "B"), (1, 1, "i")])), "aiB");
         assert_eq!(written(&spliced("ab", &[(0, 1, "A"), (1, 1, "i")])), "Aib");
@@ -231,25 +230,25 @@ mod tests {
     }
 
     #[test]
-    fn an_untouched_text_is_shared_not_copied() {
+    fn unedited_text_is_shared() {
         let text = Bytes::from(vec![b'x'; 100]);
         assert_eq!(Spliced::whole(text.clone()).to_bytes().as_ptr(), text.as_ptr());
     }
 
     #[test]
     #[should_panic(expected = "overlapping edits")]
-    fn overlapping_edits_are_a_mistake_in_the_code() {
+    fn overlapping_edits_panic() {
         spliced("0123456789", &[(2, 5, "a"), (4, 6, "b")]);
     }
 
     #[test]
     #[should_panic(expected = "overlapping edits")]
-    fn an_insertion_inside_of_a_replaced_span_is_one_too() {
+    fn insertion_inside_a_replaced_span_panics() {
         spliced("0123456789", &[(2, 5, "a"), (3, 3, "b")]);
     }
 
     #[test]
-    fn a_patch_can_be_a_number_an_id_or_bytes() {
+    fn patch_holds_number_id_or_bytes() {
         assert_eq!(Patch::number(1_234).as_bytes(), b"1234");
         assert_eq!(Patch::from(Id::from_raw(b"\"a\"")).as_bytes(), b"\"a\"");
         assert_eq!(Patch::from(Bytes::from_static(b"{}")).as_bytes(), b"{}");

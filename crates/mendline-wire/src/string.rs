@@ -1,14 +1,14 @@
-//! JSON strings: their text decoded, compared and written.
+//! JSON strings: decoding, comparison and encoding.
 //!
-//! Decoding borrows unless there is an escape. A lone surrogate, which JSON can write and Unicode cannot mean, reads as
-//! U+FFFD; the original text still travels on unharmed.
+//! Decoding borrows unless there is an escape. A lone surrogate decodes to U+FFFD; the original text is forwarded
+//! unchanged.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use memchr::memchr;
 
-/// The JSON string of this text, with its quotes.
+/// Returns the JSON string of a text, with its quotes.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -34,22 +34,21 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// The text of a valid JSON string given with its quotes.
+/// Returns the text of a valid JSON string, given with its quotes.
 pub(crate) fn decode(raw: &[u8]) -> Cow<'_, str> {
     let body = body(raw);
     match memchr(b'\\', body) {
-        // A text that was checked is good; asking so is cheaper than looking for what would have to be mended.
+        // Checked text is valid UTF-8; this check is cheaper than a lossy conversion.
         None => std::str::from_utf8(body).map_or_else(|_| String::from_utf8_lossy(body), Cow::Borrowed),
         Some(first) => Cow::Owned(unescape(body, first)),
     }
 }
 
-/// Whether a valid JSON string, given with its quotes, says this.
+/// Returns whether a valid JSON string, given with its quotes, equals this text.
 #[inline]
-pub(crate) fn says(raw: &[u8], text: &str) -> bool {
+pub(crate) fn equals(raw: &[u8], text: &str) -> bool {
     let body = body(raw);
-    // An escape is always longer than the character that it stands for, so only what is longer can say it with one; and
-    // what has as many bytes says it with none.
+    // An escape is longer than its character, so a string of equal length has no escape.
     match body.len().cmp(&text.len()) {
         Ordering::Less => false,
         Ordering::Equal => body == text.as_bytes() && memchr(b'\\', body).is_none(),
@@ -57,7 +56,7 @@ pub(crate) fn says(raw: &[u8], text: &str) -> bool {
     }
 }
 
-/// Whether the text of a value is that of a string.
+/// Returns whether the text of a value is a string.
 pub(crate) fn is_string(raw: &[u8]) -> bool {
     raw.first() == Some(&b'"')
 }
@@ -66,7 +65,7 @@ fn body(raw: &[u8]) -> &[u8] {
     raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// The body of a string whose first backslash is at `next`.
+/// Decodes the body of a string whose first backslash is at `next`.
 fn unescape(body: &[u8], mut next: usize) -> String {
     let mut out = Vec::with_capacity(body.len());
     let mut from = 0;
@@ -96,7 +95,7 @@ fn unescape(body: &[u8], mut next: usize) -> String {
     String::from_utf8(out).unwrap_or_else(|broken| String::from_utf8_lossy(broken.as_bytes()).into_owned())
 }
 
-/// The character of the `\u` escape at `at`, with its second half if it has one, and where the escape ends.
+/// Returns the character of the `\u` escape at `at`, including a second surrogate, and the end of the escape.
 fn unicode(body: &[u8], at: usize) -> (char, usize) {
     let first = hex(body, at + 2);
     let end = (at + 6).min(body.len());
@@ -125,32 +124,32 @@ mod tests {
     }
 
     #[test]
-    fn every_escape_is_understood() {
+    fn every_escape_is_decoded() {
         let raw = r#""\"\\\/\b\f\n\r\t\u0041\u00e9\u20ac\ud83d\ude00 end""#;
         assert_eq!(decode(raw.as_bytes()), "\"\\/\u{8}\u{c}\n\r\tAé€😀 end");
-        assert!(says(raw.as_bytes(), "\"\\/\u{8}\u{c}\n\r\tAé€😀 end"));
+        assert!(equals(raw.as_bytes(), "\"\\/\u{8}\u{c}\n\r\tAé€😀 end"));
     }
 
     #[test]
-    fn a_lone_surrogate_reads_as_the_replacement_character() {
+    fn lone_surrogate_decodes_to_replacement_character() {
         for raw in [r#""\ud83dx""#, r#""\ude00x""#, r#""\ud83d""#, r#""\ud83d\n""#, r#""\ud83d\u0041""#] {
             assert!(decode(raw.as_bytes()).starts_with('\u{fffd}'), "{raw}");
         }
     }
 
     #[test]
-    fn a_name_is_recognised_however_it_is_spelled() {
-        assert!(says(br#""id""#, "id"));
-        assert!(says(br#""\u0069d""#, "id"));
-        assert!(says(br#""i\u0064""#, "id"));
-        assert!(!says(br#""\u0069""#, "id"));
-        assert!(!says(br#""ID""#, "id"));
-        assert!(!says(br#""a\nb""#, "a\\nb"));
-        assert!(says(br#""""#, ""));
+    fn names_are_compared_decoded() {
+        assert!(equals(br#""id""#, "id"));
+        assert!(equals(br#""\u0069d""#, "id"));
+        assert!(equals(br#""i\u0064""#, "id"));
+        assert!(!equals(br#""\u0069""#, "id"));
+        assert!(!equals(br#""ID""#, "id"));
+        assert!(!equals(br#""a\nb""#, "a\\nb"));
+        assert!(equals(br#""""#, ""));
     }
 
     #[test]
-    fn quoted_text_reads_back() {
+    fn quoted_text_round_trips() {
         for text in ["", "plain", "\"\\/\u{0}\u{1f}\n\r\t\u{7f}é😀", "\u{2028}", "tail\\"] {
             let quoted = quote(text);
             assert_eq!(decode(quoted.as_bytes()), text);

@@ -1,11 +1,12 @@
-//! Looking things up in the body of a message that has been checked.
+//! Lookups in the body of a valid message.
 //!
-//! Most of a message is never read. What is read (a tool's name, a cursor, a progress token) is found by walking the
-//! text from the body's first byte, which for the small bodies of requests is cheaper than any index. The text is known
-//! to be valid JSON, so values are passed by counting brackets.
+//! Most of a message is never read. A value (the name of a tool, a cursor, a progress token) is found by a walk from
+//! the first byte of the body, which is cheaper than an index for small bodies. The text is valid JSON, so values are
+//! skipped by counting brackets.
 //!
-//! When a key occurs twice in one object the last one counts, as it does for `JSON.parse`, Python's `json` and serde's
-//! `Value`: Mendline has to see what the peers see. (Twice in the *envelope* is a fault; see [`crate::Fault`].)
+//! If a key occurs twice in an object, the last one counts, as in `JSON.parse`, in the `json` module of Python and in
+//! `Value` of serde: Mendline must see what the peers see. (A duplicate key in the envelope is a fault; see
+//! [`crate::Fault`].)
 
 use std::borrow::Cow;
 
@@ -13,7 +14,7 @@ use crate::Span;
 use crate::scan::plain;
 use crate::string;
 
-/// A value inside of a message, and where it lies.
+/// A value in a message, and its span.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
     text: &'a [u8],
@@ -25,57 +26,57 @@ impl<'a> Value<'a> {
         Value { text, span }
     }
 
-    /// The JSON text of the value, as it was written.
+    /// Returns the JSON text as written.
     pub fn raw(&self) -> &'a [u8] {
         self.text.get(self.span.range()).unwrap_or_default()
     }
 
-    /// Where it lies in the message's text.
+    /// Returns its span in the message.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// The value's text, if it is a string.
+    /// Returns the decoded text, if it is a string.
     pub fn as_str(&self) -> Option<Cow<'a, str>> {
         let raw = self.raw();
         string::is_string(raw).then(|| string::decode(raw))
     }
 
-    /// The value at the end of a path of object keys.
+    /// Returns the value at a path of keys.
     pub fn at(&self, path: &[&str]) -> Option<Value<'a>> {
         path.iter().try_fold(*self, |value, key| {
-            value.members().filter(|(name, _)| string::says(name.raw(), key)).last().map(|(_, found)| found)
+            value.members().filter(|(name, _)| string::equals(name.raw(), key)).last().map(|(_, found)| found)
         })
     }
 
-    /// Where the value at the end of a path lies.
+    /// Returns the span of the value at a path.
     pub fn find(&self, path: &[&str]) -> Option<Span> {
         self.at(path).map(|value| value.span)
     }
 
-    /// The JSON text of the value at the end of a path.
+    /// Returns the JSON text of the value at a path.
     pub fn get(&self, path: &[&str]) -> Option<&'a [u8]> {
         self.at(path).map(|value| value.raw())
     }
 
-    /// The string at the end of a path, decoded.
+    /// Returns the decoded string at a path.
     pub fn get_str(&self, path: &[&str]) -> Option<Cow<'a, str>> {
         self.at(path)?.as_str()
     }
 
-    /// The values of the array at the end of a path; none if there is no array.
+    /// Returns the elements of the array at a path; none if there is no array.
     pub fn elements(&self, path: &[&str]) -> Elements<'a> {
         match self.at(path) {
             Some(array) if array.raw().first() == Some(&b'[') => Elements(Walk::into(array)),
-            _ => Elements(Walk::nowhere()),
+            _ => Elements(Walk::empty()),
         }
     }
 
-    /// The keys (as string values) and values of an object; none if this is no object.
+    /// Returns the keys (as string values) and values of an object; none if this is not an object.
     pub fn members(&self) -> Members<'a> {
         match self.raw().first() {
             Some(b'{') => Members(Walk::into(*self)),
-            _ => Members(Walk::nowhere()),
+            _ => Members(Walk::empty()),
         }
     }
 }
@@ -104,8 +105,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// A walk from value to value inside of one container. Separators say nothing new in valid text, so they are passed
-/// over like whitespace.
+/// An iterator over the values of one container. In valid JSON, separators can be skipped like whitespace.
 #[derive(Clone, Debug)]
 struct Walk<'a> {
     text: &'a [u8],
@@ -119,7 +119,7 @@ impl<'a> Walk<'a> {
         Walk { text: container.text, at: range.start + 1, end: range.end.saturating_sub(1) }
     }
 
-    fn nowhere() -> Walk<'a> {
+    fn empty() -> Walk<'a> {
         Walk { text: &[], at: 0, end: 0 }
     }
 
@@ -135,7 +135,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The first byte from `at` on that is neither whitespace nor a separator.
+/// Returns the first byte from `at` on that is neither whitespace nor a separator.
 pub(crate) fn skip_separators(text: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\n' | b'\t' | b'\r' | b',' | b':') = text.get(at) {
         at += 1;
@@ -143,8 +143,7 @@ pub(crate) fn skip_separators(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Where the value that begins at `at` ends. In text that is not valid JSON this is some later place in the text, or
-/// its end.
+/// Returns the end of the value that begins at `at`. In invalid JSON it is a later offset, at most the end of the text.
 pub(crate) fn value_end(text: &[u8], at: usize) -> usize {
     match text.get(at) {
         Some(b'"') => string_end(text, at),
@@ -152,13 +151,13 @@ pub(crate) fn value_end(text: &[u8], at: usize) -> usize {
         _ => {
             let rest = text.get(at..).unwrap_or_default();
             let scalar = rest.iter().position(|byte| b",]}: \n\t\r".contains(byte)).unwrap_or(rest.len());
-            // At least one byte, so that a walk over anything comes to an end.
+            // At least one byte, so that a walk terminates.
             at + scalar.max(1).min(rest.len())
         }
     }
 }
 
-/// Where the string that begins at `at` ends.
+/// Returns the end of the string that begins at `at`.
 pub(crate) fn string_end(text: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     loop {
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_through_objects_whatever_lies_beside_it() {
+    fn path_leads_through_objects() {
         let value = value(r#"{ "x" : [1,{"b":"}"}] , "a":{"\"":"\\", "b" : {"c":"d"} }, "z":null}"#);
         assert_eq!(value.get(&["a", "b", "c"]), Some(&b"\"d\""[..]));
         assert_eq!(value.get_str(&["a", "\""]).as_deref(), Some("\\"));
@@ -216,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_compared_decoded_and_the_last_one_counts() {
+    fn last_of_equal_decoded_keys_counts() {
         let value = value(r#"{"name":1,"n\u0061me":2,"name ":3}"#);
         assert_eq!(value.get(&["name"]), Some(&b"2"[..]));
     }
 
     #[test]
-    fn the_elements_of_an_array_come_in_order_and_can_be_asked() {
+    fn elements_of_an_array_come_in_order() {
         let value = value(r#"{"tools":[ {"name":"a"} ,{"name":"b","x":[[]]}, 5,"s" , [ ] ,null]}"#);
         let raws: Vec<_> = value.elements(&["tools"]).map(|tool| String::from_utf8_lossy(tool.raw())).collect();
         assert_eq!(raws, [r#"{"name":"a"}"#, r#"{"name":"b","x":[[]]}"#, "5", "\"s\"", "[ ]", "null"]);
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_over_anything_comes_to_an_end() {
+    fn walk_over_any_text_terminates() {
         for text in ["{", "[", "{\"", "[]]]]", "{}}}}", "[}", "{]", "[\"\\", "[,,,,]", "{:::}", "[a b]", "{\"a\":}"] {
             let value = value(text);
             assert!(value.members().count() <= text.len() && value.elements(&[]).count() <= text.len(), "{text}");

@@ -1,6 +1,6 @@
-//! The event decoder against `sse-stream` 0.3, which reads the same standard by other means.
+//! Compares the event decoder with `sse-stream` 0.3.
 //!
-//! Where the two differ, by design:
+//! They differ by design:
 //! * A `retry` of more digits than fit into a `u64` means "very long" to us and is compared only below that.
 //! * `sse-stream` wants UTF-8 and gives up the stream otherwise; we hand bytes on. Only valid text is compared.
 
@@ -19,7 +19,7 @@ use sse_stream::SseByteStream;
 fn theirs(chunks: &[Bytes]) -> Vec<SseEvent> {
     let mut events = pin!(SseByteStream::new(stream::iter(chunks.iter().cloned().map(Ok::<Bytes, Infallible>))));
     let mut seen = Vec::new();
-    // Everything is at hand, so the stream is never pending.
+    // All data is available, so the stream is never pending.
     while let Poll::Ready(Some(event)) = events.as_mut().poll_next(&mut Context::from_waker(Waker::noop())) {
         let event = event.expect("valid text");
         seen.push(SseEvent {
@@ -62,7 +62,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn both_decoders_see_the_same_events(
+    fn both_decoders_yield_the_same_events(
         mark in prop::bool::weighted(0.1), lines in vec(line(), 0..16), size in 1..40usize,
     ) {
         let stream = if mark { "\u{feff}".to_owned() } else { String::new() } + &lines.concat();

@@ -1,7 +1,7 @@
 //! The fuzz targets on a seeded, mutated corpus: a few seconds of what `cargo fuzz` does for hours.
 //!
-//! The inputs are the same in every run, so a failure here is a failure for everybody. What a long run of the real
-//! fuzzer finds becomes a seed below. `MENDLINE_FUZZ_ROUNDS` asks for more or fewer inputs.
+//! The inputs are the same in every run. What a long run of the fuzzer finds becomes a seed below.
+//! `MENDLINE_FUZZ_ROUNDS` sets the number of inputs.
 
 #[path = "../../../fuzz/src/targets.rs"]
 mod targets;
@@ -27,18 +27,18 @@ const SEEDS: [&[u8]; 17] = [
     " Grüße\t, 世界 ".as_bytes(),
 ];
 
-/// Bytes that matter to one grammar or another.
+/// Bytes that matter to a grammar.
 const CRITICAL: &[u8] = b"\"\\{}[]:,0-.eE \t\r\n\0\x1f\x7f\x80\xc3\xed\xff=?dnu";
 
 #[test]
-fn every_target_holds_on_a_seeded_corpus() {
-    // Marsaglia's xorshift: three shifts are all the dice that this needs.
-    let mut dice = 0x2545_f491_4f6c_dd1d_u64;
-    let mut roll = move |sides: usize| {
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
-        (dice >> 33) as usize % sides
+fn every_target_passes_on_a_seeded_corpus() {
+    // The random numbers come from a xorshift generator.
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move |sides: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as usize % sides
     };
     for seed in SEEDS {
         for target in targets::ALL {
@@ -48,9 +48,9 @@ fn every_target_holds_on_a_seeded_corpus() {
     #[allow(clippy::disallowed_methods, reason = "how long a test takes is chosen outside")]
     let rounds = std::env::var("MENDLINE_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(40_000);
     for _ in 0..rounds {
-        let mut input = SEEDS[roll(SEEDS.len())].to_vec();
-        for _ in 0..=roll(6) {
-            mutate(&mut input, &mut roll);
+        let mut input = SEEDS[random(SEEDS.len())].to_vec();
+        for _ in 0..=random(6) {
+            mutate(&mut input, &mut random);
         }
         for target in targets::ALL {
             target(&input);
@@ -58,25 +58,25 @@ fn every_target_holds_on_a_seeded_corpus() {
     }
 }
 
-fn mutate(input: &mut Vec<u8>, roll: &mut impl FnMut(usize) -> usize) {
-    let at = roll(input.len() + 1);
-    match roll(7) {
-        0 if at < input.len() => input[at] = CRITICAL[roll(CRITICAL.len())],
-        1 if at < input.len() => input[at] ^= 1 << roll(8),
-        2 => input.insert(at, CRITICAL[roll(CRITICAL.len())]),
+fn mutate(input: &mut Vec<u8>, random: &mut impl FnMut(usize) -> usize) {
+    let at = random(input.len() + 1);
+    match random(7) {
+        0 if at < input.len() => input[at] = CRITICAL[random(CRITICAL.len())],
+        1 if at < input.len() => input[at] ^= 1 << random(8),
+        2 => input.insert(at, CRITICAL[random(CRITICAL.len())]),
         3 => drop(input.splice(at.., [])),
         4 => {
-            let length = roll(input.len() - at + 1);
+            let length = random(input.len() - at + 1);
             let part = input[at..at + length].to_vec();
             input.splice(at..at, part);
         }
         5 => {
-            let length = roll(input.len() - at + 1).min(12);
+            let length = random(input.len() - at + 1).min(12);
             input.splice(at..at + length, []);
         }
         _ => {
-            let other = SEEDS[roll(SEEDS.len())];
-            input.splice(at.., other[roll(other.len())..].iter().copied());
+            let other = SEEDS[random(SEEDS.len())];
+            input.splice(at.., other[random(other.len())..].iter().copied());
         }
     }
     input.truncate(2_000);

@@ -1,7 +1,7 @@
-//! Input that was made to hurt: each is a named fault, in bounded time and memory.
+//! Hostile input: each case is a named fault, in bounded time and memory.
 //!
-//! Time is bounded by construction (one pass, no recursion, no backtracking); these tests would run for minutes or
-//! overflow the stack if that were not so.
+//! Time is bounded by construction (one pass, no recursion, no backtracking); otherwise these tests would run for
+//! minutes or overflow the stack.
 
 use bytes::Bytes;
 use mendline_wire::{Fault, Id, Limits, Line, Lines, Message, Received, SseDecoder, SseFault};
@@ -18,7 +18,7 @@ fn request(params: &str) -> String {
 }
 
 #[test]
-fn a_mebibyte_of_brackets_is_too_deep() {
+fn mebibyte_of_brackets_is_too_deep() {
     for bracket in ["[", "{\"a\":", "[{\"\":"] {
         let bomb = bracket.repeat((1 << 20) / bracket.len());
         assert_eq!(fault(bomb.clone()), Fault::TooDeep);
@@ -30,14 +30,14 @@ fn a_mebibyte_of_brackets_is_too_deep() {
 }
 
 #[test]
-fn nesting_at_the_limit_is_taken_and_one_more_is_not() {
+fn nesting_above_the_limit_is_refused() {
     let nested = |depth: usize| request(&format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
     assert!(Message::parse(nested(511).into()).is_ok());
     assert_eq!(fault(nested(512)), Fault::TooDeep);
 }
 
 #[test]
-fn an_id_of_ten_megabytes_is_too_long() {
+fn id_of_ten_megabytes_is_too_long() {
     for id in [format!("\"{}\"", "x".repeat(10_000_000)), "1".repeat(10_000_000)] {
         let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
         let error = Message::parse(text.into()).unwrap_err();
@@ -46,7 +46,7 @@ fn an_id_of_ten_megabytes_is_too_long() {
 }
 
 #[test]
-fn a_hundred_thousand_duplicate_keys_are_told_from_the_envelopes() {
+fn duplicate_keys_in_body_are_not_envelope_duplicates() {
     let params = format!("{{{}\"name\":1}}", "\"name\":0,".repeat(100_000));
     let message = Message::parse(request(&params).into()).unwrap();
     assert_eq!(message.get(&["name"]), Some(&b"1"[..]), "inside of the body the last one counts");
@@ -67,7 +67,7 @@ fn nul_and_other_control_characters_are_not_json() {
 }
 
 #[test]
-fn bytes_that_are_not_utf_8_are_named_with_their_place() {
+fn invalid_utf_8_is_reported_with_its_offset() {
     for bad in [&b"\xff"[..], b"\xc3", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xc0\xaf", b"\xe2\x82"] {
         let mut text = br#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"a":""#.to_vec();
         let at = text.len();
@@ -79,19 +79,19 @@ fn bytes_that_are_not_utf_8_are_named_with_their_place() {
 }
 
 #[test]
-fn a_message_beyond_the_limit_is_too_long_and_names_its_request() {
+fn message_above_the_limit_reports_its_id() {
     let error = Message::parse(request(&format!("\"{}\"", "x".repeat(16 << 20))).into()).unwrap_err();
     assert_eq!((error.fault, error.id, error.method_seen), (Fault::TooLong, Some(Id::number(7)), true));
 }
 
 #[test]
-fn a_batch_bomb_is_refused_before_it_is_taken_apart() {
+fn huge_batch_is_refused_before_parsing() {
     assert_eq!(fault(format!("[{}0]", "0,".repeat(8_000_000))), Fault::BatchTooLong);
     assert_eq!(fault(format!("[{}]", " ".repeat(1 << 20))), Fault::EmptyBatch);
 }
 
 #[test]
-fn an_endless_line_costs_no_memory_and_is_named_when_it_ends() {
+fn endless_line_needs_bounded_memory_and_is_reported() {
     let limit = Limits::default().message_bytes;
     let mut lines = Lines::new(limit);
     let chunk = vec![b'x'; 1 << 20];
@@ -112,7 +112,7 @@ fn an_endless_line_costs_no_memory_and_is_named_when_it_ends() {
 }
 
 #[test]
-fn an_endless_event_costs_no_memory_and_the_next_one_is_unharmed() {
+fn endless_event_needs_bounded_memory() {
     let mut decoder = SseDecoder::new(1 << 20);
     let chunk = vec![b'x'; 1 << 20];
     let mut faults = Vec::new();

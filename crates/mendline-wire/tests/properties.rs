@@ -1,4 +1,4 @@
-//! What holds for every message and every stream, not only for the ones we thought of.
+//! Properties of every message and every stream.
 
 mod json_texts;
 
@@ -43,19 +43,19 @@ fn read_events(chunks: &[Vec<u8>], limit: usize) -> Vec<Result<SseEvent, mendlin
     seen
 }
 
-/// Values that an event can carry: no line end in an id or a name, no NUL in an id, no carriage return in data.
+/// An event with encodable values: no line end in an id or a name, no NUL in an id, no carriage return in data.
 fn event() -> impl Strategy<Value = SseEvent> {
     let field = |pattern: &'static str| prop::option::of(pattern.prop_map(Bytes::from));
     (field("[^\r\n\u{0}]{0,8}"), field("[^\r\n]{0,8}"), field("[^\r]{0,30}"), prop::option::of(any::<u64>()))
         .prop_map(|(id, event, data, retry)| SseEvent { id, event, data, retry })
 }
 
-/// The text as it is on one line: what a raw line end separates is separated by a space.
+/// Returns the text with spaces in place of raw line ends.
 fn on_one_line(text: &str) -> String {
     text.replace(['\r', '\n'], " ")
 }
 
-/// Each message, as the client's stdio gets it, and what a client that reads line by line makes of it.
+/// Returns the messages as written to stdio, and the lines that a client reads.
 fn written(messages: &[Message]) -> (Vec<u8>, Vec<Line>) {
     let mut out = BytesMut::new();
     for message in messages {
@@ -66,7 +66,7 @@ fn written(messages: &[Message]) -> (Vec<u8>, Vec<Line>) {
     (out.to_vec(), read)
 }
 
-/// The messages of whatever came in one frame.
+/// Returns the messages of a frame.
 fn messages(received: Received) -> Vec<Message> {
     match received {
         Received::Message(message) => vec![message],
@@ -79,7 +79,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_message_is_parsed_with_its_id_as_written((text, id) in json_texts::message()) {
+    fn message_is_parsed_with_its_id_as_written((text, id) in json_texts::message()) {
         let message = parse(&text);
         prop_assert_eq!(message.id().map(|raw| String::from_utf8_lossy(raw).into_owned()), id);
         prop_assert_eq!(message.text(), &on_one_line(&text));
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn an_id_that_goes_away_and_comes_back_leaves_no_trace(
+    fn replaced_id_can_be_restored(
         (text, id) in json_texts::message(), other in json_texts::id(),
     ) {
         let message = parse(&text);
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_found_is_what_serde_json_finds(params in json_texts::any_object()) {
+    fn lookups_agree_with_serde_json(params in json_texts::any_object()) {
         let message = parse(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{params}}}"#));
         let oracle: Value = serde_json::from_str(&params).unwrap();
         for (key, expected) in oracle.as_object().unwrap() {
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn setting_a_member_changes_that_member_and_no_other_byte(
+    fn setting_a_member_changes_no_other_byte(
         (text, _) in json_texts::message(),
         path in vec(prop::sample::select(vec!["_meta", "a", "name"]), 0..3),
         value in json_texts::value(),
@@ -159,7 +159,7 @@ proptest! {
                 }
             })
             .collect();
-        // Each as a body, and all of them as the events of one stream, whose data may be of several lines.
+        // Each message as a body, and all of them as events of one stream.
         let mut stream = BytesMut::new();
         for text in &texts {
             let data = Some(Bytes::from(text.replace('\r', " ")));
@@ -190,7 +190,7 @@ proptest! {
         at in any::<prop::sample::Index>(),
         is_cut in any::<bool>(),
     ) {
-        // Noise alone is hardly ever a message, so a message with noise somewhere in it is tried too.
+        // Noise alone is rarely a message, so a message with inserted noise is tried too.
         let mut noisy = text.into_bytes();
         let place = at.index(noisy.len() + 1);
         noisy.splice(place..place, bytes.iter().copied().take(if is_cut { 60 } else { 2 }));
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn lines_are_the_same_wherever_the_stream_is_cut(
+    fn lines_do_not_depend_on_chunking(
         lines in vec("\u{feff}?[a-zé\r \t]{0,12}\r?\n", 0..12),
         rest in "[a-z\r]{0,4}",
         at in vec(any::<prop::sample::Index>(), 0..12),
@@ -218,7 +218,7 @@ proptest! {
         let stream = lines.concat() + &rest;
         let whole = read_lines(&[stream.clone().into_bytes()], limit);
         prop_assert_eq!(&whole, &read_lines(&cuts(stream.as_bytes(), &at), limit));
-        // An independent reading of the rules, line by line.
+        // An independent implementation of the rules.
         let unmarked = stream.strip_prefix('\u{feff}').unwrap_or(&stream);
         let expected: Vec<&str> = unmarked
             .split('\n')
@@ -241,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn events_are_the_same_wherever_the_stream_is_cut(
+    fn events_do_not_depend_on_chunking(
         lines in vec("(data|id|event|retry|:|x)?(: ?)?[a-z0-9é]{0,6}(\n|\r|\r\n)(\n|\r|\r\n)?", 0..20),
         at in vec(any::<prop::sample::Index>(), 0..16),
         limit in 0..60usize,
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn events_read_back_as_they_were_written(
+    fn events_round_trip(
         events in vec(event(), 0..6), at in vec(any::<prop::sample::Index>(), 0..8),
     ) {
         let mut out = BytesMut::new();
@@ -265,14 +265,14 @@ proptest! {
     }
 
     #[test]
-    fn any_text_survives_a_header(text in "\\PC{0,20}|[ \t\r\n\u{0}-\u{ff}]{0,10}") {
+    fn any_text_round_trips_through_a_header(text in "\\PC{0,20}|[ \t\r\n\u{0}-\u{ff}]{0,10}") {
         let header = headers::encode_value(&text);
         prop_assert!(header.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')));
         prop_assert_eq!(headers::decode_value(&header).unwrap(), text.as_str());
     }
 
     #[test]
-    fn any_text_survives_quoting(text in any::<String>()) {
+    fn any_text_round_trips_through_quoting(text in any::<String>()) {
         prop_assert_eq!(serde_json::from_str::<String>(&quote(&text)).unwrap(), text);
     }
 }

@@ -1,5 +1,5 @@
-//! JSON with comments and trailing commas, and nothing else that JSON does not have: a file that only we can read would
-//! be lost to the client that it came from.
+//! JSON with comments and trailing commas, and no other extension: the client that owns the file must be able to read
+//! it.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::errors::ParseError;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
-use super::{Entry, Is, Value};
+use super::{Entry, Value, ValueKind};
 use crate::finding::Finding;
 
-/// What is taken for JSON in the files of clients, and what is not.
+/// The JSON syntax that is accepted in the files of clients.
 pub const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -40,10 +40,10 @@ fn refused(text: &str, error: &ParseError) -> Finding {
     let mut letters = why.chars();
     let why: String = letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect();
     Finding::error(at, format!("this is not JSON: {why}"))
-        .help("comments and trailing commas are allowed; everything else is as in JSON")
+        .help("comments and trailing commas are allowed; fix everything else that is not JSON")
 }
 
-/// A parser counts bytes; a place must not begin inside a character.
+/// Aligns a range to character boundaries.
 fn on_characters(text: &str, range: Range<usize>) -> Range<usize> {
     let down = |mut at: usize| {
         at = at.min(text.len());
@@ -58,15 +58,15 @@ fn on_characters(text: &str, range: Range<usize>) -> Range<usize> {
 
 fn convert(value: ast::Value<'_>) -> Value {
     let range = value.range();
-    let is = match value {
-        ast::Value::NullKeyword(_) => Is::Null,
-        ast::Value::BooleanLit(flag) => Is::Flag(flag.value),
-        ast::Value::NumberLit(number) => Is::Number(number.value.to_owned()),
-        ast::Value::StringLit(text) => Is::Text(text.value.into_owned()),
-        ast::Value::Array(list) => Is::List(list.elements.into_iter().map(convert).collect()),
-        ast::Value::Object(table) => Is::Table(table.properties.into_iter().map(entry).collect()),
+    let kind = match value {
+        ast::Value::NullKeyword(_) => ValueKind::Null,
+        ast::Value::BooleanLit(flag) => ValueKind::Flag(flag.value),
+        ast::Value::NumberLit(number) => ValueKind::Number(number.value.to_owned()),
+        ast::Value::StringLit(text) => ValueKind::Text(text.value.into_owned()),
+        ast::Value::Array(list) => ValueKind::List(list.elements.into_iter().map(convert).collect()),
+        ast::Value::Object(table) => ValueKind::Table(table.properties.into_iter().map(entry).collect()),
     };
-    Value { at: range.start..range.end, is }
+    Value { at: range.start..range.end, kind }
 }
 
 fn entry(property: ast::ObjectProp<'_>) -> Entry {

@@ -1,30 +1,30 @@
-//! What may be shown of a file.
+//! Masking of secrets in the text of a file.
 //!
-//! Stars take the place of whatever may be a secret, byte for byte, so that every place in the file is the same place in
-//! what is shown. `${VAR}` stays: a name is what people need to see, and what it stands for is not in the file.
+//! Each byte of a possible secret becomes a star, so that all offsets stay the same. `${VAR}` stays visible: the name
+//! of a variable is useful and its value is not in the file.
 
 use std::ops::Range;
 
-/// For a text that nobody has understood: stars for everything in quotes that is not a key.
-pub(super) fn everything(text: &str) -> String {
-    let mut places = Vec::new();
+/// Masks everything in quotes that is not a key, for a text that is not parsed.
+pub(super) fn mask_all(text: &str) -> String {
+    let mut spans = Vec::new();
     let mut rest = 0;
     while let Some(at) = text[rest..].find(['"', '\'']).map(|at| rest + at) {
         let quote = text.as_bytes()[at];
         let end = closing(text, at, quote);
         let is_key = text.get(end + 1..).unwrap_or_default().trim_start_matches([' ', '\t']).starts_with([':', '=']);
         if !is_key {
-            places.push(at + 1..end);
+            spans.push(at + 1..end);
         }
         rest = (end + 1).min(text.len());
         while !text.is_char_boundary(rest) {
             rest += 1;
         }
     }
-    mask(text, places)
+    mask(text, spans)
 }
 
-/// Where a text in quotes ends; with the line, if nobody ended it.
+/// Returns the end of a quoted text; the end of its line if the quote is missing.
 fn closing(text: &str, at: usize, quote: u8) -> usize {
     let bytes = text.as_bytes();
     let mut here = at + 1;
@@ -34,11 +34,11 @@ fn closing(text: &str, at: usize, quote: u8) -> usize {
     here.min(bytes.len())
 }
 
-/// Stars for these places. Quotes around a place stay, and so do variables in it.
-pub(crate) fn mask(text: &str, places: impl IntoIterator<Item = Range<usize>>) -> String {
+/// Masks these spans. Quotes around a span and variables in it stay visible.
+pub(crate) fn mask(text: &str, spans: impl IntoIterator<Item = Range<usize>>) -> String {
     let mut shown = text.as_bytes().to_vec();
-    for place in places {
-        let Some(secret) = text.get(place.clone()) else { continue };
+    for span in spans {
+        let Some(secret) = text.get(span.clone()) else { continue };
         let mut keep = variables(secret).into_iter().peekable();
         for (offset, byte) in secret.bytes().enumerate() {
             while keep.peek().is_some_and(|kept| kept.end <= offset) {
@@ -47,15 +47,15 @@ pub(crate) fn mask(text: &str, places: impl IntoIterator<Item = Range<usize>>) -
             let is_edge = matches!(byte, b'"' | b'\'') && (offset == 0 || offset + 1 == secret.len());
             let is_kept = keep.peek().is_some_and(|kept| kept.contains(&offset));
             if !is_edge && !is_kept && byte != b'\n' {
-                shown[place.start + offset] = b'*';
+                shown[span.start + offset] = b'*';
             }
         }
     }
-    // Only whole characters were replaced, but for the end of a place that somebody else chose; then none is shown.
+    // If a span does not end at a character boundary, nothing is shown.
     String::from_utf8(shown).unwrap_or_else(|_| "*".repeat(text.len()))
 }
 
-/// Where `${NAME}` stands, without a default, which may be a secret itself.
+/// Returns the spans of `${NAME}`, without defaults, which may be secrets.
 fn variables(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut rest = 0;
@@ -74,23 +74,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_understood_shows_keys_and_nothing_else() {
-        let shown = everything("{ \"Authorization\": \"Bearer s3cret\", \"n\": 5, \"open");
+    fn unparsed_text_shows_keys_only() {
+        let shown = mask_all("{ \"Authorization\": \"Bearer s3cret\", \"n\": 5, \"open");
         assert_eq!(shown, "{ \"Authorization\": \"*************\", \"n\": 5, \"****");
-        assert_eq!(everything("token = 's3cret'\n"), "token = '******'\n");
-        assert_eq!(everything("\"a\\\"b\" \"ü"), "\"****\" \"**");
+        assert_eq!(mask_all("token = 's3cret'\n"), "token = '******'\n");
+        assert_eq!(mask_all("\"a\\\"b\" \"ü"), "\"****\" \"**");
     }
 
     #[test]
-    fn a_variable_is_shown_and_its_default_is_not() {
+    fn variable_is_shown_without_its_default() {
         let text = "\"Bearer ${TOKEN} ${OTHER:-s3cret} ${env:X}\"";
         assert_eq!(mask(text, Some(0..text.len())), "\"*******${TOKEN}*${***************${env:X}\"");
     }
 
     #[test]
-    fn every_place_stays_where_it_is() {
+    fn masking_keeps_every_offset() {
         for text in ["\"ü\u{1f600}\"", "\"\\\\\"", "'${'", "\"${a", ""] {
-            assert_eq!(everything(text).len(), text.len());
+            assert_eq!(mask_all(text).len(), text.len());
             assert_eq!(mask(text, Some(0..text.len())).len(), text.len());
         }
     }

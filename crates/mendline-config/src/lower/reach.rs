@@ -1,4 +1,4 @@
-//! How a server is reached: which program, or which URL, with what.
+//! The transport of a server: a program or a URL.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,134 +7,136 @@ use mendline::decisions::config::Dialect;
 use mendline::decisions::{Secret, UpstreamConfig};
 use mendline::transport::http::{Target, UrlFault};
 
-use super::Sayings;
+use super::Settings;
 use crate::check::{Checker, Pair};
 use crate::env_file;
 use crate::file::Entry;
 use crate::finding::Finding;
 
-/// How a server is reached.
+/// The transport of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// As a child process.
+    /// A child process (stdio).
     Command {
-        /// What to run.
+        /// The program.
         program: String,
         /// Its arguments.
         arguments: Vec<String>,
-        /// Variables on top of our own.
+        /// Environment variables, in addition to those of Mendline.
         environment: Vec<(String, Secret)>,
-        /// Where to run it, if not where we are.
+        /// The working directory, if configured.
         directory: Option<PathBuf>,
     },
-    /// Over HTTP.
+    /// HTTP.
     Url {
-        /// Where it lives. A query may hold a secret.
+        /// The URL. Its query may hold a secret.
         url: Secret,
-        /// What goes with every request.
+        /// The headers of every request.
         headers: Vec<(String, Secret)>,
-        /// How it is spoken to.
+        /// The dialect.
         dialect: Dialect,
-        /// How long a connection may take, if that was said.
+        /// The connect timeout, if configured.
         connect_timeout: Option<Duration>,
-        /// Credentials may go to another machine unencrypted.
+        /// Unencrypted credentials to another machine are allowed.
         allow_http: bool,
     },
-    /// By Mendline already: what stands there is its own command line, behind `run`.
+    /// The entry already runs `mendline run` with these arguments.
     Wrapped {
         /// The arguments of `mendline run`.
         arguments: Vec<String>,
-        /// Variables on top of our own.
+        /// Environment variables, in addition to those of Mendline.
         environment: Vec<(String, Secret)>,
-        /// Where to run it, if not where we are.
+        /// The working directory, if configured.
         directory: Option<PathBuf>,
     },
 }
 
 impl Reach {
-    /// Policies at their defaults for a server that is reached like this.
+    /// Returns the default policies for this transport.
     pub(crate) fn upstream(&self, name: &str) -> UpstreamConfig {
         match self {
             Reach::Command { program, .. } => UpstreamConfig::child(name, program),
             Reach::Url { url, dialect, .. } => {
-                let place = Target::parse(url.expose()).map(|target| target.origin().to_string());
-                UpstreamConfig::http(name, place.unwrap_or_default(), *dialect)
+                let origin = Target::parse(url.expose()).map(|target| target.origin().to_string());
+                UpstreamConfig::http(name, origin.unwrap_or_default(), *dialect)
             }
             Reach::Wrapped { .. } => UpstreamConfig::child(name, "mendline"),
         }
     }
 }
 
-/// The way to a server and the number of secrets that stand in the file, or findings.
-pub(super) fn reach(entry: &Entry, sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
-    let own = |path: &'static str| sayings.own.find(path).map(|said| (path, said));
+/// Returns the transport and the number of literal secrets, or reports findings.
+pub(super) fn reach(entry: &Entry, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
+    let own = |path: &'static str| settings.own.find(path).map(|found| (path, found));
     let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(own);
     let command = own("command");
-    let kind = sayings.choice("type");
-    // A value that is there and wrong has been complained about; that it is there still counts.
-    let is_written = |name: &str| entry.value.get(name).is_some_and(|value| value.is != crate::file::Is::Null);
+    let kind = settings.choice("type");
+    // A wrong value is already reported; it still counts as present.
+    let is_written = |name: &str| entry.value.get(name).is_some_and(|value| value.kind != crate::file::ValueKind::Null);
     match (command, url) {
         (Some(_), Some((_, url))) => {
-            let what = "it has a `command` and a `url`, and can be reached only one way";
-            checker.find(Finding::error(url.key_at.clone(), what).help("remove one of the two"));
+            let what = "the server has both a `command` and a `url`";
+            checker.report(Finding::error(url.key_at.clone(), what).help("remove one of the two"));
             None
         }
         (None, None) => {
             if !["command", "url", "serverUrl", "httpUrl"].into_iter().any(is_written) {
                 let what = format!("the server `{}` has neither a `command` nor a `url`", entry.key);
                 let help = "add `\"command\": \"…\"` or `\"url\": \"https://…\"`";
-                checker.find(Finding::error(entry.key_at.clone(), what).help(help));
+                checker.report(Finding::error(entry.key_at.clone(), what).help(help));
             }
             None
         }
         (Some(_), None) => {
             if kind.is_some_and(|kind| kind != "stdio") {
-                let at = sayings.own_place("type").unwrap_or(0..0);
-                let what = format!("it is of type `{}`, and has a `command`", kind.unwrap_or_default());
-                checker.find(Finding::error(at, what).help("a command's type is \"stdio\""));
+                let at = settings.own_span("type").unwrap_or(0..0);
+                let what = format!("a server with a `command` cannot have the type `{}`", kind.unwrap_or_default());
+                checker.report(Finding::error(at, what).help("write \"stdio\", or remove `type`"));
                 return None;
             }
-            command_of(sayings, checker)
+            command_of(settings, checker)
         }
         (None, Some((name, _))) => {
             if kind == Some("stdio") {
-                let at = sayings.own_place("type").unwrap_or(0..0);
-                let help = "write \"http\" or \"sse\", or leave it out";
-                checker.find(Finding::error(at, format!("it is of type `stdio`, and has a `{name}`")).help(help));
+                let at = settings.own_span("type").unwrap_or(0..0);
+                let help = "write \"http\" or \"sse\", or remove `type`";
+                checker.report(
+                    Finding::error(at, format!("a server with a `{name}` cannot have the type `stdio`")).help(help),
+                );
                 return None;
             }
-            url_of(name, sayings, checker)
+            url_of(name, settings, checker)
         }
     }
 }
 
-fn command_of(sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
+fn command_of(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
     for headers in ["headers", "http_headers", "env_http_headers"] {
-        misplaced(headers, "servers at a URL; a command gets its secrets through `env`", sayings, checker);
+        report_misplaced(headers, "HTTP servers only; pass secrets to a command with `env`", settings, checker);
     }
     for path in ["timeouts.connect", "resume", "allowHttp"] {
-        if let Some(said) = sayings.own.find(path) {
-            let what = format!("`{}` does nothing here: it is for servers at a URL", said.key.name);
-            checker.find(Finding::note(said.key_at.clone(), what));
+        if let Some(found) = settings.own.find(path) {
+            let what = format!("Mendline ignores `{}` here: it applies to HTTP servers only", found.key.name);
+            checker.report(Finding::note(found.key_at.clone(), what));
         }
     }
-    let program = sayings.text("command")?.to_owned();
+    let program = settings.text("command")?.to_owned();
     if program.trim().is_empty() {
-        let at = sayings.own_place("command").unwrap_or(0..0);
-        checker.find(Finding::error(at, "`command` is empty").help("write the program to run"));
+        let at = settings.own_span("command").unwrap_or(0..0);
+        checker.report(Finding::error(at, "`command` is empty").help("write the program to start"));
         return None;
     }
-    let arguments = sayings.words("args").to_vec();
-    let environment = environment(sayings, checker)?;
-    let directory = sayings.text("cwd").map(PathBuf::from);
-    let secrets = literal_secrets(sayings.pairs("env"));
+    let arguments = settings.words("args").to_vec();
+    let environment = environment(settings, checker)?;
+    let directory = settings.text("cwd").map(PathBuf::from);
+    let secrets = literal_secrets(settings.pairs("env"));
     if let Some(arguments) = unwrapped(&program, &arguments) {
         return Some((Reach::Wrapped { arguments, environment, directory }, secrets));
     }
     Some((Reach::Command { program, arguments, environment, directory }, secrets))
 }
 
-/// What our own command line says, if that is what runs: itself, or through a launcher of packages.
+/// Returns the arguments of `mendline run`, if the command is Mendline itself or a package launcher that runs it.
 fn unwrapped(program: &str, arguments: &[String]) -> Option<Vec<String>> {
     let is_us = |word: &str| {
         let name = Path::new(word).file_name().unwrap_or_default().to_string_lossy();
@@ -147,23 +149,27 @@ fn unwrapped(program: &str, arguments: &[String]) -> Option<Vec<String>> {
     (words.get(at + 1) == Some(&"run")).then(|| words[at + 2..].iter().map(|word| (*word).to_owned()).collect())
 }
 
-/// Variables of the file that `envFile` names, and over them those of `env`.
-fn environment(sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<Vec<(String, Secret)>> {
+/// Returns the variables of `envFile`, overridden by those of `env`.
+fn environment(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Vec<(String, Secret)>> {
     let mut variables: Vec<(String, Secret)> = Vec::new();
-    if let (Some(path), Some(at)) = (sayings.text("envFile"), sayings.own_place("envFile")) {
-        let read = checker.surroundings.text_beside(path).map_err(|error| error.to_string());
+    if let (Some(path), Some(at)) = (settings.text("envFile"), settings.own_span("envFile")) {
+        let read = checker.environment.text_beside(path).map_err(|error| error.to_string());
         match read.and_then(|text| env_file::parse(&text)) {
             Ok(pairs) => variables.extend(pairs.into_iter().map(|(name, value)| (name, Secret::new(value)))),
             Err(why) => {
-                let what = format!("`envFile` cannot be read: {why}");
-                checker.find(Finding::error(at, what).of_circumstances());
+                let what = format!("cannot read `envFile`: {why}");
+                checker
+                    .report(Finding::error(at, what).help("correct the file, or remove `envFile`").from_environment());
                 return None;
             }
         }
     }
-    for Pair { name, name_at, text, .. } in sayings.pairs("env") {
+    for Pair { name, name_at, text, .. } in settings.pairs("env") {
         if name.is_empty() || name.contains(['=', '\0']) {
-            checker.find(Finding::error(name_at.clone(), "this cannot be the name of a variable"));
+            checker.report(
+                Finding::error(name_at.clone(), "this is not a valid name of an environment variable")
+                    .help("write a name without `=`"),
+            );
             return None;
         }
         variables.retain(|(known, _)| known != name);
@@ -172,76 +178,84 @@ fn environment(sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<Vec<(S
     Some(variables)
 }
 
-fn url_of(name: &str, sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
+fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
     for path in ["args", "env", "envFile", "cwd"] {
-        misplaced(path, "commands; a server at a URL gets its secrets through `headers`", sayings, checker);
+        report_misplaced(path, "commands only; pass secrets to an HTTP server with `headers`", settings, checker);
     }
-    let at = sayings.own_place(name).unwrap_or(0..0);
-    let url = sayings.text(name)?;
+    let at = settings.own_span(name).unwrap_or(0..0);
+    let url = settings.text(name)?;
     let mut target = match Target::parse(url) {
         Ok(target) => target,
         Err(fault) => {
             let what = match fault {
-                // Which one it is may have come out of a variable, and what does not stands there to be seen.
+                // The scheme may come from a variable, so it is not shown.
                 UrlFault::Scheme(_) => "the scheme must be http or https".to_owned(),
                 fault => fault.to_string(),
             };
-            checker.find(Finding::error(at, what).help("for example \"https://mcp.example.com/mcp\""));
+            checker.report(Finding::error(at, what).help("for example \"https://mcp.example.com/mcp\""));
             return None;
         }
     };
     let mut headers: Vec<(String, Secret)> = Vec::new();
-    let bearer = bearer(sayings, checker);
-    let named = ["headers", "http_headers", "env_http_headers"].into_iter().flat_map(|path| sayings.pairs(path));
+    let bearer = bearer(settings, checker);
+    let named = ["headers", "http_headers", "env_http_headers"].into_iter().flat_map(|path| settings.pairs(path));
     for pair in named.chain(&bearer) {
         if headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(&pair.name)) {
-            checker.find_slip(pair.name_at.clone(), format!("the header `{}` is there twice", pair.name), None);
+            checker.report_mistake(
+                pair.name_at.clone(),
+                format!("duplicate header `{}`", pair.name),
+                Some("remove one of them".to_owned()),
+            );
             continue;
         }
         let value = Secret::new(pair.text.clone());
         match target.header(&pair.name, &value) {
             Ok(with_it) => target = with_it,
             Err(fault) => {
-                checker.find(Finding::error(pair.name_at.clone(), fault.to_string()));
+                checker.report(Finding::error(pair.name_at.clone(), fault.to_string()));
                 return None;
             }
         }
         headers.push((pair.name.clone(), value));
     }
-    // What is called "http" in a client's file is found out there, too; who wants no fallback says so.
-    let dialect = match sayings.choice("type") {
+    // The type "http" of a client file is detected, too; other types name one dialect.
+    let dialect = match settings.choice("type") {
         Some("sse") => Dialect::Sse,
         Some("streamable-http" | "streamableHttp") => Dialect::Streamable,
         _ => Dialect::Auto,
     };
-    let secrets = literal_secrets(sayings.pairs("headers")) + literal_secrets(sayings.pairs("http_headers"));
-    let connect_timeout = sayings.duration("timeouts.connect");
-    let allow_http = sayings.flag("allowHttp").unwrap_or_default();
+    let secrets = literal_secrets(settings.pairs("headers")) + literal_secrets(settings.pairs("http_headers"));
+    let connect_timeout = settings.duration("timeouts.connect");
+    let allow_http = settings.flag("allowHttp").unwrap_or_default();
     Some((Reach::Url { url: Secret::new(url), headers, dialect, connect_timeout, allow_http }, secrets))
 }
 
-fn bearer(sayings: Sayings<'_>, checker: &mut Checker<'_>) -> Option<Pair> {
-    let said = sayings.own.find("bearer_token_env_var")?;
-    let token = checker.variable(sayings.text("bearer_token_env_var")?, &said.at)?;
+fn bearer(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Pair> {
+    let found = settings.own.find("bearer_token_env_var")?;
+    let token = checker.variable(settings.text("bearer_token_env_var")?, &found.at)?;
     let text = format!("Bearer {token}");
-    Some(Pair { name: "Authorization".to_owned(), name_at: said.key_at.clone(), text, is_literal: false })
+    Some(Pair { name: "Authorization".to_owned(), name_at: found.key_at.clone(), text, is_literal: false })
 }
 
-/// A key that belongs to the other way of reaching a server. Empty ones are what tools write.
-fn misplaced(path: &str, whose: &str, sayings: Sayings<'_>, checker: &mut Checker<'_>) {
-    let Some(said) = sayings.own.find(path) else { return };
-    let is_empty = sayings.pairs(path).is_empty() && sayings.words(path).is_empty() && sayings.text(path).is_none();
+/// Reports a key that belongs to the other transport. Tools write empty values, so those are ignored.
+fn report_misplaced(path: &str, applies_to: &str, settings: Settings<'_>, checker: &mut Checker<'_>) {
+    let Some(found) = settings.own.find(path) else { return };
+    let is_empty = settings.pairs(path).is_empty() && settings.words(path).is_empty() && settings.text(path).is_none();
     if !is_empty {
-        checker.find_slip(said.key_at.clone(), format!("`{path}` is for {whose}"), Some(format!("remove `{path}`")));
+        checker.report_mistake(
+            found.key_at.clone(),
+            format!("`{path}` applies to {applies_to}"),
+            Some(format!("remove `{path}`")),
+        );
     }
 }
 
-/// How many of these are secrets that stand in the file: by their names, as everybody calls them.
+/// Returns the number of literal secrets, by their usual names.
 fn literal_secrets(pairs: &[Pair]) -> usize {
-    const TELLING: [&str; 7] = ["token", "secret", "password", "passwd", "authorization", "credential", "cookie"];
-    let tells = |name: &str| {
+    const SECRET_NAMES: [&str; 7] = ["token", "secret", "password", "passwd", "authorization", "credential", "cookie"];
+    let is_secret_name = |name: &str| {
         let name = name.to_lowercase();
-        TELLING.iter().any(|word| name.contains(word)) || name.ends_with("key") || name == "auth"
+        SECRET_NAMES.iter().any(|word| name.contains(word)) || name.ends_with("key") || name == "auth"
     };
-    pairs.iter().filter(|pair| pair.is_literal && !pair.text.is_empty() && tells(&pair.name)).count()
+    pairs.iter().filter(|pair| pair.is_literal && !pair.text.is_empty() && is_secret_name(&pair.name)).count()
 }

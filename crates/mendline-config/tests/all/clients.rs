@@ -1,4 +1,4 @@
-//! Entries as clients have them, unchanged.
+//! Entries of real clients, unchanged.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn claude_desktop() {
     assert_eq!(command(&filesystem.reach).0[2], "@modelcontextprotocol/server-filesystem");
     let github = server("claude_desktop_config.json", text, "github");
     assert_eq!(command(&github.reach).1, [("GITHUB_PERSONAL_ACCESS_TOKEN", "ghp_literal")]);
-    assert_eq!(loaded("claude_desktop_config.json", text).owner, Owner::Another);
+    assert_eq!(loaded("claude_desktop_config.json", text).owner, Owner::OtherProgram);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn claude_code() {
     let notes: Vec<_> = loaded.findings.iter().map(|finding| (finding.weight, finding.what.as_str())).collect();
     assert_eq!(notes.len(), 4, "{notes:?}");
     assert!(notes.iter().all(|(weight, _)| *weight == Weight::Note));
-    assert!(notes[0].1.contains("`timeout` does nothing here: some clients mean seconds"), "{notes:?}");
+    assert!(notes[0].1.contains("Mendline ignores `timeout`: some clients mean seconds"), "{notes:?}");
 }
 
 #[test]
@@ -109,13 +109,13 @@ fn vs_code() {
         env_file.display().to_string()
     );
     let loaded = loaded("/home/me/project/.vscode/mcp.json", &text);
-    let playwright = loaded.server("playwright").expect("it is right");
+    let playwright = loaded.server("playwright").expect("the server is valid");
     assert_eq!(command(&playwright.reach).1, [("B", "kept"), ("A", "from env")]);
     assert!(loaded.server("github").is_some());
     let beside = r#"{ "servers": { "a": { "command": "x", "envFile": ".env" } } }"#;
     let path = directory.path().join("mcp.json");
     assert_eq!(command(&server(path.to_str().unwrap(), beside, "a").reach).1, [("A", "from file"), ("B", "kept")]);
-    assert_eq!(loaded.obstacles("asks").len(), 1, "nobody can be asked");
+    assert_eq!(loaded.obstacles("asks").len(), 1, "prompts are not supported");
     assert!(loaded.obstacles("playwright").is_empty());
     let settings = r#"{ "editor.fontSize": 12, "mcp": { "servers": { "a": { "command": "x" } } } }"#;
     assert_eq!(command(&server("settings.json", settings, "a").reach).0, ["x"]);
@@ -171,7 +171,7 @@ fn cline_and_windsurf() {
 }
 
 #[test]
-fn an_entry_that_already_runs_mendline_is_unwrapped() {
+fn entry_that_runs_mendline_is_unwrapped() {
     for (entry, words) in [
         (r#""command": "mendline", "args": ["run", "--", "npx", "x"]"#, ["--", "npx", "x"].as_slice()),
         (r#""command": "/opt/bin/mendline", "args": ["run", "https://x.test"]"#, &["https://x.test"]),

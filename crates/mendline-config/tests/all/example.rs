@@ -14,7 +14,7 @@ const fn seconds(count: u64) -> Duration {
 }
 
 #[test]
-fn every_key_of_the_example_arrives_where_it_is_meant() {
+fn every_key_of_the_example_is_lowered() {
     let server = server("config.jsonc", EXAMPLE, "atlassian");
     let policies = &server.policies;
     let policy = &policies.reconnect;
@@ -34,7 +34,7 @@ fn every_key_of_the_example_arrives_where_it_is_meant() {
 }
 
 #[test]
-fn what_a_server_says_itself_wins_over_the_defaults_for_all() {
+fn server_overrides_defaults() {
     let notes = server("config.jsonc", EXAMPLE, "notes");
     assert_eq!((notes.policies.timeouts.call, notes.policies.timeouts.recovery), (seconds(120), seconds(10)));
     let text = r#"{ "mendline": { "defaults": { "timeouts": { "call": "2m" }, "circuitBreaker": { "enabled": false } } },
@@ -45,13 +45,13 @@ fn what_a_server_says_itself_wins_over_the_defaults_for_all() {
 }
 
 #[test]
-fn nothing_is_found_to_be_wrong_with_the_example() {
+fn example_has_no_findings() {
     let loaded = loaded("config.jsonc", EXAMPLE);
     assert!(loaded.findings.is_empty(), "{:?}", loaded.findings);
 }
 
 #[test]
-fn secrets_in_a_file_that_others_can_read_are_warned_about() {
+fn readable_file_with_secrets_yields_a_warning() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.json");

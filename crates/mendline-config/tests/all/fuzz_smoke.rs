@@ -1,13 +1,13 @@
 //! The fuzz target of the configuration on a seeded, mutated corpus: a few seconds of what `cargo fuzz run config` does for
 //! hours.
 //!
-//! The inputs are the same in every run, so a failure here is a failure for everybody. What a long run of the real fuzzer
-//! finds becomes a seed below. The first byte of each is the target's: 0 is another program's JSON, 1 its TOML, 2 our own file.
+//! The inputs are the same in every run. What a long run of the fuzzer finds becomes a seed below. The first byte of
+//! each selects the file: 0 is JSON of another program, 1 its TOML, 2 Mendline's own file.
 
 #[path = "../../../../fuzz/src/config.rs"]
 mod target;
 
-/// Files of clients, of ours, and single values at the edges of their ranges.
+/// Files of clients and of Mendline, and values at the limits of their ranges.
 const SEEDS: [&str; 13] = [
     concat!("\0", include_str!("../files/example.jsonc")),
     concat!("\x02", include_str!("../files/example.jsonc")),
@@ -24,7 +24,7 @@ const SEEDS: [&str; 13] = [
     "\0\u{feff}{ \"mcpServers\": { \"ü\u{1f600}\": { \"command\": \"\\ud83d\\ude00\\u0000\", \"cwd\": \"${workspaceFolder}\" }, \"ü\": null } }",
 ];
 
-/// What matters to one grammar, or to one value, or another.
+/// Tokens that matter to a grammar or to a value.
 const CRITICAL: [&str; 32] = [
     "\"",
     "\\",
@@ -61,46 +61,46 @@ const CRITICAL: [&str; 32] = [
 ];
 
 #[test]
-fn whatever_is_written_is_read_or_refused_and_what_is_accepted_is_right() {
-    // Marsaglia's xorshift: three shifts are all the dice that this needs.
-    let mut dice = 0x2545_f491_4f6c_dd1d_u64;
-    let mut roll = move |sides: usize| {
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
-        (dice >> 33) as usize % sides
+fn every_input_is_accepted_or_refused() {
+    // The random numbers come from a xorshift generator.
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move |sides: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as usize % sides
     };
     for seed in SEEDS {
         target::config(seed.as_bytes());
     }
     for _ in 0..6_000 {
-        let mut input = SEEDS[roll(SEEDS.len())].as_bytes().to_vec();
-        for _ in 0..=roll(4) {
-            mutate(&mut input, &mut roll);
+        let mut input = SEEDS[random(SEEDS.len())].as_bytes().to_vec();
+        for _ in 0..=random(4) {
+            mutate(&mut input, &mut random);
         }
         target::config(&input);
     }
 }
 
-fn mutate(input: &mut Vec<u8>, roll: &mut impl FnMut(usize) -> usize) {
-    let at = roll(input.len() + 1);
-    let length = roll(input.len() - at + 1).min(24);
-    match roll(6) {
-        0 => drop(input.splice(at..at + length.min(1), CRITICAL[roll(CRITICAL.len())].bytes())),
-        1 => drop(input.splice(at..at, CRITICAL[roll(CRITICAL.len())].bytes())),
+fn mutate(input: &mut Vec<u8>, random: &mut impl FnMut(usize) -> usize) {
+    let at = random(input.len() + 1);
+    let length = random(input.len() - at + 1).min(24);
+    match random(6) {
+        0 => drop(input.splice(at..at + length.min(1), CRITICAL[random(CRITICAL.len())].bytes())),
+        1 => drop(input.splice(at..at, CRITICAL[random(CRITICAL.len())].bytes())),
         2 => drop(input.splice(at..at + length, [])),
         3 => {
             let part = input[at..at + length].to_vec();
             input.splice(at..at, part);
         }
         4 => {
-            // A value in the place of another: most files that are wrong are nearly right.
-            let other = SEEDS[roll(SEEDS.len())].as_bytes();
-            let from = roll(other.len());
-            let to = (from + roll(24)).min(other.len());
+            // Replaces a value by another one: most wrong files are nearly correct.
+            let other = SEEDS[random(SEEDS.len())].as_bytes();
+            let from = random(other.len());
+            let to = (from + random(24)).min(other.len());
             input.splice(at..at + length, other[from..to].iter().copied());
         }
-        _ if at < input.len() => input[at] ^= 1 << roll(8),
+        _ if at < input.len() => input[at] ^= 1 << random(8),
         _ => {}
     }
     input.truncate(3_000);

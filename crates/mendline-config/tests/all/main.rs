@@ -1,6 +1,6 @@
-//! The configuration from the outside: files as people have them, and what becomes of them.
+//! Tests of the public interface: files of users and clients, and their results.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod clients;
 mod example;
@@ -9,18 +9,18 @@ mod mistakes;
 mod properties;
 mod table;
 
-use mendline_config::{Finding, Loaded, Server, Source, Surroundings, load};
+use mendline_config::{Environment, Finding, Loaded, Server, Source, load};
 
-/// What a variable holds in all of these tests.
+/// The value of every variable that is set.
 pub const SECRET: &str = "canary-s3cret";
 
-/// A file with this text, where variables that are called `…TOKEN` or `…KEY` are set.
+/// Loads a file with this text; variables with the suffix `TOKEN` or `KEY` are set.
 pub fn loaded(path: &str, text: &str) -> Loaded {
     let environment = |name: &str| (name.ends_with("TOKEN") || name.ends_with("KEY")).then(|| SECRET.to_owned());
-    load(Source::new(path, text), false, Surroundings::new(environment))
+    load(Source::new(path, text), false, Environment::new(environment))
 }
 
-/// A server of a file that must be right.
+/// Returns a server of a valid file.
 pub fn server(path: &str, text: &str, name: &str) -> Server {
     let loaded = loaded(path, text);
     let errors: Vec<_> = loaded.findings.iter().filter(|finding| finding.is_error()).collect();
@@ -28,15 +28,15 @@ pub fn server(path: &str, text: &str, name: &str) -> Server {
     loaded.server(name).unwrap_or_else(|| panic!("{name} is not among {:?}", loaded.names)).clone()
 }
 
-/// What is wrong with a server of Mendline's own file that has these keys.
+/// Returns the errors of a server with these keys in Mendline's own file.
 pub fn wrong(keys: &str) -> Vec<String> {
     let text = format!("{{ \"mendline\": {{}}, \"mcpServers\": {{ \"notes\": {{ {keys} }} }} }}");
     let loaded = loaded("config.json", &text);
-    loaded.findings.iter().filter(|finding| finding.is_error()).map(said).collect()
+    loaded.findings.iter().filter(|finding| finding.is_error()).map(describe).collect()
 }
 
-/// A finding in one line.
-pub fn said(finding: &Finding) -> String {
+/// Returns a finding in one line.
+pub fn describe(finding: &Finding) -> String {
     match &finding.help {
         Some(help) => format!("{}; {help}", finding.what),
         None => finding.what.clone(),

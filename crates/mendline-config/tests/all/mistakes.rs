@@ -1,4 +1,4 @@
-//! What is wrong is said: all of it, at once, where it is, and with a way out.
+//! Mistakes are reported all at once, with their location and a correction.
 
 use mendline_config::{Fault, Owner, Paint, Weight};
 
@@ -9,14 +9,14 @@ fn ten_mistakes_are_ten_findings() {
     let loaded = loaded("ten-mistakes.json", include_str!("../files/ten-mistakes.json"));
     assert_eq!(loaded.owner, Owner::Mendline);
     let errors: Vec<_> = loaded.findings.iter().filter(|finding| finding.is_error()).collect();
-    let painted = loaded.render(errors.iter().copied(), Paint::Plain);
-    assert_eq!(errors.len(), 10, "{painted}");
-    assert!(!painted.contains("literal-secret"), "{painted}");
-    insta::assert_snapshot!(painted);
+    let rendered = loaded.render(errors.iter().copied(), Paint::Plain);
+    assert_eq!(errors.len(), 10, "{rendered}");
+    assert!(!rendered.contains("literal-secret"), "{rendered}");
+    insta::assert_snapshot!(rendered);
 }
 
 #[test]
-fn one_mistake_stops_all_servers_of_our_own_file_and_its_own_one_elsewhere() {
+fn mistake_stops_all_servers_of_own_file_only() {
     let servers = r#""good": { "command": "x" }, "bad": { "command": 5 }"#;
     let ours = loaded("x.json", &format!("{{ \"mendline\": {{}}, \"mcpServers\": {{ {servers} }} }}"));
     assert_eq!((ours.obstacles("good").len(), ours.obstacles("bad").len()), (1, 1));
@@ -27,32 +27,32 @@ fn one_mistake_stops_all_servers_of_our_own_file_and_its_own_one_elsewhere() {
 }
 
 #[test]
-fn a_variable_that_is_not_set_stops_only_the_server_that_needs_it() {
+fn unset_variable_stops_only_its_server() {
     let text = r#"{ "mendline": {}, "mcpServers": { "a": { "command": "${NOPE}" }, "b": { "command": "x" } } }"#;
     let loaded = loaded("x.json", text);
-    assert_eq!(loaded.findings[0].fault, Fault::Circumstances);
+    assert_eq!(loaded.findings[0].fault, Fault::Environment);
     assert_eq!((loaded.obstacles("a").len(), loaded.obstacles("b").len()), (1, 0));
 }
 
 #[test]
-fn numbers_and_times_that_cannot_be_meant_are_refused_with_their_range() {
+fn values_out_of_range_are_refused_with_their_range() {
     for (keys, words) in [
-        (r#""autoReconnect": { "maxRetries": -2 }"#, "from -1 to 1000000, and is -2"),
-        (r#""autoReconnect": { "maxRetries": 1.5 }"#, "a whole number from -1 to 1000000, and is 1.5"),
-        (r#""autoReconnect": { "maxRetries": "5" }"#, "from -1 to 1000000, and is text"),
+        (r#""autoReconnect": { "maxRetries": -2 }"#, "from -1 to 1000000, not -2"),
+        (r#""autoReconnect": { "maxRetries": 1.5 }"#, "an integer from -1 to 1000000, not 1.5"),
+        (r#""autoReconnect": { "maxRetries": "5" }"#, "from -1 to 1000000, not a string"),
         (r#""autoReconnect": { "maxRetries": 99999999999999999999 }"#, "from -1 to 1000000"),
         (r#""autoReconnect": { "initialRetryDelay": 0 }"#, "a duration from 1ms to 30days"),
         (r#""autoReconnect": { "initialRetryDelay": -5 }"#, "a duration from 1ms to 30days"),
-        (r#""autoReconnect": { "backoffMultiplier": 1e300 }"#, "from 1 to 1000, and is 1e300"),
+        (r#""autoReconnect": { "backoffMultiplier": 1e300 }"#, "from 1 to 1000, not 1e300"),
         (r#""timeouts": { "call": "31days" }"#, "from 1ms to 30days"),
-        (r#""timeouts": { "call": "soon" }"#, "text with units"),
-        (r#""timeouts": { "call": true }"#, "text with units, and is true or false"),
+        (r#""timeouts": { "call": "soon" }"#, "string with units"),
+        (r#""timeouts": { "call": true }"#, "string with units), not a boolean"),
         (r#""keepAlive": { "interval": "10ms" }"#, "a duration from 1s"),
-        (r#""circuitBreaker": { "failureThreshold": 0 }"#, "from 1 to 10000, and is 0"),
-        (r#""circuitBreaker": { "successRate": 1.1 }"#, "from 0 to 1, and is 1.1"),
-        (r#""rateLimit": { "burst": 5 }"#, "does not say how many calls; add `perSecond`"),
+        (r#""circuitBreaker": { "failureThreshold": 0 }"#, "from 1 to 10000, not 0"),
+        (r#""circuitBreaker": { "successRate": 1.1 }"#, "from 0 to 1, not 1.1"),
+        (r#""rateLimit": { "burst": 5 }"#, "has no `perSecond`; add `perSecond`"),
         (r#""rateLimit": { "perSecond": 0 }"#, "from 0.001"),
-        (r#""retry": { "maxAttempts": 11 }"#, "from 1 to 10, and is 11"),
+        (r#""retry": { "maxAttempts": 11 }"#, "from 1 to 10, not 11"),
         (r#""retry": { "codes": { "x": "never" } }"#, "is not an error code"),
         (r#""retry": { "codes": { "-32001": "sometimes" } }"#, "one of never, reads, always"),
         (r#""limits": { "messageBytes": 12 }"#, "from 1024"),
@@ -70,29 +70,29 @@ fn numbers_and_times_that_cannot_be_meant_are_refused_with_their_range() {
 }
 
 #[test]
-fn what_cannot_be_together_is_said() {
+fn contradictory_keys_are_reported() {
     for (keys, words) in [
-        (r#""command": "x", "url": "https://x.test""#, "only one way; remove one"),
+        (r#""command": "x", "url": "https://x.test""#, "both a `command` and a `url`; remove one"),
         (r#""env": {}"#, "neither a `command` nor a `url`"),
-        (r#""command": "x", "type": "sse""#, "a command's type is \"stdio\""),
+        (r#""command": "x", "type": "sse""#, "write \"stdio\", or remove `type`"),
         (r#""url": "https://x.test", "type": "stdio""#, "write \"http\" or \"sse\""),
-        (r#""command": "x", "headers": { "A": "b" }"#, "`headers` is for servers at a URL"),
-        (r#""url": "https://x.test", "args": ["x"]"#, "`args` is for commands"),
+        (r#""command": "x", "headers": { "A": "b" }"#, "`headers` applies to HTTP servers only"),
+        (r#""url": "https://x.test", "args": ["x"]"#, "`args` applies to commands only"),
         (r#""url": "ftp://x.test""#, "for example \"https://mcp.example.com/mcp\""),
         (r#""url": "https://x.test", "headers": { "A b": "c" }"#, "a name that HTTP does not allow"),
-        (r#""url": "https://x.test", "headers": { "A": "b", "a": "c" }"#, "is there twice"),
+        (r#""url": "https://x.test", "headers": { "A": "b", "a": "c" }"#, "duplicate header"),
         (r#""command": "  ""#, "`command` is empty"),
-        (r#""command": "x", "env": { "A=B": "c" }"#, "cannot be the name of a variable"),
+        (r#""command": "x", "env": { "A=B": "c" }"#, "not a valid name of an environment variable"),
         (r#""command": "x", "timeouts": { "call": "2m", "total": "1m" }"#, "longer than `total`, 1m"),
         (r#""command": "x", "autoReconnect": { "initialRetryDelay": "1m" }"#, "longer than `maxRetryDelay`, 30s"),
         (r#""command": "x", "retry": { "initialDelay": "2s", "maxDelay": "1s" }"#, "longer than `maxDelay`, 1s"),
         (r#""command": "x", "keepAlive": { "interval": "5s", "timeout": "6s" }"#, "longer than `interval`, 5s"),
-        (r#""command": "x", "command": "y""#, "the key `command` is there twice"),
-        (r#""command": "x", "env": { "A": "b", "A": "c" }"#, "the name `A` is there twice"),
-        (r#""command": "x", "disabled": true, "enabled": true"#, "cannot be `disabled` and `enabled`"),
+        (r#""command": "x", "command": "y""#, "duplicate key `command`"),
+        (r#""command": "x", "env": { "A": "b", "A": "c" }"#, "duplicate name `A`"),
+        (r#""command": "x", "disabled": true, "enabled": true"#, "`disabled` and `enabled` contradict each other"),
         (r#""command": "x", "comand": "y""#, "did you mean `command`?"),
-        (r#""command": "x", "autoReconnect": { "tries": 1 }"#, "there are: enabled, maxRetries"),
-        (r#""command": "${input:key}""#, "nobody to ask"),
+        (r#""command": "x", "autoReconnect": { "tries": 1 }"#, "known keys: enabled, maxRetries"),
+        (r#""command": "${input:key}""#, "cannot do"),
         (r#""command": "${oops""#, "has no `}`"),
     ] {
         let wrong = wrong(keys);
@@ -102,17 +102,17 @@ fn what_cannot_be_together_is_said() {
 }
 
 #[test]
-fn servers_that_would_be_called_alike_are_refused() {
+fn servers_with_the_same_sanitized_name_are_refused() {
     let text =
         r#"{ "mendline": {}, "mcpServers": { "my notes": { "command": "x" }, "my-notes": { "command": "y" } } }"#;
     let loaded = loaded("x.json", text);
     let errors: Vec<_> = loaded.findings.iter().filter(|finding| finding.is_error()).collect();
     assert_eq!(errors.len(), 1);
-    assert!(errors[0].what.contains("would both be called `my-notes`"), "{errors:?}");
+    assert!(errors[0].what.contains("have the same name `my-notes`"), "{errors:?}");
 }
 
 #[test]
-fn a_default_for_all_that_is_wrong_is_said_once() {
+fn wrong_default_is_reported_once() {
     let text = r#"{ "mendline": { "defaults": { "timeouts": { "call": "2m", "total": "1m" }, "retry": { "maxAttempts": 0 } } },
         "mcpServers": { "a": { "command": "x" }, "b": { "command": "x" } } }"#;
     let loaded = loaded("x.json", text);
@@ -120,12 +120,12 @@ fn a_default_for_all_that_is_wrong_is_said_once() {
 }
 
 #[test]
-fn a_file_that_is_no_configuration_is_said_in_one_finding() {
+fn invalid_file_yields_one_finding() {
     for (text, words) in [
         ("", "empty"),
-        ("[]", "a block in braces"),
-        ("{ \"mcpServers\": [] }", "must be names with blocks"),
-        ("{ \"mcpServers\": { \"a\": 5 } }", "must be a block in braces, and is a number"),
+        ("[]", "must be an object"),
+        ("{ \"mcpServers\": [] }", "must be an object of servers"),
+        ("{ \"mcpServers\": { \"a\": 5 } }", "must be an object, not a number"),
         ("{ \"mcpServers\": { \"a\": { \"command\": \"x\" }", "this is not JSON"),
     ] {
         let loaded = loaded("x.json", text);
@@ -137,19 +137,23 @@ fn a_file_that_is_no_configuration_is_said_in_one_finding() {
 }
 
 #[test]
-fn no_finding_shows_what_a_variable_or_a_header_holds() {
+fn findings_show_no_secret() {
     let text = r#"{ "mendline": {}, "mcpServers": { "a": { "url": "https://u:literal@x.test/?key=literal", "headers": { "A": "literal", "Host:": "${API_TOKEN}" }, "args": ["literal"], "what": "literal", "auth": { "type": "oauth", "CLIENT_SECRET": "literal" }, "limits": { "inFlight": "literal" } } } }"#;
     let loaded = loaded("x.json", text);
-    let painted = loaded.render(&loaded.findings, Paint::Plain);
-    assert!(loaded.findings.len() >= 5, "{painted}");
-    assert!(!painted.contains(SECRET), "{painted}");
-    // The one literal that may be seen stands where a number belongs.
-    assert_eq!(painted.matches("literal").count(), painted.matches("\"inFlight\": \"literal\"").count(), "{painted}");
+    let rendered = loaded.render(&loaded.findings, Paint::Plain);
+    assert!(loaded.findings.len() >= 5, "{rendered}");
+    assert!(!rendered.contains(SECRET), "{rendered}");
+    // The only visible literal is in place of a number.
+    assert_eq!(
+        rendered.matches("literal").count(),
+        rendered.matches("\"inFlight\": \"literal\"").count(),
+        "{rendered}"
+    );
     assert!(!format!("{loaded:?}").contains(SECRET));
 }
 
 #[test]
-fn log_files_are_chosen_or_the_mistake_is_said() {
+fn log_settings_are_read_or_refused() {
     let with = |logs: &str| {
         loaded(
             "x.json",
@@ -169,31 +173,31 @@ fn log_files_are_chosen_or_the_mistake_is_said() {
     ] {
         let wrong = with(logs);
         assert_eq!(wrong.findings.len(), 1, "{logs}: {:?}", wrong.findings);
-        let said = wrong.render(&wrong.findings, Paint::Plain);
-        assert!(said.contains(words), "{logs}: {said}");
+        let describe = wrong.render(&wrong.findings, Paint::Plain);
+        assert!(describe.contains(words), "{logs}: {describe}");
     }
 }
 
 #[test]
-fn a_file_of_variables_that_has_no_end_is_refused() {
+fn huge_env_file_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join(".env"), "# nothing\n".repeat(500_000)).unwrap();
     let path = directory.path().join("x.json");
     let text = r#"{ "mcpServers": { "a": { "command": "x", "envFile": ".env" } } }"#;
     let loaded = loaded(path.to_str().unwrap(), text);
     let [finding] = loaded.findings.as_slice() else { panic!("{:?}", loaded.findings) };
-    assert!(finding.what.contains("more than 4 MiB"), "{}", finding.what);
-    assert_eq!((finding.fault, loaded.servers.len()), (Fault::Circumstances, 0));
+    assert!(finding.what.contains("larger than 4 MiB"), "{}", finding.what);
+    assert_eq!((finding.fault, loaded.servers.len()), (Fault::Environment, 0));
 }
 
 #[test]
-fn a_variable_in_a_url_that_is_none_is_not_shown() {
+fn variable_in_invalid_url_is_not_shown() {
     for url in
         ["${API_KEY}:x", "${API_KEY}://x.test", "ht${API_KEY}ps://x.test", "https://${API_KEY}@x.test", "${API_KEY}"]
     {
         let loaded = loaded("x.json", &format!(r#"{{ "mcpServers": {{ "a": {{ "url": "{url}" }} }} }}"#));
-        let painted = loaded.render(&loaded.findings, Paint::Plain);
-        assert!(loaded.has_errors() && !painted.contains(SECRET), "{painted}");
+        let rendered = loaded.render(&loaded.findings, Paint::Plain);
+        assert!(loaded.has_errors() && !rendered.contains(SECRET), "{rendered}");
     }
     let loaded = loaded("x.json", r#"{ "mcpServers": { "a": { "url": "ftp://x.test" } } }"#);
     assert!(loaded.findings[0].what.contains("the scheme must be http or https"), "{:?}", loaded.findings);

@@ -1,11 +1,11 @@
-//! Whatever stands in a file: no panic, no secret, no place outside of the text.
+//! For any file: no panic, no secret, no span outside of the text.
 
-use mendline_config::{Paint, Source, Surroundings, load};
+use mendline_config::{Environment, Paint, Source, load};
 use proptest::prelude::*;
 
 use crate::{SECRET, loaded};
 
-/// Something that may stand behind a key, right or wrong.
+/// A value, valid or not.
 fn value() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -77,12 +77,12 @@ fn is_sound(path: &str, text: &str) -> Result<(), TestCaseError> {
     let loaded = loaded(path, text);
     for finding in &loaded.findings {
         if let Some(at) = &finding.at {
-            prop_assert!(loaded.source.text().get(at.clone()).is_some(), "{at:?} is nowhere in {text:?}");
+            prop_assert!(loaded.source.text().get(at.clone()).is_some(), "{at:?} is outside of {text:?}");
         }
         let _ = finding.line(&loaded.source);
     }
-    let painted = loaded.render(&loaded.findings, Paint::Plain);
-    prop_assert!(!painted.contains(SECRET), "{painted}");
+    let rendered = loaded.render(&loaded.findings, Paint::Plain);
+    prop_assert!(!rendered.contains(SECRET), "{rendered}");
     prop_assert_eq!(loaded.source.shown().len(), loaded.source.text().len());
     for server in &loaded.servers {
         prop_assert!(loaded.names.contains(&server.name));
@@ -94,7 +94,7 @@ fn is_sound(path: &str, text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A server that is right, and how its policies must come out.
+/// A valid server and its expected policies.
 fn right() -> impl Strategy<Value = (String, u64, u64, i64)> {
     (1u64..1000, 0u64..1000, -1i64..1000, any::<bool>()).prop_map(|(call, more, retries, as_text)| {
         let total = call + more;
@@ -110,24 +110,24 @@ fn right() -> impl Strategy<Value = (String, u64, u64, i64)> {
 
 proptest! {
     #[test]
-    fn anything_that_is_json_is_read_or_refused(text in value()) {
+    fn any_json_is_accepted_or_refused(text in value()) {
         is_sound("x.json", &text)?;
     }
 
     #[test]
-    fn anything_at_all_is_read_or_refused(text in "\\PC{0,80}", toml in any::<bool>()) {
+    fn any_text_is_accepted_or_refused(text in "\\PC{0,80}", toml in any::<bool>()) {
         is_sound(if toml { "x.toml" } else { "x.json" }, &text)?;
     }
 
     #[test]
-    fn a_server_with_anything_in_it_is_read_or_refused(keys in prop::collection::vec((key(), value()), 0..8)) {
+    fn any_server_is_accepted_or_refused(keys in prop::collection::vec((key(), value()), 0..8)) {
         let keys: Vec<_> = keys.into_iter().map(|(key, value)| format!("{key:?}: {value}")).collect();
         is_sound("x.json", &format!("{{ \"mendline\": {{}}, \"mcpServers\": {{ \"a\": {{ {} }} }} }}", keys.join(", ")))?;
     }
 
     #[test]
-    fn what_is_right_is_lowered_as_it_was_said((text, call, total, retries) in right()) {
-        let loaded = load(Source::new("x.json", text), false, Surroundings::new(|_| None));
+    fn valid_values_are_lowered_unchanged((text, call, total, retries) in right()) {
+        let loaded = load(Source::new("x.json", text), false, Environment::new(|_| None));
         prop_assert!(!loaded.has_errors(), "{:?}", loaded.findings);
         let policies = &loaded.server("a").unwrap().policies;
         prop_assert_eq!((policies.timeouts.call.as_secs(), policies.timeouts.total.as_secs()), (call, total));

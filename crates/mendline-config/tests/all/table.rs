@@ -1,7 +1,6 @@
-//! One table of keys: what the parser reads, the schema describes and the guide lists is the same.
+//! The parser, the schema and the guide agree on the keys.
 //!
-//! The validator in here knows as much of JSON Schema as the schema uses, and fails on a word that it does not know, so that
-//! it cannot pass over one.
+//! This validator supports the part of JSON Schema that the schema uses, and fails on every other keyword.
 
 use serde_json::Value;
 
@@ -14,7 +13,7 @@ fn parsed() -> Value {
     serde_json::from_str(&schema()).unwrap()
 }
 
-/// JSON without comments and trailing commas.
+/// Parses JSON after removing comments and trailing commas.
 fn plain(text: &str) -> Value {
     let without: Vec<&str> = text.lines().map(|line| line.split(" //").next().unwrap_or_default()).collect();
     let mut joined = without.join("\n");
@@ -25,7 +24,7 @@ fn plain(text: &str) -> Value {
     serde_json::from_str(&joined).unwrap_or_else(|error| panic!("{error}: {joined}"))
 }
 
-/// Where a value breaks a schema.
+/// Collects the violations of a schema.
 fn broken(schema: &Value, value: &Value, root: &Value, path: &str, out: &mut Vec<String>) {
     for (word, rule) in schema.as_object().expect("a schema is a block") {
         match word.as_str() {
@@ -85,7 +84,7 @@ fn broken(schema: &Value, value: &Value, root: &Value, path: &str, out: &mut Vec
                     broken(rule, inner, root, &format!("{path}.{key}"), out);
                 }
             }
-            // Patterns are for editors; what they say is checked by the parser.
+            // Patterns are for editors; the parser checks the values.
             "pattern" | "patternProperties" | "enum" | "minimum" | "maximum" | "additionalProperties" => {}
             other => panic!("the schema uses {other:?}, which this test does not know"),
         }
@@ -99,9 +98,9 @@ fn breaks(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_example_is_valid_and_the_ten_mistakes_are_not() {
+fn schema_accepts_the_example_and_refuses_the_mistakes() {
     assert_eq!(breaks(include_str!("../files/example.jsonc")), Vec::<String>::new());
-    // A schema cannot see that a name is there twice.
+    // A schema cannot detect duplicate names.
     let mistakes =
         include_str!("../files/ten-mistakes.json").replace(r#""slips": { "command": "again" }"#, r#""x": {}"#);
     let broken = breaks(&mistakes);
@@ -110,7 +109,7 @@ fn the_example_is_valid_and_the_ten_mistakes_are_not() {
     assert!(broken.iter().any(|line| line.contains("PORT: not of type")), "{broken:?}");
 }
 
-/// Every path of keys that a schema has.
+/// Collects every path of keys of a schema.
 fn paths(schema: &Value, root: &Value, path: &str, out: &mut Vec<String>) {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/definitions/")) {
         return paths(&root["definitions"][name], root, path, out);
@@ -126,7 +125,7 @@ fn paths(schema: &Value, root: &Value, path: &str, out: &mut Vec<String>) {
 }
 
 #[test]
-fn every_key_of_the_schema_is_known_to_the_parser_and_every_other_is_not() {
+fn parser_knows_exactly_the_keys_of_the_schema() {
     let schema = parsed();
     let mut known = Vec::new();
     paths(&schema, &schema, "", &mut known);
@@ -135,19 +134,19 @@ fn every_key_of_the_schema_is_known_to_the_parser_and_every_other_is_not() {
         for (suffix, is_known) in [("", true), ("_", false)] {
             let mut keys: Vec<String> = path.split('.').map(str::to_owned).collect();
             keys.last_mut().unwrap().push_str(suffix);
-            // Deep inside stands something of a type that nothing has: a known key complains about the type, or takes it.
+            // The innermost value has a type that no key accepts: a known key reports the type, or ignores the value.
             let inside =
                 keys[1..].iter().rev().fold("[[]]".to_owned(), |inner, key| format!("{{ \"{key}\": {inner} }}"));
             let ours = if keys[0] == "mendline" { "" } else { "\"mendline\": {}, " };
             let text = format!("{{ {ours}\"{}\": {inside} }}", keys[0]);
             let loaded = loaded("x.json", &text);
-            let unknown = loaded.findings.iter().any(|finding| finding.what.starts_with("there is no key"));
+            let unknown = loaded.findings.iter().any(|finding| finding.what.starts_with("unknown key"));
             assert_eq!(unknown, !is_known, "{path}{suffix}: {text}: {:?}", loaded.findings);
         }
     }
 }
 
-/// Keys of our own that would be accepted and do nothing: each is refused with its place and with what to do.
+/// A key without an effect is refused with its location and advice.
 #[test]
 fn u11_key_that_does_nothing_yet_is_an_error() {
     for (server, top, key, instead) in [
@@ -168,12 +167,12 @@ fn u11_key_that_does_nothing_yet_is_an_error() {
         assert!(finding.is_error() && finding.what == format!("`{key}` is not supported yet"), "{finding:?}");
         assert!(finding.help.as_deref().unwrap().contains(instead), "{finding:?}");
         assert_eq!(&text[finding.at.clone().unwrap()], format!("\"{key}\""), "{text}");
-        let painted = ours.render(&ours.findings, mendline_config::Paint::Plain);
-        assert!(!painted.contains("canary"), "{painted}");
+        let rendered = ours.render(&ours.findings, mendline_config::Paint::Plain);
+        assert!(!rendered.contains("canary"), "{rendered}");
     }
 }
 
-/// A client's own file: what the client does itself is not our error.
+/// In a file of a client, keys that the client handles are not errors.
 #[test]
 fn u11_key_of_another_program_is_only_warned_about() {
     for entry in [r#""auth": { "CLIENT_ID": "x", "CLIENT_SECRET": "y" }"#, r#""sharing": "perClient""#] {
@@ -185,29 +184,31 @@ fn u11_key_of_another_program_is_only_warned_about() {
     }
 }
 
-/// Values of this kind, of which at least one is not what holds anyway.
+/// Returns values of this kind; at least one differs from the default.
 fn values(kind: &Kind) -> Vec<String> {
     match kind {
         Kind::Flag => vec!["true".into(), "false".into()],
         Kind::Text => vec![r#""A_TOKEN""#.into(), r#""ENV_FILE""#.into()],
         Kind::Url => vec![r#""https://other.test/x""#.into()],
-        Kind::Words => vec![r#"["other"]"#.into()],
+        Kind::TextList => vec![r#"["other"]"#.into()],
         Kind::Pairs => vec![r#"{ "X-Other": "other" }"#.into()],
         Kind::Variables => vec![r#"{ "X-Other": "A_TOKEN" }"#.into()],
         Kind::Duration(_) => vec![r#""7s""#.into(), r#""2s""#.into()],
         Kind::Seconds => vec!["7".into()],
         Kind::Millis => vec!["7000".into()],
-        Kind::Whole(least, most) => {
+        Kind::Integer(least, most) => {
             vec![((*least).max(7)).min(*most).to_string(), (*least).max(70_001).min(*most).to_string()]
         }
-        Kind::Real(least, most) => vec![least.max(0.25).min(*most).to_string(), least.max(7.5).min(*most).to_string()],
+        Kind::Number(least, most) => {
+            vec![least.max(0.25).min(*most).to_string(), least.max(7.5).min(*most).to_string()]
+        }
         Kind::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect(),
         Kind::Codes(words) => words.iter().map(|word| format!("{{ \"-32001\": \"{word}\" }}")).collect(),
-        Kind::Block(_) | Kind::Each(_) | Kind::Foreign(_) | Kind::NotYet(_) => Vec::new(),
+        Kind::Block(_) | Kind::Each(_) | Kind::Foreign(_) | Kind::Unsupported(_) => Vec::new(),
     }
 }
 
-/// The paths of all keys under these that have a value, with what may stand there.
+/// Collects the paths and kinds of all keys with a value.
 fn leaves(keys: &'static [Key], path: &[&'static str], out: &mut Vec<(Vec<&'static str>, &'static Kind)>) {
     for key in keys {
         let path = [path, &[key.name]].concat();
@@ -231,7 +232,7 @@ fn u11_every_key_that_is_offered_changes_something() {
         (!loaded.has_errors()).then(|| format!("{:?} {:?}", loaded.servers, loaded.logs))
     };
     let nested = |path: &[&str], value: &str| {
-        // A limit needs its rate, and is then written beside it.
+        // `burst` requires `perSecond`.
         let beside = if path.ends_with(&["rateLimit", "burst"]) { r#", "perSecond": 1"# } else { "" };
         let (last, before) = path.split_last().unwrap();
         let inner = format!("\"{last}\": {value}{beside}");
@@ -254,7 +255,7 @@ fn u11_every_key_that_is_offered_changes_something() {
                 with.is_some() && with != understood(base, "")
             }) || understood(&own, "").is_some()
         });
-        if !changes && !matches!(kind, Kind::Foreign(_) | Kind::NotYet(_)) {
+        if !changes && !matches!(kind, Kind::Foreign(_) | Kind::Unsupported(_)) {
             idle.push(path.join("."));
         }
     }
@@ -266,25 +267,25 @@ fn u11_every_key_that_is_offered_changes_something() {
                 with.is_some() && with != understood(base, "")
             })
         });
-        if !changes && !matches!(kind, Kind::Foreign(_) | Kind::NotYet(_)) {
+        if !changes && !matches!(kind, Kind::Foreign(_) | Kind::Unsupported(_)) {
             idle.push(format!("mendline.{}", path.join(".")));
         }
     }
-    assert_eq!(idle, Vec::<String>::new(), "these keys are offered and do nothing");
+    assert_eq!(idle, Vec::<String>::new(), "these keys have no effect");
 }
 
 #[test]
-fn the_checked_in_schema_is_the_one_that_is_printed() {
+fn checked_in_schema_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mendline.schema.json");
     let kept = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         kept.trim_end() == schema(),
-        "docs/mendline.schema.json is old: mendline schema > docs/mendline.schema.json"
+        "docs/mendline.schema.json is outdated; run mendline schema > docs/mendline.schema.json"
     );
 }
 
 #[test]
-fn the_guide_lists_every_key_as_the_table_has_it() {
+fn guide_lists_every_key() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
     let page = std::fs::read_to_string(path).unwrap_or_default();
     for row in key_table().lines() {

@@ -1,8 +1,9 @@
-//! I1: exactly one response per request, with its id exactly as written, unless it was cancelled or the client left.
+//! I1: exactly one response per request, with its id exactly as written, unless it was cancelled or the client
+//! disconnected.
 //!
-//! A client knows an answer by its id, so a second answer, an answer under an altered id and an answer to nothing look alike:
-//! each is a response that nobody waits for. The missing answer shows at the end, when everything is over and a request is
-//! still open although its client would have read on. The answer in time is I2's business.
+//! A client matches answers by their ids, so a second answer, an answer with a changed id and an answer to no request
+//! look alike: each is a response that the client does not wait for. A missing answer is detected at the end: a request
+//! is still open although its client reads. I2 checks deadlines.
 
 use mendline_core::Moment;
 
@@ -10,7 +11,7 @@ use super::Check;
 use crate::fact::Fact;
 use crate::oracle::Oracle;
 
-/// Keeps nothing: the oracle counts answers.
+/// Has no state: the oracle counts answers.
 pub(super) struct OneAnswer;
 
 impl Check for OneAnswer {
@@ -21,7 +22,7 @@ impl Check for OneAnswer {
     fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
             Fact::Surplus { client, message } => Err(format!(
-                "client {} read a response that it does not wait for: {}",
+                "client {} read an answer to no open request: {}",
                 client.0,
                 String::from_utf8_lossy(message.text())
             )),

@@ -1,10 +1,10 @@
-//! I2: every request is answered by its deadline, one tick later at most, and none is said to be out of time before that.
+//! I2: every request is answered by its deadline, within the tolerance, and none times out before it.
 //!
-//! The deadline is the oracle's own arithmetic (arrival or last progress plus `timeouts.call`, `timeouts.total` in all), so a
-//! deadline that the engine computes wrongly is seen as well as one that it forgets. Time in which the client itself does not
-//! read is not counted: the world says `Overdue` only when there was nothing left for it to read. A subscription that listens
-//! has no deadline. A request that cannot get out over HTTP has a shorter one: `timeouts.recovery`. Each request has the
-//! times that were configured when it came, whatever is configured later.
+//! The oracle computes the deadline itself (arrival or last progress plus `timeouts.call`, at most `timeouts.total`),
+//! so that a wrong deadline of the engine is detected as well as a missing one. Time during which the client does not
+//! read does not count: the world reports `Overdue` only when the client has nothing left to read. A subscription has
+//! no deadline. A request that cannot be sent over HTTP has a shorter one: `timeouts.recovery`. Each request has the
+//! timeouts that were configured when it arrived.
 
 use mendline_core::Moment;
 use mendline_wire::Method;
@@ -13,7 +13,7 @@ use super::Check;
 use crate::fact::Fact;
 use crate::oracle::{Oracle, Record, Verdict};
 
-/// Keeps nothing.
+/// Has no state.
 pub(super) struct InTime;
 
 impl Check for InTime {
@@ -34,7 +34,7 @@ impl Check for InTime {
             return Ok(());
         }
         Err(format!(
-            "{} ({}) is not answered {:?} after it came",
+            "{} ({}) is not answered {:?} after its arrival",
             record.id,
             record.what,
             now - record.arrived.unwrap_or(now)
@@ -42,11 +42,12 @@ impl Check for InTime {
     }
 }
 
-/// What is read later was answered earlier, so a client that reads too early was answered too early.
+/// Checks that a request did not time out early. The client reads after the engine answers, so an early read proves an
+/// early answer.
 fn early(record: &Record, now: Moment) -> Result<(), String> {
     match record.due_at_first() {
         Some(due) if now < due && !record.twin => {
-            Err(format!("{} ({}) is said to be out of time {:?} before it is", record.id, record.what, due - now))
+            Err(format!("{} ({}) timed out {:?} before its deadline", record.id, record.what, due - now))
         }
         _ => Ok(()),
     }

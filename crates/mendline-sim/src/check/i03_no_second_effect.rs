@@ -1,4 +1,4 @@
-//! I3: what must not run twice does not.
+//! I3: an unsafe request does not run twice.
 
 use mendline_core::Moment;
 
@@ -6,7 +6,7 @@ use super::Check;
 use crate::fact::Fact;
 use crate::oracle::{Effect, Oracle};
 
-/// Keeps nothing: the oracle counts runs.
+/// Has no state: the oracle counts executions.
 pub(super) struct NoSecondEffect;
 
 impl Check for NoSecondEffect {
@@ -20,8 +20,8 @@ impl Check for NoSecondEffect {
         if record.effect != Effect::Unsafe {
             return Ok(());
         }
-        // A second whole copy in a pipe is a second effect that only luck prevents; one that was turned away is none.
-        if record.runs > 1 || record.at_large() > 1 {
+        // A second complete copy that was not rejected counts as a second execution.
+        if record.runs > 1 || record.possibly_run() > 1 {
             return Err(format!(
                 "{} ({}) ran {} times and was sent {} times",
                 record.id, record.what, record.runs, record.whole

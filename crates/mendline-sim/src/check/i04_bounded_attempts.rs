@@ -1,11 +1,11 @@
-//! I4: no more attempts per call than were allowed when it came, and retries stay a small part of the traffic.
+//! I4: attempts per call do not exceed the limit at its arrival, and retries stay a small part of the traffic.
 //!
-//! An attempt is a request that a pipe accepted whole; what was not sent costs none. Requests that Mendline repeats as part
-//! of a greeting are not attempts. Per upstream the sum may not exceed 1.1 × the calls, plus 10, plus one per six seconds.
+//! An attempt is a request that a pipe or a connection accepted completely. Requests that Mendline repeats as part of a
+//! handshake are not attempts. Per upstream the sum may not exceed 1.1 × the calls, plus 10, plus one per six seconds.
 //!
-//! A server that forgets a session refuses everything that was said in it. That is one event, however many calls it
-//! meets: the first of them that goes out again counts, and the others do so only if they were refused by something else
-//! too. They were never worked on, and none goes out a third time for that reason.
+//! A server that loses a session rejects every call in it. That is one event, however many calls it affects: the first
+//! call that is sent again counts, and the others count only if something else rejected them too. They were never
+//! processed, and none is sent a third time for that reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use mendline_wire::headers;
 use super::Check;
 use crate::exchange::Request;
 use crate::fact::{Fact, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::{Key, Oracle};
 
 #[derive(Clone, Default)]
@@ -26,16 +26,16 @@ struct Traffic {
     attempts: u64,
 }
 
-/// Counts per upstream.
+/// Counters per upstream.
 pub(super) struct BoundedAttempts {
     traffic: Vec<Traffic>,
-    /// The session that each exchange names, by its header or by its target.
+    /// The session of each exchange, by its header or target.
     named: BTreeMap<ExchangeId, String>,
     /// The session in which each request was last sent.
-    said_in: BTreeMap<Key, String>,
-    /// The sessions whose loss has been counted.
+    sent_in: BTreeMap<Key, String>,
+    /// The lost sessions that are counted.
     counted: BTreeSet<String>,
-    /// The requests that went out again without being counted: for each that may happen once.
+    /// The requests that were sent again without being counted, at most once each.
     excused: BTreeSet<Key>,
 }
 
@@ -44,19 +44,19 @@ impl BoundedAttempts {
         BoundedAttempts {
             traffic: vec![Traffic::default(); config.upstreams.len()],
             named: BTreeMap::new(),
-            said_in: BTreeMap::new(),
+            sent_in: BTreeMap::new(),
             counted: BTreeSet::new(),
             excused: BTreeSet::new(),
         }
     }
 
-    /// Whether this attempt is one of many that one lost session brought about, and not the first of them.
+    /// Returns whether this attempt follows from a lost session and is not the first such attempt.
     fn is_excused(&mut self, by: Via, key: Key, oracle: &Oracle) -> bool {
         let Via::Exchange(_, exchange) = by else { return false };
         let Some(session) = self.named.remove(&exchange) else { return false };
-        let before = self.said_in.insert(key, session.clone());
+        let before = self.sent_in.insert(key, session.clone());
         let record = oracle.of(key);
-        // All copies but this one were turned away, and the last one in another session than this.
+        // All other copies were rejected, and the last one used another session.
         let Some(lost) = before.filter(|lost| *lost != session && record.refused + 1 == record.whole) else {
             return false;
         };
@@ -70,7 +70,7 @@ impl Check for BoundedAttempts {
     }
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
-        if let Fact::Wanted(Act::Exchange(exchange, upstream, request)) = fact {
+        if let Fact::Requested(EngineOutput::Exchange(exchange, upstream, request)) = fact {
             self.named.extend(session_of(request).map(|session| (*exchange, format!("{upstream} {session}"))));
         }
         let Fact::Accepted { by, key } = fact else { return Ok(()) };
@@ -98,7 +98,7 @@ impl Check for BoundedAttempts {
     }
 }
 
-/// The session that a request belongs to: a header names it, or the endpoint of a trunk.
+/// Returns the session of a request: its header, or the endpoint of an SSE stream.
 fn session_of(request: &Request) -> Option<&str> {
     request.header(headers::SESSION_ID).or(request.target.as_deref())
 }

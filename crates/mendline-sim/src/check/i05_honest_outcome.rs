@@ -1,15 +1,14 @@
-//! I5: what Mendline says about a call is true.
+//! I5: the reported outcome of a call is correct.
 //!
-//! `not_sent` and `refused` mean that it did not run and never will: no server can have had all of it, neither before the
-//! answer nor after; or, for `refused`, every server that had it said that it turned it away. `unknown` means that one can
-//! have had all of it, or that it was told that its session is lost and nothing confirmed that: saying so of a call that never left the house, or that was turned away each time, frightens people
-//! for nothing, and hides that it could have been sent again. `answered` means that a server wrote an answer. The number of
-//! attempts is the number of times that a server can have had all of it. Saying that a call may be tried again is only honest
-//! when a second run does no harm.
+//! `not_sent` and `refused` mean that the call did not run and never will: no server can have received all of it,
+//! before or after the answer; for `refused`, every server that received it rejected it. `unknown` means that a server
+//! can have received all of it, or that an unconfirmed lost session was reported. It must not be used for a call that
+//! was never sent or that was always rejected, because that call could be sent again. `answered` means that a server
+//! wrote an answer. The number of attempts is the number of times that a server can have received all of the call. A
+//! call may be called retryable only if a second execution does no harm.
 //!
-//! How many bytes a pipe or a cable accepted is reported with the end of the child or of the exchange and not before. So a
-//! call that was handed out over one which still lives may be called unknown, and counted as an attempt, although not all of
-//! it has been accepted.
+//! The number of accepted bytes is reported only with the end of the child or of the exchange. A call on a live child
+//! or exchange may therefore be called unknown, and counted as an attempt, although not all of it is accepted.
 
 use std::collections::BTreeMap;
 
@@ -18,55 +17,55 @@ use mendline_core::port::ExchangeId;
 
 use super::Check;
 use crate::fact::{Fact, Report, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::{Effect, Failure, Key, Oracle, Verdict};
 
-/// Remembers which calls are out over ways whose end is not known.
+/// The calls on children and exchanges that have not ended.
 #[derive(Default)]
 pub(super) struct HonestOutcome {
     out: BTreeMap<Key, (Via, u32)>,
-    /// What is to go out over an exchange that has no connection yet: nobody can have had any of it.
+    /// Calls on exchanges that are not connected yet; no server can have received them.
     unconnected: BTreeMap<ExchangeId, Key>,
-    /// How many copies were given up before anybody knew how much of them had been accepted.
+    /// Number of copies that were aborted before the number of accepted bytes was known.
     given_up: BTreeMap<Key, u32>,
-    /// Ways that are over since this step began: what was decided in the same instant may not have known yet.
+    /// Children and exchanges that ended in this step; a decision at the same time may not know it yet.
     ended: Vec<Via>,
 }
 
-/// `in_doubt` is how many copies there are of which nobody can know how much was accepted.
+/// Checks a failure. `in_doubt` is the number of copies whose accepted bytes are unknown.
 fn judge(failure: &Failure, key: Key, in_doubt: u32, oracle: &Oracle) -> Result<(), String> {
     let record = oracle.of(key);
     let (id, what) = (&record.id, record.what);
-    let says = &failure.outcome;
-    match says.as_str() {
+    let outcome = &failure.outcome;
+    match outcome.as_str() {
         "not_sent" if record.whole > 0 || record.runs > 0 => {
             return Err(format!(
-                "{id} ({what}) was answered {says}, but a server can have had it {} times and ran it {} times",
+                "{id} ({what}) was answered {outcome}, but a server can have received it {} times and ran it {} times",
                 record.whole, record.runs
             ));
         }
-        "refused" if record.at_large() > 0 || record.runs > 0 => {
+        "refused" if record.possibly_run() > 0 || record.runs > 0 => {
             return Err(format!(
-                "{id} ({what}) was answered {says}, but it was turned away {} of {} times and ran {} times",
+                "{id} ({what}) was answered {outcome}, but it was rejected {} of {} times and ran {} times",
                 record.refused, record.whole, record.runs
             ));
         }
         "refused" if record.refused == 0 => {
-            return Err(format!("{id} ({what}) was answered {says}, but nobody turned it away"));
+            return Err(format!("{id} ({what}) was answered {outcome}, but no server rejected it"));
         }
-        "unknown" if record.at_large() + in_doubt + record.said_lost == 0 => {
-            return Err(format!("{id} ({what}) was answered unknown, but no server can have had all of it"));
+        "unknown" if record.possibly_run() + in_doubt + record.reported_session_lost == 0 => {
+            return Err(format!("{id} ({what}) was answered unknown, but no server can have received all of it"));
         }
         "not_sent" | "refused" | "unknown" | "answered" => {}
-        other => return Err(format!("{id} ({what}) was answered with the outcome {other:?}, which is none")),
+        other => return Err(format!("{id} ({what}) was answered with the outcome {other:?}, which does not exist")),
     }
-    if says == "unknown" && record.effect == Effect::Unsafe && failure.retryable == Some(true) {
+    if outcome == "unknown" && record.effect == Effect::Unsafe && failure.retryable == Some(true) {
         return Err(format!("{id} ({what}) may have run and must not run twice, but was called retryable"));
     }
     let attempts = u64::from(record.whole)..=u64::from(record.whole + in_doubt);
-    if !failure.attempts.is_some_and(|said| attempts.contains(&said)) && !record.is_replayed_state() {
+    if !failure.attempts.is_some_and(|count| attempts.contains(&count)) && !record.is_replayed_state() {
         return Err(format!(
-            "{id} ({what}) is said to have had {:?} attempts, but had {}",
+            "{id} ({what}) is reported with {:?} attempts, but had {}",
             failure.attempts, record.whole
         ));
     }
@@ -74,10 +73,10 @@ fn judge(failure: &Failure, key: Key, in_doubt: u32, oracle: &Oracle) -> Result<
 }
 
 impl HonestOutcome {
-    fn over(&mut self, way: Via, oracle: &Oracle) -> Result<(), String> {
-        // A client that is behind may have been answered before the end was known, and read it only later.
+    fn over(&mut self, via: Via, oracle: &Oracle) -> Result<(), String> {
+        // A client with unread messages may have been answered before the end was known.
         let is_behind = |key: &Key| oracle.readers.get(&oracle.of(*key).client).is_some_and(|reader| reader.behind);
-        self.out.retain(|key, (by, _)| *by != way || is_behind(key));
+        self.out.retain(|key, (by, _)| *by != via || is_behind(key));
         Ok(())
     }
 }
@@ -92,7 +91,7 @@ impl Check for HonestOutcome {
             Fact::Answered { key, .. } | Fact::Accepted { key, .. } | Fact::Ran { key, .. } if oracle.of(*key).twin => {
                 Ok(())
             }
-            Fact::Handed { by: Via::Exchange(_, exchange), key: Some(key), .. } => {
+            Fact::HandedOut { by: Via::Exchange(_, exchange), key: Some(key), .. } => {
                 self.out.remove(key);
                 self.unconnected.insert(*exchange, *key);
                 Ok(())
@@ -103,7 +102,7 @@ impl Check for HonestOutcome {
                 }
                 Ok(())
             }
-            Fact::Wanted(Act::Abort(exchange)) => {
+            Fact::Requested(EngineOutput::Abort(exchange)) => {
                 let is_meant = |via: &Via| matches!(via, Via::Exchange(_, it) if it == exchange);
                 let found = self.out.iter().find(|(_, (via, _))| is_meant(via)).map(|(key, (_, whole))| (*key, *whole));
                 if let Some((key, whole)) = found {
@@ -112,7 +111,7 @@ impl Check for HonestOutcome {
                 }
                 Ok(())
             }
-            Fact::Handed { by, key: Some(key), .. } => {
+            Fact::HandedOut { by, key: Some(key), .. } => {
                 self.out.insert(*key, (*by, oracle.of(*key).whole));
                 Ok(())
             }
@@ -122,7 +121,7 @@ impl Check for HonestOutcome {
                 Ok(())
             }
             Fact::Settled { .. } => {
-                std::mem::take(&mut self.ended).into_iter().try_for_each(|way| self.over(way, oracle))
+                std::mem::take(&mut self.ended).into_iter().try_for_each(|via| self.over(via, oracle))
             }
             Fact::Answered { key, verdict: Verdict::Failed(failure), .. } => {
                 let in_doubt = match self.out.get(key) {
@@ -131,7 +130,7 @@ impl Check for HonestOutcome {
                 };
                 judge(failure, *key, in_doubt + self.given_up.get(key).unwrap_or(&0), oracle)
             }
-            // A run after the answer makes a liar of an answer that was true when it was given.
+            // An execution after the answer makes the answer wrong.
             Fact::Accepted { key, .. } | Fact::Ran { key, .. } => match &oracle.of(*key).verdict {
                 Some(Verdict::Failed(failure)) if failure.outcome == "not_sent" => {
                     Err(format!("{} was answered not_sent, and was sent after that", oracle.of(*key).id))

@@ -1,10 +1,10 @@
-//! I6: never dead for good.
+//! I6: every link recovers.
 //!
-//! While a link waits, is parked or is being ended, a wake-up must be scheduled, or nothing would ever happen to it again.
-//! And when the last fault has healed, every client that still calls is served again within its bound; the world says
-//! `StillDown` when that time has passed.
+//! While a link waits, is parked or is draining, a wake-up must be scheduled. After the last fault, every client that
+//! still calls is served again within its bound; the world reports `StillDown` when that time has passed.
 //!
-//! When the machine woke up or the network has changed, whatever waits is tried at once, unless it was tried often of late.
+//! After a suspend or a network change, every waiting link is dialed at once, unless it was dialed often in the last
+//! minute.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,26 +13,26 @@ use mendline_core::{Moment, defaults};
 
 use super::Check;
 use crate::fact::Fact;
-use crate::machine::What;
+use crate::machine::EventKind;
 use crate::oracle::Oracle;
 
-/// All are tried within this time.
-const HURRY: Duration = defaults::STAGGER;
+/// All waiting links are dialed within this time.
+const STAGGER: Duration = defaults::STAGGER;
 
-/// Remembers where each link stands.
+/// The state of each link.
 pub(super) struct Alive {
     links: Vec<&'static str>,
     dials: Vec<VecDeque<Moment>>,
-    /// Since when which link has known that it is to be tried.
-    hurried: BTreeMap<usize, Moment>,
+    /// The links that must be dialed, and since when.
+    due_since: BTreeMap<usize, Moment>,
 }
 
-/// Links that were dialed this often within a minute may take their time.
+/// Links with this many dials within a minute may wait.
 const OFTEN: usize = 8;
 
 impl Alive {
     pub(super) fn new(upstreams: usize) -> Alive {
-        Alive { links: vec!["Idle"; upstreams], dials: vec![VecDeque::new(); upstreams], hurried: BTreeMap::new() }
+        Alive { links: vec!["Idle"; upstreams], dials: vec![VecDeque::new(); upstreams], due_since: BTreeMap::new() }
     }
 }
 
@@ -43,30 +43,30 @@ impl Check for Alive {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Shaken(_) => {
+            Fact::ConnectivityChanged(_) => {
                 let waits = |state: &&'static str| matches!(*state, "Waiting" | "Parked");
                 for (upstream, _) in self.links.iter().enumerate().filter(|(_, state)| waits(state)) {
                     let recent = &mut self.dials[upstream];
                     recent.retain(|dial| now - *dial < Duration::from_secs(60));
                     if recent.len() < OFTEN {
-                        self.hurried.entry(upstream).or_insert(now);
+                        self.due_since.entry(upstream).or_insert(now);
                     }
                 }
                 Ok(())
             }
             Fact::Stopped | Fact::Closing => {
-                self.hurried.clear();
+                self.due_since.clear();
                 Ok(())
             }
-            Fact::Settled { .. } if self.hurried.values().any(|since| now - *since > HURRY) => {
-                Err("the network has changed, and a link that waits was not tried".into())
+            Fact::Settled { .. } if self.due_since.values().any(|since| now - *since > STAGGER) => {
+                Err("the network changed, but a waiting link was not dialed".into())
             }
-            Fact::Happened(heard) => {
-                if let (Some(upstream), What::Moved(_, to)) = (heard.upstream, &heard.what) {
+            Fact::Emitted(event) => {
+                if let (Some(upstream), EventKind::Moved(_, to)) = (event.upstream, &event.kind) {
                     self.links[upstream] = to;
-                    // That it waits instead of being parked is only the first step.
+                    // The change from parked to waiting is only the first step.
                     if *to != "Waiting" {
-                        self.hurried.remove(&upstream);
+                        self.due_since.remove(&upstream);
                     }
                     if *to == "Dialing" {
                         self.dials[upstream].push_back(now);
@@ -83,7 +83,7 @@ impl Check for Alive {
                 }
             }
             Fact::StillDown(client) => {
-                Err(format!("client {} is not served again although everything has healed", client.0))
+                Err(format!("client {} is not served again although all faults are over", client.0))
             }
             _ => Ok(()),
         }

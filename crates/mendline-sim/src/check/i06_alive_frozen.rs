@@ -1,7 +1,7 @@
-//! I6 for children that are there and do nothing: one that nobody wants anything of is found out and replaced.
+//! I6 for stopped children: an idle child that does not respond is detected and replaced.
 //!
-//! Within the interval of its keep-alive it is tested, twice, and then ended. Only a child that has been greeted, that has
-//! answered something and that no call is out to is held to that: a busy one has the deadlines of its calls.
+//! Within its keep-alive interval the child is pinged twice and then ended. This applies only to an initialized child
+//! that has answered and has no open call: calls have their own deadlines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,17 +11,17 @@ use mendline_wire::{Kind, Method};
 
 use super::Check;
 use crate::fact::{Fact, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::{Key, Oracle};
 
-/// Since when which child has been frozen.
+/// The stopped children, and since when.
 pub(super) struct AliveFrozen {
     bound: Vec<Option<Duration>>,
-    /// Children that were greeted and have answered.
+    /// Children that are initialized and have answered.
     known: BTreeSet<LinkId>,
     out: BTreeMap<LinkId, BTreeSet<Key>>,
     frozen: BTreeMap<LinkId, Moment>,
-    /// Upstreams that were taken out by hand: nobody looks after those.
+    /// Isolated upstreams; these are not checked.
     taken_out: BTreeSet<usize>,
 }
 
@@ -47,7 +47,7 @@ impl Check for AliveFrozen {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Handed { by: Via::Child(link), message, key } => {
+            Fact::HandedOut { by: Via::Child(link), message, key } => {
                 if message.method() == Method::Initialized {
                     self.known.insert(*link);
                 }
@@ -56,13 +56,13 @@ impl Check for AliveFrozen {
                     self.out.entry(*link).or_default().insert(*key);
                 }
             }
-            Fact::Given { by: Via::Child(link), message: Some(message) } if self.frozen.contains_key(link) => {
-                // Its last words were still under way.
+            Fact::Received { by: Via::Child(link), message: Some(message) } if self.frozen.contains_key(link) => {
+                // Its last messages were still in transit.
                 if matches!(message.kind(), Kind::Result | Kind::Error | Kind::Notification | Kind::Request) {
                     self.frozen.insert(*link, now);
                 }
             }
-            Fact::Froze(link) => {
+            Fact::Frozen(link) => {
                 let is_open = |key: &Key| oracle.of(*key).is_open();
                 let busy = self.out.get(link).is_some_and(|keys| keys.iter().any(is_open));
                 let watched = self.bound[usize::from(link.upstream.0)].is_some();
@@ -70,17 +70,17 @@ impl Check for AliveFrozen {
                     self.frozen.insert(*link, now);
                 }
             }
-            Fact::Thawed(link) | Fact::Died(link) | Fact::Wanted(Act::CloseStdin(link)) => {
+            Fact::Continued(link) | Fact::Died(link) | Fact::Requested(EngineOutput::CloseStdin(link)) => {
                 self.frozen.remove(link);
             }
-            Fact::TakenOut(upstream) => {
+            Fact::Isolated(upstream) => {
                 self.taken_out.insert(*upstream);
             }
-            Fact::ByHand(upstream) if self.taken_out.remove(upstream) => {
+            Fact::ManualAction(upstream) if self.taken_out.remove(upstream) => {
                 let theirs = self.frozen.iter_mut().filter(|(link, _)| usize::from(link.upstream.0) == *upstream);
                 theirs.for_each(|(_, since)| *since = now);
             }
-            Fact::Stopped | Fact::Closing | Fact::Left(_) => self.frozen.clear(),
+            Fact::Stopped | Fact::Closing | Fact::ClientLeft(_) => self.frozen.clear(),
             Fact::Settled { .. } => {
                 let is_late = |(link, since): (&LinkId, &Moment)| {
                     let upstream = usize::from(link.upstream.0);
@@ -88,7 +88,11 @@ impl Check for AliveFrozen {
                     is_late && !self.taken_out.contains(&upstream)
                 };
                 if let Some((link, since)) = self.frozen.iter().find(|(link, since)| is_late((*link, *since))) {
-                    return Err(format!("{} has done nothing for {:?}", Via::Child(*link), now - *since));
+                    return Err(format!(
+                        "{} was stopped for {:?} and is not replaced",
+                        Via::Child(*link),
+                        now - *since
+                    ));
                 }
             }
             _ => {}

@@ -1,12 +1,12 @@
-//! I8: what a server says arrives in order, nothing twice, and what is dropped is counted.
+//! I8: messages of a server arrive in order and once, and dropped ones are counted.
 //!
-//! Every message of a server carries which child wrote it and as which line. At its client these must only rise. Over HTTP
-//! several streams run side by side, so there the order is that in which the engine was given the messages, but for errors
-//! about a session: they wait for a ping, and nothing else waits for them. Notices
-//! that were written and never arrived must be matched by drops that the engine has owned up to, unless the client left or
-//! the child's last words were still under way when the world ended. In the other direction, a server that is sent something
-//! out of turn complains: a call before the handshake is over, an id given twice, a cancellation of what it never had, an
-//! answer to a question that it never asked. Progress of one request only rises, Mendline's own included.
+//! Every message of a server carries a stamp (child and line). At its client the stamps must increase. Over HTTP
+//! several streams are concurrent, so the order is that in which the engine received the messages, except for errors
+//! about a session: they wait for a ping, and nothing waits for them. Notifications that were written and not delivered
+//! must be matched by reported drops, unless the client disconnected or they were in transit when the world ended. In
+//! the other direction, a server records a violation for a message out of order: a call before the handshake is
+//! complete, a repeated id, a cancellation of an unknown request, an answer to an unknown request. The progress of one
+//! request only increases, including progress that Mendline reports.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use mendline_core::{ClientId, Moment};
 
 use super::Check;
 use crate::fact::{Fact, Stamp};
-use crate::machine::What;
+use crate::machine::EventKind;
 use crate::oracle::{Key, Oracle, Verdict};
 
 #[derive(Clone, Copy, Default)]
@@ -24,15 +24,15 @@ struct Notices {
     dropped: u64,
 }
 
-/// Remembers the last stamp that each client has seen.
+/// The last stamp of each client.
 pub(super) struct Order {
     last: BTreeMap<ClientId, Stamp>,
-    /// What the engine was given over HTTP, in order.
+    /// Messages that the engine received over HTTP, in order.
     delivered: BTreeMap<(usize, Stamp), u64>,
     last_delivered: BTreeMap<ClientId, u64>,
     notices: Vec<Notices>,
     upstream_of: BTreeMap<ClientId, usize>,
-    /// The highest progress that was seen of each request.
+    /// The last progress value of each request.
     progress: BTreeMap<Key, f64>,
 }
 
@@ -48,7 +48,7 @@ impl Order {
         }
     }
 
-    /// Progress only rises, whoever reports it and however often a call is sent.
+    /// Checks that progress only increases.
     fn grow(&mut self, key: Option<Key>, value: f64, oracle: &Oracle) -> Result<(), String> {
         let Some(key) = key.filter(|key| !oracle.of(*key).twin) else { return Ok(()) };
         match self.progress.insert(key, value) {
@@ -62,10 +62,10 @@ impl Order {
     fn next(&mut self, client: ClientId, stamp: Option<Stamp>) -> Result<(), String> {
         let Some(stamp) = stamp else { return Ok(()) };
         let upstream = self.upstream_of.get(&client).copied().unwrap_or_default();
-        if let Some(place) = self.delivered.get(&(upstream, stamp)) {
-            return match self.last_delivered.insert(client, *place) {
-                Some(last) if last >= *place => {
-                    Err(format!("client {} read {stamp:?}, which the engine was given before the last", client.0))
+        if let Some(index) = self.delivered.get(&(upstream, stamp)) {
+            return match self.last_delivered.insert(client, *index) {
+                Some(last) if last >= *index => {
+                    Err(format!("client {} read {stamp:?}, which the engine received before the last one", client.0))
                 }
                 _ => Ok(()),
             };
@@ -90,17 +90,17 @@ impl Check for Order {
                 self.upstream_of.insert(oracle.of(*key).client, oracle.of(*key).upstream);
             }
             Fact::Delivered { upstream, stamp } => {
-                let place = self.delivered.len() as u64;
-                // One that is given twice keeps its first place: it may be passed on once.
-                self.delivered.entry((*upstream, *stamp)).or_insert(place);
+                let index = self.delivered.len() as u64;
+                // A repeated message keeps its first position, because it may be forwarded once.
+                self.delivered.entry((*upstream, *stamp)).or_insert(index);
             }
-            Fact::Noticed { by, .. } => self.notices[by.upstream()].written += 1,
-            Fact::Happened(heard) => {
-                if let (Some(upstream), What::Dropped(_)) = (heard.upstream, &heard.what) {
+            Fact::NoticeWritten { by, .. } => self.notices[by.upstream()].written += 1,
+            Fact::Emitted(event) => {
+                if let (Some(upstream), EventKind::Dropped(_)) = (event.upstream, &event.kind) {
                     self.notices[upstream].dropped += 1;
                 }
             }
-            Fact::Told { client, stamp, .. } => {
+            Fact::NotificationRead { client, stamp, .. } => {
                 if stamp.is_some()
                     && let Some(upstream) = self.upstream_of.get(client)
                 {
@@ -108,16 +108,16 @@ impl Check for Order {
                 }
                 return self.next(*client, *stamp);
             }
-            // It waited for a ping while others went on; the order of answers to different calls is not promised.
+            // It waited for a ping while other answers were forwarded; the order of answers is not guaranteed.
             Fact::Answered { verdict, .. } if names_session(verdict) => {}
             Fact::Answered { key, stamp, .. } => return self.next(oracle.of(*key).client, *stamp),
-            Fact::Asked { client, stamp } => return self.next(*client, *stamp),
+            Fact::ServerRequestRead { client, stamp } => return self.next(*client, *stamp),
             Fact::Progressed { client, named, value, stamp, .. } => {
                 self.grow(*named, *value, oracle)?;
                 return self.next(*client, *stamp);
             }
-            Fact::Complained { by, words } => return Err(format!("{by} {words}")),
-            Fact::Objected { client, words } => return Err(format!("client {} {words}", client.0)),
+            Fact::ServerViolation { by, text } => return Err(format!("{by} {text}")),
+            Fact::ClientViolation { client, text } => return Err(format!("client {} {text}", client.0)),
             _ => {}
         }
         Ok(())
@@ -136,7 +136,7 @@ impl Check for Order {
     }
 }
 
-/// Whether it is an error about a session, which is kept until a ping has shown whether ours is lost.
+/// Returns whether it is an error about a session, which waits for a ping.
 fn names_session(verdict: &Verdict) -> bool {
     const WORD: &[u8] = b"ession";
     matches!(verdict, Verdict::Passed(body) if body.windows(WORD.len()).any(|it| it == WORD))

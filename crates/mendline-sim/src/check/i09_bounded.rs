@@ -1,7 +1,7 @@
-//! I9: every queue has an end, and all are empty after a drain.
+//! I9: every queue is bounded, and all are empty after a drain.
 //!
-//! The engine says how much it holds (`Engine::load`); the limits are those of the configuration and of the defaults. A
-//! number that it reports wrongly would be caught by the worlds that fill a queue on purpose and count the answers.
+//! The engine reports its load (`Engine::load`); the limits come from the configuration and the defaults. Worlds that
+//! fill a queue and count the answers would detect a wrong report.
 
 use std::collections::BTreeMap;
 
@@ -12,27 +12,27 @@ use mendline_wire::{Kind, Message, Method};
 use super::Check;
 use crate::exchange::Request;
 use crate::fact::{Fact, Report, Via};
-use crate::machine::{Act, Load};
+use crate::machine::{EngineOutput, Load};
 use crate::oracle::Oracle;
 
-/// What an upstream may hold besides clients' calls: subscriptions, which have their own limit, and errands of ours.
+/// Additional items per upstream: subscriptions, which have their own limit, and internal requests.
 const OWN: usize = defaults::LISTENS + defaults::ERRANDS;
 
-/// The limits, and what was seen last.
+/// The limits and the last load.
 pub(super) struct Bounded {
     calls: usize,
     bytes: usize,
     upstreams: usize,
     last: Load,
     finished: bool,
-    /// What new sessions are being told of what the last one knew, by the id that the server knows it under.
+    /// Requests that restore session state, by the id of the server.
     restores: BTreeMap<(usize, Vec<u8>), Via>,
-    /// What is posted to a server and is no call, and whether it is a cancellation.
+    /// Posted messages that are not calls; true for a cancellation.
     notes: BTreeMap<ExchangeId, (usize, bool)>,
 }
 
-/// Whether a request over HTTP carries a notification or an answer, and whether that is a cancellation. What completes a
-/// handshake is part of the handshake.
+/// Returns whether a request carries a notification or an answer, and whether that is a cancellation.
+/// `notifications/initialized` is part of the handshake.
 fn is_note(request: &Request) -> Option<bool> {
     let message = Message::parse(request.body.clone()?).ok()?;
     let is_note = message.kind() != Kind::Request && message.method() != Method::Initialized;
@@ -66,7 +66,7 @@ impl Check for Bounded {
 
     fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(Act::Exchange(id, upstream, request)) => {
+            Fact::Requested(EngineOutput::Exchange(id, upstream, request)) => {
                 if let Some(is_cancellation) = is_note(request) {
                     let kind = (*upstream, is_cancellation);
                     self.notes.insert(*id, kind);
@@ -76,38 +76,38 @@ impl Check for Bounded {
                     }
                 }
             }
-            Fact::Wanted(Act::Abort(id)) => _ = self.notes.remove(id),
-            // What was answered before is not the client's any more.
-            Fact::Handed { by, message, key: Some(key) }
+            Fact::Requested(EngineOutput::Abort(id)) => _ = self.notes.remove(id),
+            // A request that was answered before is sent by Mendline itself.
+            Fact::HandedOut { by, message, key: Some(key) }
                 if is_restore(message.method()) && oracle.of(*key).answers > 0 =>
             {
                 self.restores.insert((by.upstream(), message.id().unwrap_or_default().to_vec()), *by);
                 let under_way = self.restores.keys().filter(|(upstream, _)| *upstream == by.upstream()).count();
                 if under_way > defaults::RESTORES {
-                    return Err(format!("a session is told {under_way} things at once, which is too much"));
+                    return Err(format!("{under_way} requests restore one session at once, which exceeds the limit"));
                 }
             }
-            Fact::Given { by, message: Some(message) } => {
+            Fact::Received { by, message: Some(message) } => {
                 let id = String::from_utf8_lossy(message.id().unwrap_or_default()).trim_matches('"').to_owned();
                 self.restores.remove(&(by.upstream(), id.into_bytes()));
             }
             Fact::Exited(link) => self.restores.retain(|_, by| *by != Via::Child(*link)),
-            // Over HTTP what is under way ends with its exchange, or is given up for the next session.
+            // Over HTTP, a restore ends with its exchange or is aborted for the next session.
             Fact::Reported { upstream, exchange, report: Report::End } => {
                 self.notes.remove(exchange);
                 self.restores.retain(|(it, _), _| it != upstream);
             }
-            Fact::Given { by: Via::Exchange(upstream, _), .. } => {
+            Fact::Received { by: Via::Exchange(upstream, _), .. } => {
                 self.restores.retain(|(it, _), _| it != upstream);
             }
-            Fact::Wanted(Act::Finished) => self.finished = true,
+            Fact::Requested(EngineOutput::Finished) => self.finished = true,
             Fact::Settled { load, .. } => {
                 self.last = *load;
                 let limits = [
                     ("calls", load.calls, self.calls),
                     ("requests", load.requests, self.calls - defaults::ERRANDS * self.upstreams),
-                    ("questions", load.asks, defaults::ASKS * self.upstreams),
-                    // A child is stopped at the soft limit; what was already accepted may still be answered.
+                    ("server requests", load.asks, defaults::ASKS * self.upstreams),
+                    // A child is not read beyond the soft limit; accepted calls may still be answered.
                     (
                         "messages for clients",
                         load.for_clients,
@@ -128,8 +128,7 @@ impl Check for Bounded {
         Ok(())
     }
 
-    /// Finished means that nothing is owed any more; what is left for the clients is theirs to take, and taken by now, unless
-    /// one of them went away without taking it.
+    /// A finished engine holds nothing, except messages of clients that disconnected.
     fn end(&mut self, _: Moment, oracle: &Oracle) -> Result<(), String> {
         if oracle.readers.values().any(|reader| reader.gone) {
             (self.last.for_clients, self.last.bytes) = (0, 0);

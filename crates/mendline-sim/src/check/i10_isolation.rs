@@ -1,7 +1,7 @@
-//! I10: what happens at one upstream changes nothing at another.
+//! I10: faults at one upstream do not affect another.
 //!
-//! Some upstreams have no fault in their plan. Whatever happens next door, each of their requests is passed through and
-//! answered by the server itself until the engine is told to stop.
+//! Some upstreams have no faults. Each of their requests is answered by the server itself until the engine is told to
+//! stop.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use super::Check;
 use crate::fact::Fact;
 use crate::oracle::{Oracle, Verdict};
 
-/// Which upstreams must stay untouched.
+/// The upstreams without faults.
 #[derive(Default)]
 pub(super) struct Isolation {
-    unharmed: BTreeSet<usize>,
+    without_faults: BTreeSet<usize>,
     stopping: bool,
 }
 
@@ -25,15 +25,15 @@ impl Check for Isolation {
 
     fn see(&mut self, fact: &Fact<'_>, _: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Unharmed(upstream) => {
-                self.unharmed.insert(*upstream);
+            Fact::WithoutFaults(upstream) => {
+                self.without_faults.insert(*upstream);
             }
-            Fact::Stopped | Fact::Closing | Fact::Left(_) => self.stopping = true,
+            Fact::Stopped | Fact::Closing | Fact::ClientLeft(_) => self.stopping = true,
             Fact::Answered { key, verdict: Verdict::Failed(failure), .. } => {
                 let record = oracle.of(*key);
-                if !self.stopping && self.unharmed.contains(&record.upstream) {
+                if !self.stopping && self.without_faults.contains(&record.upstream) {
                     return Err(format!(
-                        "{} ({}) at upstream {}, which nothing happened to, was answered {}",
+                        "{} ({}) at upstream {}, which has no faults, was answered {}",
                         record.id, record.what, record.upstream, failure.cause
                     ));
                 }

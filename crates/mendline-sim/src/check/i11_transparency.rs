@@ -1,9 +1,8 @@
-//! I11: what passes through is not touched.
+//! I11: forwarded messages are unchanged.
 //!
-//! The parameters that a child reads are those that the client wrote, byte for byte, but for the progress token, which is a
-//! declared field. The body that a client reads is one that its server wrote for that very request or, of a list
-//! from memory, one that it once wrote, but for its time to live. Progress reaches the
-//! request that the server meant, under the token that the client gave it.
+//! A server receives the parameters byte for byte as the client wrote them, except for the progress token. A client
+//! receives a body that its server wrote for that request or, for a cached list, a body that it wrote earlier, except
+//! for its time to live. Progress reaches the request that the server meant, with the token of the client.
 
 use mendline_core::Moment;
 use mendline_wire::Message;
@@ -12,7 +11,7 @@ use super::Check;
 use crate::fact::Fact;
 use crate::oracle::{Oracle, Record, Verdict};
 
-/// Keeps nothing.
+/// Has no state.
 pub(super) struct Transparency;
 
 fn params_as_written(message: &Message, record: &Record) -> bool {
@@ -55,7 +54,7 @@ impl Check for Transparency {
                     })
                 };
                 let is_its_own = record.replies.contains(body) || (record.twin && twins());
-                if !is_its_own && !oracle.may_be_from_memory(record, body) {
+                if !is_its_own && !oracle.may_be_from_cache(record, body) {
                     return Err(format!(
                         "{} ({}) was answered {}, which no server wrote for it",
                         record.id,

@@ -1,8 +1,8 @@
-//! I16: status is the fold of the events, and agrees with the machine and with the world.
+//! I16: the status that the events yield agrees with the engine and with the world.
 //!
-//! Three tellings of one story: what the engine says of itself, what its events add up to, and what processes there are.
-//! A link that is said to be up has a living or dying child; one that is said to be idle, waiting or parked has none. Over
-//! HTTP there is no process to compare with; there, a link that is said to be up must have been reached.
+//! Three sources are compared: the state that the engine reports, the state that its events yield, and the processes. A
+//! link that is up or draining has a child; one that is idle, waiting or parked has none. Over HTTP there is no
+//! process; there, a link that is up must have been reached.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +11,15 @@ use mendline_core::{Config, LinkId, Moment};
 
 use super::Check;
 use crate::fact::{Fact, Report};
-use crate::machine::What;
+use crate::machine::EventKind;
 use crate::oracle::Oracle;
 
-/// Which children there are.
+/// The children and link states.
 pub(super) struct OneTruth {
     children: Vec<BTreeSet<LinkId>>,
     links: Vec<&'static str>,
     is_child: Vec<bool>,
-    /// Something came of an exchange since the link was last down.
+    /// An exchange had a result since the link was last down.
     reached: Vec<bool>,
 }
 
@@ -51,11 +51,11 @@ impl Check for OneTruth {
             Fact::Reported { upstream, report: Report::Reached | Report::Head(_) | Report::Event(_), .. } => {
                 self.reached[*upstream] = true;
             }
-            Fact::Happened(heard) => {
-                if let (Some(upstream), What::Moved(from, to)) = (heard.upstream, &heard.what) {
+            Fact::Emitted(event) => {
+                if let (Some(upstream), EventKind::Moved(from, to)) = (event.upstream, &event.kind) {
                     if self.links[upstream] != *from {
                         return Err(format!(
-                            "upstream {upstream} is said to leave {from} and was {}",
+                            "upstream {upstream} is reported to leave {from} but was {}",
                             self.links[upstream]
                         ));
                     }
@@ -65,46 +65,46 @@ impl Check for OneTruth {
                     }
                 }
             }
-            Fact::Stands { upstream, standing } => {
-                if standing.link != standing.own_link {
+            Fact::UpstreamState { upstream, state } => {
+                if state.link != state.own_link {
                     return Err(format!(
                         "upstream {upstream}: the events say {}, the engine {}",
-                        standing.link, standing.own_link
+                        state.link, state.own_link
                     ));
                 }
-                if standing.breaker != standing.own_breaker {
+                if state.breaker != state.own_breaker {
                     return Err(format!(
                         "upstream {upstream}: by the events the breaker is {}, by the engine {}",
-                        standing.breaker, standing.own_breaker
+                        state.breaker, state.own_breaker
                     ));
                 }
-                if standing.own_open != standing.open {
+                if state.own_open != state.open {
                     return Err(format!(
                         "upstream {upstream}: by the events {} calls are open, by the engine {}",
-                        standing.open, standing.own_open
+                        state.open, state.own_open
                     ));
                 }
-                if standing.own_out != standing.out {
+                if state.own_out != state.out {
                     return Err(format!(
                         "upstream {upstream}: by the events {} calls are out, by the engine {}",
-                        standing.out, standing.own_out
+                        state.out, state.own_out
                     ));
                 }
                 if !self.is_child[*upstream] {
-                    return match standing.link {
+                    return match state.link {
                         "Up" if !self.reached[*upstream] => {
-                            Err(format!("upstream {upstream} is Up and nothing has reached it"))
+                            Err(format!("upstream {upstream} is Up but was never reached"))
                         }
-                        "Draining" => Err(format!("upstream {upstream} is Draining and has no child to end")),
+                        "Draining" => Err(format!("upstream {upstream} is Draining but has no child")),
                         _ => Ok(()),
                     };
                 }
                 let running = !self.children[*upstream].is_empty();
-                let said = matches!(standing.link, "Up" | "Draining");
-                if running != said {
+                let is_running_by_events = matches!(state.link, "Up" | "Draining");
+                if running != is_running_by_events {
                     return Err(format!(
                         "upstream {upstream} is {} and has {} child",
-                        standing.link,
+                        state.link,
                         if running { "a" } else { "no" }
                     ));
                 }

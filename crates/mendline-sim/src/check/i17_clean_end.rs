@@ -1,8 +1,9 @@
-//! I17: told to stop, it ends: everything answered within the drain, every child reaped, every exchange over, nothing after.
+//! I17: shutdown is clean: everything is answered within the drain, every child is reaped, every exchange is over, and
+//! nothing follows.
 //!
-//! The time is the sum of its parts: the drain, the three rungs of the ladder, and a second for the world to die in. When it
-//! was not told to stop and its clients merely closed their ends, what runs may finish first, and its deadlines bound it;
-//! the world says `NeverFinished` when that time has passed.
+//! The bound is the drain, the steps of the shutdown sequence, and one second. If the clients only closed their
+//! outputs, open calls may finish first, bounded by their deadlines; the world reports `NeverFinished` when that time
+//! has passed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,13 +13,13 @@ use mendline_core::{LinkId, Moment, defaults};
 
 use super::Check;
 use crate::fact::{Fact, Report};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::Oracle;
 
-/// How long an end may take.
+/// The bound of a shutdown.
 pub const BOUND: Duration = Duration::from_secs(defaults::DRAIN.as_secs() + 2 * defaults::LADDER_STEP.as_secs() + 1);
 
-/// Which children are alive, which exchanges are open, and when the end began.
+/// Living children, open exchanges and the start of the shutdown.
 #[derive(Default)]
 pub(super) struct CleanEnd {
     children: BTreeSet<LinkId>,
@@ -34,13 +35,13 @@ impl Check for CleanEnd {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(Act::Spawn(link)) => {
+            Fact::Requested(EngineOutput::Spawn(link)) => {
                 self.children.insert(*link);
             }
             Fact::NotStarted(link) | Fact::Exited(link) => {
                 self.children.remove(link);
             }
-            Fact::Wanted(Act::Exchange(exchange, ..)) => {
+            Fact::Requested(EngineOutput::Exchange(exchange, ..)) => {
                 self.exchanges.insert(*exchange);
             }
             Fact::Reported { exchange, report: Report::End, .. } => {
@@ -49,7 +50,7 @@ impl Check for CleanEnd {
             Fact::Stopped => {
                 self.stopped.get_or_insert(now);
             }
-            Fact::Wanted(Act::Finished) => {
+            Fact::Requested(EngineOutput::Finished) => {
                 if let Some(child) = self.children.first() {
                     return Err(format!("finished although child {}.{} is not reaped", child.upstream.0, child.dial));
                 }
@@ -59,17 +60,17 @@ impl Check for CleanEnd {
                 self.finished = true;
             }
             Fact::Settled { wake: Some(_), .. } if self.finished => {
-                return Err("finished, and still wants to be woken".into());
+                return Err("finished, but requests a wake-up".into());
             }
-            Fact::NeverFinished => return Err("it was told to stop and does not end".into()),
+            Fact::NeverFinished => return Err("the engine was told to stop and does not finish".into()),
             _ => {}
         }
-        if self.finished && matches!(fact, Fact::Wanted(act) if **act != Act::Finished) {
-            return Err("it wants something after it said that it is finished".into());
+        if self.finished && matches!(fact, Fact::Requested(act) if **act != EngineOutput::Finished) {
+            return Err("the engine produced an output after it finished".into());
         }
         match self.stopped {
             Some(stopped) if !self.finished && now - stopped > BOUND => {
-                Err(format!("{:?} after it was told to stop it has not ended", now - stopped))
+                Err(format!("the engine has not finished {:?} after it was told to stop", now - stopped))
             }
             _ => Ok(()),
         }

@@ -1,13 +1,12 @@
-//! I19: what a client relies on survives the loss of its server.
+//! I19: session state survives the loss of a server.
 //!
-//! A legacy server that was started again knows nothing of the client before it. Once calls are answered again it has been
-//! told the log level and exactly the subscriptions that the client set last; a list that the client has read and that reads
-//! differently now was said to have changed, and none is said to have changed without cause. In the modern era a
-//! subscription that is open is one that the current server serves. Nothing in here is about time: the world compares notes
-//! when everything has healed and come to rest.
+//! A restarted legacy server has no session state. Once calls are answered again, it has received the log level and
+//! exactly the subscriptions that the client set last. A list that changed since the client read it was reported as
+//! changed, and no list is reported as changed without a reason. In the modern era, an open subscription is served by
+//! the current server. The world compares the states after all faults; this check has no time bounds.
 //!
-//! What the client cannot know itself is not held against anybody: a change that was never confirmed may have been made or
-//! not. A list that could not be read at all is a list that has changed.
+//! An unconfirmed change may or may not have been made, so it is not checked. A list that could not be read counts as
+//! changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +14,17 @@ use mendline_core::{ClientId, Moment};
 use mendline_wire::{Kind, Message, Method};
 
 use super::Check;
-use crate::client::Belief;
+use crate::client::ExpectedState;
 use crate::fact::{Fact, Via};
 use crate::oracle::{Key, Oracle, Verdict};
-use crate::server::Memory;
+use crate::server::SessionState;
 
-/// Which lists have a reason to be said to have changed.
+/// The lists with a reason to be reported as changed.
 #[derive(Default)]
 pub(super) struct BroughtBack {
-    /// Upstreams that have had more than one edition, or whose lists could not be read.
+    /// Upstreams with more than one edition, or with lists that could not be read.
     changed: BTreeSet<usize>,
-    /// Lists that we read ourselves, by the id that the server knows them under.
+    /// Lists that Mendline requested, by the id of the server.
     lists: BTreeSet<(usize, Vec<u8>)>,
     upstream_of: BTreeMap<ClientId, usize>,
     modern: BTreeSet<ClientId>,
@@ -39,14 +38,14 @@ fn is_change(method: Method) -> bool {
     matches!(method, Method::ToolsListChanged | Method::PromptsListChanged | Method::ResourcesListChanged)
 }
 
-fn compare(client: ClientId, belief: &Belief, memory: &Memory, edition: u32) -> Result<(), String> {
-    if let Some(level) = belief.level()
-        && level != memory.level.as_deref()
+fn compare(client: ClientId, expected: &ExpectedState, state: &SessionState, edition: u32) -> Result<(), String> {
+    if let Some(level) = expected.level()
+        && level != state.level.as_deref()
     {
-        return Err(format!("client {} chose the level {level:?}, and its server knows {:?}", client.0, memory.level));
+        return Err(format!("client {} set the level {level:?}, but its server has {:?}", client.0, state.level));
     }
-    for (uri, wanted) in &belief.subscriptions {
-        let known = memory.subscriptions.contains(uri);
+    for (uri, wanted) in &expected.subscriptions {
+        let known = state.subscriptions.contains(uri);
         if wanted.is_some_and(|wanted| wanted != known) {
             let state = if known { "has" } else { "has not" };
             return Err(format!(
@@ -55,12 +54,12 @@ fn compare(client: ClientId, belief: &Belief, memory: &Memory, edition: u32) -> 
             ));
         }
     }
-    if let Some(uri) = memory.subscriptions.iter().find(|uri| !belief.subscriptions.contains_key(*uri)) {
-        return Err(format!("the server of client {} has a subscription to {uri}, which it never wanted", client.0));
+    if let Some(uri) = state.subscriptions.iter().find(|uri| !expected.subscriptions.contains_key(*uri)) {
+        return Err(format!("the server of client {} has a subscription to {uri}, which it never requested", client.0));
     }
-    match belief.lists.iter().find(|(_, read)| read.edition != edition && !read.stale) {
+    match expected.lists.iter().find(|(_, read)| read.edition != edition && !read.stale) {
         Some((method, read)) => Err(format!(
-            "client {} has read edition {} of {method:?}, its server has {edition}, and nobody said so",
+            "client {} has read edition {} of {method:?}, its server has {edition}, and no notification said so",
             client.0, read.edition
         )),
         None => Ok(()),
@@ -69,7 +68,7 @@ fn compare(client: ClientId, belief: &Belief, memory: &Memory, edition: u32) -> 
 
 impl BroughtBack {
     fn given(&mut self, by: Via, message: &Message) {
-        // Some servers give a number back as a string.
+        // Some servers return a numeric id as a string.
         let id = message.id().unwrap_or_default();
         let id = id.strip_prefix(b"\"").and_then(|id| id.strip_suffix(b"\"")).unwrap_or(id).to_vec();
         if message.kind() == Kind::Error && self.lists.contains(&(by.upstream(), id)) {
@@ -78,7 +77,7 @@ impl BroughtBack {
     }
 
     fn unserved(key: Key, oracle: &Oracle) -> Result<(), String> {
-        Err(format!("{} listens, and the current server does not know of it", oracle.of(key).id))
+        Err(format!("{} is an open subscription that the current server does not serve", oracle.of(key).id))
     }
 }
 
@@ -99,31 +98,31 @@ impl Check for BroughtBack {
             Fact::NewEdition(upstream) => {
                 self.changed.insert(*upstream);
             }
-            Fact::Handed { by, message, key: None } if is_list(message.method()) => {
+            Fact::HandedOut { by, message, key: None } if is_list(message.method()) => {
                 self.lists.insert((by.upstream(), message.id().unwrap_or_default().to_vec()));
             }
-            // Who could not have a list has seen nothing of it, and anything is news.
+            // A client that failed to read a list may be notified of any change.
             Fact::Answered { key, verdict: Verdict::Failed(_), .. } if is_list(oracle.of(*key).method) => {
                 self.changed.insert(oracle.of(*key).upstream);
             }
-            Fact::Given { by, message: Some(message) } => self.given(*by, message),
-            // What cannot be read may be a list, and a list that cannot be read is not what it was.
-            Fact::Given { by, message: None } => {
+            Fact::Received { by, message: Some(message) } => self.given(*by, message),
+            // An invalid message may be a list, which then counts as changed.
+            Fact::Received { by, message: None } => {
                 self.changed.insert(by.upstream());
             }
-            Fact::Told { client, message, stamp: None } if is_change(message.method()) => {
+            Fact::NotificationRead { client, message, stamp: None } if is_change(message.method()) => {
                 let upstream = self.upstream_of.get(client).copied().unwrap_or_default();
                 if !self.modern.contains(client) && !self.changed.contains(&upstream) {
                     return Err(format!(
-                        "client {} was told {}, and nothing has changed",
+                        "client {} received {}, but no list has changed",
                         client.0,
                         message.method_name()
                     ));
                 }
             }
-            Fact::AtRest { unserved: Some(key), .. } => return Self::unserved(*key, oracle),
-            Fact::AtRest { client, belief, memory: Some(memory), edition, .. } => {
-                return compare(*client, belief, memory, *edition);
+            Fact::StateCompared { unserved: Some(key), .. } => return Self::unserved(*key, oracle),
+            Fact::StateCompared { client, expected, state: Some(state), edition, .. } => {
+                return compare(*client, expected, state, *edition);
             }
             _ => {}
         }

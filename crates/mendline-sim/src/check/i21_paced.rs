@@ -1,11 +1,12 @@
-//! I21: a server that asks for a pause gets it, and nobody is sent more than was allowed.
+//! I21: pauses and rate limits are respected.
 //!
-//! From the moment in which the engine hears of a pause until it is over, or five minutes have passed, no request of a client
-//! goes out. And where a rate was chosen, no stretch of time sees more requests than the burst and the rate allow, second
-//! attempts included; that is looked at over HTTP only, where what is handed out is sent at once (a child that does not read
-//! gets what it is owed when it does). What is repeated as part of a greeting is not a client's request any more.
+//! After the engine receives `Retry-After`, no client request is sent until the pause is over, or for five minutes.
+//! With a rate limit, no interval has more requests than the burst and the rate allow, retries included. That is
+//! checked over HTTP only, where a request is sent at once (a child that does not read receives its requests later).
+//! Requests that are repeated as part of a handshake do not count.
 //!
-//! While `initialized` is on its way nothing else goes out, and what has waited for it goes out when it has been taken.
+//! While `notifications/initialized` is in transit nothing else is sent; the waiting requests follow once it was
+//! accepted.
 
 use std::collections::VecDeque;
 
@@ -18,19 +19,19 @@ use super::Check;
 use crate::fact::{Fact, Report, Via};
 use crate::oracle::Oracle;
 
-/// How many requests are looked back upon.
+/// Number of requests that are kept for comparison.
 const MEMORY: usize = 300;
 
 struct Upstream {
     paused_until: Moment,
     limit: Option<RateLimit>,
     sent: VecDeque<Moment>,
-    greeting: Option<ExchangeId>,
-    /// When what waited for a greeting went out.
+    handshake: Option<ExchangeId>,
+    /// The time at which requests that waited for a handshake were sent.
     released: Option<Moment>,
 }
 
-/// What was sent when.
+/// The recent requests of each upstream.
 pub(super) struct Paced {
     upstreams: Vec<Upstream>,
 }
@@ -41,7 +42,7 @@ impl Paced {
             paused_until: Moment::ZERO,
             limit: it.rate_limit.filter(|_| it.transport != Transport::Child),
             sent: VecDeque::new(),
-            greeting: None,
+            handshake: None,
             released: None,
         };
         Paced { upstreams: config.upstreams.iter().map(upstream).collect() }
@@ -52,7 +53,7 @@ impl Upstream {
     fn send(&mut self, now: Moment) -> Result<(), String> {
         if now < self.paused_until {
             let left = self.paused_until - now;
-            return Err(format!("a request was sent although the server wants to be left alone for another {left:?}"));
+            return Err(format!("a request was sent although the pause lasts another {left:?}"));
         }
         let Some(RateLimit { burst, per_second }) = self.limit else { return Ok(()) };
         if self.released == Some(now) {
@@ -62,10 +63,12 @@ impl Upstream {
         while self.sent.len() > MEMORY {
             self.sent.pop_front();
         }
-        for (place, from) in self.sent.iter().enumerate() {
-            let (count, time) = (self.sent.len() - place, now - *from);
+        for (index, from) in self.sent.iter().enumerate() {
+            let (count, time) = (self.sent.len() - index, now - *from);
             if count as f64 > f64::from(burst) + per_second * time.as_secs_f64() + 1e-3 {
-                return Err(format!("{count} requests within {time:?}, {burst} at once and {per_second} a second may"));
+                return Err(format!(
+                    "{count} requests within {time:?}; the limit is a burst of {burst} and {per_second} per second"
+                ));
             }
         }
         Ok(())
@@ -79,29 +82,29 @@ impl Check for Paced {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Hinted { upstream, wait } => {
+            Fact::RetryAfter { upstream, wait } => {
                 let it = &mut self.upstreams[*upstream];
                 it.paused_until = it.paused_until.max(now + (*wait).min(defaults::PAUSE_CAP));
             }
-            Fact::Handed { by: Via::Exchange(upstream, exchange), message, .. }
+            Fact::HandedOut { by: Via::Exchange(upstream, exchange), message, .. }
                 if message.method() == Method::Initialized =>
             {
-                self.upstreams[*upstream].greeting = Some(*exchange);
+                self.upstreams[*upstream].handshake = Some(*exchange);
             }
             Fact::Reported { upstream, exchange, report: Report::Head(_) | Report::End } => {
                 let it = &mut self.upstreams[*upstream];
-                if it.greeting == Some(*exchange) {
-                    (it.greeting, it.released) = (None, Some(now));
+                if it.handshake == Some(*exchange) {
+                    (it.handshake, it.released) = (None, Some(now));
                     it.sent.clear();
                 }
             }
-            Fact::Handed { by, key: Some(key), .. }
+            Fact::HandedOut { by, key: Some(key), .. }
                 if !oracle.of(*key).is_replayed_state() && !oracle.may_be_read_again(*key) =>
             {
                 return self.upstreams[by.upstream()].send(now);
             }
-            // The engine's clock is later by this.
-            Fact::Shaken(later) => {
+            // The clock of the engine advances by this.
+            Fact::ConnectivityChanged(later) => {
                 for it in &mut self.upstreams {
                     it.paused_until = Moment(it.paused_until.0.saturating_sub(later.as_nanos() as u64));
                     it.sent.clear();

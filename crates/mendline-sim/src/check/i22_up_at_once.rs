@@ -1,8 +1,8 @@
-//! I22: nobody waits for a server to start in order to be greeted.
+//! I22: no client waits for a server to start in order to complete the handshake.
 //!
-//! Where something is remembered of a server, its client's first greeting is answered in the instant in which it arrives.
-//! Where nothing is, the server has its grace and not a moment more: then it is answered, by whomever. Who prefers to wait
-//! waits, and is not watched here. That what was told is corrected when it turns out to be wrong is I19's.
+//! If a catalogue is cached, the first `initialize` of a client is answered at the time of its arrival. Otherwise the
+//! server has its grace period; then it is answered, by the server or by Mendline. Upstreams with `startup: wait` are
+//! not checked. I19 checks that a provisional answer is corrected.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use super::Check;
 use crate::fact::Fact;
 use crate::oracle::{Key, Oracle};
 
-/// What a client may take to read what was written to it.
+/// Tolerance for a client to read an answer.
 const READING: Duration = Duration::from_secs(2);
 
-/// The first greeting of each upstream that need not wait.
+/// The first `initialize` of each upstream that must not wait.
 pub(super) struct UpAtOnce {
     at_once: Vec<bool>,
     first: BTreeMap<usize, Key>,
-    /// A greeting that has to be answered before this instant is over.
+    /// A request that must be answered at the current time.
     due_now: Option<Key>,
 }
 
@@ -41,7 +41,7 @@ impl UpAtOnce {
             return;
         }
         self.first.insert(record.upstream, key);
-        if oracle.remembered.contains(&record.upstream) {
+        if oracle.cached.contains(&record.upstream) {
             self.due_now = Some(key);
         }
     }
@@ -55,14 +55,14 @@ impl Check for UpAtOnce {
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
             Fact::Arrived(key) => self.arrived(*key, oracle),
-            Fact::Happened(heard) if heard.text == "initialize answered from the catalogue" => self.due_now = None,
+            Fact::Emitted(event) if event.text == "initialize answered from the catalogue" => self.due_now = None,
             Fact::Stopped | Fact::Closing => {
                 self.first.clear();
                 self.due_now = None;
             }
             Fact::Settled { .. } => {
                 if let Some(key) = self.due_now.take() {
-                    return Err(format!("{} was not answered from what is remembered", oracle.of(key).id));
+                    return Err(format!("{} was not answered from the cached catalogue", oracle.of(key).id));
                 }
                 for key in self.first.values() {
                     let record = oracle.of(*key);
@@ -70,7 +70,7 @@ impl Check for UpAtOnce {
                     let is_free = !reader.gone && !reader.behind && !record.twin;
                     let due = record.arrived.map(|arrived| arrived + defaults::GRACE + READING);
                     if is_free && record.is_open() && due.is_some_and(|due| now > due) {
-                        return Err(format!("{} still waits for its server to start", record.id));
+                        return Err(format!("{} still waits for the server to start", record.id));
                     }
                 }
             }

@@ -1,7 +1,7 @@
-//! The contract of `port.rs`, from the engine's side.
+//! The contract of `port.rs`, checked for the engine.
 //!
-//! Dials count up, nothing is asked of a child that the engine knows to be over, and what the shell itself notices (lines
-//! that are no messages, wake-ups that never stop) ends here too.
+//! Dials increase, and no output names a child that has ended. Violations that the shell detects itself (invalid
+//! messages, endless wake-ups) are reported here too.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use mendline_core::{LinkId, Moment};
 
 use super::Check;
 use crate::fact::{Fact, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::Oracle;
 
-/// Which links were named and which are over.
+/// The known and the ended links.
 pub(super) struct PortContract {
     dials: Vec<u32>,
     over: BTreeSet<LinkId>,
@@ -29,7 +29,7 @@ impl PortContract {
         if known && !self.over.contains(&link) {
             return Ok(());
         }
-        Err(format!("{what} for child {}.{}, which is over or never was", link.upstream.0, link.dial))
+        Err(format!("{what} for child {}.{}, which has ended or never existed", link.upstream.0, link.dial))
     }
 }
 
@@ -40,7 +40,7 @@ impl Check for PortContract {
 
     fn see(&mut self, fact: &Fact<'_>, _: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(Act::Spawn(link)) => {
+            Fact::Requested(EngineOutput::Spawn(link)) => {
                 let Some(last) = self.dials.get_mut(usize::from(link.upstream.0)) else {
                     return Err(format!("a dial of upstream {}, which is not configured", link.upstream.0));
                 };
@@ -50,14 +50,14 @@ impl Check for PortContract {
                 *last = link.dial;
                 Ok(())
             }
-            Fact::Wanted(Act::CloseStdin(link)) => self.alive(*link, "a closed stdin"),
-            Fact::Wanted(Act::Signal(link, _)) => self.alive(*link, "a signal"),
-            Fact::Handed { by: Via::Child(link), .. } => self.alive(*link, "a message"),
+            Fact::Requested(EngineOutput::CloseStdin(link)) => self.alive(*link, "a closed stdin"),
+            Fact::Requested(EngineOutput::Signal(link, _)) => self.alive(*link, "a signal"),
+            Fact::HandedOut { by: Via::Child(link), .. } => self.alive(*link, "a message"),
             Fact::NotStarted(link) | Fact::Exited(link) => {
                 self.over.insert(*link);
                 Ok(())
             }
-            Fact::Misbehaved(words) => Err((*words).to_owned()),
+            Fact::ContractBroken(text) => Err((*text).to_owned()),
             _ => Ok(()),
         }
     }

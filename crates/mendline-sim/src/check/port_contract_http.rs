@@ -1,8 +1,8 @@
-//! The contract of `port.rs` for HTTP exchanges, from both sides.
+//! The contract of `port.rs` for HTTP exchanges, checked for both sides.
 //!
-//! From the shell: at most one `Reached`, one head, events or a body only after it, exactly one end, nothing after that. From
-//! the engine: a name is used once, a POST carries a message and nothing else does, and an exchange is given up at most once
-//! and not after its end. A simulation that broke its half would prove nothing about the other.
+//! The shell reports at most one `Reached`, one head, events or a body only after it, exactly one end, and nothing
+//! after that. The engine uses an id once, sends a body with POST only, and aborts an exchange at most once and not
+//! after its end. The simulated shell must keep its half as well.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use mendline_core::port::{ExchangeId, Verb};
 
 use super::Check;
 use crate::fact::{Fact, Report};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::Oracle;
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ struct Course {
     given_up: bool,
 }
 
-/// Which exchanges are open, and what was said of them.
+/// The open exchanges and their reports.
 #[derive(Default)]
 pub(super) struct PortContractHttp {
     open: BTreeMap<ExchangeId, Course>,
@@ -32,7 +32,7 @@ pub(super) struct PortContractHttp {
 impl PortContractHttp {
     fn report(&mut self, exchange: ExchangeId, report: Report, now: Moment) -> Result<(), String> {
         let Some(course) = self.open.get_mut(&exchange) else {
-            return Err(format!("the shell said {report:?} of exchange {}, which is not open", exchange.0));
+            return Err(format!("the shell reported {report:?} for exchange {}, which is not open", exchange.0));
         };
         let is_allowed = match report {
             Report::Reached => !std::mem::replace(&mut course.reached, true) && !course.head,
@@ -48,7 +48,7 @@ impl PortContractHttp {
         if is_allowed {
             Ok(())
         } else {
-            Err(format!("the shell said {report:?} of exchange {} out of turn", exchange.0))
+            Err(format!("the shell reported {report:?} for exchange {} out of order", exchange.0))
         }
     }
 }
@@ -60,23 +60,23 @@ impl Check for PortContractHttp {
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(Act::Exchange(exchange, _, request)) => {
+            Fact::Requested(EngineOutput::Exchange(exchange, _, request)) => {
                 if self.over.contains_key(exchange) || self.open.insert(*exchange, Course::default()).is_some() {
-                    return Err(format!("the name of exchange {} was used before", exchange.0));
+                    return Err(format!("the id of exchange {} was used before", exchange.0));
                 }
                 if (request.verb == Verb::Post) != request.body.is_some() {
                     return Err(format!("a {:?} with a body or a POST without: exchange {}", request.verb, exchange.0));
                 }
                 Ok(())
             }
-            Fact::Wanted(Act::Abort(exchange)) => {
+            Fact::Requested(EngineOutput::Abort(exchange)) => {
                 let before = self.open.get_mut(exchange).map(|course| std::mem::replace(&mut course.given_up, true));
                 match before {
                     Some(false) => Ok(()),
-                    Some(true) => Err(format!("exchange {} was given up twice", exchange.0)),
-                    // The two may cross, if they happen at once.
+                    Some(true) => Err(format!("exchange {} was aborted twice", exchange.0)),
+                    // Abort and end may cross at the same time.
                     None if self.over.get(exchange) == Some(&now) => Ok(()),
-                    None => Err(format!("exchange {} was given up, which is not open", exchange.0)),
+                    None => Err(format!("exchange {} was aborted, but is not open", exchange.0)),
                 }
             }
             Fact::Reported { exchange, report, .. } => self.report(*exchange, *report, now),
@@ -86,7 +86,7 @@ impl Check for PortContractHttp {
 
     fn end(&mut self, _: Moment, _: &Oracle) -> Result<(), String> {
         match self.open.iter().find(|(_, course)| course.given_up) {
-            Some((exchange, _)) => Err(format!("exchange {} was given up and never ended", exchange.0)),
+            Some((exchange, _)) => Err(format!("exchange {} was aborted and never ended", exchange.0)),
             None => Ok(()),
         }
     }

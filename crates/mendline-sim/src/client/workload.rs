@@ -1,47 +1,47 @@
-//! What a client means to do, and how fast.
+//! The workload of a client.
 
 use std::time::Duration;
 
-use super::Wish;
-use crate::dice::Dice;
+use super::RequestSpec;
 use crate::oracle::Effect;
+use crate::rng::Rng;
 use crate::server::Era;
 
-/// One thing to do.
+/// One item of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
-    /// Ask for this.
-    Ask(Wish),
-    /// Call off something that is open.
+pub enum WorkItem {
+    /// Sends this request.
+    Request(RequestSpec),
+    /// Cancels an open request.
     Cancel,
-    /// Tell the server something.
+    /// Sends a notification.
     Notify,
 }
 
-/// What is left to do.
+/// The remaining workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// What it speaks, because some methods exist in one era only.
+    /// The era; some methods exist in one era only.
     pub era: Era,
-    /// How many more things.
+    /// Number of remaining items.
     pub left: u32,
-    /// Milliseconds between two of them, from and to.
+    /// Milliseconds between two items: minimum and maximum.
     pub pace: (u64, u64),
-    /// Of a hundred things, how many are cancellations.
+    /// Percentage of items that are cancellations.
     pub cancels: u64,
-    /// Of a hundred calls, how many must not run twice.
+    /// Percentage of calls that are unsafe.
     pub unsafes: u64,
-    /// It listens for changes: each such request keeps a place for as long as the server lets it.
+    /// It opens subscriptions. Each one occupies a call slot until the server ends it.
     pub listens: bool,
-    /// The tools are looked up first, as most clients do.
+    /// It starts with `tools/list`, as most clients do.
     pub lists_first: bool,
-    /// It chooses levels and resources, and changes its mind about them.
+    /// It sets levels and subscriptions, and changes them.
     pub varied: bool,
-    /// It asks for lists with nothing but what the protocol knows.
+    /// Its list requests have no additional parameters.
     pub plain: bool,
 }
 
-/// What a client may want its server to keep in mind.
+/// The requests that set session state.
 const VARIED: &[(&str, Effect)] = &[
     ("logging/setLevel", Effect::Idempotent),
     ("resources/subscribe", Effect::Idempotent),
@@ -51,7 +51,7 @@ const VARIED: &[(&str, Effect)] = &[
 ];
 
 impl Workload {
-    /// Nothing by itself: a client that only does what it is told.
+    /// Returns an empty workload.
     pub fn none(era: Era) -> Workload {
         Workload {
             era,
@@ -66,42 +66,47 @@ impl Workload {
         }
     }
 
-    /// The next thing, if any is left.
-    pub(super) fn next(&mut self, dice: &mut Dice) -> Option<Plan> {
+    /// Returns the next item.
+    pub(super) fn next(&mut self, rng: &mut Rng) -> Option<WorkItem> {
         self.left = self.left.checked_sub(1)?;
         if std::mem::take(&mut self.lists_first) {
-            return Some(Plan::Ask(Wish { method: "tools/list", tool: None, effect: Effect::Read, goes_on: false }));
+            return Some(WorkItem::Request(RequestSpec {
+                method: "tools/list",
+                tool: None,
+                effect: Effect::Read,
+                continues: false,
+            }));
         }
-        if dice.percent(self.cancels) {
-            return Some(Plan::Cancel);
+        if rng.percent(self.cancels) {
+            return Some(WorkItem::Cancel);
         }
-        if self.era == Era::Legacy && dice.percent(3) {
-            return Some(Plan::Notify);
+        if self.era == Era::Legacy && rng.percent(3) {
+            return Some(WorkItem::Notify);
         }
-        if self.era == Era::Legacy && self.varied && dice.percent(25) {
-            let &(method, effect) = dice.pick(VARIED);
-            return Some(Plan::Ask(Wish { method, tool: None, effect, goes_on: false }));
+        if self.era == Era::Legacy && self.varied && rng.percent(25) {
+            let &(method, effect) = rng.pick(VARIED);
+            return Some(WorkItem::Request(RequestSpec { method, tool: None, effect, continues: false }));
         }
-        Some(Plan::Ask(if dice.percent(70) { self.a_call(dice) } else { self.something_else(dice) }))
+        Some(WorkItem::Request(if rng.percent(70) { self.pick_call(rng) } else { self.pick_other_request(rng) }))
     }
 
-    /// How long until the thing after.
-    pub(super) fn pause(&self, dice: &mut Dice) -> Duration {
-        dice.millis(self.pace.0, self.pace.1)
+    /// Returns the delay until the next item.
+    pub(super) fn pause(&self, rng: &mut Rng) -> Duration {
+        rng.millis(self.pace.0, self.pace.1)
     }
 
-    fn a_call(&self, dice: &mut Dice) -> Wish {
-        let (tool, effect) = if dice.percent(self.unsafes) {
+    fn pick_call(&self, rng: &mut Rng) -> RequestSpec {
+        let (tool, effect) = if rng.percent(self.unsafes) {
             ("create_note", Effect::Unsafe)
-        } else if dice.percent(70) {
+        } else if rng.percent(70) {
             ("read_note", Effect::Read)
         } else {
             ("put_note", Effect::Idempotent)
         };
-        Wish { method: "tools/call", tool: Some(tool), effect, goes_on: false }
+        RequestSpec { method: "tools/call", tool: Some(tool), effect, continues: false }
     }
 
-    fn something_else(&self, dice: &mut Dice) -> Wish {
+    fn pick_other_request(&self, rng: &mut Rng) -> RequestSpec {
         const BOTH: &[(&str, Effect)] = &[
             ("tools/list", Effect::Read),
             ("tools/list", Effect::Read),
@@ -125,7 +130,7 @@ impl Workload {
             Era::Modern => &MODERN[..1],
         };
         let usual = if self.varied && self.era == Era::Modern { 50 } else { 80 };
-        let &(method, effect) = if dice.percent(usual) { dice.pick(BOTH) } else { dice.pick(own) };
-        Wish { method, tool: None, effect, goes_on: false }
+        let &(method, effect) = if rng.percent(usual) { rng.pick(BOTH) } else { rng.pick(own) };
+        RequestSpec { method, tool: None, effect, continues: false }
     }
 }

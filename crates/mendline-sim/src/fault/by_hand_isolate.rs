@@ -1,4 +1,4 @@
-//! Somebody takes an upstream out by hand, and brings it back later.
+//! The operator isolates an upstream and later ends the isolation.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ impl Fault for Isolate {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.take_out(at);
+        world.isolate(at);
         None
     }
 
     fn end(&self, world: &mut World, at: usize) {
-        world.bring_back(at);
+        world.end_isolation(at);
     }
 }

@@ -1,4 +1,4 @@
-//! Somebody asks for a new connection by hand, in the middle of everything.
+//! The operator reconnects an upstream while calls are running.
 
 use std::time::Duration;
 

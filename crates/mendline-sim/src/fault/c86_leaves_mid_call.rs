@@ -1,4 +1,5 @@
-//! C86: the client vanishes while its calls run. In the modern era they are cancelled, in the legacy era they run on.
+//! C86: the client disconnects while its calls run. They are cancelled in the modern era and continue in the legacy
+//! era.
 
 use std::time::Duration;
 
@@ -17,9 +18,9 @@ impl Fault for LeavesMidCall {
         Some(Duration::from_millis(1))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         if world.clients[at].open_keys().next().is_some() {
-            world.client_vanishes(at);
+            world.client_disconnects(at);
             return None;
         }
         Some(Duration::from_millis(40))

@@ -1,4 +1,4 @@
-//! C87: the client is killed: its end of file comes first, and then nothing can be written to it any more.
+//! C87: the client is killed: first its output ends, then writes to it fail.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ impl Fault for ClientKill9 {
         Some(Duration::from_millis(3))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.client_vanishes(at);
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.client_disconnects(at);
         None
     }
 

@@ -1,9 +1,9 @@
-//! C88: the client uses an id again while a request under it is open. Both are answered.
+//! C88: the client reuses the id of an open request. Both requests are answered.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::client::{READ_NOTE, Stage};
+use crate::client::{ClientState, READ_NOTE};
 use crate::world::World;
 
 /// See the module.
@@ -18,12 +18,12 @@ impl Fault for ReusesId {
         Some(Duration::from_millis(1))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         let World { clients, oracle, .. } = world;
         let client = &mut clients[at];
         match client.an_open_id(oracle) {
-            Some(id) if client.stage == Stage::Ready => {
-                client.ask_with_id(READ_NOTE, &id, oracle);
+            Some(id) if client.state == ClientState::Ready => {
+                client.send_request_with_id(READ_NOTE, &id, oracle);
                 None
             }
             _ => Some(Duration::from_millis(40)),

@@ -1,4 +1,4 @@
-//! C89: a second client comes to the same server and numbers its requests as the first one does.
+//! C89: a second client connects to the same server and uses the same ids as the first.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ impl Fault for TwoClientsSameIds {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        // In the legacy era a server is greeted by one client; who shares one is a later story.
+        // A legacy server has one client; sharing one is not simulated.
         if world.hosts[at].era == Era::Modern {
-            world.admit_another(at);
+            world.connect_another_client(at);
         }
         None
     }

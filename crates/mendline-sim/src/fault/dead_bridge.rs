@@ -1,4 +1,4 @@
-//! The child is a bridge itself and has lost what it bridges to: it answers everything, and only with that.
+//! The child is a bridge and has lost its remote side: it answers every request with an error about that.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl Fault for DeadBridge {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.break_bridge(at);
+        world.lose_bridges(at);
         None
     }
 }

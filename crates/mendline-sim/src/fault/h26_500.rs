@@ -1,9 +1,9 @@
-//! H26: the server answers 500, before or after it did what it was asked.
+//! H26: the server answers 500, before or after it executed the request.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Stand;
+use crate::network_faults::InjectedResponse;
 use crate::world::World;
 
 /// See the module.
@@ -15,9 +15,9 @@ impl Fault for InternalError {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
+        let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.stand = Some((Stand::Status(500, None), chance));
+            site.faults.injected = Some((InjectedResponse::Status(500, None), chance));
         }
         None
     }

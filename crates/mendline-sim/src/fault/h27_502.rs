@@ -1,9 +1,9 @@
-//! H27: a proxy answers 502. What became of the request behind it, nobody knows.
+//! H27: a proxy answers 502. Whether the server executed the request is unknown.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Stand;
+use crate::network_faults::InjectedResponse;
 use crate::world::World;
 
 /// See the module.
@@ -15,9 +15,9 @@ impl Fault for BadGateway {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
+        let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.stand = Some((Stand::Status(502, None), chance));
+            site.faults.injected = Some((InjectedResponse::Status(502, None), chance));
         }
         None
     }

@@ -1,9 +1,9 @@
-//! H28: 503, and when to come back.
+//! H28: 503 with `Retry-After`.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Stand;
+use crate::network_faults::InjectedResponse;
 use crate::world::World;
 
 /// See the module.
@@ -15,10 +15,10 @@ impl Fault for Unavailable {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
-        let wait = world.dice.between(1, 4);
+        let chance = *world.rng.pick(&[30, 60, 100]);
+        let wait = world.rng.between(1, 4);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.stand = Some((Stand::Status(503, Some(wait)), chance));
+            site.faults.injected = Some((InjectedResponse::Status(503, Some(wait)), chance));
         }
         None
     }

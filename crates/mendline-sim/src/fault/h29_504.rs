@@ -1,9 +1,9 @@
-//! H29: whatever stands in front of the server has waited for it long enough.
+//! H29: a proxy in front of the server times out and answers 504.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Stand;
+use crate::network_faults::InjectedResponse;
 use crate::world::World;
 
 /// See the module.
@@ -15,9 +15,9 @@ impl Fault for GatewayTimeout {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
+        let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.stand = Some((Stand::Status(504, None), chance));
+            site.faults.injected = Some((InjectedResponse::Status(504, None), chance));
         }
         None
     }

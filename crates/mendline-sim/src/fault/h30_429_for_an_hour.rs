@@ -1,9 +1,9 @@
-//! H30: 429, and to come back in an hour. Nobody sleeps an hour, and nobody knocks all the time either.
+//! H30: 429 with `Retry-After` of one hour. Mendline neither waits an hour nor retries all the time.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Stand;
+use crate::network_faults::InjectedResponse;
 use crate::world::World;
 
 /// See the module.
@@ -15,9 +15,9 @@ impl Fault for BusyForAnHour {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[10, 30, 100]);
+        let chance = *world.rng.pick(&[10, 30, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.stand = Some((Stand::Status(429, Some(3_600)), chance));
+            site.faults.injected = Some((InjectedResponse::Status(429, Some(3_600)), chance));
         }
         None
     }

@@ -1,9 +1,9 @@
-//! H31: 429 without a word about when. Nothing was done.
+//! H31: 429 without `Retry-After`. The request was not executed.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Stand;
+use crate::network_faults::InjectedResponse;
 use crate::world::World;
 
 /// See the module.
@@ -15,9 +15,9 @@ impl Fault for Busy {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
+        let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.stand = Some((Stand::Status(429, None), chance));
+            site.faults.injected = Some((InjectedResponse::Status(429, None), chance));
         }
         None
     }

@@ -1,4 +1,4 @@
-//! H32: the server says goodbye to its connections: what is on its way is not looked at, what it has begun it finishes.
+//! H32: the server sends GOAWAY: it does not process requests in transit, and finishes the ones it has begun.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ impl Fault for GoAway {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.say_goaway(at);
-        Some(world.dice.millis(1, 300))
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.send_goaway(at);
+        Some(world.rng.millis(1, 300))
     }
 }

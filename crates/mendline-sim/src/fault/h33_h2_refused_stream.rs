@@ -1,4 +1,4 @@
-//! H33: the server refuses streams: it has not looked at the request and says so.
+//! H33: the server refuses streams (`REFUSED_STREAM`), so it has not processed the request.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ impl Fault for RefusedStream {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[20, 50, 100]);
+        let chance = *world.rng.pick(&[20, 50, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.refuses = Some(chance);
+            site.faults.refuses_streams = Some(chance);
         }
         None
     }

@@ -1,10 +1,10 @@
-//! H34: sessions expire now and then, and the server says so with 404.
+//! H34: sessions expire from time to time; the server answers 404.
 
 use std::time::Duration;
 
 use super::{Fault, session_loss};
+use crate::network_faults::SessionLostReply;
 use crate::site::Site;
-use crate::weather::Farewell;
 use crate::world::World;
 
 /// See the module.
@@ -16,14 +16,14 @@ impl Fault for SessionExpired {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        session_loss::begin(world, at, Farewell::NotFound)
+        session_loss::begin(world, at, SessionLostReply::NotFound)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        session_loss::go_on(world, at)
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
+        session_loss::repeat(world, at)
     }
 
-    fn suit(&self, site: &mut Site) {
-        session_loss::suit(site);
+    fn prepare(&self, site: &mut Site) {
+        session_loss::prepare(site);
     }
 }

@@ -1,9 +1,9 @@
-//! H35: a method that the server does not know is answered with 404 and an error that names the call.
+//! H35: an unknown method is answered with 404 and an error that names the request.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Unwelcome;
+use crate::network_faults::Rejection;
 use crate::world::World;
 
 /// See the module.
@@ -16,7 +16,7 @@ impl Fault for MethodNotFound {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.unwelcome = Some((Unwelcome::NoSuchMethod, 100));
+            site.faults.rejection = Some((Rejection::NoSuchMethod, 100));
         }
         None
     }

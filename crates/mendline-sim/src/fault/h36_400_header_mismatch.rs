@@ -1,4 +1,4 @@
-//! H36: a modern server begins to insist on the headers that its tools ask for, and refuses what comes without them.
+//! H36: a modern server requires the parameter headers of its tools and refuses calls without them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ impl Fault for HeaderMismatch {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.insists_on_params = true;
+            site.faults.requires_param_headers = true;
         }
         None
     }

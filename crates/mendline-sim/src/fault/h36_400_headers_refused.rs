@@ -1,9 +1,9 @@
-//! H36: the server finds that the headers do not fit the body, once or for ever.
+//! H36: the server reports that headers and body differ, once or always.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Unwelcome;
+use crate::network_faults::Rejection;
 use crate::world::World;
 
 /// See the module.
@@ -15,9 +15,9 @@ impl Fault for HeadersRefused {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[20, 50, 100]);
+        let chance = *world.rng.pick(&[20, 50, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.unwelcome = Some((Unwelcome::HeaderMismatch, chance));
+            site.faults.rejection = Some((Rejection::HeaderMismatch, chance));
         }
         None
     }

@@ -1,9 +1,9 @@
-//! H37: a page for people, with status 200, where an answer should be.
+//! H37: an HTML page with status 200 in place of an answer.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Stand;
+use crate::network_faults::InjectedResponse;
 use crate::world::World;
 
 /// See the module.
@@ -15,9 +15,9 @@ impl Fault for HtmlInsteadOfJson {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
+        let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.stand = Some((Stand::Html, chance));
+            site.faults.injected = Some((InjectedResponse::Html, chance));
         }
         None
     }

@@ -1,4 +1,4 @@
-//! H40: GET is not allowed: no stream for notices, and nothing can be resumed.
+//! H40: GET is answered with 405: there is no notification stream, and no response can be resumed.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ impl Fault for NotAllowedOnGet {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.no_get = true;
+            site.faults.no_get = true;
         }
         None
     }

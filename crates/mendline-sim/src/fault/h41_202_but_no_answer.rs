@@ -1,9 +1,9 @@
-//! H41: requests are taken with 202, and no answer ever comes.
+//! H41: requests are accepted with 202 and never answered.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Stand;
+use crate::network_faults::InjectedResponse;
 use crate::world::World;
 
 /// See the module.
@@ -15,9 +15,9 @@ impl Fault for TakenButNoAnswer {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
+        let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.stand = Some((Stand::Status(202, None), chance));
+            site.faults.injected = Some((InjectedResponse::Status(202, None), chance));
         }
         None
     }

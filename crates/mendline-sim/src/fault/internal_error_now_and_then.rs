@@ -1,4 +1,4 @@
-//! The server answers some requests with an internal error, after it did what they ask for or not; the next time all is well.
+//! The server answers some requests with an internal error, after or without executing them.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl Fault for InternalErrorNowAndThen {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.internal_errors = *world.dice.pick(&[10, 40, 90]);
+        world.hosts[at].faults.internal_errors = *world.rng.pick(&[10, 40, 90]);
         None
     }
 }

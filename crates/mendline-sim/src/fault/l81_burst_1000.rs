@@ -1,9 +1,9 @@
-//! L81: a thousand calls at once. Those for which there is a place run, the others wait or are turned away; none is lost.
+//! L81: a thousand calls at once. Calls run, wait or are rejected by the limits; none is lost.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::client::{CREATE_NOTE, READ_NOTE, Stage};
+use crate::client::{CREATE_NOTE, ClientState, READ_NOTE};
 use crate::world::World;
 
 /// See the module.
@@ -15,13 +15,13 @@ impl Fault for Burst1000 {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        // Most worlds get a smaller wave, so that ten thousand of them stay cheap; the limits are the same.
-        let calls = if world.dice.percent(5) { 1_000 } else { world.dice.between(20, 150) };
-        let World { clients, oracle, dice, .. } = world;
+        // Most worlds get a smaller burst to save time; the limits are the same.
+        let calls = if world.rng.percent(5) { 1_000 } else { world.rng.between(20, 150) };
+        let World { clients, oracle, rng, .. } = world;
         let client = &mut clients[at];
-        if client.stage == Stage::Ready {
+        if client.state == ClientState::Ready {
             for _ in 0..calls {
-                client.ask(if dice.percent(50) { READ_NOTE } else { CREATE_NOTE }, oracle);
+                client.send_request(if rng.percent(50) { READ_NOTE } else { CREATE_NOTE }, oracle);
             }
         }
         None

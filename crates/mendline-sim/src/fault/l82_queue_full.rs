@@ -1,9 +1,9 @@
-//! L82: nothing is answered and the client goes on calling until every place is taken. The rest is told so at once.
+//! L82: no call is answered and the client sends calls until every slot is taken. Further calls are rejected at once.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::client::{CREATE_NOTE, Stage};
+use crate::client::{CREATE_NOTE, ClientState};
 use crate::world::World;
 
 /// See the module.
@@ -15,15 +15,15 @@ impl Fault for QueueFull {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.calls_hang = true;
-        // Where the limits are the large defaults, most worlds only come near them: it is the same code, at a tenth of the time.
-        let places = world.hosts[at].places;
-        let calls = if places <= 64 || world.dice.percent(10) { places + 8 } else { 100 };
+        world.hosts[at].faults.calls_hang = true;
+        // With the large default limits most worlds only come near them, to save time.
+        let call_slots = world.hosts[at].call_slots;
+        let calls = if call_slots <= 64 || world.rng.percent(10) { call_slots + 8 } else { 100 };
         let World { clients, oracle, .. } = world;
         let client = &mut clients[at];
-        if client.stage == Stage::Ready {
+        if client.state == ClientState::Ready {
             for _ in 0..calls {
-                client.ask(CREATE_NOTE, oracle);
+                client.send_request(CREATE_NOTE, oracle);
             }
         }
         None

@@ -1,4 +1,4 @@
-//! L83: the client does not read what it is sent, and goes on asking.
+//! L83: the client stops reading and continues to send requests.
 
 use std::time::Duration;
 

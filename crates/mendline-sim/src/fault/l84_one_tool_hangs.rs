@@ -14,7 +14,7 @@ impl Fault for OneToolHangs {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.reading_hangs = true;
+        world.hosts[at].faults.read_note_hangs = true;
         None
     }
 }

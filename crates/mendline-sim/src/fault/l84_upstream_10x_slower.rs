@@ -14,7 +14,7 @@ impl Fault for Upstream10xSlower {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.slowness = 10;
+        world.hosts[at].faults.slowdown = 10;
         None
     }
 }

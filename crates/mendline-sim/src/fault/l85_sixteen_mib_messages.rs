@@ -1,4 +1,4 @@
-//! L85: the server says things that are too long to be passed on. The limit is a small one here; a large one is the same.
+//! L85: the server sends messages that exceed the size limit. The limit is reduced here.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl Fault for SixteenMibMessages {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.line_limit = Some(*world.dice.pick(&[150, 300, 400]));
+        world.hosts[at].faults.line_limit = Some(*world.rng.pick(&[150, 300, 400]));
         None
     }
 }

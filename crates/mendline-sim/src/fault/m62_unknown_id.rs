@@ -1,4 +1,4 @@
-//! M62: the server answers what it was never asked, under numbers, strings and no id at all.
+//! M62: the server answers unknown requests, with numeric, string and missing ids.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ impl Fault for UnknownId {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         const LINES: &[&[u8]] = &[
             br#"{"jsonrpc":"2.0","id":999999999999,"result":{}}"#,
-            br#"{"jsonrpc":"2.0","id":"nobody","result":{"content":[]}}"#,
+            br#"{"jsonrpc":"2.0","id":"absent","result":{"content":[]}}"#,
             br#"{"jsonrpc":"2.0","id":-1,"result":{}}"#,
             br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}"#,
             br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":424242}}"#,
             br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":424242,"progress":1}}"#,
         ];
         for link in world.living(at) {
-            let line = *world.dice.pick(LINES);
+            let line = *world.rng.pick(LINES);
             world.child_writes(link, Bytes::from_static(line));
         }
-        Some(world.dice.millis(1, 800))
+        Some(world.rng.millis(1, 800))
     }
 }

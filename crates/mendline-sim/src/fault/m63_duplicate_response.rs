@@ -1,4 +1,4 @@
-//! M63: the server writes every answer twice. The second is dropped and counted.
+//! M63: the server writes every answer twice. The second one is dropped and counted.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl Fault for DuplicateResponse {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.says_twice = true;
+        world.hosts[at].faults.duplicates_answers = true;
         None
     }
 }

@@ -1,4 +1,4 @@
-//! M64: answers come after the deadline, and cancellations are ignored. What comes late is dropped and counted.
+//! M64: answers arrive after the deadline, and cancellations are ignored. Late answers are dropped and counted.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ impl Fault for LateResponse {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let past = world.dice.millis(1, 3_000);
-        world.hosts[at].temper.late = world.oracle.terms[at].call + past;
+        let past = world.rng.millis(1, 3_000);
+        world.hosts[at].faults.answer_delay = world.oracle.terms[at].call + past;
         None
     }
 }

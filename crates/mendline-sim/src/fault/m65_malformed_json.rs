@@ -1,4 +1,5 @@
-//! M65: the end of every answer is missing, so that it is no JSON. The call that it names is told; the rest is unharmed.
+//! M65: every answer is truncated, so that it is not valid JSON. The call that it names fails; other calls are not
+//! affected.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ impl Fault for MalformedJson {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.garbles = true;
+        world.hosts[at].faults.malformed_json = true;
         None
     }
 }

@@ -1,4 +1,4 @@
-//! M66: numbers in ids come back as strings.
+//! M66: numeric ids come back as strings.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl Fault for IdTypeChanged {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.mangles_ids = true;
+        world.hosts[at].faults.ids_as_strings = true;
         None
     }
 }

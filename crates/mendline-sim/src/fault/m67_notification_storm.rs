@@ -1,4 +1,4 @@
-//! M67: the server says far more than anybody wants to know.
+//! M67: the server sends a flood of notifications.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ impl Fault for NotificationStorm {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         for link in world.living(at) {
             for _ in 0..10 {
-                let deeds = world.children.get_mut(&link).map(|child| child.server.chatter()).unwrap_or_default();
-                world.perform(link, deeds);
+                let actions = world.children.get_mut(&link).map(|child| child.server.send_notice()).unwrap_or_default();
+                world.perform(link, actions);
             }
         }
-        Some(world.dice.millis(50, 1_500))
+        Some(world.rng.millis(50, 1_500))
     }
 }

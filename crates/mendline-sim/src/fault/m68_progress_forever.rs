@@ -1,4 +1,4 @@
-//! M68: calls report progress for ever and never end. The hard end of a call is what ends them.
+//! M68: calls report progress forever and never end. The total timeout ends them.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ impl Fault for ProgressForever {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let pulse = world.oracle.terms[at].call / 3;
-        world.hosts[at].temper.progress_forever = Some(pulse);
+        let interval = world.oracle.terms[at].call / 3;
+        world.hosts[at].faults.progress_forever = Some(interval);
         None
     }
 }

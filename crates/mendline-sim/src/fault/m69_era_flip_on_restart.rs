@@ -1,4 +1,4 @@
-//! M69: the server is started again in another version, which speaks another era, and later in the old one.
+//! M69: the server restarts in another version with the other era, and later in the old one.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Fault for EraFlipOnRestart {
 
     fn end(&self, world: &mut World, at: usize) {
         world.hosts[at].flipped = false;
-        super::mend(world, at);
+        super::restore(world, at);
         world.kill_all(at, Ending::Code(0));
     }
 }

@@ -1,4 +1,4 @@
-//! M70: the server is started again in another edition, which has other tools, prompts and resources.
+//! M70: the server restarts in another edition with other tools, prompts and resources.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ impl Fault for ToolsVanishAfterReconnect {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.change_edition(at);
         world.kill(at, Ending::Code(0));
         world.restart(at);
-        Some(world.dice.millis(3_000, 40_000))
+        Some(world.rng.millis(3_000, 40_000))
     }
 }

@@ -1,4 +1,4 @@
-//! M71: the server wants more from its client before it finishes a call, and is started again in between.
+//! M71: the server requires more input before it completes a call, and restarts in between.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ impl Fault for InputRequiredAcrossReconnect {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.needs_input = true;
-        Some(world.dice.millis(50, 1_000))
+        world.hosts[at].faults.needs_input = true;
+        Some(world.rng.millis(50, 1_000))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        if world.dice.percent(50) {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
+        if world.rng.percent(50) {
             world.kill(at, Ending::Signal(9));
             world.restart(at);
         }
-        Some(world.dice.millis(300, 5_000))
+        Some(world.rng.millis(300, 5_000))
     }
 }

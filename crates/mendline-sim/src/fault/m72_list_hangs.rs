@@ -14,7 +14,7 @@ impl Fault for ListHangs {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.lists_hang = true;
+        world.hosts[at].faults.lists_hang = true;
         None
     }
 }

@@ -1,9 +1,9 @@
-//! N01: nobody knows the name of the server.
+//! N01: the host name of the server does not exist.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -15,7 +15,7 @@ impl Fault for NxDomain {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.block(at, Road::NoName);
+        world.block(at, ConnectResult::NameNotFound);
         None
     }
 }

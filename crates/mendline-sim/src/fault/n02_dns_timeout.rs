@@ -1,9 +1,9 @@
-//! N02: whoever could tell the address of the server says nothing.
+//! N02: the DNS resolver does not reply.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -15,7 +15,7 @@ impl Fault for DnsTimeout {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.block(at, Road::NoResolver);
+        world.block(at, ConnectResult::ResolverTimeout);
         None
     }
 }

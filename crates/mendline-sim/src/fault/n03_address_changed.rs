@@ -1,4 +1,4 @@
-//! N03: the server has moved to another address. What was connected is dead and nobody says so; a new connection works.
+//! N03: the server moves to another address. Existing connections are silently dead; new ones work.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ impl Fault for AddressChanged {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.silence(at);
-        Some(world.dice.millis(2_000, 30_000))
+        Some(world.rng.millis(2_000, 30_000))
     }
 }

@@ -1,9 +1,9 @@
-//! N04: the name of the server leads to an address that nothing may be sent to.
+//! N04: the host name of the server resolves to a forbidden address.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -15,7 +15,7 @@ impl Fault for RebindsToPrivate {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.block(at, Road::Forbidden("its name leads to 10.0.0.7, which is not allowed"));
+        world.block(at, ConnectResult::Forbidden("its name leads to 10.0.0.7, which is not allowed"));
         None
     }
 }

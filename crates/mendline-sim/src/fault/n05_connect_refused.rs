@@ -1,9 +1,9 @@
-//! N05: nobody listens there.
+//! N05: connections are refused.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -16,7 +16,7 @@ impl Fault for ConnectRefused {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.road = Road::Refused;
+            site.faults.connect = ConnectResult::Refused;
         }
         None
     }

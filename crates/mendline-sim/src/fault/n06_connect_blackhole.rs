@@ -1,9 +1,9 @@
-//! N06: connections are neither made nor refused.
+//! N06: connections are neither accepted nor refused.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -16,7 +16,7 @@ impl Fault for ConnectBlackHole {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.road = Road::BlackHole;
+            site.faults.connect = ConnectResult::BlackHole;
         }
         None
     }

@@ -1,9 +1,9 @@
-//! N07: there is no way to the machine.
+//! N07: there is no route to the host.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -15,7 +15,7 @@ impl Fault for HostUnreachable {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.block(at, Road::Unreachable);
+        world.block(at, ConnectResult::Unreachable);
         None
     }
 }

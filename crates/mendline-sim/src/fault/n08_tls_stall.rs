@@ -1,9 +1,9 @@
-//! N08: a connection is made, and then the other side says nothing of its certificate.
+//! N08: a connection is established, but the TLS handshake never completes.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -15,7 +15,7 @@ impl Fault for TlsStall {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.block(at, Road::TlsStall);
+        world.block(at, ConnectResult::TlsStall);
         None
     }
 }

@@ -1,9 +1,9 @@
-//! N09: the certificate of the server is not valid any more.
+//! N09: the certificate of the server has expired.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -15,7 +15,7 @@ impl Fault for CertExpired {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.block(at, Road::Forbidden("its certificate has expired"));
+        world.block(at, ConnectResult::Forbidden("its certificate has expired"));
         None
     }
 }

@@ -1,9 +1,9 @@
-//! N10: the first of the addresses leads nowhere and the second works: it only takes longer.
+//! N10: the first address does not respond and the second one works, so connecting takes longer.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -15,7 +15,7 @@ impl Fault for V6DeadV4Alive {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.block(at, Road::Slow);
+        world.block(at, ConnectResult::Slow);
         None
     }
 }

@@ -1,12 +1,12 @@
-//! The client tells its server more at once than may be under way at a time. All of it arrives or is counted, and nothing
-//! else is held up.
+//! The client sends more notifications at once than may be in flight. All of them arrive or are counted, and nothing
+//! else is delayed.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::Fault;
-use crate::client::Stage;
+use crate::client::ClientState;
 use crate::server::Era;
 use crate::world::World;
 
@@ -19,10 +19,10 @@ impl Fault for NotificationBurst {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let count = world.dice.between(20, 100);
+        let count = world.rng.between(20, 100);
         let client = &mut world.clients[at];
-        // The modern era knows no notification that a client may send at any time.
-        if client.stage == Stage::Ready && client.era == Era::Legacy {
+        // In the modern era a client has no notification that it may send at any time.
+        if client.state == ClientState::Ready && client.era == Era::Legacy {
             let line = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
             client.outbox.extend((0..count).map(|_| (line.clone(), Vec::new())));
         }

@@ -1,4 +1,4 @@
-//! P53: the child ends by itself while nothing is asked of it.
+//! P53: the child exits while it has no open request.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ impl Fault for ExitIdle {
         Some(Duration::from_millis(1))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let idle = |link| world.children.get(link).is_some_and(|child| child.server.busy() == 0);
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let idle = |link| world.children.get(link).is_some_and(|child| child.server.open_jobs() == 0);
         match world.living(at).iter().find(|link| idle(link)) {
             Some(_) => {
                 world.kill(at, Ending::Code(0));

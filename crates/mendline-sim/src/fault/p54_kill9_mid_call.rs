@@ -1,4 +1,4 @@
-//! P54: the child is killed while it works on something, or while a line to it is only half through the pipe.
+//! P54: the child is killed while it executes a request or while its stdin has accepted half of a line.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ impl Fault for Kill9MidCall {
         Some(Duration::from_micros(100))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         let hit = |link| {
             let child = world.children.get(link);
-            child.is_some_and(|child| child.server.busy() > 0 || child.stdin.is_within_a_line())
+            child.is_some_and(|child| child.server.open_jobs() > 0 || child.stdin.is_within_a_line())
         };
         if world.living(at).iter().any(hit) {
             world.kill(at, Ending::Signal(9));
-            return Some(world.dice.millis(500, 20_000));
+            return Some(world.rng.millis(500, 20_000));
         }
-        Some(world.dice.millis(0, 30))
+        Some(world.rng.millis(0, 30))
     }
 
     fn end(&self, _: &mut World, _: usize) {}

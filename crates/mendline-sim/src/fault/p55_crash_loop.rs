@@ -1,4 +1,4 @@
-//! P55: every child dies soon after its start. The link is parked, not dialed for ever.
+//! P55: every child crashes soon after its start. The link is parked and not dialed forever.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ impl Fault for CrashLoop {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let soon = world.dice.millis(0, 400);
-        world.hosts[at].temper.crashes_after = Some(soon);
+        let soon = world.rng.millis(0, 400);
+        world.hosts[at].faults.crashes_after = Some(soon);
         world.kill(at, Ending::Code(1));
         None
     }

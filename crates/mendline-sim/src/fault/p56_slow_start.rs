@@ -1,4 +1,4 @@
-//! P56: a new child takes its time (a download, say) before it reads its first byte.
+//! P56: a new child takes a long time (a download, for example) before it reads its first byte.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ impl Fault for SlowStart {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let start = world.dice.millis(1_000, 45_000);
-        world.hosts[at].temper.start = start;
+        let start = world.rng.millis(1_000, 45_000);
+        world.hosts[at].faults.start = start;
         world.kill(at, Ending::Code(1));
         None
     }

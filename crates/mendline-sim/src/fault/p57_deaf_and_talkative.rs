@@ -1,4 +1,4 @@
-//! P57: the child is busy with something else: it reads nothing, nobody wants anything of it, and it talks all the while.
+//! P57: the child does not read its stdin and keeps sending notifications while it has no open request.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ impl Fault for DeafAndTalkative {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.clients[at].resting = true;
+        world.clients[at].is_idle = true;
         Some(Duration::from_millis(1))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         if world.clients[at].open_keys().next().is_none() {
-            world.hosts[at].temper.deaf = true;
+            world.hosts[at].faults.ignores_stdin = true;
             for link in world.living(at) {
-                let deeds = world.children.get_mut(&link).map(|child| child.server.chatter()).unwrap_or_default();
-                world.perform(link, deeds);
+                let actions = world.children.get_mut(&link).map(|child| child.server.send_notice()).unwrap_or_default();
+                world.perform(link, actions);
             }
         }
-        // Now and then: long enough after its last word to be tested, and not so long that the test is over.
-        let (low, high) = *world.dice.pick(&[(1_050, 1_400), (1_050, 1_400), (5_100, 5_900)]);
-        Some(world.dice.millis(low, high))
+        // The interval is long enough for a ping after the last message, and shorter than the ping timeout.
+        let (low, high) = *world.rng.pick(&[(1_050, 1_400), (1_050, 1_400), (5_100, 5_900)]);
+        Some(world.rng.millis(low, high))
     }
 
     fn end(&self, world: &mut World, at: usize) {
-        world.clients[at].resting = false;
-        super::mend(world, at);
+        world.clients[at].is_idle = false;
+        super::restore(world, at);
     }
 }

@@ -1,4 +1,4 @@
-//! P57: the child is stopped while nobody wants anything of it, and nobody continues it: only what replaces it helps.
+//! P57: the child is stopped while it has no open request, and is never continued; it must be replaced.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ impl Fault for FrozenIdle {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.clients[at].resting = true;
+        world.clients[at].is_idle = true;
         Some(Duration::from_millis(1))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         if world.clients[at].open_keys().next().is_none() {
             world.halt(at);
             return None;
@@ -27,7 +27,7 @@ impl Fault for FrozenIdle {
     }
 
     fn end(&self, world: &mut World, at: usize) {
-        world.clients[at].resting = false;
-        super::mend(world, at);
+        world.clients[at].is_idle = false;
+        super::restore(world, at);
     }
 }

@@ -1,4 +1,4 @@
-//! P57: the child is stopped (SIGSTOP): alive, and doing nothing at all, until it is continued.
+//! P57: the child is stopped (SIGSTOP) until it is continued.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! P58: neither the end of its stdin nor TERM ends the child; only KILL does. It stays so until the end of the world.
+//! P58: the child ignores the end of its stdin and TERM; only KILL ends it. This lasts until the end of the world.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ impl Fault for IgnoresEofAndTerm {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.stubborn = true;
-        if world.dice.percent(50) {
+        world.hosts[at].faults.ignores_term = true;
+        if world.rng.percent(50) {
             world.reconnect(at);
         }
         None

@@ -1,4 +1,4 @@
-//! P59: the child dies and something that it started holds its pipes open: its end is known only later.
+//! P59: the child ends while a grandchild holds its pipes open, so that its end is known later.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ impl Fault for GrandchildHoldsPipe {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.lingers = world.dice.millis(100, 3_000);
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
+        world.hosts[at].faults.reap_delay = world.rng.millis(100, 3_000);
         world.kill(at, Ending::Code(0));
-        Some(world.dice.millis(2_000, 30_000))
+        Some(world.rng.millis(2_000, 30_000))
     }
 }

@@ -1,10 +1,10 @@
-//! P60: the command is not there.
+//! P60: the command does not exist.
 
 use std::time::Duration;
 
 use super::Fault;
 use crate::clock::Ending;
-use crate::temper::SpawnMood;
+use crate::server_faults::SpawnResult;
 use crate::world::World;
 
 /// See the module.
@@ -16,7 +16,7 @@ impl Fault for SpawnNotFound {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.spawn = SpawnMood::NotFound;
+        world.hosts[at].faults.spawn = SpawnResult::NotFound;
         world.kill(at, Ending::Signal(9));
         None
     }

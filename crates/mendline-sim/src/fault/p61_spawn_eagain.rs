@@ -1,10 +1,10 @@
-//! P61: the machine has no process to give.
+//! P61: a spawn fails with EAGAIN.
 
 use std::time::Duration;
 
 use super::Fault;
 use crate::clock::Ending;
-use crate::temper::SpawnMood;
+use crate::server_faults::SpawnResult;
 use crate::world::World;
 
 /// See the module.
@@ -16,7 +16,7 @@ impl Fault for SpawnEagain {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.spawn = SpawnMood::Exhausted;
+        world.hosts[at].faults.spawn = SpawnResult::Exhausted;
         world.kill(at, Ending::Signal(9));
         None
     }

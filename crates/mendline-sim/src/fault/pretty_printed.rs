@@ -16,7 +16,7 @@ impl Fault for PrettyPrinted {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.pretty = true;
+            site.faults.pretty = true;
         }
         None
     }

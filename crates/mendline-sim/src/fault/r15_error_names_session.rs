@@ -1,4 +1,4 @@
-//! R15: tools run and answer with errors that speak of a session of their own. The session with the server lives.
+//! R15: tools run and answer with errors about a session of their own. The MCP session is valid.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ impl Fault for ErrorNamesSession {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.session_errors = *world.dice.pick(&[20, 50, 100]);
+        world.hosts[at].faults.session_errors = *world.rng.pick(&[20, 50, 100]);
         None
     }
 
-    fn suit(&self, site: &mut Site) {
-        session_loss::suit(site);
+    fn prepare(&self, site: &mut Site) {
+        session_loss::prepare(site);
     }
 }

@@ -1,4 +1,4 @@
-//! S42: events come with every line end there is, a byte order mark, comments in between, and in small pieces.
+//! S42: events have every kind of line end, a byte order mark and comments, and arrive in small pieces.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ impl Fault for SplitCrlfBom {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.odd_frames = true;
+            site.faults.odd_frames = true;
         }
         None
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         site.events = 100;
     }
 }

@@ -1,4 +1,4 @@
-//! S43: answers are larger than one message may be.
+//! S43: answers exceed the size limit.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ impl Fault for EventOverLimit {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let limit = *world.dice.pick(&[100, 300, 500]);
+        let limit = *world.rng.pick(&[100, 300, 500]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.too_large = Some(limit);
+            site.faults.message_limit = Some(limit);
         }
         None
     }

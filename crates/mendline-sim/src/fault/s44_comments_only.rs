@@ -1,4 +1,4 @@
-//! S44: a response begins, and after that there are only comments, which say that somebody is there and nothing else.
+//! S44: a response begins and then carries only comments.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ impl Fault for CommentsOnly {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.calls_hang = true;
+        world.hosts[at].faults.calls_hang = true;
         None
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         site.events = 100;
     }
 }

@@ -1,4 +1,4 @@
-//! S45: the server asks to be asked again at once, or in eleven days.
+//! S45: the `retry` field is zero or eleven days.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ impl Fault for RetryAbsurd {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        // Whoever is told to wait for a minute does, and keeps a place all the while: with few of them, the healing is late.
-        let retry = if world.hosts[at].places > 1_000 { *world.dice.pick(&[0, 1_000_000_000]) } else { 0 };
+        // A response that waits for a minute keeps its call slot; with few slots the recovery would be late.
+        let retry = if world.hosts[at].call_slots > 1_000 { *world.rng.pick(&[0, 1_000_000_000]) } else { 0 };
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.retry = Some(retry);
-            site.weather.polls = true;
+            site.faults.retry = Some(retry);
+            site.faults.polls = true;
         }
         None
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         site.name_events();
     }
 }

@@ -1,10 +1,10 @@
-//! S46: who asks for what came after an event gets everything from the beginning.
+//! S46: a resumed stream is replayed from its beginning.
 
 use std::time::Duration;
 
 use super::Fault;
+use crate::network_faults::Cut;
 use crate::site::Site;
-use crate::weather::Cut;
 use crate::world::World;
 
 /// See the module.
@@ -17,13 +17,13 @@ impl Fault for ReplaysSeenEvents {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.replays_all = true;
-            site.weather.cut = Some((Cut::Body, 30));
+            site.faults.replays_all = true;
+            site.faults.cut = Some((Cut::Body, 30));
         }
         None
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         site.name_events();
     }
 }

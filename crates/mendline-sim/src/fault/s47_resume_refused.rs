@@ -1,10 +1,10 @@
-//! S47: responses break off, and the server refuses to resume them.
+//! S47: responses are cut, and the server refuses to resume them.
 
 use std::time::Duration;
 
 use super::Fault;
+use crate::network_faults::Cut;
 use crate::site::Site;
-use crate::weather::Cut;
 use crate::world::World;
 
 /// See the module.
@@ -16,16 +16,16 @@ impl Fault for ResumeRefused {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
+        let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.resumes_nothing = true;
-            site.weather.polls = true;
-            site.weather.cut = Some((Cut::Body, chance));
+            site.faults.resumes_nothing = true;
+            site.faults.polls = true;
+            site.faults.cut = Some((Cut::Body, chance));
         }
         None
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         site.name_events();
     }
 }

@@ -1,4 +1,4 @@
-//! S48: the server prints what is no protocol to its stdout. It is skipped and told.
+//! S48: the server prints lines that are not messages to its stdout. They are skipped and reported.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ impl Fault for StdoutNoise {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         const LINES: &[&[u8]] = &[
             b"Server listening on stdio",
             b"{not json}",
@@ -31,9 +31,9 @@ impl Fault for StdoutNoise {
             b"[[[[[[[[",
         ];
         for link in world.living(at) {
-            let line = *world.dice.pick(LINES);
+            let line = *world.rng.pick(LINES);
             world.child_writes(link, Bytes::from_static(line));
         }
-        Some(world.dice.millis(1, 1_000))
+        Some(world.rng.millis(1, 1_000))
     }
 }

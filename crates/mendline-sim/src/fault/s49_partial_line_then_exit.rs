@@ -1,4 +1,4 @@
-//! S49: the server dies in the middle of writing an answer.
+//! S49: the server exits while it writes an answer.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl Fault for PartialLineThenExit {
         Some(Duration::from_millis(1))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         for link in world.living(at) {
             if let Some(id) = world.children.get(&link).and_then(|child| child.server.an_open_id()) {
                 let half = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"te"#);

@@ -1,4 +1,4 @@
-//! S50: the server writes without end to its stderr. Nothing else is slower for it.
+//! S50: the server floods its stderr. Nothing else slows down.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ impl Fault for StderrFlood {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         for link in world.living(at) {
             if let Some(child) = world.children.get_mut(&link) {
                 let line = Bytes::from_static(b"WARN \x1b[31m something is odd \x00 \xff");
                 child.stderr.extend(std::iter::repeat_n(line, 30));
             }
         }
-        Some(world.dice.millis(50, 1_500))
+        Some(world.rng.millis(50, 1_500))
     }
 }

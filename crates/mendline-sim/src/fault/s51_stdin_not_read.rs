@@ -1,4 +1,4 @@
-//! S51: the server stops reading its stdin. Pipes fill up, lines get stuck half-way; some are killed like that.
+//! S51: the server stops reading its stdin. Pipes fill up with partial lines; some servers are killed in that state.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ impl Fault for StdinNotRead {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.deaf = true;
-        world.dice.percent(50).then(|| world.dice.millis(50, 4_000))
+        world.hosts[at].faults.ignores_stdin = true;
+        world.rng.percent(50).then(|| world.rng.millis(50, 4_000))
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.kill(at, Ending::Signal(9));
         None
     }

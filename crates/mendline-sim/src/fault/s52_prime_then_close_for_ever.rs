@@ -1,4 +1,4 @@
-//! S52: every stream is accepted, primed and closed, for ever. Asking again must come to an end.
+//! S52: every stream is accepted, primed and closed. The resumptions must end.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ impl Fault for PrimeThenCloseForEver {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.primes_for_ever = true;
+            site.faults.primes_forever = true;
         }
-        // Streams that are open already are to be asked for again, too.
+        // Open streams must be resumed too.
         world.cut_long_streams(at);
         None
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         site.name_events();
     }
 }

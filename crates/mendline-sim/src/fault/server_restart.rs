@@ -1,10 +1,10 @@
-//! The server ends and begins again: its sessions, its streams and every connection are gone, and for a while nobody listens.
+//! The HTTP server restarts: its sessions, streams and connections are lost, and connections are refused for a while.
 
 use std::time::Duration;
 
 use super::Fault;
+use crate::network_faults::ConnectResult;
 use crate::site::Site;
-use crate::weather::Road;
 use crate::world::World;
 
 /// See the module.
@@ -16,21 +16,21 @@ impl Fault for ServerRestart {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         let Some(site) = &mut world.hosts[at].site else { return None };
-        if site.weather.road == Road::Refused {
-            site.weather.road = Road::Open;
-            return Some(world.dice.millis(1_000, 30_000));
+        if site.faults.connect == ConnectResult::Refused {
+            site.faults.connect = ConnectResult::Connects;
+            return Some(world.rng.millis(1_000, 30_000));
         }
-        site.weather.road = Road::Refused;
+        site.faults.connect = ConnectResult::Refused;
         world.restart(at);
-        Some(world.dice.millis(10, 4_000))
+        Some(world.rng.millis(10, 4_000))
     }
 
-    fn suit(&self, site: &mut Site) {
+    fn prepare(&self, site: &mut Site) {
         site.polls = 30;
     }
 }

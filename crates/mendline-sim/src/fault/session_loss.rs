@@ -1,27 +1,27 @@
-//! What the faults share in which a server forgets its sessions now and then: they differ only in how it says so.
+//! The common part of the faults in which a server loses its sessions; they differ in its reply.
 
 use std::time::Duration;
 
+use crate::network_faults::SessionLostReply;
 use crate::site::Site;
-use crate::weather::Farewell;
 use crate::world::World;
 
-/// From now on sessions are lost, and this is how the server says so.
-pub(super) fn begin(world: &mut World, at: usize, farewell: Farewell) -> Option<Duration> {
+/// Begins to lose sessions, with this reply.
+pub(super) fn begin(world: &mut World, at: usize, session_lost_reply: SessionLostReply) -> Option<Duration> {
     if let Some(site) = &mut world.hosts[at].site {
-        site.weather.farewell = farewell;
+        site.faults.session_lost_reply = session_lost_reply;
     }
-    go_on(world, at)
+    repeat(world, at)
 }
 
-/// Loses them once more; says when the next time is.
-pub(super) fn go_on(world: &mut World, at: usize) -> Option<Duration> {
+/// Loses all sessions again. Returns the delay until the next time.
+pub(super) fn repeat(world: &mut World, at: usize) -> Option<Duration> {
     world.forget_sessions(at);
-    Some(world.dice.millis(500, 20_000))
+    Some(world.rng.millis(500, 20_000))
 }
 
-/// There must be sessions, and responses that are fetched in them.
-pub(super) fn suit(site: &mut Site) {
+/// Enables sessions, and responses that are resumed in them.
+pub(super) fn prepare(site: &mut Site) {
     site.keep_sessions();
     site.polls = 30;
 }

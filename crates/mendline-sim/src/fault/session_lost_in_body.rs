@@ -1,10 +1,10 @@
-//! Sessions are lost now and then, and the server says so with 200 and an error in the body.
+//! Sessions are lost from time to time; the server answers 200 with an error in the body.
 
 use std::time::Duration;
 
 use super::{Fault, session_loss};
+use crate::network_faults::SessionLostReply;
 use crate::site::Site;
-use crate::weather::Farewell;
 use crate::world::World;
 
 /// See the module.
@@ -16,14 +16,14 @@ impl Fault for SessionLostInBody {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        session_loss::begin(world, at, Farewell::InBody)
+        session_loss::begin(world, at, SessionLostReply::InBody)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        session_loss::go_on(world, at)
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
+        session_loss::repeat(world, at)
     }
 
-    fn suit(&self, site: &mut Site) {
-        session_loss::suit(site);
+    fn prepare(&self, site: &mut Site) {
+        session_loss::prepare(site);
     }
 }

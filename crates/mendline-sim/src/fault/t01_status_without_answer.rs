@@ -1,16 +1,16 @@
-//! T1: something in front of the server answers with a status and no JSON-RPC response. Some statuses prove that the request
-//! was not processed; behind the others the server may have run it.
+//! T1: a proxy in front of the server answers with a status and no JSON-RPC response. Some statuses prove that the
+//! request was not processed; with the others the server may have executed it.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Stand;
+use crate::network_faults::InjectedResponse;
 use crate::world::World;
 
 /// See the module.
 pub(super) struct StatusWithoutAnswer;
 
-/// Of both kinds. Not 404: to everything that names a session, the ping included, it is what a lost session looks like.
+/// Statuses of both kinds. 404 is excluded, because it means a lost session for every request that names one.
 const STATUSES: &[u16] = &[302, 400, 403, 405, 408, 409, 410, 413, 415, 422, 426, 431, 451];
 
 impl Fault for StatusWithoutAnswer {
@@ -19,10 +19,10 @@ impl Fault for StatusWithoutAnswer {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
-        let status = *world.dice.pick(STATUSES);
+        let chance = *world.rng.pick(&[30, 60, 100]);
+        let status = *world.rng.pick(STATUSES);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.stand = Some((Stand::Status(status, None), chance));
+            site.faults.injected = Some((InjectedResponse::Status(status, None), chance));
         }
         None
     }

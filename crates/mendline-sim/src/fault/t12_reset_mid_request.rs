@@ -1,9 +1,9 @@
-//! T12: connections are reset while the request is being written. Nobody can have had all of it.
+//! T12: connections are reset while the request is being written. No server can have received all of it.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Cut;
+use crate::network_faults::Cut;
 use crate::world::World;
 
 /// See the module.
@@ -15,9 +15,9 @@ impl Fault for ResetMidRequest {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
+        let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.cut = Some((Cut::Request, chance));
+            site.faults.cut = Some((Cut::Request, chance));
         }
         None
     }

@@ -1,9 +1,9 @@
-//! T13: connections are reset after the request, before a byte of the response. The server may have had it.
+//! T13: connections are reset after the request and before the response. The server may have received the request.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Cut;
+use crate::network_faults::Cut;
 use crate::world::World;
 
 /// See the module.
@@ -15,9 +15,9 @@ impl Fault for ResetBeforeHeaders {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
+        let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.cut = Some((Cut::Response, chance));
+            site.faults.cut = Some((Cut::Response, chance));
         }
         None
     }

@@ -1,9 +1,9 @@
-//! T14: connections are reset within the response. What has a name can be asked for again.
+//! T14: connections are reset within the response. A response with event ids can be resumed.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Cut;
+use crate::network_faults::Cut;
 use crate::world::World;
 
 /// See the module.
@@ -15,9 +15,9 @@ impl Fault for ResetMidBody {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
+        let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.cut = Some((Cut::Body, chance));
+            site.faults.cut = Some((Cut::Body, chance));
         }
         None
     }

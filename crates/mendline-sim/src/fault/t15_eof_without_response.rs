@@ -1,9 +1,9 @@
-//! T15: the server takes the request and closes the connection without a word.
+//! T15: the server receives the request and closes the connection without a response.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Cut;
+use crate::network_faults::Cut;
 use crate::world::World;
 
 /// See the module.
@@ -15,9 +15,9 @@ impl Fault for EofWithoutResponse {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let chance = *world.dice.pick(&[30, 60, 100]);
+        let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.cut = Some((Cut::Eof, chance));
+            site.faults.cut = Some((Cut::Eof, chance));
         }
         None
     }

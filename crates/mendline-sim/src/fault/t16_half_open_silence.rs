@@ -1,4 +1,4 @@
-//! T16: connections stay, and nothing comes over them any more. What is written goes nowhere, as far as anybody can tell.
+//! T16: connections stay open but carry nothing any more. Requests are lost silently.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ impl Fault for HalfOpenSilence {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.silent = Some(20);
+            site.faults.silent = Some(20);
         }
         world.silence(at);
         None

@@ -14,7 +14,7 @@ impl Fault for Silence {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.hosts[at].temper.calls_hang = true;
+        world.hosts[at].faults.calls_hang = true;
         None
     }
 }

@@ -1,9 +1,9 @@
-//! T17: what we send arrives and is done, and nothing comes back: neither answers nor connections.
+//! T17: requests arrive and are executed, but neither answers nor connections come back.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -16,8 +16,8 @@ impl Fault for PartitionOneWay {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.silent = Some(100);
-            site.weather.road = Road::BlackHole;
+            site.faults.silent = Some(100);
+            site.faults.connect = ConnectResult::BlackHole;
         }
         world.silence(at);
         None

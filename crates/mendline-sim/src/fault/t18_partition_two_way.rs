@@ -1,9 +1,9 @@
-//! T18: nothing arrives on either side, and nobody is told.
+//! T18: nothing arrives on either side, without an error.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
 use crate::world::World;
 
 /// See the module.
@@ -16,8 +16,8 @@ impl Fault for PartitionTwoWay {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.silent = Some(0);
-            site.weather.road = Road::BlackHole;
+            site.faults.silent = Some(0);
+            site.faults.connect = ConnectResult::BlackHole;
         }
         world.silence(at);
         None

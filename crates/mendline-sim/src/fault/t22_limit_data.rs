@@ -1,4 +1,4 @@
-//! T22: every connection carries so many bytes of a response and no more.
+//! T22: every connection breaks after a number of response bytes.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ impl Fault for LimitData {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let limit = *world.dice.pick(&[0, 60, 200, 600]);
+        let limit = *world.rng.pick(&[0, 60, 200, 600]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.carries = Some(limit);
+            site.faults.response_limit = Some(limit);
         }
         None
     }

@@ -1,11 +1,11 @@
-//! T24: the server is there for a second and away for a second, for ever.
+//! T24: the server is up for one second and down for one second, repeatedly.
 
 use std::time::Duration;
 
 use super::Fault;
 use crate::clock::Ending;
-use crate::temper::SpawnMood;
-use crate::weather::Road;
+use crate::network_faults::ConnectResult;
+use crate::server_faults::SpawnResult;
 use crate::world::World;
 
 /// See the module.
@@ -17,20 +17,20 @@ impl Fault for Flap1s {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         let host = &mut world.hosts[at];
         let away = match &mut host.site {
             Some(site) => {
-                let away = site.weather.road == Road::Open;
-                site.weather.road = if away { Road::Refused } else { Road::Open };
+                let away = site.faults.connect == ConnectResult::Connects;
+                site.faults.connect = if away { ConnectResult::Refused } else { ConnectResult::Connects };
                 away
             }
             None => {
-                let away = host.temper.spawn == SpawnMood::Works;
-                host.temper.spawn = if away { SpawnMood::Exhausted } else { SpawnMood::Works };
+                let away = host.faults.spawn == SpawnResult::Succeeds;
+                host.faults.spawn = if away { SpawnResult::Exhausted } else { SpawnResult::Succeeds };
                 away
             }
         };

@@ -1,4 +1,4 @@
-//! T25: one server after the other goes silent, and they come back in another order.
+//! T25: one server after the other becomes silent, and they recover in another order.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ impl Fault for SwizzleClog {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.clog(at);
-        Some(world.dice.millis(100, 2_000))
+        world.stall(at);
+        Some(world.rng.millis(100, 2_000))
     }
 
-    fn go_on(&self, world: &mut World, _: usize) -> Option<Duration> {
-        let harmed = world.harmed();
-        let which = world.dice.below(harmed as u64) as usize;
-        if world.dice.percent(60) {
-            world.clog(which);
+    fn repeat(&self, world: &mut World, _: usize) -> Option<Duration> {
+        let faulty_upstreams = world.faulty_upstreams();
+        let which = world.rng.below(faulty_upstreams as u64) as usize;
+        if world.rng.percent(60) {
+            world.stall(which);
         } else {
-            super::mend(world, which);
+            super::restore(world, which);
         }
-        Some(world.dice.millis(100, 4_000))
+        Some(world.rng.millis(100, 4_000))
     }
 
     fn end(&self, world: &mut World, _: usize) {
-        for which in 0..world.harmed() {
-            super::mend(world, which);
+        for which in 0..world.faulty_upstreams() {
+            super::restore(world, which);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! X96: the machine sleeps. Time has passed when it wakes up, and whatever was connected is dead without a word.
+//! X96: the machine is suspended. After it resumes, time has passed and every connection is silently dead.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ impl Fault for SuspendResume {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
-        let slept = world.dice.millis(5_000, 900_000);
-        world.sleep_through(at, slept);
-        Some(world.dice.millis(5_000, 60_000))
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
+        let slept = world.rng.millis(5_000, 900_000);
+        world.suspend(at, slept);
+        Some(world.rng.millis(5_000, 60_000))
     }
 }

@@ -1,4 +1,4 @@
-//! X96b: the machine is in another network. What was connected is dead without a word; the shell says that something changed.
+//! X96b: the machine changes its network. Every connection is silently dead; the shell reports the change.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ impl Fault for RouteOrAddressChanged {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        self.go_on(world, at)
+        self.repeat(world, at)
     }
 
-    fn go_on(&self, world: &mut World, at: usize) -> Option<Duration> {
+    fn repeat(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.silence(at);
-        world.change_network();
-        Some(world.dice.millis(2_000, 20_000))
+        world.report_network_change();
+        Some(world.rng.millis(2_000, 20_000))
     }
 }

@@ -1,5 +1,5 @@
-//! Somebody edits the configuration, in the middle of everything: now its policies, now the way to a server; and takes the
-//! edit back after a while. Calls that run meanwhile are under the policies that they came under.
+//! X97: the operator changes policies and transport in the configuration while calls run, and later reverts the change.
+//! Open calls keep the policies of their arrival.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ impl Fault for ReloadDuringCalls {
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
-        world.reconfigure(at, Change::Policies, turn_around);
-        world.reconfigure(at, Change::Way, turn_around);
+        world.reconfigure(at, Change::Policies, swap_limits);
+        world.reconfigure(at, Change::Way, swap_limits);
         None
     }
 
@@ -28,15 +28,14 @@ impl Fault for ReloadDuringCalls {
     }
 }
 
-/// What was generous becomes strict, and what was strict generous: a call that took the new policy would have too much of
-/// one thing or too little of another.
-fn turn_around(config: &mut UpstreamConfig) {
+/// Swaps generous and strict limits, so that a call with the wrong policy is detected.
+fn swap_limits(config: &mut UpstreamConfig) {
     let seconds = Duration::from_secs;
-    let turned = |time: &mut Duration, strict: Duration, generous: Duration| {
+    let swap = |time: &mut Duration, strict: Duration, generous: Duration| {
         *time = if *time > seconds(10) { strict } else { generous };
     };
-    turned(&mut config.timeouts.call, seconds(2), seconds(30));
-    turned(&mut config.timeouts.recovery, seconds(2), seconds(20));
+    swap(&mut config.timeouts.call, seconds(2), seconds(30));
+    swap(&mut config.timeouts.recovery, seconds(2), seconds(20));
     config.timeouts.total = config.timeouts.call * 3;
     config.retry.attempts = if config.retry.attempts < 3 { config.retry.attempts + 3 } else { 1 };
 }

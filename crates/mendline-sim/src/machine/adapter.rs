@@ -1,11 +1,11 @@
-//! Two machines from one text: the engine and its copy, each translated into the words of this crate.
+//! Adapters for the engine and its copy.
 //!
-//! The types of the copy have the same shape and other names. Everything that goes in or comes out is taken apart here and
-//! put together again; a variant that one side has and the other has not does not compile.
+//! The types of the copy have the same structure and other paths. Every input and output is converted here; a variant
+//! that exists on one side only does not compile.
 
 use mendline_core::port::{ExchangeId, Verb};
 
-use super::{Act, Heard, Load, Machine, Request, Standing, What};
+use super::{EngineEvent, EngineOutput, EventKind, Load, Machine, Request, UpstreamState};
 
 macro_rules! adapter {
     ($name:ident, $doc:literal, $($core:ident)::+) => {
@@ -15,7 +15,7 @@ macro_rules! adapter {
             use mendline_wire::{Method, Spliced};
             use $($core)::+ as core;
 
-            use super::{Act, ExchangeId, Heard, Load, Machine, Request, Standing, Verb, What};
+            use super::{EngineOutput, ExchangeId, EngineEvent, Load, Machine, Request, UpstreamState, Verb, EventKind};
 
             pub(in crate::machine) struct Adapter {
                 engine: core::Engine,
@@ -42,12 +42,12 @@ macro_rules! adapter {
                 fn handle_timeout(&mut self, now: real::Moment) {
                     self.engine.handle_timeout(core::Moment(now.0));
                 }
-                fn poll_act(&mut self) -> Option<Act> {
+                fn poll_output(&mut self) -> Option<EngineOutput> {
                     let output = self.engine.poll_output()?;
                     if let core::Output::Happened(event) = &output {
                         self.status.apply(event);
                     }
-                    Some(act(output))
+                    Some(translate(output))
                 }
                 fn poll_write(&mut self, wanted: real::Port) -> Option<Spliced> {
                     self.engine.poll_write(port(wanted))
@@ -70,19 +70,19 @@ macro_rules! adapter {
                         bytes: it.bytes,
                     }
                 }
-                fn standing(&self, upstream: usize) -> Standing {
+                fn upstream_state(&self, upstream: usize) -> UpstreamState {
                     let id = core::UpstreamId(upstream as u16);
                     let folded = self.status.upstreams.get(&id);
-                    Standing {
+                    UpstreamState {
                         link: folded.map_or("Idle", |it| state(it.link)),
                         open: folded.map_or(0, |it| it.open),
                         out: folded.map_or(0, |it| it.out),
                         dropped: folded.map_or(0, |it| it.dropped),
-                        breaker: folded.map_or("Closed", |it| standing(it.breaker.standing)),
+                        breaker: folded.map_or("Closed", |it| breaker_state(it.breaker.standing)),
                         flows: folded.is_none_or(|it| {
-                            standing(it.breaker.standing) == "Closed" && it.tools.is_empty() && it.pause.is_none()
+                            breaker_state(it.breaker.standing) == "Closed" && it.tools.is_empty() && it.pause.is_none()
                         }),
-                        own_breaker: self.engine.breaker(id).map_or("Closed", standing),
+                        own_breaker: self.engine.breaker(id).map_or("Closed", breaker_state),
                         own_link: self.engine.link_state(id).map_or("Idle", state),
                         own_open: self.engine.open_calls(id) as u64,
                         own_out: self.engine.calls_out(id) as u64,
@@ -162,7 +162,7 @@ macro_rules! adapter {
                 }
             }
 
-            fn standing(from: core::policy::breaker::Standing) -> &'static str {
+            fn breaker_state(from: core::policy::breaker::Standing) -> &'static str {
                 match from {
                     core::policy::breaker::Standing::Closed => "Closed",
                     core::policy::breaker::Standing::Open => "Open",
@@ -233,7 +233,7 @@ macro_rules! adapter {
                 match input {
                     real::Input::Remembered { upstream, what } => core::Input::Remembered {
                         upstream: core::UpstreamId(upstream.0),
-                        // By way of the form that it is kept in, as between two processes.
+                        // Converted through its stored form, as between two processes.
                         what: core::Remembered::read(&what.write()).unwrap_or_default(),
                     },
                     real::Input::ClientOpened { client: id, upstream } => {
@@ -327,57 +327,57 @@ macro_rules! adapter {
                 }
             }
 
-            fn act(output: core::Output) -> Act {
+            fn translate(output: core::Output) -> EngineOutput {
                 match output {
-                    core::Output::Spawn { link } => Act::Spawn(named(link)),
-                    core::Output::CloseStdin { link } => Act::CloseStdin(named(link)),
-                    core::Output::Signal { link, signal } => Act::Signal(
+                    core::Output::Spawn { link } => EngineOutput::Spawn(named(link)),
+                    core::Output::CloseStdin { link } => EngineOutput::CloseStdin(named(link)),
+                    core::Output::Signal { link, signal } => EngineOutput::Signal(
                         named(link),
                         match signal {
                             core::port::Signal::Term => real::port::Signal::Term,
                             core::port::Signal::Kill => real::port::Signal::Kill,
                         },
                     ),
-                    core::Output::Happened(event) => Act::Happened(Heard {
+                    core::Output::Happened(event) => EngineOutput::Event(EngineEvent {
                         upstream: event.upstream().map(|upstream| usize::from(upstream.0)),
                         text: event.to_string(),
-                        what: what(&event),
+                        kind: event_kind(&event),
                     }),
                     core::Output::Exchange { exchange, upstream, ask, reuse } => {
-                        Act::Exchange(ExchangeId(exchange.0), usize::from(upstream.0), request(*ask, reuse))
+                        EngineOutput::Exchange(ExchangeId(exchange.0), usize::from(upstream.0), request(*ask, reuse))
                     }
-                    core::Output::Abort { exchange } => Act::Abort(ExchangeId(exchange.0)),
+                    core::Output::Abort { exchange } => EngineOutput::Abort(ExchangeId(exchange.0)),
                     core::Output::Remember { upstream, what } => {
-                        Act::Remember(usize::from(upstream.0), what.write())
+                        EngineOutput::StoreCatalogue(usize::from(upstream.0), what.write())
                     }
-                    core::Output::Renew { upstream } => Act::Renew(usize::from(upstream.0)),
-                    core::Output::Finished { .. } => Act::Finished,
+                    core::Output::Renew { upstream } => EngineOutput::Renew(usize::from(upstream.0)),
+                    core::Output::Finished { .. } => EngineOutput::Finished,
                 }
             }
 
-            fn what(event: &core::event::Event) -> What {
+            fn event_kind(event: &core::event::Event) -> EventKind {
                 use core::event::Event;
                 match event {
-                    Event::LinkMoved { from, to, .. } => What::Moved(state(*from), state(*to)),
-                    Event::MessageDropped { why, .. } => What::Dropped(reason(*why)),
+                    Event::LinkMoved { from, to, .. } => EventKind::Moved(state(*from), state(*to)),
+                    Event::MessageDropped { why, .. } => EventKind::Dropped(reason(*why)),
                     Event::CallAccepted { call, method, .. } => {
-                        What::Accepted(*call, matches!(method, Method::Ping | Method::SubscriptionsListen))
+                        EventKind::Accepted(*call, matches!(method, Method::Ping | Method::SubscriptionsListen))
                     }
-                    Event::CallSent { call, .. } => What::Sent(*call),
-                    Event::Isolated { .. } => What::Isolated,
-                    Event::Resumed { .. } => What::Resumed,
-                    Event::CallTurnedAway { .. } => What::TurnedAway,
-                    Event::CallAnswered { call, error: false, .. } => What::Answered(*call),
+                    Event::CallSent { call, .. } => EventKind::Sent(*call),
+                    Event::Isolated { .. } => EventKind::Isolated,
+                    Event::Resumed { .. } => EventKind::Resumed,
+                    Event::CallTurnedAway { .. } => EventKind::Rejected,
+                    Event::CallAnswered { call, error: false, .. } => EventKind::Answered(*call),
                     Event::CallAnswered { call, .. }
                     | Event::CallAnsweredEarly { call, .. }
                     | Event::CallFailed { call, .. }
                     | Event::CallCancelled { call, .. }
-                    | Event::CallAbandoned { call, .. } => What::Ended(*call),
-                    Event::BreakerOpened { tool, open_for, .. } => What::Opened(tool.clone(), *open_for),
-                    Event::BreakerHalfOpened { tool, .. } => What::HalfOpened(tool.clone()),
-                    Event::BreakerClosed { tool, .. } => What::Closed(tool.clone()),
-                    Event::ClientLost { .. } => What::ClientLost,
-                    _ => What::Other,
+                    | Event::CallAbandoned { call, .. } => EventKind::Ended(*call),
+                    Event::BreakerOpened { tool, open_for, .. } => EventKind::Opened(tool.clone(), *open_for),
+                    Event::BreakerHalfOpened { tool, .. } => EventKind::HalfOpened(tool.clone()),
+                    Event::BreakerClosed { tool, .. } => EventKind::Closed(tool.clone()),
+                    Event::ClientLost { .. } => EventKind::ClientLost,
+                    _ => EventKind::Other,
                 }
             }
 

@@ -1,7 +1,7 @@
-//! What a server does with a request that it has admitted: a job of a few steps, each after a while.
+//! The job of an admitted request: a few steps, each after a delay.
 //!
-//! *When* the effect of a job happens within it is rolled, because a real server may write its file before or after the pause
-//! in which it is killed.
+//! The position of the effect among the steps is random, because a real server may write its file before or after the
+//! pause in which it is killed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,44 +9,44 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_wire::{Id, Message, Method};
 
-use super::{Deed, Seat, Server, words};
-use crate::dice::Dice;
+use super::{Action, ReplyStream, Server, encode};
 use crate::oracle::Key;
-use crate::temper::Temper;
+use crate::rng::Rng;
+use crate::server_faults::ServerFaults;
 
 /// One step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Run,
     Progress,
-    Ask,
+    ServerRequest,
     Notice,
     Reply,
-    /// Waits until the world heals; then replies.
+    /// Waits until the fault ends, then replies.
     Hang,
 }
 
-/// A request that is worked on.
+/// A request in progress.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) id: Id,
     pub(super) key: Option<Key>,
     pub(super) method: Method,
-    pub(super) seat: Seat,
+    pub(super) reply_to: ReplyStream,
     pub(super) token: Option<Bytes>,
     pub(super) steps: VecDeque<(Duration, Step)>,
     pub(super) progress: u32,
-    /// It is held back until the world heals, in one way or another.
+    /// It is held back until the fault ends.
     pub(super) held: bool,
-    /// It ends with an internal error.
+    /// It fails with an internal error.
     pub(super) fails: bool,
-    /// It ends with an error that speaks of a session, though not of ours.
+    /// It fails with an error about a session of the tool, not of MCP.
     pub(super) names_session: bool,
-    /// It ends with a question, and another request goes on with it.
+    /// It ends with `input_required`, and another request continues it.
     pub(super) needs_input: bool,
 }
 
-/// What is told to a server so that it keeps it in mind.
+/// Returns whether a method sets session state.
 fn is_state(method: Method) -> bool {
     matches!(
         method,
@@ -59,26 +59,33 @@ fn is_state(method: Method) -> bool {
 }
 
 impl Server {
-    pub(super) fn begin(&mut self, message: &Message, id: Id, key: Option<Key>, seat: Seat, temper: &Temper) {
-        self.keep_in_mind(message);
+    pub(super) fn begin(
+        &mut self,
+        message: &Message,
+        id: Id,
+        key: Option<Key>,
+        reply_to: ReplyStream,
+        faults: &ServerFaults,
+    ) {
+        self.record_state(message);
         if message.method() == Method::SubscriptionsListen {
-            self.deeds.push(Deed::Write(seat.stream, words::acknowledged(&id)));
+            self.actions.push(Action::Write(reply_to.stream, encode::acknowledged(&id)));
         }
         let token = message.progress_token().map(|span| Bytes::copy_from_slice(message.slice(span)));
-        let steps = self.script(message, token.is_some(), seat, temper);
+        let steps = self.script(message, token.is_some(), reply_to, faults);
         let listens = message.method() == Method::SubscriptionsListen;
-        // A subscription is open for as long as somebody listens: nothing hangs, and nothing has to be set free.
-        let held = !listens && (!temper.late.is_zero() || steps.iter().any(|(_, step)| *step == Step::Hang));
+        // A subscription stays open until its client closes it, so it is never held back.
+        let held = !listens && (!faults.answer_delay.is_zero() || steps.iter().any(|(_, step)| *step == Step::Hang));
         let may_fail = message.method() != Method::Initialize && !is_state(message.method());
-        let fails = may_fail && temper.internal_errors > 0 && self.dice.percent(temper.internal_errors);
+        let fails = may_fail && faults.internal_errors > 0 && self.rng.percent(faults.internal_errors);
         let is_call = message.method() == Method::ToolsCall;
-        let names_session = is_call && temper.session_errors > 0 && self.dice.percent(temper.session_errors);
+        let names_session = is_call && faults.session_errors > 0 && self.rng.percent(faults.session_errors);
         let asks_back = message.method() == Method::ToolsCall && message.find(&["requestState"]).is_none();
-        let needs_input = temper.needs_input && asks_back && self.door.has_no_session() && self.dice.percent(50);
+        let needs_input = faults.needs_input && asks_back && self.rules.is_stateless() && self.rng.percent(50);
         let mut first = steps.front().map_or(Duration::ZERO, |(wait, _)| *wait);
-        if temper.needs_input && message.find(&["requestState"]).is_some() {
-            // What it has begun takes its time, so that it is interrupted now and then.
-            first += self.dice.millis(0, 1_500);
+        if faults.needs_input && message.find(&["requestState"]).is_some() {
+            // The continuation takes some time, so that it is interrupted in some runs.
+            first += self.rng.millis(0, 1_500);
         }
         let name = self.next_job;
         self.next_job += 1;
@@ -88,7 +95,7 @@ impl Server {
                 id,
                 key,
                 method: message.method(),
-                seat,
+                reply_to,
                 token,
                 steps,
                 progress: 0,
@@ -98,76 +105,80 @@ impl Server {
                 needs_input,
             },
         );
-        self.deeds.push(Deed::GoOn(name, first));
+        self.actions.push(Action::Continue(name, first));
     }
 
-    /// Rolls what a job consists of.
+    /// Draws the steps of a job.
     fn script(
         &mut self,
         message: &Message,
         has_token: bool,
-        seat: Seat,
-        temper: &Temper,
+        reply_to: ReplyStream,
+        faults: &ServerFaults,
     ) -> VecDeque<(Duration, Step)> {
-        let (low, high) = self.manner.work;
+        let (low, high) = self.profile.work;
         let is_list = matches!(message.method(), Method::ToolsList | Method::PromptsList | Method::ResourcesList);
         let is_call = message.method() == Method::ToolsCall;
         let mut steps = VecDeque::new();
-        let share = |dice: &mut Dice, of: u64| dice.millis(low, high) * temper.slowness / of as u32;
-        if seat.talks && has_token && self.dice.percent(self.manner.progress) {
-            for _ in 0..self.dice.between(1, 4) {
-                steps.push_back((share(&mut self.dice, 4), Step::Progress));
+        let share = |rng: &mut Rng, of: u64| rng.millis(low, high) * faults.slowdown / of as u32;
+        if reply_to.allows_interim && has_token && self.rng.percent(self.profile.progress) {
+            for _ in 0..self.rng.between(1, 4) {
+                steps.push_back((share(&mut self.rng, 4), Step::Progress));
             }
         }
-        if seat.talks && is_call && self.door.may_ask() && self.dice.percent(self.manner.asks) {
-            steps.push_back((share(&mut self.dice, 2), Step::Ask));
+        if reply_to.allows_interim
+            && is_call
+            && self.rules.may_send_requests()
+            && self.rng.percent(self.profile.server_requests)
+        {
+            steps.push_back((share(&mut self.rng, 2), Step::ServerRequest));
         }
-        if self.door.may_notify() && self.dice.percent(self.manner.notices) {
-            steps.push_back((share(&mut self.dice, 2), Step::Notice));
+        if self.rules.may_notify() && self.rng.percent(self.profile.notices) {
+            steps.push_back((share(&mut self.rng, 2), Step::Notice));
         }
-        let place = self.dice.below(steps.len() as u64 + 1) as usize;
-        steps.insert(place, (share(&mut self.dice, 2), Step::Run));
-        if (is_list && temper.lists_hang)
-            || (is_call && temper.calls_hang)
-            || (is_call && temper.reading_hangs && message.get_str(&["name"]).as_deref() == Some("read_note"))
+        let index = self.rng.below(steps.len() as u64 + 1) as usize;
+        steps.insert(index, (share(&mut self.rng, 2), Step::Run));
+        if (is_list && faults.lists_hang)
+            || (is_call && faults.calls_hang)
+            || (is_call && faults.read_note_hangs && message.get_str(&["name"]).as_deref() == Some("read_note"))
             || message.method() == Method::SubscriptionsListen
         {
             steps.push_back((Duration::ZERO, Step::Hang));
-        } else if is_call && temper.progress_forever.is_some() && has_token {
+        } else if is_call && faults.progress_forever.is_some() && has_token {
             steps.push_back((Duration::ZERO, Step::Progress));
             steps.push_back((Duration::ZERO, Step::Hang));
         } else {
-            steps.push_back((share(&mut self.dice, 1) + temper.late, Step::Reply));
+            steps.push_back((share(&mut self.rng, 1) + faults.answer_delay, Step::Reply));
         }
         steps
     }
 
-    pub(super) fn step(&mut self, name: u32, temper: &Temper) {
+    pub(super) fn step(&mut self, name: u32, faults: &ServerFaults) {
         let Some(job) = self.jobs.get_mut(&name) else { return };
         let Some((_, step)) = job.steps.pop_front() else { return };
-        let (key, seat, token) = (job.key, job.seat, job.token.clone());
+        let (key, reply_to, token) = (job.key, job.reply_to, job.token.clone());
         match step {
-            Step::Run => self.deeds.extend(key.map(Deed::Run)),
+            Step::Run => self.actions.extend(key.map(Action::Run)),
             Step::Progress => {
                 job.progress += 1;
                 let so_far = job.progress;
                 let stamp = self.stamp();
                 if let Some(token) = token {
-                    let line = words::progress(&token, so_far, key, stamp);
-                    self.deeds.push(Deed::Write(seat.stream, line));
+                    let line = encode::progress(&token, so_far, key, stamp);
+                    self.actions.push(Action::Write(reply_to.stream, line));
                 }
             }
-            Step::Ask => {
-                self.ask(name, seat);
+            Step::ServerRequest => {
+                self.send_request(name, reply_to);
                 return;
             }
-            Step::Notice => self.notice(seat.stream),
+            Step::Notice => self.notice(reply_to.stream),
             Step::Hang => {
                 let Some(job) = self.jobs.get_mut(&name) else { return };
                 job.steps.push_front((Duration::ZERO, Step::Hang));
-                if let Some(pulse) = temper.progress_forever.filter(|_| job.token.is_some()) {
+                if let Some(interval) = faults.progress_forever.filter(|_| job.token.is_some()) {
                     job.steps.push_front((Duration::ZERO, Step::Progress));
-                    self.deeds.push(Deed::GoOn(name, pulse));
+                    self.actions.push(Action::Continue(name, interval));
                 }
                 return;
             }
@@ -175,26 +186,26 @@ impl Server {
                 let Some(mut job) = self.jobs.remove(&name) else { return };
                 let stamp = self.stamp();
                 if job.fails {
-                    let body = words::error(-32603, "database is locked", stamp);
-                    return self.answer(&job.id, job.key, seat, ("error", body), self.manner.odd, temper);
+                    let body = encode::error(-32603, "database is locked", stamp);
+                    return self.answer(&job.id, job.key, reply_to, ("error", body), self.profile.odd, faults);
                 }
                 if job.names_session {
-                    let (code, text) = *self.dice.pick(&[
+                    let (code, text) = *self.rng.pick(&[
                         (-32602, "session expired: sign in to the ticket system again"),
                         (-32000, "the browser session is not initialized"),
                         (-32001, "Session not found"),
                     ]);
-                    let body = words::error(code, text, stamp);
-                    return self.answer(&job.id, job.key, seat, ("error", body), self.manner.odd, temper);
+                    let body = encode::error(code, text, stamp);
+                    return self.answer(&job.id, job.key, reply_to, ("error", body), self.profile.odd, faults);
                 }
                 let body = if job.needs_input {
-                    words::input_required(job.key, stamp)
+                    encode::input_required(job.key, stamp)
                 } else {
-                    words::result(job.method, job.key, stamp, &self.manner, &mut self.dice)
+                    encode::result(job.method, job.key, stamp, &self.profile, &mut self.rng)
                 };
-                self.answer(&job.id, job.key, seat, ("result", body), self.manner.odd, temper);
-                if temper.garbles {
-                    // Nobody could read that, and perhaps nobody knows whose it was. It is said again when all is well.
+                self.answer(&job.id, job.key, reply_to, ("result", body), self.profile.odd, faults);
+                if faults.malformed_json {
+                    // The client could not read the answer. It is repeated when the fault ends.
                     job.held = true;
                     self.jobs.insert(name, job);
                 }
@@ -202,21 +213,21 @@ impl Server {
             }
         }
         if let Some((wait, _)) = self.jobs.get(&name).and_then(|job| job.steps.front()) {
-            self.deeds.push(Deed::GoOn(name, *wait));
+            self.actions.push(Action::Continue(name, *wait));
         }
     }
 
-    fn ask(&mut self, job: u32, seat: Seat) {
-        if self.alone {
-            self.deeds.push(Deed::GoOn(job, Duration::from_micros(50)));
+    fn send_request(&mut self, job: u32, reply_to: ReplyStream) {
+        if self.client_gone {
+            self.actions.push(Action::Continue(job, Duration::from_micros(50)));
             return;
         }
-        self.asked += 1;
-        let nonce = self.asked;
-        let id = if self.dice.percent(50) { format!("\"s-{nonce}\"") } else { nonce.to_string() };
+        self.requests_sent += 1;
+        let nonce = self.requests_sent;
+        let id = if self.rng.percent(50) { format!("\"s-{nonce}\"") } else { nonce.to_string() };
         let stamp = self.stamp();
-        let line = words::ask(&id, nonce + (self.dial << 16), stamp, &mut self.dice);
-        self.asks.insert(Id::from_raw(id.as_bytes()), (job, nonce));
-        self.deeds.push(Deed::Ask(seat.stream, line));
+        let line = encode::server_request(&id, nonce + (self.dial << 16), stamp, &mut self.rng);
+        self.open_requests.insert(Id::from_raw(id.as_bytes()), (job, nonce));
+        self.actions.push(Action::Request(reply_to.stream, line));
     }
 }

@@ -1,65 +1,65 @@
-//! The door of a legacy server: nothing before the handshake.
+//! The rules of a legacy server: nothing is admitted before the handshake.
 //!
-//! Real servers of this era answer `-32602` or exit when a request comes before `notifications/initialized`; this one answers
-//! an error *and* complains, because with Mendline in between it must never happen, least of all to a child that replaced
-//! another.
+//! Real servers of this era answer `-32602` or exit when a request arrives before `notifications/initialized`. This
+//! server answers an error and records a violation, because Mendline must never cause this, not even for a child that
+//! replaces another.
 
 use mendline_wire::{Kind, Message, Method};
 
-use super::{Admission, Door};
+use super::{Admission, EraRules};
 
-/// How far the handshake is.
+/// The state of the handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Legacy {
-    /// Nobody has spoken.
+    /// Nothing was received.
     #[default]
-    Fresh,
+    New,
     /// `initialize` was answered.
-    Greeted,
+    Initializing,
     /// `notifications/initialized` came.
     Ready,
 }
 
-/// What is answered to `initialize`.
-pub(super) fn greeting(message: &Message) -> String {
+/// Returns the result of `initialize`.
+pub(super) fn initialize_result(message: &Message) -> String {
     let version = message.get_str(&["protocolVersion"]).unwrap_or_default();
     format!(
         r#"{{"protocolVersion":"{version}","capabilities":{{"tools":{{"listChanged":true}},"logging":{{}}}},"serverInfo":{{"name":"notes","version":"1.0"}}}}"#
     )
 }
 
-impl Door for Legacy {
-    fn admit(&mut self, message: &Message, complaints: &mut Vec<String>) -> Admission {
+impl EraRules for Legacy {
+    fn admit(&mut self, message: &Message, violations: &mut Vec<String>) -> Admission {
         match (message.method(), *self) {
-            // A client whose first greeting ran into its deadline may try again.
-            (Method::Initialize, Legacy::Fresh | Legacy::Greeted) => {
-                *self = Legacy::Greeted;
-                Admission::Result(greeting(message))
+            // A client may repeat `initialize` after its first attempt timed out.
+            (Method::Initialize, Legacy::New | Legacy::Initializing) => {
+                *self = Legacy::Initializing;
+                Admission::Result(initialize_result(message))
             }
             (Method::Initialize, _) => {
-                complaints.push("was initialized twice".into());
+                violations.push("was initialized twice".into());
                 Admission::Error(-32600, "already initialized")
             }
-            (Method::Initialized, Legacy::Greeted) => {
+            (Method::Initialized, Legacy::Initializing) => {
                 *self = Legacy::Ready;
-                Admission::Taken
+                Admission::Accepted
             }
             (Method::Initialized, _) => {
-                complaints.push("was told that it is initialized out of turn".into());
-                Admission::Taken
+                violations.push("received notifications/initialized out of order".into());
+                Admission::Accepted
             }
             (Method::Ping, _) => Admission::Result("{}".into()),
             (Method::Discover, _) => Admission::Error(-32601, "method not found"),
             (_, Legacy::Ready) if message.kind() == Kind::Request => Admission::Job,
-            (_, Legacy::Ready) | (Method::Cancelled, _) => Admission::Taken,
+            (_, Legacy::Ready) | (Method::Cancelled, _) => Admission::Accepted,
             (_, _) => {
-                complaints.push(format!("was sent {} before the handshake was over", message.method_name()));
+                violations.push(format!("received {} before the handshake was complete", message.method_name()));
                 Admission::Error(-32602, "not initialized")
             }
         }
     }
 
-    fn may_ask(&self) -> bool {
+    fn may_send_requests(&self) -> bool {
         *self == Legacy::Ready
     }
 

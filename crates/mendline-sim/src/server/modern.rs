@@ -1,20 +1,20 @@
-//! The door of a modern server: no handshake, but every request says what it speaks.
+//! The rules of a modern server: no handshake, but every request names its protocol version.
 
 use mendline_wire::{Kind, Message, Method};
 
-use super::{Admission, Door};
+use super::{Admission, EraRules};
 
 const VERSION: &[&str] = &["_meta", "io.modelcontextprotocol/protocolVersion"];
 
-/// It keeps nothing between requests.
+/// A server without session state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Modern;
 
-impl Door for Modern {
+impl EraRules for Modern {
     fn admit(&mut self, message: &Message, _: &mut Vec<String>) -> Admission {
         match message.method() {
             Method::Initialize => Admission::Error(-32601, "method not found"),
-            _ if message.kind() != Kind::Request => Admission::Taken,
+            _ if message.kind() != Kind::Request => Admission::Accepted,
             _ if message.get(VERSION).is_none() => Admission::Error(-32602, "no protocol version"),
             Method::Discover => Admission::Result(
                 r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}"#
@@ -24,7 +24,7 @@ impl Door for Modern {
         }
     }
 
-    fn may_ask(&self) -> bool {
+    fn may_send_requests(&self) -> bool {
         false
     }
 
@@ -32,7 +32,7 @@ impl Door for Modern {
         false
     }
 
-    fn has_no_session(&self) -> bool {
+    fn is_stateless(&self) -> bool {
         true
     }
 }

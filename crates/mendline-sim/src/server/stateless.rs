@@ -1,27 +1,27 @@
-//! The door of a legacy server that keeps no sessions: it greets whoever greets, and works for anybody.
+//! The rules of a legacy server without sessions: it answers every `initialize` and admits every request.
 //!
-//! It cannot tell one conversation from another, so it neither asks nor says anything of its own.
+//! It cannot distinguish conversations, so it sends neither requests nor notifications.
 
 use mendline_wire::{Kind, Message, Method};
 
-use super::{Admission, Door, legacy};
+use super::{Admission, EraRules, legacy};
 
-/// It keeps nothing between requests.
+/// A server without session state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stateless;
 
-impl Door for Stateless {
+impl EraRules for Stateless {
     fn admit(&mut self, message: &Message, _: &mut Vec<String>) -> Admission {
         match message.method() {
-            Method::Initialize => Admission::Result(legacy::greeting(message)),
+            Method::Initialize => Admission::Result(legacy::initialize_result(message)),
             Method::Ping => Admission::Result("{}".into()),
             Method::Discover => Admission::Error(-32601, "method not found"),
             _ if message.kind() == Kind::Request => Admission::Job,
-            _ => Admission::Taken,
+            _ => Admission::Accepted,
         }
     }
 
-    fn may_ask(&self) -> bool {
+    fn may_send_requests(&self) -> bool {
         false
     }
 
@@ -29,7 +29,7 @@ impl Door for Stateless {
         false
     }
 
-    fn greets_anybody(&self) -> bool {
+    fn allows_repeated_initialize(&self) -> bool {
         true
     }
 }

@@ -1,4 +1,4 @@
-//! The machine room of one upstream: its processes live and die here.
+//! The host of one upstream and its processes.
 
 use std::time::Duration;
 
@@ -7,225 +7,228 @@ use mendline_core::port::{Exit, SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkId};
 
 use super::World;
-use crate::child::{Child, Pulse};
+use crate::child::{Child, ProcessState};
 use crate::clock::{Due, Ending};
-use crate::dice::Dice;
 use crate::fact::{Fact, Via};
 use crate::oracle::Key;
-use crate::server::{Deed, Era, Manner, Seat};
+use crate::rng::Rng;
+use crate::server::{Action, Era, ReplyStream, ServerProfile};
+use crate::server_faults::{ServerFaults, SpawnResult};
 use crate::site::Site;
-use crate::temper::{SpawnMood, Temper};
 
-/// How long it takes at most to start a process.
+/// Maximum duration of a spawn.
 pub(super) const LONGEST_SPAWN: Duration = Duration::from_millis(15);
 
-/// What is the same for all processes of one upstream.
+/// The settings of one upstream; all its processes share them.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// The name in the configuration.
     pub name: String,
-    /// What its server speaks.
+    /// The era of its server.
     pub era: Era,
-    /// What is started in its place speaks the other era.
+    /// New processes use the other era.
     pub flipped: bool,
-    /// How it behaves now.
-    pub temper: Temper,
-    /// How it behaves when nothing is wrong.
-    pub health: Temper,
-    /// How fast and how talkative its server is.
-    pub manner: Manner,
-    /// How many bytes a pipe to it holds.
+    /// The current faults.
+    pub faults: ServerFaults,
+    /// The settings without a fault.
+    pub baseline: ServerFaults,
+    /// The profile of its server.
+    pub profile: ServerProfile,
+    /// Capacity of a pipe to it in bytes.
     pub capacity: u64,
-    /// How many bytes the shell keeps ready beyond what the pipe has accepted.
+    /// Number of bytes that the shell pulls beyond what the pipe has accepted.
     pub pull_ahead: u64,
-    /// Milliseconds from a child's write to our read, from and to.
+    /// Latency of output in milliseconds: minimum and maximum.
     pub latency: (u64, u64),
-    /// How many calls Mendline may hold for it, running and waiting.
-    pub places: usize,
-    /// What is there when it is not a child but behind a URL.
+    /// Maximum number of calls, in flight and waiting.
+    pub call_slots: usize,
+    /// The HTTP server, if it is not a child.
     pub site: Option<Site>,
-    /// Its own dice.
-    pub dice: Dice,
+    /// Its random number generator.
+    pub rng: Rng,
 }
 
 impl World {
     pub(super) fn spawn_ends(&mut self, link: LinkId) {
         let host = &self.hosts[usize::from(link.upstream.0)];
-        let temper = host.temper.clone();
-        let failure = match temper.spawn {
-            SpawnMood::Works => None,
-            SpawnMood::NotFound => Some((SpawnFailureKind::NotFound, "notes-server: no such file or directory")),
-            SpawnMood::Exhausted => {
+        let faults = host.faults.clone();
+        let failure = match faults.spawn {
+            SpawnResult::Succeeds => None,
+            SpawnResult::NotFound => Some((SpawnFailureKind::NotFound, "notes-server: no such file or directory")),
+            SpawnResult::Exhausted => {
                 Some((SpawnFailureKind::Exhausted, "notes-server: resource temporarily unavailable"))
             }
         };
         if let Some((kind, text)) = failure {
             self.children.remove(&link);
-            self.tell(&Fact::NotStarted(link));
-            return self.tell_engine(Input::SpawnFailed { link, why: SpawnFailure { kind, text: text.into() } });
+            self.record(&Fact::NotStarted(link));
+            return self.send_input(Input::SpawnFailed { link, why: SpawnFailure { kind, text: text.into() } });
         }
         self.pids += 1;
         let (pid, now) = (self.pids, self.clock.now());
         let Some(child) = self.children.get_mut(&link) else { return };
-        child.pulse = Pulse::Alive;
-        child.awake_from = now + temper.start;
-        let owed = child.owed.take();
-        self.tell(&Fact::Started(link));
-        self.tell_engine(Input::Spawned { link, pid });
-        if let Some(after) = temper.crashes_after {
+        child.state = ProcessState::Alive;
+        child.reads_from = now + faults.start;
+        let pending_end = child.pending_end.take();
+        self.record(&Fact::Started(link));
+        self.send_input(Input::Spawned { link, pid });
+        if let Some(after) = faults.crashes_after {
             self.clock.after(after, Due::ChildEnds(link, Ending::Code(1)));
         }
-        if let Some(ending) = owed {
+        if let Some(ending) = pending_end {
             self.clock.at(now, Due::ChildEnds(link, ending));
         }
     }
 
-    /// Plans a read, if there is something to read and somebody to read it.
+    /// Schedules a read, if there are unread bytes and a reader.
     pub(super) fn wake_reader(&mut self, link: LinkId) {
         let host = &self.hosts[usize::from(link.upstream.0)];
-        let (deaf, stubborn) = (host.temper.deaf, host.temper.stubborn);
+        let (ignores_stdin, ignores_term) = (host.faults.ignores_stdin, host.faults.ignores_term);
         let now = self.clock.now();
         let Some(child) = self.children.get_mut(&link) else { return };
-        if !child.is_alive() || child.stopped || deaf {
+        if !child.is_alive() || child.stopped || ignores_stdin {
             return;
         }
         if child.stdin.unread() > 0 && !child.will_read {
             child.will_read = true;
-            let at = (now + child.dice.millis(0, 1)).max(child.awake_from);
+            let at = (now + child.rng.millis(0, 1)).max(child.reads_from);
             self.clock.at(at, Due::ChildReads(link));
         } else if child.stdin_closing && !child.stdin_closed && child.stdin.unread() + child.stdin.unaccepted() == 0 {
             child.stdin_closed = true;
-            let wait = child.dice.millis(1, 60);
-            self.tell(&Fact::Signalled(link, None));
-            if !stubborn {
+            let wait = child.rng.millis(1, 60);
+            self.record(&Fact::Signalled(link, None));
+            if !ignores_term {
                 self.clock.after(wait, Due::ChildEnds(link, Ending::Code(0)));
             }
         }
     }
 
     pub(super) fn child_reads(&mut self, link: LinkId) {
-        let temper = self.hosts[usize::from(link.upstream.0)].temper.clone();
+        let faults = self.hosts[usize::from(link.upstream.0)].faults.clone();
         let Some(child) = self.children.get_mut(&link) else { return };
         child.will_read = false;
-        if !child.is_alive() || child.stopped || temper.deaf {
+        if !child.is_alive() || child.stopped || faults.ignores_stdin {
             return;
         }
-        let at_most = if child.dice.percent(20) { child.dice.between(1, 200) } else { 1 << 20 };
-        for parcel in child.stdin.read(at_most) {
-            if let Some(key) = parcel.key {
-                self.tell(&Fact::Read { by: Via::Child(link), key, message: &parcel.message });
+        let at_most = if child.rng.percent(20) { child.rng.between(1, 200) } else { 1 << 20 };
+        for queued in child.stdin.read(at_most) {
+            if let Some(key) = queued.key {
+                self.record(&Fact::Read { by: Via::Child(link), key, message: &queued.message });
             }
             let Some(child) = self.children.get_mut(&link) else { return };
-            let deeds = child.server.hear(&parcel.message, parcel.key, Seat::PIPE, &temper);
-            self.perform(link, deeds);
+            let actions = child.server.receive(&queued.message, queued.key, ReplyStream::PIPE, &faults);
+            self.perform(link, actions);
         }
         self.wake_reader(link);
     }
 
-    pub(super) fn job_goes_on(&mut self, link: LinkId, job: u32) {
-        let temper = self.hosts[usize::from(link.upstream.0)].temper.clone();
+    pub(super) fn job_continues(&mut self, link: LinkId, job: u32) {
+        let faults = self.hosts[usize::from(link.upstream.0)].faults.clone();
         let Some(child) = self.children.get_mut(&link).filter(|child| child.is_alive()) else { return };
         if child.stopped {
-            child.overslept.push(job);
+            child.missed_jobs.push(job);
             return;
         }
-        let deeds = child.server.go_on(job, &temper);
-        self.perform(link, deeds);
+        let actions = child.server.continue_job(job, &faults);
+        self.perform(link, actions);
     }
 
-    /// Does what a server decided to do.
-    pub fn perform(&mut self, link: LinkId, deeds: Vec<Deed>) {
+    /// Executes the actions of a server.
+    pub fn perform(&mut self, link: LinkId, actions: Vec<Action>) {
         let upstream = usize::from(link.upstream.0);
-        for deed in deeds {
-            match deed {
-                Deed::Write(_, line) | Deed::Ask(_, line) | Deed::Garble(_, line) => self.child_writes(link, line),
-                Deed::Notify(_, line, stamp) => {
-                    self.tell(&Fact::Noticed { by: Via::Child(link), stamp });
+        for action in actions {
+            match action {
+                Action::Write(_, line) | Action::Request(_, line) | Action::WriteMalformed(_, line) => {
+                    self.child_writes(link, line)
+                }
+                Action::Notify(_, line, stamp) => {
+                    self.record(&Fact::NoticeWritten { by: Via::Child(link), stamp });
                     self.child_writes(link, line);
                 }
-                Deed::Answer(_, line, key, body) => {
-                    self.note_reply(upstream, key, body);
+                Action::Answer(_, line, key, body) => {
+                    self.record_reply(upstream, key, body);
                     self.child_writes(link, line);
                 }
-                Deed::Run(key) => self.note_run(Via::Child(link), key),
-                Deed::GoOn(job, wait) => self.clock.after(wait, Due::JobGoesOn(link, job)),
-                Deed::Complain(words) => self.tell(&Fact::Complained { by: Via::Child(link), words: &words }),
+                Action::Run(key) => self.record_run(Via::Child(link), key),
+                Action::Continue(job, wait) => self.clock.after(wait, Due::JobContinues(link, job)),
+                Action::Violation(text) => self.record(&Fact::ServerViolation { by: Via::Child(link), text: &text }),
             }
         }
     }
 
-    /// A server answered something.
-    pub(super) fn note_reply(&mut self, upstream: usize, key: Option<Key>, body: Bytes) {
+    /// Records an answer.
+    pub(super) fn record_reply(&mut self, upstream: usize, key: Option<Key>, body: Bytes) {
         if let Some(key) = key {
             self.oracle.of_mut(key).replies.push(body.clone());
         }
-        if let Some(said) = self.oracle.said.get_mut(&upstream) {
-            said.push(body);
+        if let Some(bodies) = self.oracle.bodies_by_upstream.get_mut(&upstream) {
+            bodies.push(body);
         }
     }
 
-    /// A server did something.
-    pub(super) fn note_run(&mut self, by: Via, key: Key) {
+    /// Records an execution.
+    pub(super) fn record_run(&mut self, by: Via, key: Key) {
         self.oracle.of_mut(key).runs += 1;
-        self.tell(&Fact::Ran { by, key });
+        self.record(&Fact::Ran { by, key });
     }
 
-    /// A child writes a line to its stdout.
+    /// Writes a line to the stdout of a child.
     pub fn child_writes(&mut self, link: LinkId, line: Bytes) {
         let now = self.clock.now();
         let latency = self.hosts[usize::from(link.upstream.0)].latency;
         let Some(child) = self.children.get_mut(&link) else { return };
-        let arrives = now + child.dice.millis(latency.0, latency.1);
+        let arrives = now + child.rng.millis(latency.0, latency.1);
         let arrives = child.write(line, arrives);
         self.clock.at(arrives, Due::OutputArrives(link));
     }
 
     pub(super) fn child_ends(&mut self, link: LinkId, ending: Ending) {
-        let lingers = self.hosts[usize::from(link.upstream.0)].temper.lingers;
+        let reap_delay = self.hosts[usize::from(link.upstream.0)].faults.reap_delay;
         let Some(child) = self.children.get_mut(&link) else { return };
         let killed = ending == Ending::Signal(9);
-        if child.pulse == Pulse::Spawning || (child.is_alive() && child.stopped && !killed) {
-            child.owed = Some(if child.owed == Some(Ending::Signal(9)) { Ending::Signal(9) } else { ending });
+        if child.state == ProcessState::Spawning || (child.is_alive() && child.stopped && !killed) {
+            child.pending_end =
+                Some(if child.pending_end == Some(Ending::Signal(9)) { Ending::Signal(9) } else { ending });
             return;
         }
         if !child.is_alive() {
             return;
         }
-        child.pulse = Pulse::Dead(match ending {
+        child.state = ProcessState::Dead(match ending {
             Ending::Code(code) => Exit::Code(code),
             Ending::Signal(signal) => Exit::Signal(signal),
         });
-        let wait = child.dice.millis(0, 25) + lingers;
+        let wait = child.rng.millis(0, 25) + reap_delay;
         self.coverage.cut_within_a_line(child.stdin.is_within_a_line());
-        self.tell(&Fact::Died(link));
+        self.record(&Fact::Died(link));
         self.clock.after(wait, Due::Reap(link));
     }
 
     pub(super) fn reap(&mut self, link: LinkId) {
         if let Some(child) = self.children.get_mut(&link)
-            && let Pulse::Dead(how) = child.pulse
+            && let ProcessState::Dead(how) = child.state
         {
-            child.pulse = Pulse::Reaped(how);
+            child.state = ProcessState::Reaped(how);
         }
     }
 
-    /// The living processes of an upstream.
+    /// Returns the living processes of an upstream.
     pub fn living(&self, upstream: usize) -> Vec<LinkId> {
         let of = |link: &LinkId| usize::from(link.upstream.0) == upstream;
         self.children.iter().filter(|(link, child)| of(link) && child.is_alive()).map(|(link, _)| *link).collect()
     }
 
-    /// Ends every living process of an upstream, at this instant.
+    /// Ends every living process of an upstream.
     pub fn kill(&mut self, upstream: usize, ending: Ending) {
         for link in self.living(upstream) {
             self.child_ends(link, ending);
         }
     }
 
-    /// As [`World::kill`], and those that are just being started end as soon as they run.
+    /// Same as [`World::kill`], and ends spawning processes once they run.
     pub fn kill_all(&mut self, upstream: usize, ending: Ending) {
         self.kill(upstream, ending);
-        let starting = |child: &Child| child.pulse == Pulse::Spawning;
+        let starting = |child: &Child| child.state == ProcessState::Spawning;
         let links: Vec<LinkId> =
             self.children.iter().filter(|(_, child)| starting(child)).map(|(link, _)| *link).collect();
         for link in links.into_iter().filter(|link| usize::from(link.upstream.0) == upstream) {
@@ -239,55 +242,55 @@ impl World {
             if let Some(child) = self.children.get_mut(&link)
                 && !std::mem::replace(&mut child.stopped, true)
             {
-                self.tell(&Fact::Froze(link));
+                self.record(&Fact::Frozen(link));
             }
         }
     }
 
-    /// An upstream goes silent, whatever it is, until it is mended.
-    pub fn clog(&mut self, upstream: usize) {
+    /// Makes an upstream silent until it is restored.
+    pub fn stall(&mut self, upstream: usize) {
         self.halt(upstream);
         if let Some(site) = &mut self.hosts[upstream].site {
-            site.weather.silent = Some(20);
+            site.faults.silent = Some(20);
         }
         self.silence(upstream);
     }
 
-    /// The living processes of an upstream lose what they are a bridge to, for good.
-    pub fn break_bridge(&mut self, upstream: usize) {
+    /// Disconnects the remote side of every living bridge of an upstream.
+    pub fn lose_bridges(&mut self, upstream: usize) {
         for link in self.living(upstream) {
             if let Some(child) = self.children.get_mut(&link) {
-                child.server.die_inside();
+                child.server.lose_bridge();
             }
         }
     }
 
-    /// What is started from now on is another edition, with other lists.
+    /// Gives new processes another edition of the lists.
     pub fn change_edition(&mut self, upstream: usize) {
-        self.hosts[upstream].manner.edition += 1;
-        self.tell(&Fact::NewEdition(upstream));
+        self.hosts[upstream].profile.edition += 1;
+        self.record(&Fact::NewEdition(upstream));
     }
 
-    /// Lets stopped processes go on, lets the deaf hear and answers what hung: for the end of a fault.
-    pub fn stir(&mut self, upstream: usize) {
+    /// Continues stopped processes, reads stdin again and releases held answers, at the end of a fault.
+    pub fn release(&mut self, upstream: usize) {
         let now = self.clock.now();
         for link in self.living(upstream) {
             let Some(child) = self.children.get_mut(&link) else { continue };
             let thaws = std::mem::take(&mut child.stopped);
-            child.awake_from = child.awake_from.min(now + Duration::from_millis(100));
+            child.reads_from = child.reads_from.min(now + Duration::from_millis(100));
             child.will_read = false;
-            let (overslept, owed) = (std::mem::take(&mut child.overslept), child.owed.take());
-            let deeds = child.server.come_to();
+            let (missed_jobs, pending_end) = (std::mem::take(&mut child.missed_jobs), child.pending_end.take());
+            let actions = child.server.release_held();
             if thaws {
-                self.tell(&Fact::Thawed(link));
+                self.record(&Fact::Continued(link));
             }
-            for job in overslept {
-                self.clock.at(now, Due::JobGoesOn(link, job));
+            for job in missed_jobs {
+                self.clock.at(now, Due::JobContinues(link, job));
             }
-            if let Some(ending) = owed {
+            if let Some(ending) = pending_end {
                 self.clock.at(now, Due::ChildEnds(link, ending));
             }
-            self.perform(link, deeds);
+            self.perform(link, actions);
             self.wake_reader(link);
         }
     }

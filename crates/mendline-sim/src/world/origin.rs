@@ -1,8 +1,8 @@
-//! What answers at a URL: requests are let in or turned away, and what a mind says goes out over its streams.
+//! The HTTP server: admits or rejects requests, and sends what its conversations write.
 //!
-//! The four tongues differ in who may come in: a session, a trunk, anybody. What a server does with a message is the same as
-//! for a child and lives in [`crate::server`]. A server that is sent something that Mendline should never send (no session
-//! where there is one, headers that do not fit the body) answers as real ones do *and* complains.
+//! The kinds of servers differ in what they admit: a session, an SSE stream, or any request. [`crate::server`] handles
+//! a message as it does for a child. A server that receives what Mendline must never send (a missing session id,
+//! headers that do not match the body) answers as real servers do and records a violation.
 
 use bytes::Bytes;
 use mendline_core::evidence::proves_refusal;
@@ -11,96 +11,97 @@ use mendline_wire::{Kind, Message, Method, code, headers};
 
 use super::World;
 use crate::clock::Due;
-use crate::exchange::{Letter, Part, Phase, Request};
+use crate::exchange::{Part, PendingRequest, Phase, Request};
 use crate::fact::{Fact, Via};
-use crate::server::{Deed, Era, Seat, Server, stateless::Stateless};
-use crate::site::{Form, Mind, Site, Stream, Tongue};
-use crate::weather::{Cut, Farewell, Stand, Unwelcome};
+use crate::network_faults::{Cut, InjectedResponse, Rejection, SessionLostReply};
+use crate::server::{Action, Era, ReplyStream, Server, stateless::Stateless};
+use crate::site::{Conversation, Form, HttpServerKind, Site, Stream};
 
-/// The revision that the clients of these worlds greet with.
+/// The protocol version of the clients.
 const VERSION: &str = "2025-11-25";
 
 impl World {
-    /// A whole request has come to the server, or to whatever stands in front of it.
+    /// Processes a complete request at the server, or at a proxy in front of it.
     pub(super) fn request_arrives(&mut self, upstream: usize, number: u32) {
-        let Some(mut letter) = self.origins[upstream].mail.remove(&number) else { return };
+        let Some(mut pending) = self.origins[upstream].in_transit.remove(&number) else { return };
         let Some(site) = self.hosts[upstream].site.clone() else { return };
-        // Whoever gave the exchange up before its request was read is not there to be answered.
-        letter.exchange = letter.exchange.filter(|id| self.exchanges.get(id).is_some_and(|it| !it.is_closed()));
-        if let (Some(chance), Some(exchange)) = (site.weather.refuses, letter.exchange)
-            && self.dice.percent(chance)
+        // An aborted exchange receives no response.
+        pending.exchange = pending.exchange.filter(|id| self.exchanges.get(id).is_some_and(|it| !it.is_closed()));
+        if let (Some(chance), Some(exchange)) = (site.faults.refuses_streams, pending.exchange)
+            && self.rng.percent(chance)
         {
             return self.refuse(exchange);
         }
-        if let (Some((Cut::Response | Cut::Eof, chance)), Some(exchange)) = (site.weather.cut, letter.exchange)
-            && self.dice.percent(chance)
+        if let (Some((Cut::Response | Cut::Eof, chance)), Some(exchange)) = (site.faults.cut, pending.exchange)
+            && self.rng.percent(chance)
         {
-            let eof = matches!(site.weather.cut, Some((Cut::Eof, _)));
-            let words = if eof { "the server closed the connection without a response" } else { "connection reset" };
-            // The server may have read it before the line broke.
-            if eof || self.dice.percent(60) {
-                letter.exchange = None;
-                self.origin_hears(upstream, letter, &site);
+            let eof = matches!(site.faults.cut, Some((Cut::Eof, _)));
+            let text = if eof { "the server closed the connection without a response" } else { "connection reset" };
+            // The server may have read the request before the connection broke.
+            if eof || self.rng.percent(60) {
+                pending.exchange = None;
+                self.origin_receives(upstream, pending, &site);
             }
-            return self.cut(exchange, words);
+            return self.cut(exchange, text);
         }
-        let is_request = letter.message.as_ref().is_some_and(|message| message.kind() == Kind::Request);
-        if let (Some((stand, chance)), Verb::Post) = (site.weather.stand, letter.request.verb)
-            && stand.strikes(site.tongue, is_request)
-            && self.dice.percent(chance)
+        let is_request = pending.message.as_ref().is_some_and(|message| message.kind() == Kind::Request);
+        if let (Some((injected, chance)), Verb::Post) = (site.faults.injected, pending.request.verb)
+            && injected.applies_to(site.kind, is_request)
+            && self.rng.percent(chance)
         {
-            let exchange = letter.exchange;
-            if stand.may_hide_a_run() && self.dice.percent(40) {
-                letter.exchange = None;
-                self.origin_hears(upstream, letter, &site);
+            let exchange = pending.exchange;
+            if injected.may_hide_execution() && self.rng.percent(40) {
+                pending.exchange = None;
+                self.origin_receives(upstream, pending, &site);
             }
-            return self.stand_in(exchange, stand);
+            return self.send_injected(exchange, injected);
         }
-        self.origin_hears(upstream, letter, &site);
+        self.origin_receives(upstream, pending, &site);
     }
 
-    /// The server says goodbye to its connections: what it has not looked at it never will.
-    pub fn say_goaway(&mut self, upstream: usize) {
-        for letter in std::mem::take(&mut self.origins[upstream].mail).into_values() {
-            if let Some(exchange) = letter.exchange {
+    /// Refuses all requests in transit, as GOAWAY does.
+    pub fn send_goaway(&mut self, upstream: usize) {
+        for pending in std::mem::take(&mut self.origins[upstream].in_transit).into_values() {
+            if let Some(exchange) = pending.exchange {
                 self.refuse(exchange);
             }
         }
     }
 
-    /// Turns a request away by its head, if the server does that to such as this one.
-    fn turns_away(&mut self, upstream: usize, letter: &Letter, site: &Site) -> bool {
-        let (Some((why, chance)), Some(message)) = (site.weather.unwelcome, &letter.message) else { return false };
-        let strikes = match why {
-            Unwelcome::NoSuchMethod => message.method() == Method::Other,
-            Unwelcome::HeaderMismatch => site.tongue == Tongue::Modern,
+    /// Rejects a request by its head, if the fault applies.
+    fn rejects(&mut self, upstream: usize, pending: &PendingRequest, site: &Site) -> bool {
+        let (Some((why, chance)), Some(message)) = (site.faults.rejection, &pending.message) else { return false };
+        let applies = match why {
+            Rejection::NoSuchMethod => message.method() == Method::Other,
+            Rejection::HeaderMismatch => site.kind == HttpServerKind::Modern,
         };
-        if message.kind() != Kind::Request || !strikes || !self.dice.percent(chance) {
+        if message.kind() != Kind::Request || !applies || !self.rng.percent(chance) {
             return false;
         }
-        let (status, code, words) = match why {
-            Unwelcome::NoSuchMethod => (404, -32601, "method not found"),
-            Unwelcome::HeaderMismatch => (400, code::HEADER_MISMATCH, "headers and body differ"),
+        let (status, code, text) = match why {
+            Rejection::NoSuchMethod => (404, -32601, "method not found"),
+            Rejection::HeaderMismatch => (400, code::HEADER_MISMATCH, "headers and body differ"),
         };
-        if let (Unwelcome::HeaderMismatch, Some(it)) = (why, letter.exchange.and_then(|id| self.exchanges.get_mut(&id)))
+        if let (Rejection::HeaderMismatch, Some(it)) =
+            (why, pending.exchange.and_then(|id| self.exchanges.get_mut(&id)))
         {
             it.refuses = true;
         }
         let id = String::from_utf8_lossy(message.id().unwrap_or_default());
-        let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
+        let error = format!(r#"{{"code":{code},"message":"{text}"}}"#);
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
-        // Said twice of one call, it is the server's answer to it.
-        self.note_reply(upstream, letter.key, Bytes::from(error));
-        self.send_back(letter.exchange, Part::Head(head(status, Content::Json)));
-        self.send_back(letter.exchange, Part::Body(Bytes::from(body)));
-        self.send_back(letter.exchange, Part::End(EndHow::Complete));
+        // If it is repeated for one call, it is the answer of the server.
+        self.record_reply(upstream, pending.key, Bytes::from(error));
+        self.send_back(pending.exchange, Part::Head(head(status, Content::Json)));
+        self.send_back(pending.exchange, Part::Body(Bytes::from(body)));
+        self.send_back(pending.exchange, Part::End(EndHow::Complete));
         true
     }
 
-    /// Something else answers in place of the server.
-    fn stand_in(&mut self, exchange: Option<ExchangeId>, stand: Stand) {
-        match stand {
-            Stand::Status(status, wait) => {
+    /// Sends an injected response.
+    fn send_injected(&mut self, exchange: Option<ExchangeId>, injected: InjectedResponse) {
+        match injected {
+            InjectedResponse::Status(status, wait) => {
                 if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
                     it.refuses |= proves_refusal(status);
                 }
@@ -108,7 +109,7 @@ impl World {
                 let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
                 self.send_back(exchange, Part::Head(head));
             }
-            Stand::Html => {
+            InjectedResponse::Html => {
                 self.send_back(exchange, Part::Head(head(200, Content::Other)));
                 let page = Bytes::from_static(b"<!doctype html><title>Welcome</title>");
                 self.send_back(exchange, Part::Body(page));
@@ -117,321 +118,347 @@ impl World {
         self.send_back(exchange, Part::End(EndHow::Complete));
     }
 
-    fn origin_hears(&mut self, upstream: usize, letter: Letter, site: &Site) {
-        match (site.tongue, letter.request.verb) {
-            (Tongue::Trunk, Verb::Get) => self.open_trunk(upstream, &letter, site),
-            (Tongue::Trunk, Verb::Post) => match self.of_target(upstream, &letter.request) {
-                Some(mind) => self.let_in(upstream, mind, letter, site),
-                None => self.send_astray(&letter),
+    fn origin_receives(&mut self, upstream: usize, pending: PendingRequest, site: &Site) {
+        match (site.kind, pending.request.verb) {
+            (HttpServerKind::Sse, Verb::Get) => self.open_sse_stream(upstream, &pending, site),
+            (HttpServerKind::Sse, Verb::Post) => match self.of_target(upstream, &pending.request) {
+                Some(conversation) => self.deliver(upstream, conversation, pending, site),
+                None => self.reply_misdirected(&pending),
             },
-            (Tongue::Stateful, Verb::Post) => self.hear_in_session(upstream, letter, site),
-            (Tongue::Stateful, Verb::Get) => self.hear_get(upstream, &letter, site),
-            (Tongue::Stateful, Verb::Delete) => {
-                let mind =
-                    letter.request.header(headers::SESSION_ID).and_then(|it| self.origins[upstream].of_session(it));
-                if let Some(mind) = mind.and_then(|mind| self.origins[upstream].minds.get_mut(&mind)) {
-                    mind.known = false;
+            (HttpServerKind::Stateful, Verb::Post) => self.receive_in_session(upstream, pending, site),
+            (HttpServerKind::Stateful, Verb::Get) => self.receive_get(upstream, &pending, site),
+            (HttpServerKind::Stateful, Verb::Delete) => {
+                let conversation =
+                    pending.request.header(headers::SESSION_ID).and_then(|it| self.origins[upstream].of_session(it));
+                if let Some(conversation) =
+                    conversation.and_then(|conversation| self.origins[upstream].conversations.get_mut(&conversation))
+                {
+                    conversation.known = false;
                 }
-                self.answer_status(letter.exchange, if mind.is_some() { 200 } else { 404 });
+                self.answer_status(pending.exchange, if conversation.is_some() { 200 } else { 404 });
             }
-            (Tongue::Stateless | Tongue::Modern, Verb::Post) => {
-                if self.turns_away(upstream, &letter, site) {
+            (HttpServerKind::Stateless | HttpServerKind::Modern, Verb::Post) => {
+                if self.rejects(upstream, &pending, site) {
                     return;
                 }
-                let mind = self.only_mind(upstream, site.tongue);
-                if site.tongue == Tongue::Modern {
-                    // The stream was closed before it was read: that is a cancellation.
-                    if letter.exchange.is_none() && self.dice.percent(50) {
+                let conversation = self.only_conversation(upstream, site.kind);
+                if site.kind == HttpServerKind::Modern {
+                    // The stream was closed before the request was read: that is a cancellation.
+                    if pending.exchange.is_none() && self.rng.percent(50) {
                         return;
                     }
-                    self.check_modern_headers(upstream, mind, &letter);
-                    if !self.has_the_params(upstream, mind, &letter) && site.weather.insists_on_params {
-                        return self.refuse_headers(upstream, &letter);
+                    self.check_modern_headers(upstream, conversation, &pending);
+                    if !self.has_the_params(upstream, conversation, &pending) && site.faults.requires_param_headers {
+                        return self.refuse_headers(upstream, &pending);
                     }
                 } else {
-                    self.check_version(upstream, mind, &letter);
+                    self.check_version(upstream, conversation, &pending);
                 }
-                self.let_in(upstream, mind, letter, site);
+                self.deliver(upstream, conversation, pending, site);
             }
-            (Tongue::Stateless | Tongue::Modern | Tongue::Trunk, Verb::Get | Verb::Delete) => {
-                if site.tongue == Tongue::Modern {
-                    self.complain(
+            (HttpServerKind::Stateless | HttpServerKind::Modern | HttpServerKind::Sse, Verb::Get | Verb::Delete) => {
+                if site.kind == HttpServerKind::Modern {
+                    self.record_violation(
                         upstream,
                         0,
-                        &format!("was sent a {:?}, which its era does not have", letter.request.verb),
+                        &format!("received a {:?}, which does not exist in its era", pending.request.verb),
                     );
                 }
-                self.answer_status(letter.exchange, 405);
+                self.answer_status(pending.exchange, 405);
             }
         }
     }
 
-    // ---- who may come in ----
+    // ---- admission ----
 
-    /// A POST to where nobody takes POSTs, or to a conversation that is over.
-    fn send_astray(&mut self, letter: &Letter) {
-        let to_nobody = letter.request.target.is_none();
-        if let Some(exchange) = letter.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
-            (exchange.astray, exchange.refuses, exchange.says_lost) = (to_nobody, !to_nobody, !to_nobody);
+    /// Replies to a POST without a target, or to a conversation that is over.
+    fn reply_misdirected(&mut self, pending: &PendingRequest) {
+        let has_no_target = pending.request.target.is_none();
+        if let Some(exchange) = pending.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
+            (exchange.misdirected, exchange.refuses, exchange.reports_session_lost) =
+                (has_no_target, !has_no_target, !has_no_target);
         }
-        self.answer_status(letter.exchange, if to_nobody { 405 } else { 404 });
+        self.answer_status(pending.exchange, if has_no_target { 405 } else { 404 });
     }
 
-    fn hear_in_session(&mut self, upstream: usize, letter: Letter, site: &Site) {
-        let session = letter.request.header(headers::SESSION_ID).map(str::to_owned);
-        let greets = letter.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
-        if greets {
-            let mind = self.origins[upstream].next_mind();
+    fn receive_in_session(&mut self, upstream: usize, pending: PendingRequest, site: &Site) {
+        let session = pending.request.header(headers::SESSION_ID).map(str::to_owned);
+        let is_initialize = pending.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
+        if is_initialize {
+            let conversation = self.origins[upstream].next_conversation();
             if session.is_some() {
-                self.complain(upstream, mind, "was greeted in a session that is over");
+                self.record_violation(upstream, conversation, "received initialize with a session id");
             }
-            let replayed = letter.key.is_some_and(|key| self.oracle.of(key).answers > 0);
-            if replayed && self.origins[upstream].has_a_good_session() {
-                self.complain(upstream, mind, "was greeted anew although the session before was well");
+            let replayed = pending.key.is_some_and(|key| self.oracle.of(key).answers > 0);
+            if replayed && self.origins[upstream].has_live_session() {
+                self.record_violation(
+                    upstream,
+                    conversation,
+                    "received a repeated initialize although the last session is valid",
+                );
             }
-            let server = self.fresh_server(upstream, mind, Tongue::Stateful);
-            let name = format!("session-{upstream}-{mind}");
-            self.origins[upstream].minds.insert(mind, Mind::new(server, Some(name)));
-            return self.let_in(upstream, mind, letter, site);
+            let server = self.fresh_server(upstream, conversation, HttpServerKind::Stateful);
+            let name = format!("session-{upstream}-{conversation}");
+            self.origins[upstream].conversations.insert(conversation, Conversation::new(server, Some(name)));
+            return self.deliver(upstream, conversation, pending, site);
         }
         let Some(session) = session else {
-            self.complain(upstream, 0, "was sent a message without a session");
-            return self.answer_status(letter.exchange, 400);
+            self.record_violation(upstream, 0, "received a message without a session id");
+            return self.answer_status(pending.exchange, 400);
         };
         match self.origins[upstream].of_session(&session) {
-            Some(mind) => {
-                self.check_version(upstream, mind, &letter);
-                self.let_in(upstream, mind, letter, site);
+            Some(conversation) => {
+                self.check_version(upstream, conversation, &pending);
+                self.deliver(upstream, conversation, pending, site);
             }
-            None => self.say_farewell(upstream, &letter, site.weather.farewell),
+            None => self.reply_session_lost(upstream, &pending, site.faults.session_lost_reply),
         }
     }
 
-    /// The session that was named is not known here.
-    pub(super) fn say_farewell(&mut self, upstream: usize, letter: &Letter, farewell: Farewell) {
-        let exchange = letter.exchange;
+    /// Replies to a request with an unknown session.
+    pub(super) fn reply_session_lost(
+        &mut self,
+        upstream: usize,
+        pending: &PendingRequest,
+        session_lost_reply: SessionLostReply,
+    ) {
+        let exchange = pending.exchange;
         if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
-            (it.refuses, it.says_lost) = (true, true);
+            (it.refuses, it.reports_session_lost) = (true, true);
         }
-        let request = letter.message.as_ref().filter(|message| message.kind() == Kind::Request);
+        let request = pending.message.as_ref().filter(|message| message.kind() == Kind::Request);
         let id = request.and_then(Message::id).map_or("null".into(), |raw| String::from_utf8_lossy(raw).into_owned());
-        let (status, id, code, words) = match farewell {
-            Farewell::InBody if request.is_some() => (200, id.as_str(), -32600, "Session not found"),
-            Farewell::BadRequest => (400, "null", -32000, "Bad Request: no valid session id"),
-            Farewell::NotFound | Farewell::InBody => (404, "null", -32001, "Session not found"),
+        let (status, id, code, text) = match session_lost_reply {
+            SessionLostReply::InBody if request.is_some() => (200, id.as_str(), -32600, "Session not found"),
+            SessionLostReply::BadRequest => (400, "null", -32000, "Bad Request: no valid session id"),
+            SessionLostReply::NotFound | SessionLostReply::InBody => (404, "null", -32001, "Session not found"),
         };
-        // Some say why, some do not; each server does the same to every request of one session. Who says it with 400 has
-        // to say why: a bare 400 is no word about a session.
-        let name = letter.request.header(headers::SESSION_ID).unwrap_or_default();
+        // Some servers explain a 404 and some do not; each does the same for all requests of one session. A 400 always
+        // has a body: without one it does not name a session.
+        let name = pending.request.header(headers::SESSION_ID).unwrap_or_default();
         let explains = status != 404 || name.bytes().map(u32::from).sum::<u32>() % 3 > 0;
         let content = if explains { Content::Json } else { Content::Empty };
         self.send_back(exchange, Part::Head(head(status, content)));
         if explains {
-            let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
+            let error = format!(r#"{{"code":{code},"message":"{text}"}}"#);
             let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
-            // Said twice of one call, it is the server's answer to it.
-            self.note_reply(upstream, letter.key, Bytes::from(error));
+            // If it is repeated for one call, it is the answer of the server.
+            self.record_reply(upstream, pending.key, Bytes::from(error));
             self.send_back(exchange, Part::Body(Bytes::from(body)));
         }
         self.send_back(exchange, Part::End(EndHow::Complete));
     }
 
-    pub(super) fn check_version(&mut self, upstream: usize, mind: u32, letter: &Letter) {
-        let greets = letter.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
-        let said = letter.request.header(headers::PROTOCOL_VERSION);
-        // Whoever resumes the answer to a greeting does not know yet what it settles.
-        let resumes_greeting = said.is_none() && letter.request.header(headers::LAST_EVENT_ID).is_some();
-        if said != Some(VERSION) && !greets && !resumes_greeting {
-            self.complain(upstream, mind, &format!("was sent something under the version {said:?}"));
+    pub(super) fn check_version(&mut self, upstream: usize, conversation: u32, pending: &PendingRequest) {
+        let is_initialize = pending.message.as_ref().is_some_and(|message| message.method() == Method::Initialize);
+        let sent = pending.request.header(headers::PROTOCOL_VERSION);
+        // A client that resumes the answer to `initialize` does not know the negotiated version yet.
+        let resumes_initialize = sent.is_none() && pending.request.header(headers::LAST_EVENT_ID).is_some();
+        if sent != Some(VERSION) && !is_initialize && !resumes_initialize {
+            self.record_violation(
+                upstream,
+                conversation,
+                &format!("received a request with the protocol version {sent:?}"),
+            );
         }
     }
 
-    fn check_modern_headers(&mut self, upstream: usize, mind: u32, letter: &Letter) {
-        let Some(message) = &letter.message else { return };
+    fn check_modern_headers(&mut self, upstream: usize, conversation: u32, pending: &PendingRequest) {
+        let Some(message) = &pending.message else { return };
         let mut wrong = Vec::new();
         for (name, value) in headers::derive(message) {
-            if letter.request.header(name) != Some(value.as_str()) {
+            if pending.request.header(name) != Some(value.as_str()) {
                 wrong.push(name);
             }
         }
-        if letter.request.header(headers::SESSION_ID).is_some() {
+        if pending.request.header(headers::SESSION_ID).is_some() {
             wrong.push(headers::SESSION_ID);
         }
         if !wrong.is_empty() {
-            self.complain(upstream, mind, &format!("was sent headers that do not fit the body: {wrong:?}"));
+            self.record_violation(
+                upstream,
+                conversation,
+                &format!("received headers that do not match the body: {wrong:?}"),
+            );
         }
     }
 
-    /// Whether a call has the header that its tool asks for. A wrong one is worse than none.
-    fn has_the_params(&mut self, upstream: usize, mind: u32, letter: &Letter) -> bool {
-        let Some(message) = letter.message.as_ref().filter(|message| message.method() == Method::ToolsCall) else {
+    /// Returns whether a call has the parameter header of its tool. A wrong header is a violation.
+    fn has_the_params(&mut self, upstream: usize, conversation: u32, pending: &PendingRequest) -> bool {
+        let Some(message) = pending.message.as_ref().filter(|message| message.method() == Method::ToolsCall) else {
             return true;
         };
         let text =
             message.get_str(&["arguments", "text"]).filter(|_| message.get(&["name"]) == Some(b"\"create_note\""));
-        let said = letter.request.header("mcp-param-text");
+        let sent = pending.request.header("mcp-param-text");
         let wanted = text.as_deref().map(headers::encode_value);
-        if said.is_some() && said != wanted.as_deref() {
-            self.complain(upstream, mind, &format!("was told by a header that an argument is {said:?}"));
+        if sent.is_some() && sent != wanted.as_deref() {
+            self.record_violation(
+                upstream,
+                conversation,
+                &format!("received a header that does not match its argument: {sent:?}"),
+            );
         }
-        said == wanted.as_deref()
+        sent == wanted.as_deref()
     }
 
-    fn refuse_headers(&mut self, upstream: usize, letter: &Letter) {
-        if let Some(it) = letter.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
+    fn refuse_headers(&mut self, upstream: usize, pending: &PendingRequest) {
+        if let Some(it) = pending.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
             it.refuses = true;
         }
-        let id = letter.message.as_ref().and_then(Message::id).unwrap_or(b"null");
+        let id = pending.message.as_ref().and_then(Message::id).unwrap_or(b"null");
         let error = r#"{"code":-32020,"message":"Header mismatch: Mcp-Param-Text"}"#;
         let body = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, String::from_utf8_lossy(id));
-        // Said twice of one call, it is the server's answer to it.
-        self.note_reply(upstream, letter.key, Bytes::from(error));
-        self.send_back(letter.exchange, Part::Head(head(400, Content::Json)));
-        self.send_back(letter.exchange, Part::Body(Bytes::from(body)));
-        self.send_back(letter.exchange, Part::End(EndHow::Complete));
+        // If it is repeated for one call, it is the answer of the server.
+        self.record_reply(upstream, pending.key, Bytes::from(error));
+        self.send_back(pending.exchange, Part::Head(head(400, Content::Json)));
+        self.send_back(pending.exchange, Part::Body(Bytes::from(body)));
+        self.send_back(pending.exchange, Part::End(EndHow::Complete));
     }
 
-    fn only_mind(&mut self, upstream: usize, tongue: Tongue) -> u32 {
-        if let Some(mind) = self.origins[upstream].minds.keys().next_back() {
-            return *mind;
+    fn only_conversation(&mut self, upstream: usize, kind: HttpServerKind) -> u32 {
+        if let Some(conversation) = self.origins[upstream].conversations.keys().next_back() {
+            return *conversation;
         }
-        let mind = self.origins[upstream].next_mind();
-        let server = self.fresh_server(upstream, mind, tongue);
-        self.origins[upstream].minds.insert(mind, Mind::new(server, None));
-        mind
+        let conversation = self.origins[upstream].next_conversation();
+        let server = self.fresh_server(upstream, conversation, kind);
+        self.origins[upstream].conversations.insert(conversation, Conversation::new(server, None));
+        conversation
     }
 
-    pub(super) fn fresh_server(&mut self, upstream: usize, mind: u32, tongue: Tongue) -> Server {
+    pub(super) fn fresh_server(&mut self, upstream: usize, conversation: u32, kind: HttpServerKind) -> Server {
         let host = &self.hosts[upstream];
-        let (manner, dice) = (host.manner.clone(), host.dice.fork(1_000 + u64::from(mind)));
-        let server = match tongue {
-            Tongue::Stateless => Server::behind(Box::new(Stateless), mind, manner, dice),
-            Tongue::Modern => Server::new(Era::Modern, mind, manner, dice),
-            Tongue::Stateful | Tongue::Trunk => Server::new(Era::Legacy, mind, manner, dice),
+        let (profile, rng) = (host.profile.clone(), host.rng.fork(1_000 + u64::from(conversation)));
+        let server = match kind {
+            HttpServerKind::Stateless => Server::with_rules(Box::new(Stateless), conversation, profile, rng),
+            HttpServerKind::Modern => Server::new(Era::Modern, conversation, profile, rng),
+            HttpServerKind::Stateful | HttpServerKind::Sse => Server::new(Era::Legacy, conversation, profile, rng),
         };
         server.over_http()
     }
 
-    // ---- what is done for those who are in ----
+    // ---- handling of admitted messages ----
 
-    fn let_in(&mut self, upstream: usize, number: u32, letter: Letter, site: &Site) {
-        let Letter { exchange, message: Some(message), key, .. } = letter else {
-            self.complain(upstream, number, "was sent a POST without a message");
-            return self.answer_status(letter.exchange, 400);
+    fn deliver(&mut self, upstream: usize, number: u32, pending: PendingRequest, site: &Site) {
+        let PendingRequest { exchange, message: Some(message), key, .. } = pending else {
+            self.record_violation(upstream, number, "received a POST without a message");
+            return self.answer_status(pending.exchange, 400);
         };
         if let Some(key) = key {
-            self.tell(&Fact::Read { by: Via::Mind(upstream, number), key, message: &message });
+            self.record(&Fact::Read { by: Via::Conversation(upstream, number), key, message: &message });
         }
-        let temper = self.hosts[upstream].temper.clone();
+        let faults = self.hosts[upstream].faults.clone();
         let is_request = message.kind() == Kind::Request;
         let form = self.form_of(upstream, site, &message);
-        let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { return };
-        mind.used |= is_request && message.method() != Method::Initialize;
-        let over_trunk = site.tongue == Tongue::Trunk;
-        let seat = if is_request && !over_trunk {
-            let session = mind.session.clone().filter(|_| message.method() == Method::Initialize);
-            let stream = mind.open(Stream { session, key, ..Stream::new(form, exchange) });
-            Seat { stream, talks: form != Form::Json }
+        let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { return };
+        conversation.used |= is_request && message.method() != Method::Initialize;
+        let over_sse_stream = site.kind == HttpServerKind::Sse;
+        let reply_to = if is_request && !over_sse_stream {
+            let session = conversation.session.clone().filter(|_| message.method() == Method::Initialize);
+            let stream = conversation.open(Stream { session, key, ..Stream::new(form, exchange) });
+            ReplyStream { stream, allows_interim: form != Form::Json }
         } else {
-            Seat::PIPE
+            ReplyStream::PIPE
         };
-        if is_request && !over_trunk {
+        if is_request && !over_sse_stream {
             if form != Form::Json {
-                self.begin_stream(upstream, number, seat.stream, message.method(), site);
+                self.begin_stream(upstream, number, reply_to.stream, message.method(), site);
             }
         } else {
             self.answer_status(exchange, 202);
         }
-        let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { return };
-        let deeds = mind.server.hear(&message, key, seat, &temper);
-        self.perform_at(upstream, number, deeds);
+        let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { return };
+        let actions = conversation.server.receive(&message, key, reply_to, &faults);
+        self.perform_in(upstream, number, actions);
     }
 
-    pub(super) fn mind_goes_on(&mut self, upstream: usize, number: u32, job: u32) {
-        let temper = self.hosts[upstream].temper.clone();
-        let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { return };
-        let deeds = mind.server.go_on(job, &temper);
-        self.perform_at(upstream, number, deeds);
+    pub(super) fn conversation_continues(&mut self, upstream: usize, number: u32, job: u32) {
+        let faults = self.hosts[upstream].faults.clone();
+        let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { return };
+        let actions = conversation.server.continue_job(job, &faults);
+        self.perform_in(upstream, number, actions);
     }
 
-    /// Does what a mind decided to do.
-    pub fn perform_at(&mut self, upstream: usize, number: u32, deeds: Vec<Deed>) {
-        for deed in deeds {
-            match deed {
-                Deed::Write(stream, line) => self.say(upstream, number, stream, line, false),
-                Deed::Ask(stream, line) => {
-                    let stream = self.aside(upstream, number, stream, 30);
-                    self.say(upstream, number, stream, line, false);
+    /// Executes the actions of a conversation.
+    pub fn perform_in(&mut self, upstream: usize, number: u32, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Write(stream, line) => self.write_to_stream(upstream, number, stream, line, false),
+                Action::Request(stream, line) => {
+                    let stream = self.notice_stream_or(upstream, number, stream, 30);
+                    self.write_to_stream(upstream, number, stream, line, false);
                 }
-                Deed::Notify(stream, line, _) => {
-                    let stream = self.aside(upstream, number, stream, 70);
-                    self.say(upstream, number, stream, line, false);
+                Action::Notify(stream, line, _) => {
+                    let stream = self.notice_stream_or(upstream, number, stream, 70);
+                    self.write_to_stream(upstream, number, stream, line, false);
                 }
-                Deed::Answer(stream, line, key, body) => {
-                    self.note_reply(upstream, key, body);
-                    self.say(upstream, number, stream, line, true);
+                Action::Answer(stream, line, key, body) => {
+                    self.record_reply(upstream, key, body);
+                    self.write_to_stream(upstream, number, stream, line, true);
                 }
-                // One that is put as events may be said again over the same stream.
-                Deed::Garble(stream, line) => {
+                // A malformed event may be repeated over the same stream.
+                Action::WriteMalformed(stream, line) => {
                     let ends = self.form(upstream, number, stream) == Some(Form::Json);
-                    self.say(upstream, number, stream, line, ends);
+                    self.write_to_stream(upstream, number, stream, line, ends);
                 }
-                Deed::Run(key) => self.note_run(Via::Mind(upstream, number), key),
-                Deed::GoOn(job, wait) => self.clock.after(wait, Due::MindGoesOn(upstream, number, job)),
-                Deed::Complain(words) => self.complain(upstream, number, &words),
+                Action::Run(key) => self.record_run(Via::Conversation(upstream, number), key),
+                Action::Continue(job, wait) => {
+                    self.clock.after(wait, Due::ConversationContinues(upstream, number, job))
+                }
+                Action::Violation(text) => self.record_violation(upstream, number, &text),
             }
         }
     }
 
-    /// The conversation that a POST names, while its trunk stands.
+    /// Returns the conversation of a POST target, while its SSE stream is open.
     fn of_target(&self, upstream: usize, request: &Request) -> Option<u32> {
         let number = request.target.as_deref()?.strip_prefix("/messages?s=")?.parse().ok()?;
-        self.origins[upstream].minds.get(&number).filter(|mind| mind.known).map(|_| number)
+        self.origins[upstream].conversations.get(&number).filter(|conversation| conversation.known).map(|_| number)
     }
 
-    // ---- the end of things ----
+    // ---- ends ----
 
-    /// Nobody listens at an exchange any more, and the server may have noticed.
-    pub(super) fn hang_up(&mut self, upstream: usize, exchange: ExchangeId, noticed: bool) {
-        let tongue = self.hosts[upstream].site.as_ref().map(|site| site.tongue);
-        for (number, stream) in self.origins[upstream].hang_up(exchange) {
-            let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { continue };
-            match tongue {
-                // Closing the stream is how the modern era cancels.
-                Some(Tongue::Modern) if noticed => mind.server.forget(stream),
-                // What runs goes on, and nobody will ever hear of it.
-                Some(Tongue::Trunk) => {
-                    mind.known = false;
-                    let deeds = mind.server.stop_asking();
-                    self.perform_at(upstream, number, deeds);
+    /// Detaches an exchange; the server may notice it.
+    pub(super) fn detach(&mut self, upstream: usize, exchange: ExchangeId, noticed: bool) {
+        let kind = self.hosts[upstream].site.as_ref().map(|site| site.kind);
+        for (number, stream) in self.origins[upstream].detach(exchange) {
+            let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { continue };
+            match kind {
+                // In the modern era, closing the stream cancels the request.
+                Some(HttpServerKind::Modern) if noticed => conversation.server.forget(stream),
+                // Running jobs continue; their answers are lost.
+                Some(HttpServerKind::Sse) => {
+                    conversation.known = false;
+                    let actions = conversation.server.stop_asking();
+                    self.perform_in(upstream, number, actions);
                 }
                 _ => {}
             }
         }
     }
 
-    /// The server forgets all its sessions. What it has begun it finishes.
+    /// Invalidates all sessions. Running jobs continue.
     pub fn forget_sessions(&mut self, upstream: usize) {
-        let numbers: Vec<u32> = self.origins[upstream].minds.keys().copied().collect();
+        let numbers: Vec<u32> = self.origins[upstream].conversations.keys().copied().collect();
         for number in numbers {
-            let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { continue };
-            if mind.session.is_some() && std::mem::replace(&mut mind.known, false) {
-                let deeds = mind.server.stop_asking();
-                self.perform_at(upstream, number, deeds);
+            let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { continue };
+            if conversation.session.is_some() && std::mem::replace(&mut conversation.known, false) {
+                let actions = conversation.server.stop_asking();
+                self.perform_in(upstream, number, actions);
             }
         }
     }
 
-    /// The server ends and begins again: everything that it knew is gone, and every connection with it.
+    /// Restarts the server: all state and all connections are lost.
     pub fn restart(&mut self, upstream: usize) {
-        self.origins[upstream].minds.clear();
-        self.origins[upstream].mail.clear();
+        self.origins[upstream].conversations.clear();
+        self.origins[upstream].in_transit.clear();
         for exchange in self.connected(upstream) {
             self.cut(exchange, "connection reset");
         }
     }
 
-    /// The streams that wait for what a server says unasked are cut, a trunk among them.
+    /// Cuts all waiting GET streams, including SSE streams.
     pub fn cut_long_streams(&mut self, upstream: usize) {
         for id in self.connected(upstream) {
             let waits = self.exchanges.get(&id).is_some_and(|it| it.verb == Verb::Get && it.phase == Phase::Sent);
@@ -441,13 +468,13 @@ impl World {
         }
     }
 
-    /// What hung goes on, for the end of a fault.
-    pub(super) fn stir_minds(&mut self, upstream: usize) {
-        let numbers: Vec<u32> = self.origins[upstream].minds.keys().copied().collect();
+    /// Releases held answers at the end of a fault.
+    pub(super) fn release_conversations(&mut self, upstream: usize) {
+        let numbers: Vec<u32> = self.origins[upstream].conversations.keys().copied().collect();
         for number in numbers {
-            let Some(mind) = self.origins[upstream].minds.get_mut(&number) else { continue };
-            let deeds = mind.server.come_to();
-            self.perform_at(upstream, number, deeds);
+            let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) else { continue };
+            let actions = conversation.server.release_held();
+            self.perform_in(upstream, number, actions);
         }
     }
 
@@ -456,8 +483,8 @@ impl World {
         self.send_back(exchange, Part::End(EndHow::Complete));
     }
 
-    fn complain(&mut self, upstream: usize, mind: u32, words: &str) {
-        self.tell(&Fact::Complained { by: Via::Mind(upstream, mind), words });
+    fn record_violation(&mut self, upstream: usize, conversation: u32, text: &str) {
+        self.record(&Fact::ServerViolation { by: Via::Conversation(upstream, conversation), text });
     }
 }
 

@@ -1,4 +1,4 @@
-//! The shell of the simulation: does what the engine wants, and reports what happens, by the contract of `port.rs`.
+//! The simulated shell: it executes the outputs of the engine and reports events, by the contract of `port.rs`.
 
 use bytes::Bytes;
 use mendline_core::port::{ExchangeId, Pipe, Signal};
@@ -7,70 +7,72 @@ use mendline_wire::{Limits, Line, Message, Received};
 
 use super::World;
 use super::host::LONGEST_SPAWN;
-use crate::child::{Child, Pulse};
+use crate::child::{Child, ProcessState};
 use crate::clock::{Due, Ending};
 use crate::fact::{Fact, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::Key;
 use crate::server::Server;
 
-/// How many rounds of carrying one instant may take.
+/// Maximum number of rounds to settle one point in time.
 const ROUNDS: u32 = 100_000;
 
 impl World {
-    /// Carries every queue as far as it goes at this instant.
+    /// Processes every queue as far as possible at this time.
     pub(super) fn settle(&mut self) {
         for _ in 0..ROUNDS {
             let mut moved = false;
-            while let Some(act) = self.machine.poll_act() {
-                self.carry_out(&act);
+            while let Some(act) = self.machine.poll_output() {
+                self.execute(&act);
                 moved = true;
             }
             let links: Vec<LinkId> = self.children.keys().copied().collect();
             for link in links {
-                moved |= self.feed(link);
-                moved |= self.fetch(link);
+                moved |= self.feed_child(link);
+                moved |= self.read_child(link);
             }
             let exchanges: Vec<ExchangeId> = self.exchanges.keys().copied().collect();
             for exchange in exchanges {
                 moved |= self.hand_up(exchange);
             }
-            for place in 0..self.clients.len() {
-                moved |= self.listen(place);
-                moved |= self.serve(place);
+            for index in 0..self.clients.len() {
+                moved |= self.read_client(index);
+                moved |= self.write_client(index);
             }
             if !moved || self.violation.is_some() {
                 return;
             }
         }
-        self.tell(&Fact::Misbehaved("the engine does not come to rest at one instant"));
+        self.record(&Fact::ContractBroken("the engine does not settle at one time"));
     }
 
-    fn carry_out(&mut self, act: &Act) {
-        self.tell(&Fact::Wanted(act));
+    fn execute(&mut self, act: &EngineOutput) {
+        self.record(&Fact::Requested(act));
         match act {
-            Act::Spawn(link) => self.spawn(*link),
-            Act::CloseStdin(link) => {
+            EngineOutput::Spawn(link) => self.spawn(*link),
+            EngineOutput::CloseStdin(link) => {
                 if let Some(child) = self.children.get_mut(link) {
                     child.stdin_closing = true;
                 }
             }
-            Act::Signal(link, signal) => self.signal(*link, *signal),
-            Act::Exchange(exchange, upstream, request) => self.begin_exchange(*exchange, *upstream, request.clone()),
-            Act::Abort(exchange) => self.abort(*exchange),
-            Act::Remember(..) => {}
-            // The new way leads to where nobody knows the sessions of the old one, and of which nothing is remembered.
-            Act::Renew(upstream) => {
-                self.oracle.remembered.remove(upstream);
+            EngineOutput::Signal(link, signal) => self.signal(*link, *signal),
+            EngineOutput::Exchange(exchange, upstream, request) => {
+                self.begin_exchange(*exchange, *upstream, request.clone())
+            }
+            EngineOutput::Abort(exchange) => self.abort(*exchange),
+            EngineOutput::StoreCatalogue(..) => {}
+            // The server behind the new transport knows no sessions, and nothing is cached of it.
+            EngineOutput::Renew(upstream) => {
+                self.oracle.cached.remove(upstream);
                 if let Some(origin) = self.origins.get_mut(*upstream) {
-                    origin.minds.values_mut().for_each(|mind| mind.known = false);
+                    origin.conversations.values_mut().for_each(|conversation| conversation.known = false);
                 }
             }
-            Act::Happened(heard) => {
-                self.stirred = true;
-                self.tell(&Fact::Happened(heard));
+            EngineOutput::Event(event) => {
+                self.has_emitted = true;
+                self.record(&Fact::Emitted(event));
             }
-            Act::Finished => {
+            EngineOutput::Finished => {
                 self.finished.get_or_insert(self.clock.now());
             }
         }
@@ -79,57 +81,57 @@ impl World {
     fn spawn(&mut self, link: LinkId) {
         let upstream = usize::from(link.upstream.0);
         let Some(host) = self.hosts.get_mut(upstream) else {
-            return self.tell(&Fact::Misbehaved("the engine dialed an upstream that is not configured"));
+            return self.record(&Fact::ContractBroken("the engine dialed an upstream that is not configured"));
         };
-        let dice = host.dice.fork(u64::from(link.dial));
-        let (era, manner) = (host.era, host.manner.clone());
+        let rng = host.rng.fork(u64::from(link.dial));
+        let (era, profile) = (host.era, host.profile.clone());
         let server = if host.flipped {
-            Server::new(era.other(), link.dial, manner, dice.fork(1)).without_complaints()
+            Server::new(era.other(), link.dial, profile, rng.fork(1)).tolerating_violations()
         } else {
-            Server::new(era, link.dial, manner, dice.fork(1))
+            Server::new(era, link.dial, profile, rng.fork(1))
         };
-        let child = Child::new(link, host.capacity, server, dice);
-        let takes = host.dice.millis(1, LONGEST_SPAWN.as_millis() as u64);
+        let child = Child::new(link, host.capacity, server, rng);
+        let takes = host.rng.millis(1, LONGEST_SPAWN.as_millis() as u64);
         if self.children.insert(link, child).is_some() {
-            self.tell(&Fact::Misbehaved("the engine used the name of a link twice"));
+            self.record(&Fact::ContractBroken("the engine used the id of a link twice"));
         }
         self.clock.after(takes, Due::SpawnEnds(link));
     }
 
     fn signal(&mut self, link: LinkId, signal: Signal) {
-        self.tell(&Fact::Signalled(link, Some(signal)));
-        let stubborn = self.hosts.get(usize::from(link.upstream.0)).is_some_and(|host| host.temper.stubborn);
+        self.record(&Fact::Signalled(link, Some(signal)));
+        let ignores_term = self.hosts.get(usize::from(link.upstream.0)).is_some_and(|host| host.faults.ignores_term);
         match signal {
             Signal::Kill => self.clock.at(self.clock.now(), Due::ChildEnds(link, Ending::Signal(9))),
-            Signal::Term if stubborn => {}
+            Signal::Term if ignores_term => {}
             Signal::Term => {
-                let wait = self.dice.millis(1, 40);
+                let wait = self.rng.millis(1, 40);
                 self.clock.after(wait, Due::ChildEnds(link, Ending::Signal(15)));
             }
         }
     }
 
-    /// Lets the shell write to a child as much as it can.
-    fn feed(&mut self, link: LinkId) -> bool {
+    /// Writes to a child as much as possible.
+    fn feed_child(&mut self, link: LinkId) -> bool {
         let Some(child) = self.children.get(&link) else { return false };
-        match child.pulse {
-            Pulse::Alive => self.write_to(link),
-            Pulse::Dead(_) if child.stdin.unaccepted() > 0 && !child.said_broken => {
-                // A write to a pipe without a reader: the shell learns of it before it learns of the end.
+        match child.state {
+            ProcessState::Alive => self.write_to(link),
+            ProcessState::Dead(_) if child.stdin.unaccepted() > 0 && !child.reported_broken => {
+                // The shell learns of a broken pipe before it learns of the end.
                 if let Some(child) = self.children.get_mut(&link) {
-                    child.said_broken = true;
+                    child.reported_broken = true;
                 }
-                self.tell_engine(Input::LinkBroken { link, pipe: Pipe::Stdin });
+                self.send_input(Input::LinkBroken { link, pipe: Pipe::Stdin });
                 true
             }
-            Pulse::Reaped(how) if child.stdout.is_empty() => {
+            ProcessState::Reaped(how) if child.stdout.is_empty() => {
                 let written = child.stdin.accepted();
                 self.children.remove(&link);
-                self.tell_engine(Input::ChildExited { link, how, written });
-                self.tell(&Fact::Exited(link));
+                self.send_input(Input::ChildExited { link, how, written });
+                self.record(&Fact::Exited(link));
                 true
             }
-            Pulse::Spawning | Pulse::Dead(_) | Pulse::Reaped(_) => false,
+            ProcessState::Spawning | ProcessState::Dead(_) | ProcessState::Reaped(_) => false,
         }
     }
 
@@ -142,16 +144,16 @@ impl World {
             let may_pull = !child.stdin_closing && child.stdin.unaccepted() <= ahead;
             for key in whole {
                 self.oracle.of_mut(key).whole += 1;
-                self.tell(&Fact::Accepted { by: Via::Child(link), key });
+                self.record(&Fact::Accepted { by: Via::Child(link), key });
             }
             if !may_pull {
                 break;
             }
             let Some(text) = self.machine.poll_write(Port::Link(link)) else { break };
             moved = true;
-            let Some(message) = self.understand(text.to_bytes()) else { break };
+            let Some(message) = self.parse_output(text.to_bytes()) else { break };
             let key = self.key_of(&message);
-            self.tell(&Fact::Handed { by: Via::Child(link), message: &message, key });
+            self.record(&Fact::HandedOut { by: Via::Child(link), message: &message, key });
             if let Some(child) = self.children.get_mut(&link) {
                 child.stdin.pull(message, key);
             }
@@ -160,16 +162,16 @@ impl World {
         moved
     }
 
-    /// What the engine wrote, if it is a message at all.
-    pub(super) fn understand(&mut self, text: Bytes) -> Option<Message> {
+    /// Parses what the engine wrote.
+    pub(super) fn parse_output(&mut self, text: Bytes) -> Option<Message> {
         if text.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
-            self.tell(&Fact::Misbehaved("the engine wrote a message with a line end in it"));
+            self.record(&Fact::ContractBroken("the engine wrote a message with a line end in it"));
             return None;
         }
         match Message::parse(text) {
             Ok(message) => Some(message),
             Err(error) => {
-                self.tell(&Fact::Misbehaved(&format!("the engine wrote something that is not a message: {error}")));
+                self.record(&Fact::ContractBroken(&format!("the engine wrote an invalid message: {error}")));
                 None
             }
         }
@@ -182,22 +184,22 @@ impl World {
         self.oracle.find(key).map(|_| key)
     }
 
-    /// Reads one line from a child, if the engine lets us.
-    fn fetch(&mut self, link: LinkId) -> bool {
+    /// Reads one line of a child, if the engine accepts input.
+    fn read_child(&mut self, link: LinkId) -> bool {
         let now = self.clock.now();
         let Some(child) = self.children.get_mut(&link) else { return false };
-        if child.pulse == Pulse::Spawning {
+        if child.state == ProcessState::Spawning {
             return false;
         }
         if let Some(line) = child.stderr.pop_front() {
-            self.tell_engine(Input::Said { link, line });
+            self.send_input(Input::Said { link, line });
             return true;
         }
         if !child.has_output(now) || !self.machine.may_read(Port::Link(link)) {
             return false;
         }
         let Some((_, line)) = child.stdout.pop_front() else { return false };
-        let limit = self.hosts[usize::from(link.upstream.0)].temper.line_limit;
+        let limit = self.hosts[usize::from(link.upstream.0)].faults.line_limit;
         let line = match limit {
             Some(limit) if line.len() > limit => {
                 let (head, tail) = (line.slice(..line.len().min(4_096)), line.slice(line.len().saturating_sub(256)..));
@@ -206,22 +208,22 @@ impl World {
             _ => Line::Text(line),
         };
         let received = Received::from_line(line, &Limits::default());
-        self.note_given(Via::Child(link), &received);
-        self.tell_engine(Input::FromLink { link, received });
+        self.record_received(Via::Child(link), &received);
+        self.send_input(Input::FromLink { link, received });
         true
     }
 
-    /// The engine is given something that a server said.
-    pub(super) fn note_given(&mut self, by: Via, received: &Received) {
-        self.note_progress(received);
+    /// Records that the engine received something from a server.
+    pub(super) fn record_received(&mut self, by: Via, received: &Received) {
+        self.record_progress(received);
         match received {
-            Received::Message(message) => self.tell(&Fact::Given { by, message: Some(message) }),
-            _ => self.tell(&Fact::Given { by, message: None }),
+            Received::Message(message) => self.record(&Fact::Received { by, message: Some(message) }),
+            _ => self.record(&Fact::Received { by, message: None }),
         }
     }
 
-    /// Progress moves a deadline, so the oracle must know when the engine saw it.
-    fn note_progress(&mut self, received: &Received) {
+    /// Records progress, which extends a deadline.
+    fn record_progress(&mut self, received: &Received) {
         let Received::Message(message) = received else { return };
         if message.method() == mendline_wire::Method::Progress {
             let key = message.get(&["_meta", "sim/key"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());

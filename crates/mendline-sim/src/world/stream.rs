@@ -1,7 +1,7 @@
-//! What goes out over the streams of an HTTP server: answers, events, and what was said before to those who ask for it.
+//! The streams of an HTTP server: answers, events and replays.
 //!
-//! A stream belongs to a mind and is carried by at most one exchange at a time. What is said while nobody listens is kept if
-//! its events have names and lost if not. Who may come in at all is decided in `origin.rs`.
+//! A stream belongs to a conversation; at most one exchange carries it at a time. Messages without a listener are kept
+//! if the events have ids, and lost otherwise. `origin.rs` admits requests.
 
 use bytes::Bytes;
 use mendline_core::port::{Content, EndHow, ExchangeId};
@@ -9,18 +9,18 @@ use mendline_wire::{Message, Method, SseEvent, headers};
 
 use super::World;
 use super::origin::head;
-use crate::exchange::{Letter, Part};
-use crate::site::{self, Form, Mind, Site, Stream, Tongue};
-use crate::weather::Cut;
+use crate::exchange::{Part, PendingRequest};
+use crate::network_faults::Cut;
+use crate::site::{self, Conversation, Form, HttpServerKind, Site, Stream};
 
 impl World {
-    /// The head of a stream, and its priming event if its events have names. Some servers close it right then.
+    /// Sends the head of a stream, and a priming event if its events have ids. Some servers close the stream then.
     pub(super) fn begin_stream(&mut self, upstream: usize, number: u32, name: u32, method: Method, site: &Site) {
-        let said = self.stream(upstream, number, name).map_or(0, |stream| stream.log.len());
-        self.prime(upstream, (number, name, said), method, site);
+        let written = self.stream(upstream, number, name).map_or(0, |stream| stream.log.len());
+        self.prime(upstream, (number, name, written), method, site);
     }
 
-    /// The same for one that the other side has heard up to this event.
+    /// Same, for a client that has received events up to this one.
     fn prime(&mut self, upstream: usize, (number, name, seen): (u32, u32, usize), method: Method, site: &Site) {
         let Some(stream) = self.stream(upstream, number, name) else { return };
         stream.primed += 1;
@@ -31,44 +31,44 @@ impl World {
         if form != Form::NamedEvents {
             return;
         }
-        let weather = &site.weather;
-        let polls = weather.polls || self.dice.percent(site.polls);
-        let closes = weather.primes_for_ever || (polls && name != 0 && method != Method::Initialize);
+        let faults = &site.faults;
+        let polls = faults.polls || self.rng.percent(site.polls);
+        let closes = faults.primes_forever || (polls && name != 0 && method != Method::Initialize);
         let retry =
-            weather.retry.or(if closes && self.dice.percent(50) { Some(self.dice.between(100, 800)) } else { None });
+            faults.retry.or(if closes && self.rng.percent(50) { Some(self.rng.between(100, 800)) } else { None });
         self.send_back(listener, Part::Event(site::priming(number, name, seen, primed, retry)));
         if closes && let Some(listener) = listener {
             self.send_back(Some(listener), Part::End(EndHow::Complete));
-            self.origins[upstream].hang_up(listener);
+            self.origins[upstream].detach(listener);
         }
     }
 
     pub(super) fn form_of(&mut self, upstream: usize, site: &Site, message: &Message) -> Form {
         let listens = message.method() == Method::SubscriptionsListen;
-        if !listens && !self.hosts[upstream].dice.percent(site.events) {
+        if !listens && !self.hosts[upstream].rng.percent(site.events) {
             return Form::Json;
         }
-        if site.names && site.tongue == Tongue::Stateful { Form::NamedEvents } else { Form::Events }
+        if site.names && site.kind == HttpServerKind::Stateful { Form::NamedEvents } else { Form::Events }
     }
 
     fn stream(&mut self, upstream: usize, number: u32, name: u32) -> Option<&mut Stream> {
-        self.origins[upstream].minds.get_mut(&number)?.streams.get_mut(&name)
+        self.origins[upstream].conversations.get_mut(&number)?.streams.get_mut(&name)
     }
 
     pub(super) fn form(&self, upstream: usize, number: u32, stream: u32) -> Option<Form> {
-        Some(self.origins[upstream].minds.get(&number)?.streams.get(&stream)?.form)
+        Some(self.origins[upstream].conversations.get(&number)?.streams.get(&stream)?.form)
     }
 
-    /// What does not belong to one answer alone may go over the stream for such things, if somebody listens there.
-    pub(super) fn aside(&mut self, upstream: usize, number: u32, stream: u32, chance: u64) -> u32 {
-        let is_heard = self.origins[upstream].minds.get(&number).is_some_and(Mind::is_heard);
+    /// Returns the notification stream, if it has a listener and the message does not belong to one answer.
+    pub(super) fn notice_stream_or(&mut self, upstream: usize, number: u32, stream: u32, chance: u64) -> u32 {
+        let has_listener = self.origins[upstream].conversations.get(&number).is_some_and(Conversation::has_listener);
         let cannot = self.form(upstream, number, stream) == Some(Form::Json);
-        if is_heard && (cannot || self.dice.percent(chance)) { 0 } else { stream }
+        if has_listener && (cannot || self.rng.percent(chance)) { 0 } else { stream }
     }
 
-    /// A mind says something over one of its streams; the last word ends it.
-    pub(super) fn say(&mut self, upstream: usize, number: u32, name: u32, line: Bytes, last: bool) {
-        let weather = self.hosts[upstream].site.as_ref().map(|site| site.weather.clone()).unwrap_or_default();
+    /// Writes a message to a stream of a conversation; the last one ends the stream.
+    pub(super) fn write_to_stream(&mut self, upstream: usize, number: u32, name: u32, line: Bytes, last: bool) {
+        let faults = self.hosts[upstream].site.as_ref().map(|site| site.faults.clone()).unwrap_or_default();
         let Some(stream) = self.stream(upstream, number, name) else { return };
         let last = last && name != 0;
         if stream.form == Form::Json && !last {
@@ -81,7 +81,7 @@ impl World {
         let (form, count, session) = (stream.form, stream.log.len(), stream.session.clone());
         let listener = if last { stream.listener.take() } else { stream.listener };
         let Some(exchange) = listener else { return };
-        let breaks = matches!(weather.cut, Some((Cut::Body, chance)) if self.dice.percent(chance));
+        let breaks = matches!(faults.cut, Some((Cut::Body, chance)) if self.rng.percent(chance));
         if form == Form::Json {
             let mut head = head(200, Content::Json);
             head.session = session;
@@ -94,37 +94,37 @@ impl World {
             return self.cut(exchange, "connection reset within the response");
         } else {
             let id = (form == Form::NamedEvents).then(|| site::event_name(number, name, count));
-            self.send_back(listener, Part::Event(SseEvent { id, event: None, data: Some(line), retry: weather.retry }));
+            self.send_back(listener, Part::Event(SseEvent { id, event: None, data: Some(line), retry: faults.retry }));
         }
         if last {
             self.send_back(listener, Part::End(EndHow::Complete));
         }
     }
 
-    pub(super) fn hear_get(&mut self, upstream: usize, letter: &Letter, site: &Site) {
-        let Some(exchange) = letter.exchange else { return };
-        if site.weather.no_get {
+    pub(super) fn receive_get(&mut self, upstream: usize, pending: &PendingRequest, site: &Site) {
+        let Some(exchange) = pending.exchange else { return };
+        if site.faults.no_get {
             return self.answer_status(Some(exchange), 405);
         }
-        let Some(session) = letter.request.header(headers::SESSION_ID) else {
+        let Some(session) = pending.request.header(headers::SESSION_ID) else {
             return self.answer_status(Some(exchange), 400);
         };
         let Some(number) = self.origins[upstream].of_session(session) else {
-            return self.say_farewell(upstream, letter, site.weather.farewell);
+            return self.reply_session_lost(upstream, pending, site.faults.session_lost_reply);
         };
-        let resumed = letter.request.header(headers::LAST_EVENT_ID).map(site::read_event_name);
-        // Who asks again for the answer to its greeting cannot know yet what was agreed.
-        let mind = self.origins[upstream].minds.get(&number);
-        let stream = resumed.flatten().and_then(|(_, stream, _)| mind?.streams.get(&stream));
+        let resumed = pending.request.header(headers::LAST_EVENT_ID).map(site::read_event_name);
+        // A client that resumes the answer to `initialize` does not know the negotiated version yet.
+        let conversation = self.origins[upstream].conversations.get(&number);
+        let stream = resumed.flatten().and_then(|(_, stream, _)| conversation?.streams.get(&stream));
         if stream.is_none_or(|stream| stream.session.is_none()) {
-            self.check_version(upstream, number, letter);
+            self.check_version(upstream, number, pending);
         }
         match resumed {
             Some(name) => self.resume(upstream, exchange, number, name, site),
-            None if site.speaks_up => {
+            None if site.has_notice_stream => {
                 let form = if site.names { Form::NamedEvents } else { Form::Events };
-                if let Some(mind) = self.origins[upstream].minds.get_mut(&number) {
-                    mind.listen(form, exchange);
+                if let Some(conversation) = self.origins[upstream].conversations.get_mut(&number) {
+                    conversation.listen(form, exchange);
                 }
                 self.begin_stream(upstream, number, 0, Method::None, site);
             }
@@ -140,15 +140,15 @@ impl World {
         name: Option<(u32, u32, usize)>,
         site: &Site,
     ) {
-        let found = name.filter(|(mind, _, _)| *mind == number && !site.weather.resumes_nothing);
-        let mind = self.origins[upstream].minds.get_mut(&number);
-        let stream = found.and_then(|(_, stream, _)| mind?.streams.get_mut(&stream));
+        let found = name.filter(|(conversation, _, _)| *conversation == number && !site.faults.resumes_nothing);
+        let conversation = self.origins[upstream].conversations.get_mut(&number);
+        let stream = found.and_then(|(_, stream, _)| conversation?.streams.get_mut(&stream));
         let (Some(stream), Some((_, which, seen))) = (stream, found) else {
             return self.answer_status(Some(exchange), 400);
         };
         stream.listener = Some(exchange);
-        let seen = if site.weather.replays_all { 0 } else { seen };
-        if site.weather.primes_for_ever {
+        let seen = if site.faults.replays_all { 0 } else { seen };
+        if site.faults.primes_forever {
             return self.prime(upstream, (number, which, seen), Method::None, site);
         }
         let (missed, finished) = (stream.log.iter().skip(seen).cloned().collect::<Vec<_>>(), stream.finished);
@@ -156,9 +156,9 @@ impl World {
             stream.listener = None;
         }
         self.send_back(Some(exchange), Part::Head(head(200, Content::Events)));
-        for (place, line) in missed.into_iter().enumerate() {
-            let id = Some(site::event_name(number, which, seen + place + 1));
-            let event = SseEvent { id, event: None, data: Some(line), retry: site.weather.retry };
+        for (index, line) in missed.into_iter().enumerate() {
+            let id = Some(site::event_name(number, which, seen + index + 1));
+            let event = SseEvent { id, event: None, data: Some(line), retry: site.faults.retry };
             self.send_back(Some(exchange), Part::Event(event));
         }
         if finished {
@@ -166,17 +166,17 @@ impl World {
         }
     }
 
-    pub(super) fn open_trunk(&mut self, upstream: usize, letter: &Letter, site: &Site) {
-        let Some(exchange) = letter.exchange else { return };
-        if site.weather.no_get {
+    pub(super) fn open_sse_stream(&mut self, upstream: usize, pending: &PendingRequest, site: &Site) {
+        let Some(exchange) = pending.exchange else { return };
+        if site.faults.no_get {
             return self.answer_status(Some(exchange), 405);
         }
-        let number = self.origins[upstream].next_mind();
-        let mut mind = Mind::new(self.fresh_server(upstream, number, Tongue::Trunk), None);
-        mind.listen(Form::Events, exchange);
-        self.origins[upstream].minds.insert(number, mind);
+        let number = self.origins[upstream].next_conversation();
+        let mut conversation = Conversation::new(self.fresh_server(upstream, number, HttpServerKind::Sse), None);
+        conversation.listen(Form::Events, exchange);
+        self.origins[upstream].conversations.insert(number, conversation);
         self.send_back(Some(exchange), Part::Head(head(200, Content::Events)));
-        if site.weather.mute {
+        if site.faults.omits_endpoint {
             return;
         }
         let data = Some(Bytes::from(format!("/messages?s={number}")));

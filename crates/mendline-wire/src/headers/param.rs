@@ -1,9 +1,9 @@
-//! `Mcp-Param-*`: arguments of a tool that its server wants to see in the head of the request too.
+//! `Mcp-Param-*`: tool arguments that are repeated as headers.
 //!
-//! A server marks a property of a tool's `inputSchema` with `x-mcp-header`, and whoever calls the tool over HTTP repeats that
-//! argument as a header. The mark is bound by rules (a name that HTTP allows, used once, on a string, an integer or a
-//! boolean, reached from the schema's root through `properties` alone); a tool that breaks one of them is not to be used at
-//! all, because a server that meant something else by the mark would refuse every call of it.
+//! A server marks a property of the `inputSchema` of a tool with `x-mcp-header`, and a client that calls the tool over
+//! HTTP repeats that argument as a header. The mark must have a name that HTTP allows, be unique, be on a string, an
+//! integer or a boolean, and be reachable from the root of the schema through `properties` alone. A tool that breaks
+//! one of these rules must not be used.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,28 +11,28 @@ use std::fmt;
 use super::{PARAM_PREFIX, encode_value};
 use crate::{Message, Value};
 
-/// The mark.
+/// The keyword of the mark.
 const ANNOTATION: &str = "x-mcp-header";
 
-/// How deep a schema is searched. Each step reads what lies below it once more, so a schema made to be deep must not make
-/// that expensive; real ones reach 20 or so.
+/// The maximum depth of the search. Each level is scanned once more, so the depth bounds the cost; real schemas reach
+/// about 20 levels.
 const DEEPEST: u32 = 64;
 
-/// One argument that travels as a header too.
+/// An argument that is repeated as a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamHeader {
-    /// The whole name of the header.
+    /// The full name of the header.
     name: String,
-    /// The keys that lead to the argument.
+    /// The path of the argument.
     path: Vec<String>,
 }
 
-/// Why a tool's marks cannot be followed.
+/// The reason why the marks of a tool are invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParamFault {
-    /// The mark is not a string, is empty, or holds what no header's name may hold.
+    /// The mark is not a string, is empty, or is not a valid header name.
     BadName,
-    /// Two marks with one name; case does not count.
+    /// Two marks have the same name; case does not matter.
     NotUnique(String),
     /// The property is not a string, an integer or a boolean.
     NotPrimitive(String),
@@ -58,25 +58,25 @@ impl fmt::Display for ParamFault {
 impl std::error::Error for ParamFault {}
 
 impl ParamHeader {
-    /// Whether a list of tools may hold marks at all; nearly none does.
+    /// Returns whether a list of tools may contain marks.
     pub fn may_be_in(list: &Message) -> bool {
         list.mentions(ANNOTATION)
     }
 
-    /// The headers that a tool's schema asks for.
+    /// Returns the headers that a schema requires.
     pub fn of_schema(schema: Value<'_>) -> Result<Vec<ParamHeader>, ParamFault> {
         let mut found = Vec::new();
         walk(schema, Some(&mut Vec::new()), 0, &mut found)?;
         Ok(found)
     }
 
-    /// The name of the header.
+    /// Returns the name of the header.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the header says for these arguments. Nothing when the argument is missing or null, and nothing for an object or
-    /// an array, which no mark allows and no header could carry.
+    /// Returns the header value for these arguments. `None` if the argument is missing or null, or is an object or an
+    /// array.
     pub fn value(&self, arguments: Value<'_>) -> Option<String> {
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
         let argument = arguments.at(&path)?;
@@ -88,8 +88,8 @@ impl ParamHeader {
     }
 }
 
-/// A number as every reader of the body writes it: `7`, whether the body says `7`, `7.0` or `70e-1`. What is no integer, or
-/// too large for a reader that knows only doubles, stays as it was written; it is for the server to judge.
+/// Normalises a number: `7` for `7`, `7.0` and `70e-1`. A number that is not an integer, or too large for a double,
+/// stays as written; the server decides.
 fn decimal(raw: &str) -> Cow<'_, str> {
     const EXACT: f64 = 9_007_199_254_740_991.0;
     if raw != "-0" && !raw.contains(['.', 'e', 'E']) {
@@ -101,7 +101,7 @@ fn decimal(raw: &str) -> Cow<'_, str> {
     }
 }
 
-/// Looks for marks in a schema and everything below it. The path is `None` from the first step on that is not `properties`.
+/// Searches a schema for marks. The path is `None` after the first step that is not `properties`.
 fn walk(
     schema: Value<'_>,
     mut path: Option<&mut Vec<String>>,
@@ -119,7 +119,7 @@ fn walk(
     for (key, value) in schema.members() {
         let Some(key) = key.as_str() else { continue };
         match key.as_ref() {
-            // What looks like a mark in an example is an example.
+            // A mark in an example is not a mark.
             ANNOTATION | "default" | "examples" | "enum" | "const" => {}
             "properties" => {
                 for (name, property) in value.members() {
@@ -133,7 +133,7 @@ fn walk(
                     }
                 }
             }
-            // Here too the keys are names, not keywords.
+            // The keys are names here, not keywords.
             "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
                 for (_, schema) in value.members() {
                     walk(schema, None, depth, found)?;
@@ -167,7 +167,7 @@ fn read_mark(
     Ok(ParamHeader { name: whole, path: path.to_vec() })
 }
 
-/// Is this the schema of a string, an integer or a boolean, which may also be null?
+/// Returns whether a schema is that of a string, an integer or a boolean, possibly nullable.
 fn is_primitive(schema: Value<'_>) -> bool {
     let is_primitive = |kind: &str| matches!(kind, "string" | "integer" | "boolean");
     match schema.at(&["type"]) {
@@ -181,7 +181,7 @@ fn is_primitive(schema: Value<'_>) -> bool {
     }
 }
 
-/// Is this a `token` of RFC 9110, as the names of headers are?
+/// Returns whether a name is a `token` of RFC 9110.
 fn is_token(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(is_allowed)
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn marked_arguments_become_headers_however_deep_they_lie() {
+    fn marked_arguments_become_headers_at_any_depth() {
         let schema = r#"{"type":"object","properties":{
             "region":{"type":"string","x-mcp-header":"Region"},"query":{"type":"string"},
             "options":{"type":"object","properties":{"limit":{"type":"integer","x-mcp-header":"Limit"},
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_put_as_the_specification_wants_them() {
+    fn values_are_encoded_as_specified() {
         let schema = one(r#"{"type":"string","x-mcp-header":"A"}"#);
         for (argument, value) in [
             (r#""us-west1""#, "us-west1"),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_breaks_a_rule_is_refused_with_its_reason() {
+    fn invalid_mark_is_refused_with_reason() {
         for bad in [r#""""#, r#""a b""#, r#""a\r\nX: 1""#, r#""é""#, r#""a:""#, "7", "null", "{}"] {
             let schema = one(&format!(r#"{{"type":"string","x-mcp-header":{bad}}}"#));
             assert_eq!(headers(&schema), Err(ParamFault::BadName), "{bad}");
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_counts_only_on_the_straight_way_through_properties() {
+    fn mark_is_valid_only_under_properties() {
         let mark = r#"{"type":"string","x-mcp-header":"A"}"#;
         for schema in [
             r#"{"type":"object","x-mcp-header":"A"}"#.to_owned(),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_without_end_is_searched_only_so_far() {
+    fn deep_schema_is_searched_to_a_limit() {
         let nested = |depth: usize, inner: &str| {
             format!("{}{inner}{}", r#"{"properties":{"a":"#.repeat(depth), "}}".repeat(depth))
         };
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_mark_is_none() {
+    fn text_that_resembles_a_mark_is_ignored() {
         for schema in [
             r#"{"properties":{"x-mcp-header":{"type":"number"}}}"#,
             r#"{"$defs":{"x-mcp-header":{"type":"number"}}}"#,

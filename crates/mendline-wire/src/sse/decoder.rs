@@ -1,14 +1,14 @@
-//! Bytes to events.
+//! Decoder for server-sent events.
 //!
-//! Like [`Lines`](crate::Lines): the shell reads into [`SseDecoder::buffer`] and takes events out. While an event is
-//! incomplete its lines stay in the buffer and only their places are remembered, so that the data of a one-line event,
-//! which is every MCP message, is the read buffer itself. Data of several lines is joined as they come.
+//! As with [`Lines`](crate::Lines), the shell reads into [`SseDecoder::buffer`] and takes events. The lines of an
+//! incomplete event stay in the buffer and only their spans are kept, so that the data of a one-line event, which every
+//! MCP message is, is not copied. Data of several lines is joined as it arrives.
 //!
-//! A line end of two bytes may be cut between reads. An event is not held back for that: a CR ends the line at once,
-//! and an LF that follows first thing is swallowed.
+//! A CRLF may be split between reads. A CR ends the line at once, and a following LF is skipped, so that no event is
+//! delayed.
 //!
-//! An event beyond the limit is reported at the moment it crosses it, once, then skipped to its end. Its id (if it came
-//! first) still counts as seen, or a resumed stream would bring the same event for ever.
+//! An event that exceeds the limit is reported once, when it crosses the limit, and then skipped to its end. Its id (if
+//! it came first) still counts as seen; otherwise a resumed stream would repeat the event forever.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,17 +18,17 @@ use memchr::memchr2;
 
 use super::SseEvent;
 
-/// Events shorter than this are copied out of the read buffer, so that keeping one pins nothing else.
+/// Shorter events are copied, so that they do not pin the buffer.
 const COPY_BELOW: usize = 4096;
-/// A buffer that grew beyond this for an event that was given up is given back.
+/// A larger buffer is released after a discarded event.
 const KEEP_CAPACITY: usize = 64 << 10;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What can be wrong with an event.
+/// The faults of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SseFault {
-    /// It is longer than the limit. The next event is read as if nothing had been.
+    /// The event exceeds the limit. The next event is read normally.
     TooLong {
         /// The limit in bytes.
         limit: usize,
@@ -49,15 +49,15 @@ impl std::error::Error for SseFault {}
 /// Splits a stream of bytes into events.
 #[derive(Debug)]
 pub struct SseDecoder {
-    /// The lines of the event at hand, then what has not been looked at.
+    /// The lines of the current event, then unscanned bytes.
     buffer: BytesMut,
-    /// Where the line at hand begins.
+    /// The start of the current line.
     line: usize,
-    /// Up to here the line at hand holds no end.
+    /// The offset up to which the current line has no end.
     scanned: usize,
     limit: usize,
-    place: Place,
-    /// The last line ended with a CR, so that an LF right after it belongs to the same end.
+    state: State,
+    /// The last line ended with a CR, so that a following LF belongs to the same line end.
     after_carriage_return: bool,
     pending: Pending,
     last_id: Option<Bytes>,
@@ -65,18 +65,18 @@ pub struct SseDecoder {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
-    /// Nothing has been taken yet, so that a byte order mark may come.
+enum State {
+    /// Nothing was taken yet; a byte order mark may follow.
     Start,
     Reading,
-    /// In an event that is too long.
+    /// Inside of an event that is too long.
     Skipping {
-        /// Whether the line at hand has any bytes; an empty one ends the event.
+        /// Whether the current line has any bytes; an empty one ends the event.
         line_has_bytes: bool,
     },
 }
 
-/// The fields of the event at hand, as places in the buffer.
+/// The fields of the current event, as spans of the buffer.
 #[derive(Debug, Default)]
 struct Pending {
     id: Option<Range<usize>>,
@@ -94,14 +94,14 @@ enum Data {
 }
 
 impl SseDecoder {
-    /// Events of at most `limit` bytes, counted with their field names and line ends.
+    /// Creates a decoder for events of at most `limit` bytes, including field names and line ends.
     pub fn new(limit: usize) -> SseDecoder {
         SseDecoder {
             buffer: BytesMut::new(),
             line: 0,
             scanned: 0,
             limit,
-            place: Place::Start,
+            state: State::Start,
             after_carriage_return: false,
             pending: Pending::default(),
             last_id: None,
@@ -109,39 +109,39 @@ impl SseDecoder {
         }
     }
 
-    /// Where the shell puts what it read: append only.
+    /// Returns the buffer that the shell appends to.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// How many bytes wait in the buffer.
+    /// Returns the number of buffered bytes.
     pub fn buffered(&self) -> usize {
         self.buffer.len()
     }
 
-    /// How many bytes it holds of an event that is not whole, in the buffer and beside it.
+    /// Returns the number of bytes of an incomplete event, in the buffer and beside it.
     pub fn held(&self) -> usize {
         let joined = if let Data::Joined(joined) = &self.pending.data { joined.len() } else { 0 };
         self.buffer.len() + joined
     }
 
-    /// What to resume after: the id of the last event that had one, unless that was empty.
+    /// Returns the id for a resumption: that of the last event with an id, unless it was empty.
     pub fn last_event_id(&self) -> Option<&Bytes> {
         self.last_id.as_ref().filter(|id| !id.is_empty())
     }
 
-    /// How many comments came. They mean nothing but that the peer is alive.
+    /// Returns the number of comments, which only show that the peer is alive.
     pub fn comments(&self) -> u64 {
         self.comments
     }
 
-    /// The next whole event; `None` until more has been read.
+    /// Returns the next complete event; `None` until more was read.
     pub fn next_event(&mut self) -> Option<Result<SseEvent, SseFault>> {
         if !self.skip_byte_order_mark() {
             return None;
         }
         loop {
-            self.swallow_line_feed();
+            self.skip_line_feed();
             let end = match memchr2(b'\n', b'\r', self.buffer.get(self.scanned..)?) {
                 Some(ahead) => self.scanned + ahead,
                 None => {
@@ -156,33 +156,33 @@ impl SseDecoder {
         }
     }
 
-    /// The stream has ended. An event that had not ended is thrown away, as the standard wants it; how many of its
-    /// bytes there were tells a clean end from a cut.
+    /// Ends the stream. An incomplete event is discarded, as the standard requires; the number of its bytes
+    /// distinguishes a clean end from a cut.
     pub fn finish(&mut self) -> usize {
-        let left = match self.place {
-            Place::Skipping { .. } => self.buffer.len().max(1),
+        let left = match self.state {
+            State::Skipping { .. } => self.buffer.len().max(1),
             _ => self.buffer.len(),
         };
         self.buffer.clear();
         self.forget();
-        self.place = Place::Reading;
+        self.state = State::Reading;
         left
     }
 
-    /// Whether it is settled that there is none, or it is gone.
+    /// Skips a byte order mark. Returns false while that is undecided.
     fn skip_byte_order_mark(&mut self) -> bool {
-        if self.place == Place::Start {
+        if self.state == State::Start {
             if self.buffer.starts_with(BYTE_ORDER_MARK) {
                 self.buffer.advance(BYTE_ORDER_MARK.len());
             } else if BYTE_ORDER_MARK.starts_with(&self.buffer) {
                 return false;
             }
-            self.place = Place::Reading;
+            self.state = State::Reading;
         }
         true
     }
 
-    fn swallow_line_feed(&mut self) {
+    fn skip_line_feed(&mut self) {
         if self.after_carriage_return && self.scanned == self.line && self.buffer.len() > self.line {
             self.after_carriage_return = false;
             if self.buffer[self.line] == b'\n' {
@@ -193,40 +193,40 @@ impl SseDecoder {
         }
     }
 
-    /// There is no whole line in the buffer.
+    /// Handles a buffer without a complete line.
     fn pause(&mut self) -> Option<Result<SseEvent, SseFault>> {
-        match &mut self.place {
-            Place::Skipping { line_has_bytes } => {
+        match &mut self.state {
+            State::Skipping { line_has_bytes } => {
                 *line_has_bytes |= self.buffer.len() > self.line;
                 self.buffer.clear();
                 self.line = 0;
                 self.scanned = 0;
                 None
             }
-            // The line that has begun will end beyond the limit. One that has not may still be the blank one.
+            // The current line will exceed the limit. An empty line may still end the event.
             _ if self.buffer.len() > self.limit.max(self.line) => Some(Err(self.give_up())),
             _ => None,
         }
     }
 
-    /// The line at hand ends at `end`.
+    /// Handles a line that ends at `end`.
     fn take_line(&mut self, end: usize) -> Option<Result<SseEvent, SseFault>> {
         let line = self.line..end;
         self.line = end + 1;
         self.scanned = self.line;
-        if let Place::Skipping { line_has_bytes } = self.place {
+        if let State::Skipping { line_has_bytes } = self.state {
             let ends_event = line.is_empty() && !line_has_bytes;
             self.buffer.advance(self.line);
             self.line = 0;
             self.scanned = 0;
-            self.place = if ends_event { Place::Reading } else { Place::Skipping { line_has_bytes: false } };
+            self.state = if ends_event { State::Reading } else { State::Skipping { line_has_bytes: false } };
             return None;
         }
         if line.is_empty() {
             return self.take_event().map(Ok);
         }
         if line.end > self.limit {
-            // Only this line's content is lost; its end has been seen, so the skipping starts on a fresh line.
+            // The line has ended, so skipping starts with the next line.
             let fault = self.give_up_after(line.end + 1);
             return Some(Err(fault));
         }
@@ -257,7 +257,7 @@ impl SseDecoder {
         }
     }
 
-    /// A blank line came: what has been collected is an event.
+    /// Returns the collected event, after a blank line.
     fn take_event(&mut self) -> Option<SseEvent> {
         let length = self.line;
         let pending = self.forget();
@@ -273,7 +273,7 @@ impl SseDecoder {
             self.buffer.split_to(length).freeze()
         };
         let event = SseEvent {
-            // Kept for as long as the stream lives, so it must not pin a large event.
+            // It is kept as long as the stream, so it must not pin a large event.
             id: pending.id.map(|range| Bytes::copy_from_slice(&lines[range])),
             event: pending.event.map(|range| lines.slice(range)),
             data: match pending.data {
@@ -289,7 +289,7 @@ impl SseDecoder {
         Some(event)
     }
 
-    /// Lines that left no field (comments, unknown names) need not wait in the buffer for the event's end.
+    /// Drops lines without a field (comments, unknown names) from the buffer.
     fn drop_lines_without_fields(&mut self) {
         if self.pending.is_empty() {
             self.buffer.advance(self.line);
@@ -298,14 +298,14 @@ impl SseDecoder {
         }
     }
 
-    /// The line at hand is too much; its end is yet to come.
+    /// Discards the event whose current line is too long and not complete.
     fn give_up(&mut self) -> SseFault {
         let fault = self.give_up_after(self.buffer.len());
-        self.place = Place::Skipping { line_has_bytes: true };
+        self.state = State::Skipping { line_has_bytes: true };
         fault
     }
 
-    /// Throws the first `length` bytes of the buffer away, and the rest of the event once it comes.
+    /// Discards the first `length` bytes of the buffer, and the rest of the event when it arrives.
     fn give_up_after(&mut self, length: usize) -> SseFault {
         let pending = self.forget();
         let id = pending.id.map(|range| Bytes::copy_from_slice(&self.buffer[range]));
@@ -316,11 +316,11 @@ impl SseDecoder {
         if self.buffer.is_empty() && self.buffer.capacity() > KEEP_CAPACITY {
             self.buffer = BytesMut::new();
         }
-        self.place = Place::Skipping { line_has_bytes: false };
+        self.state = State::Skipping { line_has_bytes: false };
         SseFault::TooLong { limit: self.limit, id }
     }
 
-    /// Back to the beginning of an event.
+    /// Resets to the start of an event.
     fn forget(&mut self) -> Pending {
         self.line = 0;
         self.scanned = 0;
@@ -352,7 +352,7 @@ impl Data {
     }
 }
 
-/// A `retry` of digits only; more of them than a number holds mean "very long".
+/// Parses `retry`, which consists of digits only; a larger number saturates.
 fn milliseconds(digits: &[u8]) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     is_number
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_may_end_in_every_way_and_be_cut_anywhere() {
+    fn any_line_end_and_chunking_is_accepted() {
         let text = "\u{feff}data: a\r\ndata: b\r\n\r\ndata: c\r\rdata: d\n\n: hi\r\n\r\nid: 1\r\n\n";
         let expected = [data("a\nb"), data("c"), data("d"), SseEvent { id: Some("1".into()), ..SseEvent::default() }];
         assert_eq!(events(text), expected);
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_not_held_back_for_a_line_feed_that_may_follow() {
+    fn event_does_not_wait_for_a_line_feed() {
         let mut decoder = SseDecoder::new(100);
         assert_eq!(all(&mut decoder, b"data: a\r\r"), [Ok(data("a"))]);
         assert_eq!(all(&mut decoder, b"\ndata: b\r\n\r"), [Ok(data("b"))]);
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_standard_ignores_is_ignored() {
+    fn fields_that_the_standard_ignores_are_ignored() {
         assert_eq!(events("id: a\0b\nretry: 1x\nretry:\nretry: -1\nunknown: x\nnocolon\n data: x\n\n"), []);
         assert_eq!(events("data\n\n"), [data("")]);
         assert_eq!(events("data:  x\n\n"), [data(" x")], "one space only");
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_id_stays_until_another_comes_and_an_empty_one_takes_it_back() {
+    fn last_id_stays_until_replaced_or_cleared() {
         let mut decoder = SseDecoder::new(100);
         all(&mut decoder, b"id: 1\ndata: x\n\ndata: y\n\n");
         assert_eq!(decoder.last_event_id().map(|id| &id[..]), Some(&b"1"[..]));
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_of_one_long_line_is_not_copied() {
+    fn data_of_one_long_line_is_not_copied() {
         let mut decoder = SseDecoder::new(1 << 20);
         let line = format!("data: {}\n\n", "x".repeat(10_000));
         decoder.buffer().extend_from_slice(line.as_bytes());
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_beyond_the_limit_is_reported_once_and_the_next_one_read() {
+    fn event_above_the_limit_is_reported_once() {
         for end in ["\n", "\r", "\r\n"] {
             let text = format!("id: 1{end}data: 12345678901234{end}data: more{end}{end}data: ok{end}{end}");
             let fault = SseFault::TooLong { limit: 16, id: Some("1".into()) };
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_event_or_line_takes_bounded_memory() {
+    fn endless_event_needs_bounded_memory() {
         for part in ["x".repeat(1_000), "data: x\n".repeat(100), ": comment\n".repeat(100), "x\r".repeat(500)] {
             let mut decoder = SseDecoder::new(10_000);
             let mut faults = 0;
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_searched_once_is_not_searched_again() {
+    fn scanned_bytes_are_not_scanned_again() {
         let mut decoder = SseDecoder::new(1 << 20);
         all(&mut decoder, b"id: 1\ndata: ");
         for read in 1..=1_000 {

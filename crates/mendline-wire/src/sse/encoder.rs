@@ -1,21 +1,20 @@
-//! Events to bytes.
+//! Encoder for server-sent events.
 //!
-//! What is written here reads back as it was: an absent field stays absent, an empty one empty, a leading space is not
-//! lost. The format cannot carry everything, though. A carriage return in data ends a line, so it arrives as a newline
-//! (JSON text never needs one outside of its whitespace); and an id or a name that would break out of its line is left
-//! out rather than let anything into the stream that nobody wrote.
+//! Decoding an encoded event yields the same event: an absent field stays absent, an empty one empty, and a leading
+//! space is kept. Two values cannot be encoded. A carriage return in data becomes a newline (JSON needs none outside of
+//! whitespace). An id or a name with a line end is left out, because it would inject fields into the stream.
 
 use bytes::{BufMut, BytesMut};
 use memchr::{memchr, memchr2, memchr3};
 
 use super::SseEvent;
 
-/// Writes event streams.
+/// An encoder for event streams.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SseEncoder;
 
 impl SseEncoder {
-    /// Appends one event. An event without any field is nothing.
+    /// Appends one event. An event without fields appends nothing.
     pub fn encode(&self, event: &SseEvent, out: &mut BytesMut) {
         let start = out.len();
         out.reserve(event.data.as_ref().map_or(0, |data| data.len()) + 64);
@@ -36,14 +35,14 @@ impl SseEncoder {
         }
     }
 
-    /// Appends a comment, which keeps a connection awake and means nothing. Line ends in it become spaces.
+    /// Appends a comment, which keeps a connection alive. Line ends in it become spaces.
     pub fn comment(&self, text: &str, out: &mut BytesMut) {
         out.put_slice(b": ");
         out.extend(text.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
         out.put_slice(b"\n\n");
     }
 
-    /// Appends an event that only says how long to wait before reconnecting.
+    /// Appends an event with the reconnect delay only.
     pub fn retry(&self, milliseconds: u64, out: &mut BytesMut) {
         self.encode(&SseEvent { retry: Some(milliseconds), ..SseEvent::default() }, out);
     }
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_written_field_by_field() {
+    fn event_is_written_field_by_field() {
         let event = SseEvent {
             id: Some("7".into()),
             event: Some("message".into()),
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_or_a_name_cannot_break_out_of_its_line() {
+    fn id_or_name_with_line_end_is_left_out() {
         let event = SseEvent {
             id: Some("1\ndata: forged".into()),
             event: Some("x\rdata: forged".into()),

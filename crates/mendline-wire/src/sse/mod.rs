@@ -1,11 +1,10 @@
-//! Server-sent events, in and out.
+//! Decoding and encoding of server-sent events.
 //!
-//! The format is that of the WHATWG's HTML standard, read as bytes: lines that end in LF, CR or CRLF, fields `id`,
-//! `event`, `data` and `retry`, comments, and a blank line that ends an event. Beyond a browser's `EventSource`
-//! Mendline has to see events *without* data as well: MCP primes a stream with an id alone, and asks for patience with
-//! a `retry` alone.
+//! The format is that of the WHATWG HTML standard: lines that end in LF, CR or CRLF, fields `id`, `event`, `data` and
+//! `retry`, comments, and a blank line that ends an event. Unlike `EventSource` of browsers, Mendline also needs events
+//! without data: MCP primes a stream with an id alone, and sets the reconnect delay with a `retry` alone.
 //!
-//! When to reconnect, and with which `Last-Event-ID`, is decided elsewhere.
+//! The caller decides when to reconnect, and with which `Last-Event-ID`.
 
 mod decoder;
 mod encoder;
@@ -15,15 +14,15 @@ use bytes::Bytes;
 pub use decoder::{SseDecoder, SseFault};
 pub use encoder::SseEncoder;
 
-/// One event, with every field as it was written. An absent field is not an empty one.
+/// An event, with every field as written. An absent field differs from an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
-    /// What to resume after. An empty id takes the last one back.
+    /// The id for a resumption. An empty id clears the last one.
     pub id: Option<Bytes>,
     /// The name of the event; absent means `message`.
     pub event: Option<Bytes>,
     /// The data; several `data` lines are joined by newlines.
     pub data: Option<Bytes>,
-    /// How many milliseconds to wait before reconnecting.
+    /// Milliseconds to wait before a reconnect.
     pub retry: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! JSON texts as peers really write them: odd whitespace, every number format, escapes, duplicate keys, any order.
+//! Generators of JSON texts as peers write them: whitespace, number formats, escapes, duplicate keys, any order.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ fn blank() -> impl Strategy<Value = String> {
     prop_oneof![6 => Just(String::new()), 1 => "[ \t\r\n]{1,3}"]
 }
 
-/// A number in any notation, within what a double can hold, so that the oracle can read it too.
+/// A number in any notation that fits into a double, so that the oracle can read it.
 pub fn number() -> impl Strategy<Value = String> {
     "-?(0|[1-9][0-9]{0,17})(\\.[0-9]{1,6})?([eE][+-]?[0-9]{1,2})?"
 }
@@ -26,7 +26,7 @@ pub fn string() -> impl Strategy<Value = String> {
     vec(piece, 0..5).prop_map(|pieces| format!("\"{}\"", pieces.concat()))
 }
 
-/// A key: usually one of a few, so that the same occurs twice now and then, sometimes spelled with escapes.
+/// A key: usually one of a few, so that duplicates occur, sometimes with escapes.
 pub fn key() -> impl Strategy<Value = String> {
     let frequent = ["\"a\"", "\"name\"", "\"_meta\"", "\"n\\u0061me\"", "\"progressToken\"", "\"\""];
     prop_oneof![
@@ -70,7 +70,7 @@ pub fn id() -> impl Strategy<Value = String> {
     prop_oneof![number(), string()]
 }
 
-/// A good message and its id, with its members in any order among unknown ones.
+/// A valid message and its id, with its members in any order among unknown ones.
 pub fn message() -> impl Strategy<Value = (String, Option<String>)> {
     let body = prop_oneof![3 => any_object(), 1 => value()];
     (0..4u8, id(), string(), body, vec(("[xyz]{3,5}", value()), 0..3), blank(), any::<prop::sample::Index>()).prop_map(

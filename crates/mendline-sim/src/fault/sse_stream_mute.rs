@@ -1,30 +1,30 @@
-//! A trunk is opened and no endpoint is named on it: nothing can be sent, and nothing says so.
+//! An SSE stream opens without an `endpoint` event, so that nothing can be sent.
 
 use std::time::Duration;
 
 use super::Fault;
-use crate::site::{Site, Tongue};
+use crate::site::{HttpServerKind, Site};
 use crate::world::World;
 
 /// See the module.
-pub(super) struct TrunkMute;
+pub(super) struct SseStreamMute;
 
-impl Fault for TrunkMute {
+impl Fault for SseStreamMute {
     fn name(&self) -> &'static str {
         "trunk_mute"
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         if let Some(site) = &mut world.hosts[at].site {
-            site.weather.mute = true;
+            site.faults.omits_endpoint = true;
         }
         world.cut_long_streams(at);
         None
     }
 
-    fn suit(&self, site: &mut Site) {
-        if site.tongue != Tongue::Modern {
-            site.tongue = Tongue::Trunk;
+    fn prepare(&self, site: &mut Site) {
+        if site.kind != HttpServerKind::Modern {
+            site.kind = HttpServerKind::Sse;
         }
     }
 }

@@ -1,21 +1,21 @@
-//! How servers write.
+//! The messages of a server.
 //!
-//! Texts are odd on purpose where the manner says so: members in another order, spaces where JSON allows them, numbers and
-//! escapes that a re-serialiser would change. All of it must come through untouched. Every text carries a stamp (which
-//! child, which line), so that order and doubles can be checked at the other end.
+//! With `odd`, messages use unusual but valid JSON: another member order, additional whitespace, numbers and escapes
+//! that a re-serialiser would change. All of it must pass through unchanged. Every message carries a stamp (child and
+//! line), so that the receiver can check order and duplicates.
 
 use std::fmt::Write;
 
 use bytes::Bytes;
 use mendline_wire::{Id, Method};
 
-use crate::dice::Dice;
 use crate::fact::Stamp;
 use crate::oracle::Key;
-use crate::server::Manner;
+use crate::rng::Rng;
+use crate::server::ServerProfile;
 
-/// The tools that every server has: a read, an idempotent one and one that must not be run twice. The last one wants to see
-/// an argument as a header.
+/// The tools of every server: a read, an idempotent tool and an unsafe one. The last one requests an argument as a
+/// header.
 pub(super) const TOOLS: &str = r#"{"tools":[{"name":"read_note","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},{"name":"put_note","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":false,"idempotentHint":true}},{"name":"create_note","description":"caf\u00e9","inputSchema":{"type":"object","properties":{"text":{"type":"string","x-mcp-header":"Text"}}}}]}"#;
 
 pub(super) fn with_stamp(body: &str, stamp: Stamp) -> String {
@@ -26,8 +26,8 @@ pub(super) fn with_stamp(body: &str, stamp: Stamp) -> String {
     }
 }
 
-pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, manner: &Manner, dice: &mut Dice) -> String {
-    let Manner { odd, edition, .. } = *manner;
+pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, profile: &ServerProfile, rng: &mut Rng) -> String {
+    let ServerProfile { odd, edition, .. } = *profile;
     let body = match method {
         Method::ToolsList if edition == 0 => TOOLS.to_owned(),
         Method::ToolsList => TOOLS.replace("caf\\u00e9", &format!("edition {edition}")),
@@ -53,11 +53,11 @@ pub(super) fn result(method: Method, key: Option<Key>, stamp: Stamp, manner: &Ma
         _ => format!(r#"{{"k":{},"x":1.0}}"#, key.map_or(0, |key| key.0)),
     };
     let body =
-        if odd && body != "{}" && dice.percent(20) { body.replacen('{', "{ \"later\" : null , ", 1) } else { body };
+        if odd && body != "{}" && rng.percent(20) { body.replacen('{', "{ \"later\" : null , ", 1) } else { body };
     with_stamp(&body, stamp)
 }
 
-/// What a modern server answers when it wants more before it goes on.
+/// Returns the result of a modern server that requires more input.
 pub(super) fn input_required(key: Option<Key>, stamp: Stamp) -> String {
     let state = key.map_or(0, |key| key.0);
     with_stamp(
@@ -66,7 +66,7 @@ pub(super) fn input_required(key: Option<Key>, stamp: Stamp) -> String {
     )
 }
 
-/// What a server says when it has opened a subscription.
+/// Returns the acknowledgement of a subscription.
 pub(super) fn acknowledged(id: &Id) -> Bytes {
     Bytes::from(format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}},"notifications":{{"toolsListChanged":true}}}}}}"#
@@ -77,8 +77,8 @@ pub(super) fn error(code: i64, text: &str, stamp: Stamp) -> String {
     format!(r#"{{"code":{code},"message":"{text}","data":{{"sim/at":[{},{}]}}}}"#, stamp.dial, stamp.line)
 }
 
-pub(super) fn response(id: &str, member: &str, body: &str, odd: bool, dice: &mut Dice) -> Bytes {
-    let style = if odd { dice.below(4) } else { 0 };
+pub(super) fn response(id: &str, member: &str, body: &str, odd: bool, rng: &mut Rng) -> Bytes {
+    let style = if odd { rng.below(4) } else { 0 };
     Bytes::from(match style {
         1 => format!(r#"{{"{member}":{body},"id":{id},"jsonrpc":"2.0"}}"#),
         2 => format!(r#"{{ "jsonrpc" : "2.0" , "id" : {id} , "{member}" : {body} }}"#),
@@ -96,9 +96,9 @@ pub(super) fn progress(token: &Bytes, so_far: u32, key: Option<Key>, stamp: Stam
     ))
 }
 
-pub(super) fn notice(stamp: Stamp, dice: &mut Dice) -> Bytes {
+pub(super) fn notice(stamp: Stamp, rng: &mut Rng) -> Bytes {
     let (dial, line) = (stamp.dial, stamp.line);
-    Bytes::from(if dice.percent(80) {
+    Bytes::from(if rng.percent(80) {
         format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"info","data":"\u00e9","_meta":{{"sim/at":[{dial},{line}]}}}}}}"#
         )
@@ -109,8 +109,8 @@ pub(super) fn notice(stamp: Stamp, dice: &mut Dice) -> Bytes {
     })
 }
 
-pub(super) fn ask(id: &str, nonce: u32, stamp: Stamp, dice: &mut Dice) -> Bytes {
-    let method = *dice.pick(&["sampling/createMessage", "roots/list", "elicitation/create"]);
+pub(super) fn server_request(id: &str, nonce: u32, stamp: Stamp, rng: &mut Rng) -> Bytes {
+    let method = *rng.pick(&["sampling/createMessage", "roots/list", "elicitation/create"]);
     Bytes::from(format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"_meta":{{"sim/ask":{nonce},"sim/at":[{},{}]}}}}}}"#,
         stamp.dial, stamp.line

@@ -1,12 +1,12 @@
-//! I7 over HTTP: one path is looked for at a time, and nothing is asked for without end.
+//! I7 over HTTP: one probe at a time, and no unlimited requests.
 //!
-//! While a link is not up, at most one exchange looks whether its upstream can be reached; those that are left over from
-//! better times do not count, and neither do goodbyes. Never more than thirty dials in any minute, and each redial of an
-//! incident waits longer than the one before until health is proven.
+//! While a link is not up, at most one exchange probes its upstream; exchanges that began while it was up and session
+//! deletes do not count. There are at most thirty dials per minute, and each redial of an incident waits longer than
+//! the one before until the link is proven healthy.
 //!
-//! Requests that cost no attempt must be calm too: one call is put into at most thirty exchanges in any minute, whatever
-//! happens to them. A response is resumed at most ten times since its last message, and never after the call was answered,
-//! but for a greeting, which is replayed. A stream for notices that says nothing is asked for ever more slowly.
+//! Requests that are not attempts are limited too: one call is sent in at most thirty exchanges per minute. A response
+//! is resumed at most ten times since its last message, and never after the call was answered, except for a replayed
+//! handshake. A silent notification stream is requested at increasing intervals.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -17,17 +17,17 @@ use mendline_core::{Config, Moment, defaults};
 use mendline_wire::headers;
 
 use super::Check;
-use super::i07_calm::least_wait;
+use super::i07_dial_rate::least_wait;
 use crate::exchange::Request;
 use crate::fact::{Fact, Report, Via};
-use crate::machine::{Act, What};
+use crate::machine::{EngineOutput, EventKind};
 use crate::oracle::{Key, Oracle, Record};
 use crate::site;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const PER_MINUTE: usize = 30;
 
-/// Moments within the last minute.
+/// Times within the last minute.
 #[derive(Default)]
 struct Recent(VecDeque<Moment>);
 
@@ -47,7 +47,7 @@ struct Upstream {
     resumptions: u32,
     link: &'static str,
     dials: Recent,
-    /// Exchanges that were begun while it was not up.
+    /// Exchanges that began while the link was not up.
     looking: BTreeSet<ExchangeId>,
     began: Moment,
     lost: Option<Moment>,
@@ -65,13 +65,13 @@ impl Upstream {
                     self.began = now;
                 }
             }
-            // Finding out what a server speaks is part of the same dial.
+            // The detection of the dialect is part of the same dial.
             "Dialing" if from != "Up" => {
                 let (waited, least) = (self.lost.map(|lost| now - lost), least_wait(&self.policy, self.short_lived));
                 let may_wake = now - self.began >= defaults::PARKED_COOL_DOWN;
                 if waited.is_some_and(|waited| waited < least) && !may_wake {
                     return Err(format!(
-                        "a dial came {waited:?} after {} short lives; {least:?} is the least",
+                        "a dial came {waited:?} after {} early ends; the minimum is {least:?}",
                         self.short_lived
                     ));
                 }
@@ -81,7 +81,7 @@ impl Upstream {
                     return Err(format!("{dials} dials within a minute"));
                 }
             }
-            // One that waits only because it was dialed so often has not been lost again.
+            // A link that waits because of its dial limit was not lost again.
             "Waiting" | "Parked" if from != "Idle" => {
                 self.lost = Some(now);
                 let lived = now - self.began;
@@ -93,18 +93,18 @@ impl Upstream {
     }
 }
 
-/// Remembers, per upstream, what was asked for lately.
-pub(super) struct CalmHttp {
+/// The recent requests of each upstream.
+pub(super) struct HttpRate {
     upstreams: Vec<Upstream>,
     sent: BTreeMap<Key, Recent>,
-    /// Which stream an exchange resumes.
+    /// The stream that an exchange resumes.
     carries: BTreeMap<ExchangeId, (usize, u32, u32)>,
-    /// How often a response was asked for again since its last message.
+    /// Number of resumptions of a response since its last message.
     resumed: BTreeMap<(usize, u32, u32), u32>,
 }
 
-impl CalmHttp {
-    pub(super) fn new(config: &Config) -> CalmHttp {
+impl HttpRate {
+    pub(super) fn new(config: &Config) -> HttpRate {
         let upstreams = config.upstreams.iter().map(|upstream| Upstream {
             over_http: upstream.transport != Transport::Child,
             policy: upstream.reconnect.clone(),
@@ -117,7 +117,7 @@ impl CalmHttp {
             short_lived: 0,
             notices: Recent::default(),
         });
-        CalmHttp {
+        HttpRate {
             upstreams: upstreams.collect(),
             sent: BTreeMap::new(),
             carries: BTreeMap::new(),
@@ -127,7 +127,9 @@ impl CalmHttp {
 
     fn begin(&mut self, id: ExchangeId, upstream: usize, request: &Request, now: Moment) -> Result<(), String> {
         let named = request.header(headers::LAST_EVENT_ID).and_then(site::read_event_name);
-        let of_a_call = named.filter(|(_, stream, _)| *stream != 0).map(|(mind, stream, _)| (upstream, mind, stream));
+        let of_a_call = named
+            .filter(|(_, stream, _)| *stream != 0)
+            .map(|(conversation, stream, _)| (upstream, conversation, stream));
         if let Some(stream) = of_a_call {
             self.carries.insert(id, stream);
             let times = self.resumed.entry(stream).or_default();
@@ -140,14 +142,14 @@ impl CalmHttp {
         let it = &mut self.upstreams[upstream];
         if it.link != "Up" && request.verb != Verb::Delete {
             if let Some(other) = it.looking.first() {
-                return Err(format!("exchange {} looks for a path while exchange {} does", id.0, other.0));
+                return Err(format!("exchange {} probes while exchange {} does", id.0, other.0));
             }
             it.looking.insert(id);
         }
         if request.verb == Verb::Get && it.link == "Up" {
             let asked = it.notices.add(now);
             if asked > PER_MINUTE {
-                return Err(format!("the stream for notices was asked for {asked} times within a minute"));
+                return Err(format!("the notification stream was requested {asked} times within a minute"));
             }
         }
         Ok(())
@@ -169,54 +171,55 @@ impl CalmHttp {
     }
 }
 
-/// A greeting is replayed long after it was answered, and then it is the replay whose response is resumed.
+/// Returns whether a response may be resumed. A handshake is replayed after it was answered; then the response to the
+/// replay is resumed.
 fn may_be_resumed(record: &Record) -> bool {
     record.is_open() || record.twin || record.is_replayed_state()
 }
 
-impl Check for CalmHttp {
+impl Check for HttpRate {
     fn name(&self) -> &'static str {
-        "I7 calm"
+        "I7 dial rate"
     }
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(Act::Exchange(id, upstream, request)) => self.begin(*id, *upstream, request, now),
-            Fact::Handed { by: Via::Exchange(..), key: Some(key), .. } => {
+            Fact::Requested(EngineOutput::Exchange(id, upstream, request)) => self.begin(*id, *upstream, request, now),
+            Fact::HandedOut { by: Via::Exchange(..), key: Some(key), .. } => {
                 let times = self.sent.entry(*key).or_default().add(now);
                 if times > PER_MINUTE {
-                    return Err(format!("one call was put into {times} exchanges within a minute"));
+                    return Err(format!("one call was sent in {times} exchanges within a minute"));
                 }
                 Ok(())
             }
-            Fact::Wanted(Act::Abort(id)) => {
+            Fact::Requested(EngineOutput::Abort(id)) => {
                 for upstream in &mut self.upstreams {
                     upstream.looking.remove(id);
                 }
                 Ok(())
             }
-            Fact::Resumes { key, .. } if !may_be_resumed(oracle.of(*key)) => Err(format!(
-                "the response to {} was asked for again, but it is answered or called off",
+            Fact::ResponseResumed { key, .. } if !may_be_resumed(oracle.of(*key)) => Err(format!(
+                "the response to {} was resumed, but the request is answered or cancelled",
                 oracle.of(*key).id
             )),
             Fact::Reported { upstream, exchange, report } => {
                 self.report(*exchange, *upstream, *report);
                 Ok(())
             }
-            Fact::ByHand(upstream) | Fact::Wanted(Act::Renew(upstream)) => {
+            Fact::ManualAction(upstream) | Fact::Requested(EngineOutput::Renew(upstream)) => {
                 let it = &mut self.upstreams[*upstream];
                 (it.lost, it.short_lived) = (None, 0);
                 Ok(())
             }
-            Fact::Shaken(later) => {
+            Fact::ConnectivityChanged(later) => {
                 for it in &mut self.upstreams {
                     (it.lost, it.short_lived) = (None, 0);
                     it.dials.0.iter_mut().for_each(|at| *at = Moment(at.0.saturating_sub(later.as_nanos() as u64)));
                 }
                 Ok(())
             }
-            Fact::Happened(heard) => match (heard.upstream, &heard.what) {
-                (Some(upstream), What::Moved(_, to)) if self.upstreams[upstream].over_http => {
+            Fact::Emitted(event) => match (event.upstream, &event.kind) {
+                (Some(upstream), EventKind::Moved(_, to)) if self.upstreams[upstream].over_http => {
                     self.upstreams[upstream].move_to(to, now)
                 }
                 _ => Ok(()),

@@ -1,19 +1,19 @@
 //! The commands of a scenario.
 //!
-//! | Command | What it does |
+//! | Command | Effect |
 //! |---|---|
-//! | `upstream NAME child [modern] [call=3s] [total=9s] [recovery=5s] [handshake=5s] [in-flight=1] [waiting=2] [work=50ms] [start=10ms] [startup=at-once] [pipe=200]` | configures a server; before anything else |
-//! | `upstream NAME http [stateful] [stateless] [sse] [modern] [dialect=auto] [events] [named] [polls] [quiet] …` | the same behind a URL: what it speaks, what it is taken for, and how it answers |
-//! | `client [of NAME] greets` | sends the greeting of its era and completes it |
-//! | `client [of NAME] asks id=7 tools/call create_note` | makes a request; an id is any JSON |
-//! | `client [of NAME] cancels id=7` | calls it off |
-//! | `client [of NAME] leaves`, `closes`, `stops-reading`, `reads-again` | what clients do |
-//! | `kill NAME`, `exit NAME 3`, `halt NAME`, `resume NAME` | what happens to its process |
-//! | `fault NAME begins p55_crash_loop`, `strikes`, `ends` | any fault of the matrix; one that comes in pulses strikes when told |
-//! | `says NAME {"jsonrpc":…}` | its process writes this line |
-//! | `tick 100ms` | time passes |
-//! | `reconnect NAME`, `stop` | what a person does |
-//! | `oracle` | says what really ran |
+//! | `upstream NAME child [modern] [call=3s] [total=9s] [recovery=5s] [handshake=5s] [in-flight=1] [waiting=2] [work=50ms] [start=10ms] [startup=at-once] [pipe=200]` | configures a server; must come first |
+//! | `upstream NAME http [stateful] [stateless] [sse] [modern] [dialect=auto] [events] [named] [polls] [quiet] …` | configures an HTTP server: its protocol, the configured dialect, and the form of its answers |
+//! | `client [of NAME] greets` | completes the handshake of its era |
+//! | `client [of NAME] asks id=7 tools/call create_note` | sends a request; the id is any JSON |
+//! | `client [of NAME] cancels id=7` | cancels a request |
+//! | `client [of NAME] leaves`, `closes`, `stops-reading`, `reads-again` | disconnects, closes its output, stops or resumes reading |
+//! | `kill NAME`, `exit NAME 3`, `halt NAME`, `resume NAME` | kills, ends, stops or continues the process |
+//! | `fault NAME begins p55_crash_loop`, `strikes`, `ends` | begins, repeats or ends a fault of the matrix |
+//! | `says NAME {"jsonrpc":…}` | the process writes this line |
+//! | `tick 100ms` | advances the time |
+//! | `reconnect NAME`, `stop` | actions of the operator |
+//! | `oracle` | prints which requests were executed |
 
 use std::time::Duration;
 
@@ -21,31 +21,31 @@ use bytes::Bytes;
 use mendline_core::config::{Catalogue, Dialect, Startup, Transport};
 use mendline_core::{ClientId, Config, Lifetime, UpstreamConfig};
 
-use super::Story;
-use crate::client::{Client, Wish, Workload};
+use super::ScenarioLog;
+use crate::client::{Client, RequestSpec, Workload};
 use crate::clock::Ending;
-use crate::dice::Dice;
 use crate::fault;
 use crate::journal::Journal;
-use crate::machine::Driven;
+use crate::machine::EngineKind;
+use crate::network_faults::NetworkFaults;
 use crate::oracle::{Effect, Key};
-use crate::server::{Era, Manner};
-use crate::site::{Site, Tongue};
-use crate::temper::Temper;
-use crate::weather::Weather;
+use crate::rng::Rng;
+use crate::server::{Era, ServerProfile};
+use crate::server_faults::ServerFaults;
+use crate::site::{HttpServerKind, Site};
 use crate::world::{Host, World};
 
-/// A world in the making, then a world.
+/// Builds a world from commands and runs it.
 #[derive(Default)]
-pub struct Stage {
+pub struct Runner {
     upstreams: Vec<UpstreamConfig>,
     hosts: Vec<Host>,
     world: Option<World>,
 }
 
-impl Stage {
-    /// Does what a line says.
-    pub fn obey(&mut self, line: &str) -> Result<(), String> {
+impl Runner {
+    /// Executes one command.
+    pub fn execute(&mut self, line: &str) -> Result<(), String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let ["upstream", name, kind @ ("child" | "http"), options @ ..] = words.as_slice() {
             return self.configure(name, *kind == "http", options);
@@ -53,26 +53,26 @@ impl Stage {
         self.begin();
         match words.as_slice() {
             ["client", "of", name, rest @ ..] => {
-                let place = self.place(name)?;
-                self.client(place, rest)
+                let index = self.index_of(name)?;
+                self.client(index, rest)
             }
             ["client", rest @ ..] => self.client(0, rest),
             ["tick", time] => {
                 let time = duration(time)?;
-                self.world()?.live_for(time);
+                self.world()?.run_for(time);
                 Ok(())
             }
             ["kill", name] => self.end(name, Ending::Signal(9)),
-            ["exit", name, code] => self.end(name, Ending::Code(code.parse().map_err(|_| "no exit code")?)),
-            ["halt", name] => self.at(name, |world, place| world.halt(place)),
-            ["resume", name] => self.at(name, |world, place| world.stir(place)),
-            ["reconnect", name] => self.at(name, |world, place| world.reconnect(place)),
+            ["exit", name, code] => self.end(name, Ending::Code(code.parse().map_err(|_| "not an exit code")?)),
+            ["halt", name] => self.at(name, |world, index| world.halt(index)),
+            ["resume", name] => self.at(name, |world, index| world.release(index)),
+            ["reconnect", name] => self.at(name, |world, index| world.reconnect(index)),
             ["fault", name, verb, fault] => self.fault(name, verb, fault),
             ["says", name, ..] => {
                 let text = line.splitn(3, char::is_whitespace).nth(2).unwrap_or_default();
                 let text = Bytes::copy_from_slice(text.as_bytes());
-                self.at(name, |world, place| {
-                    for link in world.living(place) {
+                self.at(name, |world, index| {
+                    for link in world.living(index) {
                         world.child_writes(link, text.clone());
                     }
                 })
@@ -86,41 +86,42 @@ impl Stage {
         }
     }
 
-    /// What has come out since the last time, and a broken promise if there is one.
+    /// Returns the output since the last call, and a broken invariant if there is one.
     pub fn take_lines(&mut self) -> Vec<String> {
         let Some(world) = &mut self.world else { return Vec::new() };
-        world.come_to_rest();
-        let mut lines = world.story.as_mut().map(Story::take).unwrap_or_default();
+        world.settle_and_check();
+        let mut lines = world.scenario_log.as_mut().map(ScenarioLog::take).unwrap_or_default();
         lines.extend(world.violation.take().map(|violation| format!("BROKEN    {violation}")));
         lines
     }
 
     fn configure(&mut self, name: &str, over_http: bool, options: &[&str]) -> Result<(), String> {
         if self.world.is_some() {
-            return Err("upstreams come first".into());
+            return Err("all upstreams must be configured before the first other command".into());
         }
         let mut config = if over_http {
             UpstreamConfig::http(name, "http://notes.example/mcp", Dialect::Auto)
         } else {
             UpstreamConfig::child(name, "notes-server")
         };
-        // Most stories are about something else than how they begin.
+        // Most scenarios do not test the startup.
         config.catalogue = Catalogue { cache: false, startup: Startup::Wait };
         let mut site = Site {
-            tongue: Tongue::Stateful,
-            weather: Weather::default(),
+            kind: HttpServerKind::Stateful,
+            faults: NetworkFaults::default(),
             events: 0,
             names: false,
             polls: 0,
-            speaks_up: true,
+            has_notice_stream: true,
             connect: (1, 1),
         };
-        let mut manner = Manner { work: (10, 10), progress: 0, asks: 0, notices: 0, odd: false, edition: 0 };
-        let mut health = Temper { start: Duration::from_millis(10), ..Temper::default() };
+        let mut profile =
+            ServerProfile { work: (10, 10), progress: 0, server_requests: 0, notices: 0, odd: false, edition: 0 };
+        let mut baseline = ServerFaults { start: Duration::from_millis(10), ..ServerFaults::default() };
         let (mut era, mut capacity) = (Era::Legacy, 65_536);
         for option in options {
             match option.split_once('=') {
-                None if *option == "modern" => (era, site.tongue) = (Era::Modern, Tongue::Modern),
+                None if *option == "modern" => (era, site.kind) = (Era::Modern, HttpServerKind::Modern),
                 None if over_http => speak(&mut site, option)?,
                 Some(("dialect", "auto")) => config.transport = Transport::Http(Dialect::Auto),
                 Some(("dialect", "sse")) => config.transport = Transport::Http(Dialect::Sse),
@@ -133,29 +134,29 @@ impl Stage {
                 Some(("waiting", count)) => config.limits.waiting = number(count)?,
                 Some(("work", time)) => {
                     let millis = duration(time)?.as_millis() as u64;
-                    manner.work = (millis, millis);
+                    profile.work = (millis, millis);
                 }
-                Some(("start", time)) => health.start = duration(time)?,
+                Some(("start", time)) => baseline.start = duration(time)?,
                 Some(("startup", "at-once")) => config.catalogue = Catalogue::default(),
                 Some(("pipe", bytes)) => capacity = number(bytes)? as u64,
                 _ => return Err(format!("no such option: {option}")),
             }
         }
-        let places = config.limits.in_flight + config.limits.waiting;
-        let dice = Dice::new(self.hosts.len() as u64);
+        let call_slots = config.limits.in_flight + config.limits.waiting;
+        let rng = Rng::new(self.hosts.len() as u64);
         self.hosts.push(Host {
             name: name.into(),
             era,
             flipped: false,
-            temper: health.clone(),
-            health,
-            manner,
+            faults: baseline.clone(),
+            baseline,
+            profile,
             capacity,
             pull_ahead: 0,
             latency: (0, 0),
-            places,
+            call_slots,
             site: over_http.then_some(site),
-            dice,
+            rng,
         });
         self.upstreams.push(config);
         Ok(())
@@ -167,62 +168,62 @@ impl Stage {
         }
         let mut config = Config::new(self.upstreams.clone());
         config.lifetime = Lifetime::WithClients;
-        let mut world = World::new(Driven::Engine, &config, 1, self.hosts.clone(), Journal::default());
-        world.story = Some(Story::new(self.hosts.iter().map(|host| host.name.clone()).collect()));
-        for (place, host) in self.hosts.iter().enumerate() {
-            let plain = config.upstreams[place].catalogue.cache;
+        let mut world = World::new(EngineKind::Engine, &config, 1, self.hosts.clone(), Journal::default());
+        world.scenario_log = Some(ScenarioLog::new(self.hosts.iter().map(|host| host.name.clone()).collect()));
+        for (index, host) in self.hosts.iter().enumerate() {
+            let plain = config.upstreams[index].catalogue.cache;
             let workload = Workload { plain, ..Workload::none(host.era) };
-            let dice = Dice::new(place as u64);
-            world.admit(Client::new(ClientId(place as u32), place, host.era, workload, 65_536, false, dice));
+            let rng = Rng::new(index as u64);
+            world.connect_client(Client::new(ClientId(index as u32), index, host.era, workload, 65_536, false, rng));
         }
-        world.come_to_rest();
+        world.settle_and_check();
         self.world = Some(world);
     }
 
-    fn client(&mut self, place: usize, words: &[&str]) -> Result<(), String> {
+    fn client(&mut self, index: usize, words: &[&str]) -> Result<(), String> {
         let world = self.world()?;
         let World { clients, oracle, clock, .. } = &mut *world;
-        let client = clients.get_mut(place).ok_or("no such client")?;
+        let client = clients.get_mut(index).ok_or("no such client")?;
         match words {
-            ["greets"] => client.greet(oracle),
+            ["greets"] => client.initialize(oracle),
             ["asks", id, method, rest @ ..] => {
-                let id = id.strip_prefix("id=").ok_or("an id is written id=7")?;
-                client.ask_with_id(wish(method, rest.first().copied())?, id, oracle);
+                let id = id.strip_prefix("id=").ok_or("write the id as id=7")?;
+                client.send_request_with_id(spec(method, rest.first().copied())?, id, oracle);
             }
             ["cancels", id] => {
-                let id = id.strip_prefix("id=").ok_or("an id is written id=7")?;
+                let id = id.strip_prefix("id=").ok_or("write the id as id=7")?;
                 let open: Option<Key> = client.open_keys().find(|key| oracle.of(*key).id.as_bytes() == id.as_bytes());
-                client.cancel(open.ok_or("nothing is open under that id")?, clock.now(), oracle);
+                client.cancel(open.ok_or("no open request has that id")?, clock.now(), oracle);
             }
             ["closes"] => client.closing = true,
-            ["leaves"] => world.client_vanishes(place),
+            ["leaves"] => world.client_disconnects(index),
             ["stops-reading"] => client.reads = false,
-            ["reads-again"] => world.client_resumes(place),
-            _ => return Err("clients do not do that".into()),
+            ["reads-again"] => world.client_resumes(index),
+            _ => return Err("no such client command".into()),
         }
-        // Long enough for what is said to be heard and answered by a quick server, and no longer.
-        world.live_for(Duration::from_millis(50));
+        // Long enough for a fast server to receive and answer the message.
+        world.run_for(Duration::from_millis(50));
         Ok(())
     }
 
     fn end(&mut self, name: &str, ending: Ending) -> Result<(), String> {
-        self.at(name, |world, place| world.kill(place, ending))
+        self.at(name, |world, index| world.kill(index, ending))
     }
 
     fn fault(&mut self, name: &str, verb: &str, fault: &str) -> Result<(), String> {
-        let place = self.place(name)?;
+        let index = self.index_of(name)?;
         let fault = fault::by_name(fault).ok_or("no such fault")?;
         match verb {
             "begins" => {
-                fault.begin(self.world()?, place);
+                fault.begin(self.world()?, index);
             }
             "strikes" => {
-                fault.go_on(self.world()?, place);
+                fault.repeat(self.world()?, index);
             }
-            "ends" => fault.end(self.world()?, place),
-            _ => return Err("a fault begins, strikes or ends".into()),
+            "ends" => fault.end(self.world()?, index),
+            _ => return Err("write `begins`, `strikes` or `ends`".into()),
         }
-        self.world()?.come_to_rest();
+        self.world()?.settle_and_check();
         Ok(())
     }
 
@@ -236,21 +237,21 @@ impl Stage {
                 format!("{} id={} ran {}×, was sent {}×", record.what, record.id, record.runs, record.whole)
             })
             .collect();
-        if let Some(story) = &mut world.story {
-            ran.iter().for_each(|line| story.say("oracle", line));
+        if let Some(log) = &mut world.scenario_log {
+            ran.iter().for_each(|line| log.write("oracle", line));
         }
         Ok(())
     }
 
     fn at(&mut self, name: &str, act: impl FnOnce(&mut World, usize)) -> Result<(), String> {
-        let place = self.place(name)?;
+        let index = self.index_of(name)?;
         let world = self.world()?;
-        act(world, place);
-        world.come_to_rest();
+        act(world, index);
+        world.settle_and_check();
         Ok(())
     }
 
-    fn place(&self, name: &str) -> Result<usize, String> {
+    fn index_of(&self, name: &str) -> Result<usize, String> {
         self.hosts.iter().position(|host| host.name == name).ok_or_else(|| format!("no upstream is called {name}"))
     }
 
@@ -259,7 +260,7 @@ impl Stage {
     }
 }
 
-fn wish(method: &str, tool: Option<&str>) -> Result<Wish, String> {
+fn spec(method: &str, tool: Option<&str>) -> Result<RequestSpec, String> {
     const METHODS: &[(&str, Effect)] = &[
         ("tools/list", Effect::Read),
         ("resources/read", Effect::Read),
@@ -271,38 +272,38 @@ fn wish(method: &str, tool: Option<&str>) -> Result<Wish, String> {
         &[("read_note", Effect::Read), ("put_note", Effect::Idempotent), ("create_note", Effect::Unsafe)];
     if method == "tools/call" {
         let (tool, effect) = TOOLS.iter().find(|(name, _)| Some(*name) == tool).ok_or("no such tool")?;
-        return Ok(Wish { method: "tools/call", tool: Some(tool), effect: *effect, goes_on: false });
+        return Ok(RequestSpec { method: "tools/call", tool: Some(tool), effect: *effect, continues: false });
     }
     let (method, effect) = METHODS.iter().find(|(name, _)| *name == method).ok_or("no such method")?;
-    Ok(Wish { method, tool: None, effect: *effect, goes_on: false })
+    Ok(RequestSpec { method, tool: None, effect: *effect, continues: false })
 }
 
-/// What a word says about an HTTP server.
+/// Applies an option of an HTTP server.
 fn speak(site: &mut Site, word: &str) -> Result<(), String> {
     match word {
-        "stateful" => site.tongue = Tongue::Stateful,
-        "stateless" => site.tongue = Tongue::Stateless,
-        "sse" => site.tongue = Tongue::Trunk,
+        "stateful" => site.kind = HttpServerKind::Stateful,
+        "stateless" => site.kind = HttpServerKind::Stateless,
+        "sse" => site.kind = HttpServerKind::Sse,
         "events" => site.events = 100,
         "named" => (site.events, site.names) = (100, true),
         "polls" => site.polls = 100,
-        "quiet" => site.speaks_up = false,
+        "quiet" => site.has_notice_stream = false,
         _ => return Err(format!("no such option: {word}")),
     }
     Ok(())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or("a time has a unit")?;
-    let count: u64 = text[..split].parse().map_err(|_| format!("no time: {text}"))?;
+    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or("a duration needs a unit: ms, s or min")?;
+    let count: u64 = text[..split].parse().map_err(|_| format!("not a duration: {text}"))?;
     match &text[split..] {
         "ms" => Ok(Duration::from_millis(count)),
         "s" => Ok(Duration::from_secs(count)),
         "min" => Ok(Duration::from_secs(60 * count)),
-        _ => Err(format!("no time: {text}")),
+        _ => Err(format!("not a duration: {text}")),
     }
 }
 
 fn number(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("no number: {text}"))
+    text.parse().map_err(|_| format!("not a number: {text}"))
 }

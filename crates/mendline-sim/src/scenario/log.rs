@@ -1,4 +1,4 @@
-//! What a reader of a scenario is told: one line per thing worth telling, with names instead of numbers.
+//! The output of a scenario: one line per relevant event, with names in place of numbers.
 
 use std::collections::BTreeMap;
 
@@ -6,54 +6,54 @@ use mendline_wire::{Message, Method, headers};
 
 use crate::exchange::Request;
 use crate::fact::{Fact, Via};
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::{Oracle, Verdict};
 
-/// The lines so far.
+/// The lines of the output.
 #[derive(Debug, Default)]
-pub struct Story {
+pub struct ScenarioLog {
     names: Vec<String>,
-    /// The names of the clients; with one client it is simply `client`.
+    /// The names of the clients; a single client is called `client`.
     clients: Vec<String>,
     calls: BTreeMap<(usize, u64), usize>,
     lines: Vec<String>,
 }
 
-impl Story {
-    /// A story about these upstreams.
-    pub fn new(names: Vec<String>) -> Story {
+impl ScenarioLog {
+    /// Creates a log for these upstreams.
+    pub fn new(names: Vec<String>) -> ScenarioLog {
         let clients = match names.as_slice() {
             [_] => vec!["client".to_owned()],
             many => many.iter().map(|name| format!("client of {name}")).collect(),
         };
-        Story { names, clients, ..Story::default() }
+        ScenarioLog { names, clients, ..ScenarioLog::default() }
     }
 
-    /// Adds a line about someone.
-    pub fn say(&mut self, who: &str, what: &str) {
+    /// Adds a line with its subject.
+    pub fn write(&mut self, who: &str, what: &str) {
         self.lines.push(format!("{who:<9} {what}"));
     }
 
-    /// Takes the lines out.
+    /// Removes and returns the lines.
     pub fn take(&mut self) -> Vec<String> {
         std::mem::take(&mut self.lines)
     }
 
-    /// Takes a fact in, if a reader wants to know.
-    pub fn note(&mut self, fact: &Fact<'_>, oracle: &Oracle) {
+    /// Adds a line for a fact, if it is relevant.
+    pub fn record(&mut self, fact: &Fact<'_>, oracle: &Oracle) {
         match fact {
-            Fact::Happened(heard) => {
-                let who = heard.upstream.map_or("mendline".to_owned(), |upstream| self.names[upstream].clone());
-                let what = self.small_numbers(heard.upstream.unwrap_or(0), &heard.text);
-                self.say(&who, &what);
+            Fact::Emitted(event) => {
+                let who = event.upstream.map_or("mendline".to_owned(), |upstream| self.names[upstream].clone());
+                let what = self.renumber_calls(event.upstream.unwrap_or(0), &event.text);
+                self.write(&who, &what);
             }
             Fact::Answered { key, verdict, .. } => {
                 let record = oracle.of(*key);
                 let (who, id) = (self.clients[record.client.0 as usize].clone(), record.id.clone());
                 match verdict {
-                    Verdict::Passed(_) => self.say(&who, &format!("← id={id} {}", summary(record.what))),
+                    Verdict::Passed(_) => self.write(&who, &format!("← id={id} {}", summary(record.what))),
                     Verdict::Failed(failure) => {
-                        self.say(
+                        self.write(
                             &who,
                             &format!("← id={id} {} ({}) {:?}", failure.cause, failure.outcome, failure.text),
                         );
@@ -61,44 +61,44 @@ impl Story {
                 }
             }
             Fact::Progressed { client, .. } => self.client_reads(client.0, "progress"),
-            Fact::Told { client, message, .. } if message.method() == Method::Cancelled => {
+            Fact::NotificationRead { client, message, .. } if message.method() == Method::Cancelled => {
                 self.client_reads(client.0, "a cancellation");
             }
-            Fact::Told { client, stamp: Some(_), .. } => self.client_reads(client.0, "a notice"),
-            Fact::Told { client, message, .. } => self.client_reads(client.0, &message.method_name()),
-            Fact::Asked { client, .. } => self.client_reads(client.0, "a question of the server"),
-            Fact::Handed { by: Via::Child(link), message, key: None } if message.method() == Method::Cancelled => {
+            Fact::NotificationRead { client, stamp: Some(_), .. } => self.client_reads(client.0, "a notice"),
+            Fact::NotificationRead { client, message, .. } => self.client_reads(client.0, &message.method_name()),
+            Fact::ServerRequestRead { client, .. } => self.client_reads(client.0, "a question of the server"),
+            Fact::HandedOut { by: Via::Child(link), message, key: None } if message.method() == Method::Cancelled => {
                 let who = self.names[usize::from(link.upstream.0)].clone();
-                self.say(&who, &format!("child {} is told to cancel", link.dial));
+                self.write(&who, &format!("child {} is told to cancel", link.dial));
             }
-            Fact::Wanted(Act::Exchange(_, upstream, request)) => {
+            Fact::Requested(EngineOutput::Exchange(_, upstream, request)) => {
                 let who = self.names[*upstream].clone();
-                self.say(&who, &spoken(request));
+                self.write(&who, &http_request_line(request));
             }
-            Fact::Wanted(Act::Abort(_)) => self.say("mendline", "gives an exchange up"),
+            Fact::Requested(EngineOutput::Abort(_)) => self.write("mendline", "gives an exchange up"),
             Fact::Signalled(link, signal) => {
                 let who = self.names[usize::from(link.upstream.0)].clone();
                 match signal {
-                    Some(signal) => self.say(&who, &format!("child {} gets {signal:?}", link.dial)),
-                    None => self.say(&who, &format!("child {} sees the end of its stdin", link.dial)),
+                    Some(signal) => self.write(&who, &format!("child {} gets {signal:?}", link.dial)),
+                    None => self.write(&who, &format!("child {} sees the end of its stdin", link.dial)),
                 }
             }
-            Fact::Wanted(Act::Renew(upstream)) => {
+            Fact::Requested(EngineOutput::Renew(upstream)) => {
                 let who = self.names[*upstream].clone();
-                self.say(&who, "is reached the new way");
+                self.write(&who, "is reached the new way");
             }
-            Fact::Wanted(Act::Finished) => self.say("mendline", "finished"),
+            Fact::Requested(EngineOutput::Finished) => self.write("mendline", "finished"),
             _ => {}
         }
     }
 
     fn client_reads(&mut self, client: u32, what: &str) {
         let who = self.clients[client as usize].clone();
-        self.say(&who, &format!("← {what}"));
+        self.write(&who, &format!("← {what}"));
     }
 
-    /// Calls are numbered in the order in which they are first told of: a reader has no use for slots and serials.
-    fn small_numbers(&mut self, upstream: usize, text: &str) -> String {
+    /// Numbers calls in the order of their first appearance, in place of the internal numbers.
+    fn renumber_calls(&mut self, upstream: usize, text: &str) -> String {
         let Some((before, rest)) = text.split_once("call ") else { return text.to_owned() };
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
         let Ok(number) = digits.parse::<u64>() else { return text.to_owned() };
@@ -108,8 +108,8 @@ impl Story {
     }
 }
 
-/// An HTTP request in a few words: what it carries, in which session, after which event.
-fn spoken(request: &Request) -> String {
+/// Returns a line for an HTTP request: its message, its session, and the event after which it resumes.
+fn http_request_line(request: &Request) -> String {
     let mut text = format!("→ {}", format!("{:?}", request.verb).to_uppercase());
     if let Some(target) = &request.target {
         text = format!("{text} {target}");

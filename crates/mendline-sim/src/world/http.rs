@@ -1,8 +1,8 @@
-//! The cable: exchanges are connected, written, carried back, cut and given up.
+//! HTTP exchanges: connect, write, deliver, cut and abort.
 //!
-//! This is the HTTP half of the simulated shell. It says what the contract of `port.rs` lets a shell say and nothing more:
-//! that a connection carries an exchange, what came back in which order, and at the end how it ended and how much of the
-//! request the peer can have. It never sends anything twice.
+//! This is the HTTP half of the simulated shell. It reports only what the contract of `port.rs` allows: that an
+//! exchange is connected, what arrived in which order, and at the end how the exchange ended and how much of the
+//! request the peer can have received. It never sends anything twice.
 
 use std::time::Duration;
 
@@ -16,47 +16,51 @@ use mendline_wire::{
 use super::World;
 use crate::client::stamp_of;
 use crate::clock::Due;
-use crate::exchange::{Exchange, Letter, Part, Phase, Request};
+use crate::exchange::{Exchange, Part, PendingRequest, Phase, Request};
 use crate::fact::{Fact, Report, Via};
+use crate::network_faults::{ConnectResult, Cut, NetworkFaults};
 use crate::site;
-use crate::weather::{Cut, Road, Weather};
 
-/// How long the shell waits for a connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// How long it takes to find out that a line is dead: keep-alive probes and the user timeout of TCP.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(45);
+/// The connect timeout of the shell.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time until a dead connection is detected: TCP keep-alive probes and the TCP user timeout.
+const DEAD_CONNECTION_TIMEOUT: Duration = Duration::from_secs(45);
 
 impl World {
     pub(super) fn begin_exchange(&mut self, id: ExchangeId, upstream: usize, request: Request) {
         let Some(site) = self.hosts.get(upstream).and_then(|host| host.site.clone()) else {
-            return self.tell(&Fact::Misbehaved("the engine wants an exchange with an upstream that has no URL"));
+            return self
+                .record(&Fact::ContractBroken("the engine started an exchange with an upstream that has no URL"));
         };
         let message = match request.body.clone() {
-            Some(body) => self.understand(body),
+            Some(body) => self.parse_output(body),
             None => None,
         };
         let key = message.as_ref().and_then(|message| self.key_of(message));
         if let Some(message) = &message {
-            self.tell(&Fact::Handed { by: Via::Exchange(upstream, id), message, key });
+            self.record(&Fact::HandedOut { by: Via::Exchange(upstream, id), message, key });
         }
         let resumed = request.header(headers::LAST_EVENT_ID).and_then(site::read_event_name);
         if let Some(key) = resumed.and_then(|name| self.origins[upstream].answers(name)) {
-            self.tell(&Fact::Resumes { by: Via::Exchange(upstream, id), key });
+            self.record(&Fact::ResponseResumed { by: Via::Exchange(upstream, id), key });
         }
         let host = &mut self.hosts[upstream];
-        let takes = match site.weather.road {
-            Road::Open if request.fresh => host.dice.millis(site.connect.0, site.connect.1),
-            // An idle connection may be at hand.
-            Road::Open => host.dice.millis(0, site.connect.1),
-            Road::Slow => host.dice.millis(250, 300),
-            Road::Refused | Road::NoName | Road::Unreachable | Road::Forbidden(_) => host.dice.millis(0, 5),
-            Road::BlackHole | Road::NoResolver | Road::TlsStall => CONNECT_PATIENCE,
+        let takes = match site.faults.connect {
+            ConnectResult::Connects if request.fresh => host.rng.millis(site.connect.0, site.connect.1),
+            // An idle connection may be available.
+            ConnectResult::Connects => host.rng.millis(0, site.connect.1),
+            ConnectResult::Slow => host.rng.millis(250, 300),
+            ConnectResult::Refused
+            | ConnectResult::NameNotFound
+            | ConnectResult::Unreachable
+            | ConnectResult::Forbidden(_) => host.rng.millis(0, 5),
+            ConnectResult::BlackHole | ConnectResult::ResolverTimeout | ConnectResult::TlsStall => CONNECT_TIMEOUT,
         };
-        let dice = host.dice.fork(id.0);
-        let letter = Letter { exchange: Some(id), request, message, key };
-        let exchange = Exchange::new(upstream, letter, site.weather.road, dice);
+        let rng = host.rng.fork(id.0);
+        let pending = PendingRequest { exchange: Some(id), request, message, key };
+        let exchange = Exchange::new(upstream, pending, site.faults.connect, rng);
         if self.exchanges.insert(id, exchange).is_some() {
-            self.tell(&Fact::Misbehaved("the engine used the name of an exchange twice"));
+            self.record(&Fact::ContractBroken("the engine used the id of an exchange twice"));
         }
         self.clock.after(takes, Due::ConnectEnds(id));
     }
@@ -64,68 +68,68 @@ impl World {
     pub(super) fn connect_ends(&mut self, id: ExchangeId) {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
-        let Phase::Connecting(road) = exchange.phase else { return };
+        let Phase::Connecting(connect) = exchange.phase else { return };
         let upstream = exchange.upstream;
-        match road.ends() {
+        match connect.failure() {
             None => {
                 exchange.phase = Phase::Sending;
-                let wait = exchange.dice.millis(0, 1);
-                self.clock.after(wait, Due::CableMoves(id));
+                let wait = exchange.rng.millis(0, 1);
+                self.clock.after(wait, Due::RequestBytesAccepted(id));
                 self.report(upstream, id, Report::Reached, Input::Reached { exchange: id });
             }
             Some(how) => exchange.cut(how, now),
         }
     }
 
-    pub(super) fn cable_moves(&mut self, id: ExchangeId) {
+    pub(super) fn accept_request_bytes(&mut self, id: ExchangeId) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         if exchange.phase != Phase::Sending || exchange.is_closed() {
             return;
         }
         let Some(site) = &self.hosts[exchange.upstream].site else { return };
         let left = exchange.unaccepted();
-        if let Some(chance) = site.weather.silent {
-            // The operating system takes it all; nobody on the other side does.
+        if let Some(chance) = site.faults.silent {
+            // The operating system accepts everything; the peer receives nothing.
             exchange.accept(left);
             exchange.stalled = true;
-            self.clock.after(SIGN_OF_LIFE, Due::LineFoundDead(id));
-            let heard = self.dice.percent(chance);
-            return self.all_sent(id, heard);
+            self.clock.after(DEAD_CONNECTION_TIMEOUT, Due::DeadConnectionFound(id));
+            let delivered = self.rng.percent(chance);
+            return self.all_sent(id, delivered);
         }
-        if let Some((Cut::Request, chance)) = site.weather.cut
-            && exchange.dice.percent(chance)
+        if let Some((Cut::Request, chance)) = site.faults.cut
+            && exchange.rng.percent(chance)
         {
-            let some = exchange.dice.below(left);
+            let some = exchange.rng.below(left);
             exchange.accept(some);
             return self.cut(id, "connection reset while the request was being written");
         }
-        let piece = if exchange.dice.percent(60) { left } else { exchange.dice.between(1, left) };
+        let piece = if exchange.rng.percent(60) { left } else { exchange.rng.between(1, left) };
         if exchange.accept(piece) {
             self.all_sent(id, true);
         } else {
-            let wait = exchange.dice.millis(0, 2);
-            self.clock.after(wait, Due::CableMoves(id));
+            let wait = exchange.rng.millis(0, 2);
+            self.clock.after(wait, Due::RequestBytesAccepted(id));
         }
     }
 
-    /// All of a request has been accepted; it goes on to the server, or is lost in between.
-    fn all_sent(&mut self, id: ExchangeId, heard: bool) {
+    /// The request is fully accepted; it is forwarded to the server or lost.
+    fn all_sent(&mut self, id: ExchangeId, delivered: bool) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         exchange.phase = Phase::Sent;
-        let (upstream, key, letter) = (exchange.upstream, exchange.key, exchange.letter.take());
+        let (upstream, key, pending) = (exchange.upstream, exchange.key, exchange.pending.take());
         let latency = self.hosts[upstream].latency;
-        let wait = exchange.dice.millis(latency.0, latency.1);
+        let wait = exchange.rng.millis(latency.0, latency.1);
         if let Some(key) = key {
             self.oracle.of_mut(key).whole += 1;
-            self.tell(&Fact::Accepted { by: Via::Exchange(upstream, id), key });
+            self.record(&Fact::Accepted { by: Via::Exchange(upstream, id), key });
         }
-        if let (true, Some(letter)) = (heard, letter) {
-            let number = self.origins[upstream].post(letter);
+        if let (true, Some(pending)) = (delivered, pending) {
+            let number = self.origins[upstream].enqueue(pending);
             self.clock.after(wait, Due::RequestArrives(upstream, number));
         }
     }
 
-    /// Something comes back over an exchange, if it is still there.
+    /// Sends a part of the response, if the exchange is still open.
     pub(super) fn send_back(&mut self, id: Option<ExchangeId>, part: Part) {
         let now = self.clock.now();
         let Some((id, exchange)) = id.and_then(|id| self.exchanges.get_mut(&id).map(|exchange| (id, exchange))) else {
@@ -133,14 +137,14 @@ impl World {
         };
         let upstream = exchange.upstream;
         let host = &self.hosts[upstream];
-        let arrives = now + exchange.dice.millis(host.latency.0, host.latency.1);
+        let arrives = now + exchange.rng.millis(host.latency.0, host.latency.1);
         let size = part.size();
         exchange.carried += size;
-        let weather = host.site.as_ref().map(|site| &site.weather);
+        let faults = host.site.as_ref().map(|site| &site.faults);
         let is_over = |limit: Option<u64>, size: u64| size > 0 && limit.is_some_and(|limit| size > limit);
-        let part = if is_over(weather.and_then(|weather| weather.too_large), size) {
+        let part = if is_over(faults.and_then(|faults| faults.message_limit), size) {
             Part::End(EndHow::TooLarge)
-        } else if size > 0 && is_over(weather.and_then(|weather| weather.carries), exchange.carried) {
+        } else if size > 0 && is_over(faults.and_then(|faults| faults.response_limit), exchange.carried) {
             Part::End(EndHow::Cut("connection reset within the response".into()))
         } else {
             part
@@ -149,12 +153,12 @@ impl World {
         if let Some(arrives) = exchange.push(part, arrives) {
             self.clock.at(arrives, Due::PartArrives(id));
             if breaks {
-                self.hang_up(upstream, id, true);
+                self.detach(upstream, id, true);
             }
         }
     }
 
-    /// Hands the next part of a response to the engine, if it has arrived and may be read.
+    /// Delivers the next part of a response to the engine, if it has arrived and may be read.
     pub(super) fn hand_up(&mut self, id: ExchangeId) -> bool {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id) else { return false };
@@ -164,29 +168,29 @@ impl World {
             Some(Part::Event(_) | Part::Body(_)) if !self.machine.may_read(Port::Exchange(id)) => return false,
             Some(_) => {}
         }
-        let is_pretty = self.hosts[upstream].site.as_ref().is_some_and(|site| site.weather.pretty);
+        let is_pretty = self.hosts[upstream].site.as_ref().is_some_and(|site| site.faults.pretty);
         match exchange.take() {
             Some(Part::Head(head)) => {
                 let report = Report::Head(head.status);
                 let hint = head.retry_after_ms.filter(|_| matches!(head.status, 429 | 503));
                 self.report(upstream, id, report, Input::Head { exchange: id, head });
                 if let Some(millis) = hint {
-                    self.tell(&Fact::Hinted { upstream, wait: Duration::from_millis(millis) });
+                    self.record(&Fact::RetryAfter { upstream, wait: Duration::from_millis(millis) });
                 }
             }
             Some(Part::Event(event)) => {
-                let is_odd = self.hosts[upstream].site.as_ref().is_some_and(|site| site.weather.odd_frames);
-                let event = if is_odd { self.read_oddly(event) } else { event };
+                let is_odd = self.hosts[upstream].site.as_ref().is_some_and(|site| site.faults.odd_frames);
+                let event = if is_odd { self.reframe(event) } else { event };
                 let event = if is_pretty { SseEvent { data: event.data.map(pretty), ..event } } else { event };
                 let event = ReceivedEvent::new(event, &Limits::default());
-                let spoke = event.received.is_some();
-                self.note_delivery(upstream, id, event.received.as_ref());
-                self.report(upstream, id, Report::Event(spoke), Input::StreamEvent { exchange: id, event });
+                let has_message = event.received.is_some();
+                self.record_delivery(upstream, id, event.received.as_ref());
+                self.report(upstream, id, Report::Event(has_message), Input::StreamEvent { exchange: id, event });
             }
             Some(Part::Body(text)) => {
                 let text = if is_pretty { pretty(text) } else { text };
                 let received = Received::from_text(text, &Limits::default());
-                self.note_delivery(upstream, id, Some(&received));
+                self.record_delivery(upstream, id, Some(&received));
                 self.report(upstream, id, Report::Body, Input::Body { exchange: id, received });
             }
             Some(Part::End(how)) => self.end_exchange(id, how),
@@ -203,77 +207,77 @@ impl World {
         {
             let record = self.oracle.of_mut(key);
             record.refused += u32::from(exchange.refuses);
-            record.said_lost += u32::from(exchange.says_lost);
-            record.whole -= u32::from(exchange.astray);
+            record.reported_session_lost += u32::from(exchange.reports_session_lost);
+            record.whole -= u32::from(exchange.misdirected);
         }
         self.coverage.exchange_ended(&how, written);
         self.report(exchange.upstream, id, Report::End, Input::End { exchange: id, how, written });
     }
 
     fn report(&mut self, upstream: usize, exchange: ExchangeId, report: Report, input: Input) {
-        self.tell_engine(input);
-        self.tell(&Fact::Reported { upstream, exchange, report });
+        self.send_input(input);
+        self.record(&Fact::Reported { upstream, exchange, report });
     }
 
-    fn note_delivery(&mut self, upstream: usize, id: ExchangeId, received: Option<&Received>) {
+    fn record_delivery(&mut self, upstream: usize, id: ExchangeId, received: Option<&Received>) {
         let Some(received) = received else { return };
-        self.note_given(Via::Exchange(upstream, id), received);
+        self.record_received(Via::Exchange(upstream, id), received);
         let Received::Message(message) = received else { return };
         let Some(stamp) = stamp_of(message) else { return };
-        self.tell(&Fact::Delivered { upstream, stamp });
+        self.record(&Fact::Delivered { upstream, stamp });
         if is_notice(message) {
-            self.tell(&Fact::Noticed { by: Via::Exchange(upstream, id), stamp });
+            self.record(&Fact::NoticeWritten { by: Via::Exchange(upstream, id), stamp });
         }
     }
 
-    /// The engine gives an exchange up: the connection is closed.
+    /// Aborts an exchange: the connection is closed.
     pub(super) fn abort(&mut self, id: ExchangeId) {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         let upstream = exchange.upstream;
         exchange.cut(EndHow::Aborted, now);
-        self.hang_up(upstream, id, true);
+        self.detach(upstream, id, true);
     }
 
-    /// The connection of an exchange breaks.
-    pub fn cut(&mut self, id: ExchangeId, words: &str) {
+    /// Cuts the connection of an exchange.
+    pub fn cut(&mut self, id: ExchangeId, text: &str) {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
         let upstream = exchange.upstream;
-        exchange.cut(EndHow::Cut(words.into()), now);
-        let noticed = exchange.dice.percent(60);
-        self.hang_up(upstream, id, noticed);
+        exchange.cut(EndHow::Cut(text.into()), now);
+        let noticed = exchange.rng.percent(60);
+        self.detach(upstream, id, noticed);
     }
 
-    /// The server refuses an exchange without having looked at it, and says so.
+    /// Refuses an exchange that the server has not processed.
     pub(super) fn refuse(&mut self, id: ExchangeId) {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
         let upstream = exchange.upstream;
         exchange.cut(EndHow::Refused, now);
         exchange.refuses = true;
-        self.hang_up(upstream, id, true);
+        self.detach(upstream, id, true);
     }
 
-    /// Every connection to an upstream breaks.
+    /// Cuts every connection to an upstream.
     pub fn cut_all(&mut self, upstream: usize) {
         for id in self.connected(upstream) {
             self.cut(id, "connection reset");
         }
     }
 
-    /// The way to an upstream is another from now on.
-    pub fn block(&mut self, upstream: usize, road: Road) {
+    /// Sets the result of every connection attempt to an upstream.
+    pub fn block(&mut self, upstream: usize, connect: ConnectResult) {
         if let Some(site) = &mut self.hosts[upstream].site {
-            site.weather.road = road;
+            site.faults.connect = connect;
         }
     }
 
-    /// An event, as it is read when it was written as oddly as the format allows.
-    fn read_oddly(&mut self, event: SseEvent) -> SseEvent {
+    /// Encodes an event with unusual framing and decodes it again.
+    fn reframe(&mut self, event: SseEvent) -> SseEvent {
         let mut plain = BytesMut::new();
         SseEncoder.encode(&event, &mut plain);
-        let end = *self.dice.pick(&["\r\n", "\r", "\n"]);
+        let end = *self.rng.pick(&["\r\n", "\r", "\n"]);
         let mut text = BytesMut::from(&b"\xef\xbb\xbf: hello\n"[..]);
         for byte in plain {
             if byte == b'\n' { text.extend_from_slice(end.as_bytes()) } else { text.extend_from_slice(&[byte]) }
@@ -282,57 +286,57 @@ impl World {
         let mut decoder = SseDecoder::new(1 << 20);
         let mut read = Vec::new();
         while !text.is_empty() {
-            let piece = self.dice.between(1, 1 + text.len() as u64 / 3).min(text.len() as u64) as usize;
+            let piece = self.rng.between(1, 1 + text.len() as u64 / 3).min(text.len() as u64) as usize;
             decoder.buffer().extend_from_slice(&text.split_to(piece));
             read.extend(std::iter::from_fn(|| decoder.next_event()).flatten());
         }
-        let said = |event: &SseEvent| (event.id.clone(), event.data.clone().filter(|data| !data.is_empty()));
-        if read.len() != 1 || said(&read[0]) != said(&event) {
-            self.tell(&Fact::Misbehaved("an event was read otherwise than it was written"));
+        let id_and_data = |event: &SseEvent| (event.id.clone(), event.data.clone().filter(|data| !data.is_empty()));
+        if read.len() != 1 || id_and_data(&read[0]) != id_and_data(&event) {
+            self.record(&Fact::ContractBroken("an event was decoded differently than it was encoded"));
         }
         read.pop().unwrap_or(event)
     }
 
-    pub(super) fn line_found_dead(&mut self, id: ExchangeId) {
+    pub(super) fn dead_connection_found(&mut self, id: ExchangeId) {
         if self.exchanges.get(&id).is_some_and(|exchange| exchange.stalled) {
             self.cut(id, "no sign of life on the connection");
         }
     }
 
-    /// The exchanges of an upstream that are connected and not over.
+    /// Returns the connected exchanges of an upstream.
     pub fn connected(&self, upstream: usize) -> Vec<ExchangeId> {
-        let is_meant = |exchange: &Exchange| {
+        let is_match = |exchange: &Exchange| {
             exchange.upstream == upstream
                 && !exchange.is_closed()
                 && matches!(exchange.phase, Phase::Sending | Phase::Sent)
         };
-        self.exchanges.iter().filter(|(_, exchange)| is_meant(exchange)).map(|(id, _)| *id).collect()
+        self.exchanges.iter().filter(|(_, exchange)| is_match(exchange)).map(|(id, _)| *id).collect()
     }
 
-    /// Every connection to an upstream goes silent, without a word to anybody.
+    /// Makes every connection to an upstream silent.
     pub fn silence(&mut self, upstream: usize) {
         for id in self.connected(upstream) {
             if let Some(exchange) = self.exchanges.get_mut(&id)
                 && exchange.phase == Phase::Sent
             {
                 exchange.stalled = true;
-                self.clock.after(SIGN_OF_LIFE, Due::LineFoundDead(id));
+                self.clock.after(DEAD_CONNECTION_TIMEOUT, Due::DeadConnectionFound(id));
             }
         }
     }
 
-    /// The weather is fair again and what hung goes on; lines that were dead meanwhile are found out soon.
-    pub fn clear_up(&mut self, upstream: usize) {
+    /// Clears all network faults, releases held answers, and detects dead connections soon.
+    pub fn clear_network_faults(&mut self, upstream: usize) {
         if let Some(site) = &mut self.hosts[upstream].site {
-            site.weather = Weather::default();
+            site.faults = NetworkFaults::default();
         }
-        self.stir_minds(upstream);
+        self.release_conversations(upstream);
         for id in self.connected(upstream) {
             if let Some(exchange) = self.exchanges.get_mut(&id)
                 && exchange.stalled
             {
-                let wait = exchange.dice.millis(0, 2_000);
-                self.clock.after(wait, Due::LineFoundDead(id));
+                let wait = exchange.rng.millis(0, 2_000);
+                self.clock.after(wait, Due::DeadConnectionFound(id));
             }
         }
     }
@@ -342,8 +346,8 @@ fn is_notice(message: &Message) -> bool {
     message.kind() == Kind::Notification && !matches!(message.method(), Method::Progress | Method::Cancelled)
 }
 
-/// A message as a server writes it that spreads its JSON over several lines: with every line end there is around the
-/// parts of the envelope and around the whole, and a byte order mark. The body stays as it is, so that it can be compared.
+/// Returns a message with line ends and a byte order mark around its parts. The body is unchanged, so that it can be
+/// compared.
 fn pretty(text: Bytes) -> Bytes {
     let Ok(message) = Message::parse(text.clone()) else { return text };
     let body = message.body_span().map_or(text.len() - 1..text.len() - 1, |span| span.range());

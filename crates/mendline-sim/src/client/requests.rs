@@ -1,15 +1,14 @@
-//! How clients write.
+//! The messages of a client.
 //!
-//! Ids and tokens of every shape that JSON-RPC allows, parameters with members in any order and numbers that no
-//! re-serialiser would write the same way. What is written here must reach the server byte for byte, but for the id and the
-//! progress token.
+//! They use every kind of id and token that JSON-RPC allows, any member order, and numbers that a re-serialiser would
+//! change. The server must receive them byte for byte, except for the id and the progress token.
 
 use bytes::Bytes;
 use mendline_wire::{Id, Method};
 
-use super::belief::Change;
-use super::workload::Plan;
-use super::{Client, Wish};
+use super::expected_state::Change;
+use super::workload::WorkItem;
+use super::{Client, RequestSpec};
 use crate::oracle::{Key, Oracle, Record};
 use crate::server::Era;
 
@@ -24,7 +23,7 @@ fn is_change(method: &str) -> bool {
     matches!(method, "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
 }
 
-/// What a request wants to be kept in mind.
+/// Returns the change of session state that a request asks for.
 fn change_in(method: &str, params: &str) -> Option<Change> {
     let quoted = |name: &str| {
         let rest = params.split(&format!("\"{name}\":\"")).nth(1)?;
@@ -39,37 +38,38 @@ fn change_in(method: &str, params: &str) -> Option<Change> {
 }
 
 impl Client {
-    /// Does one thing of the workload.
-    pub(super) fn follow(&mut self, plan: Plan, oracle: &mut Oracle) {
-        match plan {
-            // Whoever changes its mind about something waits until the last change is settled.
-            Plan::Ask(wish) if is_change(wish.method) && self.workload.varied && self.belief.is_changing() => {}
-            Plan::Ask(wish) => {
-                self.ask(wish, oracle);
+    /// Performs one item of the workload.
+    pub(super) fn perform(&mut self, item: WorkItem, oracle: &mut Oracle) {
+        match item {
+            // The next change waits until the last one is settled.
+            WorkItem::Request(spec)
+                if is_change(spec.method) && self.workload.varied && self.expected.is_changing() => {}
+            WorkItem::Request(spec) => {
+                self.send_request(spec, oracle);
             }
-            Plan::Cancel => {
+            WorkItem::Cancel => {
                 let open: Vec<Key> = self.open_keys().collect();
                 if !open.is_empty() {
-                    let key = *self.dice.pick(&open);
-                    // When it was called off only matters as a yes or no, so any moment will do.
+                    let key = *self.rng.pick(&open);
+                    // Only the fact of the cancellation matters, not its time.
                     self.cancel(key, mendline_core::Moment::ZERO, oracle);
                 }
             }
-            Plan::Notify => {
+            WorkItem::Notify => {
                 let line = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
                 self.outbox.push_back((line, Vec::new()));
             }
         }
     }
 
-    /// An id that it has not used, in one of the shapes that clients use.
-    pub(super) fn an_id(&mut self) -> String {
+    /// Returns a new id in one of the forms that clients use.
+    pub(super) fn new_id(&mut self) -> String {
         self.counter += 1;
         let n = self.counter;
         if !self.odd {
             return n.to_string();
         }
-        match self.dice.below(8) {
+        match self.rng.below(8) {
             0 => format!("\"a-{n}\""),
             1 => format!("\"\\u0061\\/{n}\""),
             2 => format!("{}", 9_007_199_254_740_993_u64 + u64::from(n)),
@@ -81,37 +81,37 @@ impl Client {
         }
     }
 
-    /// Writes a request and opens its record.
-    pub(super) fn write_request(&mut self, wish: Wish, id: &str, oracle: &mut Oracle) -> (Bytes, Key) {
+    /// Encodes a request and opens its record.
+    pub(super) fn write_request(&mut self, spec: RequestSpec, id: &str, oracle: &mut Oracle) -> (Bytes, Key) {
         let key = oracle.next_key();
-        let wants_progress = wish.method == "tools/call" && self.dice.percent(40);
-        let token = wants_progress.then(|| self.a_token(key));
-        let params = self.params(wish, key, token.as_deref());
-        let line = self.envelope(wish.method, id, &params);
-        if let Some(change) = change_in(wish.method, &params) {
-            self.belief.begins(key, change);
+        let wants_progress = spec.method == "tools/call" && self.rng.percent(40);
+        let token = wants_progress.then(|| self.new_token(key));
+        let params = self.params(spec, key, token.as_deref());
+        let line = self.envelope(spec.method, id, &params);
+        if let Some(change) = change_in(spec.method, &params) {
+            self.expected.begin_change(key, change);
         }
         let token = token.map(Bytes::from);
         let record = Record {
             client: self.id,
             upstream: self.upstream,
             id: Id::from_raw(id.as_bytes()),
-            method: Method::from_name(wish.method),
-            what: wish.tool.unwrap_or(wish.method),
-            effect: wish.effect,
+            method: Method::from_name(spec.method),
+            what: spec.tool.unwrap_or(spec.method),
+            effect: spec.effect,
             params: Bytes::from(params),
             token: token.clone(),
             twin: self.waiting.contains_key(&Id::from_raw(id.as_bytes())),
             arrived: None,
             progressed: None,
             terms: None,
-            slept_through: std::time::Duration::ZERO,
+            suspended: std::time::Duration::ZERO,
             cancelled: None,
             answers: 0,
             verdict: None,
             whole: 0,
             refused: 0,
-            said_lost: 0,
+            reported_session_lost: 0,
             runs: 0,
             replies: Vec::new(),
         };
@@ -125,18 +125,18 @@ impl Client {
         (line, key)
     }
 
-    fn a_token(&mut self, key: Key) -> String {
-        match self.dice.below(3) {
+    fn new_token(&mut self, key: Key) -> String {
+        match self.rng.below(3) {
             0 => format!("\"t-{}\"", key.0),
             1 => format!("\"\\u0074{}\"", key.0),
             _ => (u64::from(key.0) + 1_000_000).to_string(),
         }
     }
 
-    fn params(&mut self, wish: Wish, key: Key, token: Option<&str>) -> String {
+    fn params(&mut self, spec: RequestSpec, key: Key, token: Option<&str>) -> String {
         let mut meta = format!("\"sim/key\":{}", key.0);
         if let Some(token) = token {
-            meta = if self.dice.percent(50) {
+            meta = if self.rng.percent(50) {
                 format!("{meta},\"progressToken\":{token}")
             } else {
                 format!("\"progressToken\" : {token} ,{meta}")
@@ -145,25 +145,25 @@ impl Client {
         if self.era == Era::Modern {
             meta.push_str(r#","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#);
         }
-        let own = match wish.method {
-            "tools/call" if wish.goes_on => format!(
+        let own = match spec.method {
+            "tools/call" if spec.continues => format!(
                 r#""name":"{}","inputResponses":{{"name":{{"n":{}}}}},"requestState":"state""#,
-                wish.tool.unwrap_or("read_note"),
+                spec.tool.unwrap_or("read_note"),
                 key.0
             ),
             "tools/call" => format!(
                 r#""name":"{}","arguments":{{"n":{}.50e+1,"text":"\u00e9\/x"}}"#,
-                wish.tool.unwrap_or("read_note"),
+                spec.tool.unwrap_or("read_note"),
                 key.0
             ),
             "initialize" => {
                 r#""protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{},"elicitation":{}},"clientInfo":{"name":"sim","version":"0"}"#.into()
             }
             "resources/subscribe" | "resources/unsubscribe" if self.workload.varied => {
-                format!(r#""uri":"note:{}""#, self.dice.below(12))
+                format!(r#""uri":"note:{}""#, self.rng.below(12))
             }
             "logging/setLevel" if self.workload.varied => {
-                format!(r#""level":"{}""#, self.dice.pick(&["debug", "info", "warning", "error"]))
+                format!(r#""level":"{}""#, self.rng.pick(&["debug", "info", "warning", "error"]))
             }
             "resources/read" | "resources/subscribe" | "resources/unsubscribe" => r#""uri":"note:1""#.into(),
             "prompts/get" => r#""name":"p""#.into(),
@@ -171,11 +171,11 @@ impl Client {
             "subscriptions/listen" => r#""notifications":{"toolsListChanged":true}"#.into(),
             _ => r#""later":[1.0,null]"#.into(),
         };
-        if self.workload.plain && (wish.method.ends_with("/list") || wish.method == "server/discover") {
-            // What else is asked for may matter to a list, and such a one is never answered from memory.
+        if self.workload.plain && (spec.method.ends_with("/list") || spec.method == "server/discover") {
+            // A list request with other parameters is never answered from the cache.
             return format!("{{\"_meta\":{{{meta}}}}}");
         }
-        if self.odd && self.dice.percent(50) {
+        if self.odd && self.rng.percent(50) {
             format!("{{ {own} , \"_meta\":{{{meta}}},\"x\\u0079\":1E2}}")
         } else {
             format!("{{\"_meta\":{{{meta}}},{own}}}")
@@ -183,7 +183,7 @@ impl Client {
     }
 
     fn envelope(&mut self, method: &str, id: &str, params: &str) -> Bytes {
-        let style = if self.odd { self.dice.below(4) } else { 0 };
+        let style = if self.odd { self.rng.below(4) } else { 0 };
         Bytes::from(match style {
             1 => format!(r#"{{"id":{id},"params":{params},"method":"{method}","jsonrpc":"2.0"}}"#),
             2 => format!(r#"{{ "jsonrpc": "2.0", "method" : "{method}" , "params" : {params} , "id": {id} }}"#),

@@ -1,54 +1,54 @@
-//! What a client makes of what it reads.
+//! The classification of messages that a client reads.
 //!
-//! Each message becomes a [`Seen`]: an answer to one of its requests, progress, a notice, a question, or something that
-//! should not be there. The client judges by ids and tokens alone; whether that is right is for the checkers.
+//! Each message becomes an [`Incoming`]: an answer to one of its requests, progress, a notification, a request, or
+//! something unexpected. The client uses ids and tokens alone; the checkers verify the result.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_wire::{Id, Kind, Message, Method};
 
-use super::{Client, Stage, Wish};
+use super::{Client, ClientState, RequestSpec};
 use crate::fact::Stamp;
 use crate::oracle::{Effect, Failure, Key, Oracle, Verdict};
 
-/// What a client has read.
+/// A message that a client has read.
 #[derive(Clone, Debug)]
-pub enum Seen {
+pub enum Incoming {
     /// The answer to a request.
     Answer(Key, Verdict, Option<Stamp>),
-    /// An answer to nothing.
+    /// An answer to no open request.
     Surplus,
-    /// Progress of the first, with a text about the second, and how far it is.
+    /// Progress: the request of the token, the request that the server meant, and the value.
     Progress(Option<Key>, Option<Key>, f64, Option<Stamp>),
-    /// A notice.
+    /// A notification.
     Notice(Option<Stamp>),
-    /// A question; it will be answered under this number after a while.
-    Question(u32, Duration, Option<Stamp>),
-    /// Something that it should not have been sent.
+    /// A request of the server, its number, and the delay of the answer.
+    ServerRequest(u32, Duration, Option<Stamp>),
+    /// A message that it should not have received.
     Wrong(String),
 }
 
 impl Client {
     /// Reads one message.
-    pub fn hear(&mut self, message: &Message, oracle: &mut Oracle) -> Seen {
+    pub fn receive(&mut self, message: &Message, oracle: &mut Oracle) -> Incoming {
         match message.kind() {
-            Kind::Result | Kind::Error => self.hear_answer(message, oracle),
-            Kind::Request => self.hear_question(message),
-            Kind::Notification if message.method() == Method::Progress => self.hear_progress(message),
-            Kind::Notification if message.method() == Method::Cancelled => Seen::Notice(None),
+            Kind::Result | Kind::Error => self.receive_answer(message, oracle),
+            Kind::Request => self.receive_server_request(message),
+            Kind::Notification if message.method() == Method::Progress => self.receive_progress(message),
+            Kind::Notification if message.method() == Method::Cancelled => Incoming::Notice(None),
             Kind::Notification => {
-                self.belief.hears(message.method());
-                Seen::Notice(stamp(message, &["_meta", "sim/at"]))
+                self.expected.notice_received(message.method());
+                Incoming::Notice(stamp(message, &["_meta", "sim/at"]))
             }
         }
     }
 
-    /// Writes the answer to a question.
-    pub fn reply(&mut self, question: u32) {
-        let Some((id, nonce)) = self.questions.remove(&question) else { return };
+    /// Answers a request of the server.
+    pub fn reply(&mut self, number: u32) {
+        let Some((id, nonce)) = self.server_requests.remove(&number) else { return };
         let (id, nonce) = (String::from_utf8_lossy(&id), String::from_utf8_lossy(&nonce));
-        let line = if self.dice.percent(90) {
+        let line = if self.rng.percent(90) {
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"sim/ask":{nonce},"role":"assistant"}}}}"#)
         } else {
             format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-1,"message":"rejected","data":{nonce}}}}}"#)
@@ -56,19 +56,19 @@ impl Client {
         self.outbox.push_back((Bytes::from(line), Vec::new()));
     }
 
-    fn hear_answer(&mut self, message: &Message, oracle: &mut Oracle) -> Seen {
+    fn receive_answer(&mut self, message: &Message, oracle: &mut Oracle) -> Incoming {
         let id = Id::from_raw(message.id().unwrap_or_default());
         let verdict = verdict(message);
-        let Some(keys) = self.waiting.get_mut(&id) else { return Seen::Surplus };
-        // Under an id that was used twice the body says which of the two is meant; without a body the first is as good.
-        let place = match &verdict {
+        let Some(keys) = self.waiting.get_mut(&id) else { return Incoming::Surplus };
+        // If an id was used twice, the body identifies the request; without a body the first one is used.
+        let index = match &verdict {
             Verdict::Passed(body) => keys.iter().position(|key| oracle.of(*key).replies.contains(body)),
             Verdict::Failed(_) => None,
         };
-        let key = keys.remove(place.unwrap_or(0));
-        // What comes from memory has its place among what was said then, not now.
+        let key = keys.remove(index.unwrap_or(0));
+        // The stamp of a cached answer belongs to the past.
         let is_old = matches!(&verdict, Verdict::Passed(body)
-            if !oracle.of(key).replies.contains(body) && oracle.may_be_from_memory(oracle.of(key), body));
+            if !oracle.of(key).replies.contains(body) && oracle.may_be_from_cache(oracle.of(key), body));
         if keys.is_empty() {
             self.waiting.remove(&id);
         }
@@ -79,52 +79,59 @@ impl Client {
             self.tokens.remove(token);
         }
         let went_well = matches!(verdict, Verdict::Passed(_)) && message.kind() == Kind::Result;
-        self.belief.settles(key, went_well);
+        self.expected.settle(key, went_well);
         if let (true, Verdict::Passed(body)) = (went_well, &verdict) {
-            self.belief.reads(record.method, body);
-            if self.era == crate::server::Era::Modern && contains(body, b"input_required") && self.is_here() {
-                self.goes_on_with = Some(record.what);
+            self.expected.read_list(record.method, body);
+            if self.era == crate::server::Era::Modern && contains(body, b"input_required") && self.is_connected() {
+                self.continues_with = Some(record.what);
             }
         }
-        if self.stage == Stage::Greeting(key) {
-            self.greeted(&verdict, message.kind());
+        if self.state == ClientState::Initializing(key) {
+            self.initialized(&verdict, message.kind());
         }
-        if let Some(tool) = self.goes_on_with.take() {
-            self.ask(Wish { method: "tools/call", tool: Some(tool), effect: Effect::Unsafe, goes_on: true }, oracle);
+        if let Some(tool) = self.continues_with.take() {
+            self.send_request(
+                RequestSpec { method: "tools/call", tool: Some(tool), effect: Effect::Unsafe, continues: true },
+                oracle,
+            );
         }
-        Seen::Answer(key, verdict, stamp_of(message).filter(|_| !is_old))
+        Incoming::Answer(key, verdict, stamp_of(message).filter(|_| !is_old))
     }
 
-    fn greeted(&mut self, verdict: &Verdict, kind: Kind) {
+    fn initialized(&mut self, verdict: &Verdict, kind: Kind) {
         let well = matches!(verdict, Verdict::Passed(_)) && kind == Kind::Result;
-        self.stage = if well { Stage::Ready } else { Stage::Fresh };
+        self.state = if well { ClientState::Ready } else { ClientState::New };
         if well && self.era == crate::server::Era::Legacy {
             let line = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
             self.outbox.push_back((line, Vec::new()));
         }
     }
 
-    fn hear_question(&mut self, message: &Message) -> Seen {
+    fn receive_server_request(&mut self, message: &Message) -> Incoming {
         let Some(nonce) = message.get(&["_meta", "sim/ask"]) else {
-            return Seen::Wrong(format!("was asked {} by nobody", message.method_name()));
+            return Incoming::Wrong(format!("received a {} request that no server sent", message.method_name()));
         };
-        self.asked += 1;
+        self.server_requests_seen += 1;
         let id = Bytes::copy_from_slice(message.id().unwrap_or_default());
-        if self.questions.values().any(|(open, _)| *open == id) {
-            return Seen::Wrong(format!("was asked two things under the id {}", String::from_utf8_lossy(&id)));
+        if self.server_requests.values().any(|(open, _)| *open == id) {
+            return Incoming::Wrong(format!("received two requests with the id {}", String::from_utf8_lossy(&id)));
         }
-        self.questions.insert(self.asked, (id, Bytes::copy_from_slice(nonce)));
-        Seen::Question(self.asked, self.dice.millis(1, 300), stamp(message, &["_meta", "sim/at"]))
+        self.server_requests.insert(self.server_requests_seen, (id, Bytes::copy_from_slice(nonce)));
+        Incoming::ServerRequest(
+            self.server_requests_seen,
+            self.rng.millis(1, 300),
+            stamp(message, &["_meta", "sim/at"]),
+        )
     }
 
-    fn hear_progress(&mut self, message: &Message) -> Seen {
+    fn receive_progress(&mut self, message: &Message) -> Incoming {
         let token = message.progress_token().map(|span| message.slice(span)).unwrap_or_default();
         let meant = number(message.get(&["_meta", "sim/key"])).map(Key);
         let value = message.get(&["progress"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
         let named = self.tokens.get(token).copied();
-        // What Mendline makes up itself speaks of the request whose token it has.
+        // Progress that Mendline reports itself refers to the request of the token.
         let meant = meant.or(named.filter(|_| message.find(&["_meta", "sim/key"]).is_none()));
-        Seen::Progress(named, meant, value.unwrap_or(f64::NAN), stamp(message, &["_meta", "sim/at"]))
+        Incoming::Progress(named, meant, value.unwrap_or(f64::NAN), stamp(message, &["_meta", "sim/at"]))
     }
 }
 
@@ -152,22 +159,22 @@ fn verdict(message: &Message) -> Verdict {
             Some(b"false") => Some(false),
             _ => None,
         },
-        text: words_for_a_model(message),
+        text: failure_text(message),
     })
 }
 
-fn words_for_a_model(message: &Message) -> String {
-    let said = message.get_str(&["message"]).map(std::borrow::Cow::into_owned);
+fn failure_text(message: &Message) -> String {
+    let text = message.get_str(&["message"]).map(std::borrow::Cow::into_owned);
     let content =
         || message.elements(&["content"]).find_map(|item| item.get_str(&["text"]).map(|text| text.into_owned()));
-    said.or_else(content).unwrap_or_default()
+    text.or_else(content).unwrap_or_default()
 }
 
 fn number(raw: Option<&[u8]>) -> Option<u32> {
     std::str::from_utf8(raw?).ok()?.parse().ok()
 }
 
-/// The place of a message among all that its server wrote.
+/// Returns the stamp of a message.
 pub fn stamp_of(message: &Message) -> Option<Stamp> {
     stamp(message, &["_meta", "sim/at"]).or_else(|| stamp(message, &["data", "sim/at"]))
 }

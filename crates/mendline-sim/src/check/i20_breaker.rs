@@ -1,11 +1,11 @@
-//! I20: a breaker holds back what it must, and nothing else.
+//! I20: a breaker rejects exactly the calls that it must.
 //!
-//! While it is open nothing goes out; while it is half open one call does, until it is over or has taken longer than the
-//! breaker stayed open, and when enough of them were answered it closes. It opens only after as many failures as were chosen, which being busy is not; and a call is held back
-//! only by the breaker of its own server or of its own tool. While an upstream is taken out by hand nothing goes there at
-//! all, and nobody dials it. (That breakers close again is I6: after the healing everybody is served.)
+//! While a breaker is open, no call is sent. While it is half open, one call is sent at a time, until it ends or takes
+//! longer than the breaker was open; after enough answers the breaker closes. It opens only after the configured number
+//! of failures, and an overloaded server is not a failure. A call is rejected only by the breaker of its server or of
+//! its tool. An isolated upstream receives no call and is not dialed. (I6 checks that breakers close again.)
 //!
-//! A failure here is less than what the engine takes for one: a request that got no answer, whatever became of it.
+//! A failure of this check is any request without an answer, which includes every failure of the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use mendline_wire::Kind;
 
 use super::Check;
 use crate::fact::{Fact, Report, Via};
-use crate::machine::What;
+use crate::machine::EventKind;
 use crate::oracle::{Oracle, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,34 +24,34 @@ enum State {
     Closed,
     Open,
     HalfOpen,
-    TakenOut,
+    Isolated,
 }
 
 struct Upstream {
-    /// At least so many failures before it may open.
+    /// Minimum number of failures before it may open.
     least: u32,
     state: State,
     failures: u32,
     open_for: Duration,
-    /// So many answered calls close it, and so many were.
+    /// Number of answered calls that close it, and the current count.
     enough: u32,
     answered: u32,
-    /// The calls that were sent while it was half open and are not over, and when.
+    /// Calls that were sent while it was half open, with their start.
     trials: BTreeMap<u64, Moment>,
     passing: BTreeSet<u64>,
     was_open: bool,
     tools_open: BTreeSet<String>,
 }
 
-/// What breakers have said of themselves, and what they were told.
-pub(super) struct SickIsNotDown {
+/// The state of the breakers.
+pub(super) struct BreakerRules {
     upstreams: Vec<Upstream>,
     /// Exchanges that carry a request: the status, and whether it was answered.
     asked: BTreeMap<ExchangeId, (Option<u16>, bool)>,
 }
 
-impl SickIsNotDown {
-    pub(super) fn new(config: &Config) -> SickIsNotDown {
+impl BreakerRules {
+    pub(super) fn new(config: &Config) -> BreakerRules {
         let upstream = |it: &mendline_core::UpstreamConfig| Upstream {
             least: it.breaker.map_or(u32::MAX, |policy| {
                 let share = f64::from(policy.window_calls) * (1.0 - policy.success_rate);
@@ -67,40 +67,40 @@ impl SickIsNotDown {
             was_open: false,
             tools_open: BTreeSet::new(),
         };
-        SickIsNotDown { upstreams: config.upstreams.iter().map(upstream).collect(), asked: BTreeMap::new() }
+        BreakerRules { upstreams: config.upstreams.iter().map(upstream).collect(), asked: BTreeMap::new() }
     }
 }
 
 impl Upstream {
-    fn hear(&mut self, what: &What, now: Moment) -> Result<(), String> {
+    fn observe(&mut self, what: &EventKind, now: Moment) -> Result<(), String> {
         match what {
-            What::Accepted(call, true) => {
+            EventKind::Accepted(call, true) => {
                 self.passing.insert(*call);
             }
-            What::Answered(call) => {
+            EventKind::Answered(call) => {
                 self.answered += u32::from(self.trials.len() == 1 && self.trials.contains_key(call));
                 self.end(*call);
             }
-            What::Ended(call) => self.end(*call),
-            What::Sent(call) => return self.send(*call, now),
-            What::Opened(None, open_for) => {
+            EventKind::Ended(call) => self.end(*call),
+            EventKind::Sent(call) => return self.send(*call, now),
+            EventKind::Opened(None, open_for) => {
                 if self.state == State::Closed && self.failures < self.least {
                     return Err(format!(
-                        "the breaker opened after {} failures, {} are chosen",
+                        "the breaker opened after {} failures; the minimum is {}",
                         self.failures, self.least
                     ));
                 }
                 (self.state, self.open_for, self.failures, self.was_open) = (State::Open, *open_for, 0, true);
                 self.trials.clear();
             }
-            What::HalfOpened(None) => (self.state, self.answered) = (State::HalfOpen, 0),
-            What::Closed(None) | What::Resumed => (self.state, self.failures) = (State::Closed, 0),
-            What::Isolated => (self.state, self.was_open) = (State::TakenOut, true),
-            What::Opened(Some(tool), _) => {
+            EventKind::HalfOpened(None) => (self.state, self.answered) = (State::HalfOpen, 0),
+            EventKind::Closed(None) | EventKind::Resumed => (self.state, self.failures) = (State::Closed, 0),
+            EventKind::Isolated => (self.state, self.was_open) = (State::Isolated, true),
+            EventKind::Opened(Some(tool), _) => {
                 self.tools_open.insert(tool.clone());
             }
-            What::Moved(from, "Dialing") if self.state == State::TakenOut && *from != "Up" => {
-                return Err("it was taken out by hand, and it is dialed".into());
+            EventKind::Moved(from, "Dialing") if self.state == State::Isolated && *from != "Up" => {
+                return Err("it is isolated, but was dialed".into());
             }
             _ => {}
         }
@@ -114,17 +114,17 @@ impl Upstream {
 
     fn send(&mut self, call: u64, now: Moment) -> Result<(), String> {
         match self.state {
-            State::TakenOut => Err(format!("call {call} was sent to an upstream that was taken out by hand")),
+            State::Isolated => Err(format!("call {call} was sent to an isolated upstream")),
             _ if self.passing.contains(&call) => Ok(()),
-            State::Open => Err(format!("call {call} was sent although the breaker is open")),
+            State::Open => Err(format!("call {call} was sent while the breaker is open")),
             State::HalfOpen if self.answered >= self.enough => {
-                Err(format!("{} calls were answered, and the breaker is still half open", self.answered))
+                Err(format!("{} calls were answered, but the breaker is still half open", self.answered))
             }
             State::HalfOpen => {
                 let open_for = self.open_for;
                 let other = self.trials.iter().find(|(other, began)| **other != call && now - **began < open_for);
                 if let Some((other, _)) = other {
-                    return Err(format!("call {call} was sent while call {other} tries whether the server is well"));
+                    return Err(format!("call {call} was sent while call {other} is the trial of a half-open breaker"));
                 }
                 self.trials.insert(call, now);
                 Ok(())
@@ -134,29 +134,29 @@ impl Upstream {
     }
 }
 
-impl Check for SickIsNotDown {
+impl Check for BreakerRules {
     fn name(&self) -> &'static str {
-        "I20 sick is not down"
+        "I20 breaker"
     }
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Happened(heard) => {
-                if let Some(upstream) = heard.upstream {
-                    return self.upstreams[upstream].hear(&heard.what, now);
+            Fact::Emitted(event) => {
+                if let Some(upstream) = event.upstream {
+                    return self.upstreams[upstream].observe(&event.kind, now);
                 }
             }
-            Fact::Handed { by: Via::Exchange(_, exchange), key: Some(_), .. } => {
+            Fact::HandedOut { by: Via::Exchange(_, exchange), key: Some(_), .. } => {
                 self.asked.insert(*exchange, (None, false));
             }
-            Fact::Given { by: Via::Exchange(upstream, exchange), message } => match message {
+            Fact::Received { by: Via::Exchange(upstream, exchange), message } => match message {
                 Some(message) if matches!(message.kind(), Kind::Result | Kind::Error) => {
                     self.asked.entry(*exchange).and_modify(|(_, answered)| *answered = true);
                 }
                 Some(_) => {}
                 None => self.upstreams[*upstream].failures += 1,
             },
-            Fact::Given { by, message: None } => self.upstreams[by.upstream()].failures += 1,
+            Fact::Received { by, message: None } => self.upstreams[by.upstream()].failures += 1,
             Fact::Reported { exchange, report: Report::Head(status), .. } => {
                 self.asked.entry(*exchange).and_modify(|(seen, _)| *seen = Some(*status));
             }
@@ -172,7 +172,7 @@ impl Check for SickIsNotDown {
                 let record = oracle.of(*key);
                 let it = &self.upstreams[record.upstream];
                 if !it.was_open && !it.tools_open.contains(record.what) {
-                    return Err(format!("{} ({}) was held back, and not by its own breaker", record.id, record.what));
+                    return Err(format!("{} ({}) was rejected, but not by its own breaker", record.id, record.what));
                 }
             }
             _ => {}

@@ -1,10 +1,10 @@
-//! I7: never a storm.
+//! I7: dials are limited.
 //!
-//! One dial at a time per upstream: no second child is asked for before the first is known to have failed or ended. Never
-//! more than thirty dials in any minute. And each redial of an incident waits longer than the one before, until health is
-//! proven: a child that merely started proves nothing. What the check calls an incident is a lower bound of what the
-//! engine does: any child that lived for ten seconds ends it here, proven or not, and so does a person who asks for a
-//! connection by hand, or news of the network. How much longer is what was chosen for the upstream.
+//! Each upstream has one dial at a time: no second child is spawned before the first has failed or ended. There are at
+//! most thirty dials per minute. Each redial of an incident waits longer than the one before, until the link is proven
+//! healthy; a started child alone proves nothing. The incident of this check is a lower bound of the incident of the
+//! engine: a child that lived for ten seconds ends it, and so does a manual reconnect or a change of connectivity. The
+//! delays are those of the configuration.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use mendline_core::{Config, LinkId, Moment, defaults};
 
 use super::Check;
 use crate::fact::Fact;
-use crate::machine::Act;
+use crate::machine::EngineOutput;
 use crate::oracle::Oracle;
 
 const PER_MINUTE: usize = 30;
@@ -25,9 +25,9 @@ struct Dials {
     open: Option<LinkId>,
     began: Moment,
     lost: Option<Moment>,
-    /// Dials in a row whose child did not live long.
+    /// Consecutive dials whose child ended early.
     short_lived: u32,
-    /// The child that is open is ended to be started anew another way.
+    /// The current child is being replaced because of a new configuration.
     renewed: bool,
 }
 
@@ -44,11 +44,11 @@ impl Dials {
     }
 }
 
-/// The least that a redial waits after this many short lives: half of the backoff's delay, which is its certain half.
+/// Returns the minimum delay of a redial after this many early ends: half of the backoff delay, without its jitter.
 pub(super) fn least_wait(policy: &Reconnect, short_lived: u32) -> Duration {
     let steps = short_lived.checked_sub(if policy.first.is_some() { 2 } else { 1 });
     match steps {
-        // Where nothing is dialed by itself, a call dials at once.
+        // Without automatic reconnects, a call dials at once.
         _ if !policy.is_by_itself() => Duration::ZERO,
         None => Duration::ZERO,
         Some(steps) => {
@@ -58,41 +58,41 @@ pub(super) fn least_wait(policy: &Reconnect, short_lived: u32) -> Duration {
     }
 }
 
-/// Remembers the last dials of each upstream.
-pub(super) struct Calm {
+/// The last dials of each upstream.
+pub(super) struct DialRate {
     upstreams: Vec<Dials>,
     policies: Vec<Reconnect>,
-    /// How long the machine slept in all: what was dialed before a sleep was dialed that much longer ago.
+    /// Total suspended time.
     slept: Duration,
 }
 
-impl Calm {
-    pub(super) fn new(config: &Config) -> Calm {
+impl DialRate {
+    pub(super) fn new(config: &Config) -> DialRate {
         let policies: Vec<Reconnect> = config.upstreams.iter().map(|upstream| upstream.reconnect.clone()).collect();
         let upstreams = std::iter::repeat_with(Dials::default).take(policies.len()).collect();
-        Calm { upstreams, policies, slept: Duration::ZERO }
+        DialRate { upstreams, policies, slept: Duration::ZERO }
     }
 }
 
-impl Check for Calm {
+impl Check for DialRate {
     fn name(&self) -> &'static str {
-        "I7 calm"
+        "I7 dial rate"
     }
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, _: &Oracle) -> Result<(), String> {
         match fact {
-            Fact::Wanted(Act::Spawn(link)) => {
+            Fact::Requested(EngineOutput::Spawn(link)) => {
                 let Some(dials) = self.upstreams.get_mut(usize::from(link.upstream.0)) else { return Ok(()) };
                 if let Some(open) = dials.open {
-                    return Err(format!("dial {} was begun before dial {} was over", link.dial, open.dial));
+                    return Err(format!("dial {} began before dial {} ended", link.dial, open.dial));
                 }
                 let least = least_wait(&self.policies[usize::from(link.upstream.0)], dials.short_lived);
                 let waited = dials.lost.map(|lost| now - lost);
-                // A parked link may be woken by a call ten seconds after its last dial, however recently it was lost.
+                // A call may dial a parked link ten seconds after its last dial.
                 let may_wake = now - dials.began >= defaults::PARKED_COOL_DOWN;
                 if waited.is_some_and(|waited| waited < least) && !may_wake {
                     return Err(format!(
-                        "dial {} came {waited:?} after {} short lives; {least:?} is the least",
+                        "dial {} came {waited:?} after {} early ends; the minimum is {least:?}",
                         link.dial, dials.short_lived
                     ));
                 }
@@ -106,18 +106,18 @@ impl Check for Calm {
                     return Err(format!("{} dials within a minute", dials.recent.len()));
                 }
             }
-            Fact::ByHand(upstream) => {
+            Fact::ManualAction(upstream) => {
                 if let Some(dials) = self.upstreams.get_mut(*upstream) {
                     (dials.lost, dials.short_lived) = (None, 0);
                 }
             }
-            Fact::Wanted(Act::Renew(upstream)) => {
+            Fact::Requested(EngineOutput::Renew(upstream)) => {
                 if let Some(dials) = self.upstreams.get_mut(*upstream) {
                     (dials.lost, dials.short_lived, dials.renewed) = (None, 0, dials.open.is_some());
                 }
             }
-            Fact::Shaken(later) => {
-                // News of the network alone change nothing.
+            Fact::ConnectivityChanged(later) => {
+                // A network change alone has no suspended time.
                 self.slept += *later;
                 for dials in &mut self.upstreams {
                     (dials.lost, dials.short_lived) = (None, 0);

@@ -1,8 +1,8 @@
-//! What a client relies on: what it told its server to keep in mind, and what it has read of its lists.
+//! The state that a client relies on: session state that it has set, and lists that it has read.
 //!
-//! A client asks for one change at a time, as people do, so what it was told last is what holds. A change that was not
-//! confirmed may have been made or not: then the client relies on neither. Of a list it knows which edition it has read, and
-//! whether it was told since that there is another.
+//! A client requests one change at a time, so the last confirmed value is the current one. After an unconfirmed change
+//! the client relies on neither value. For a list it knows the edition that it has read, and whether it was notified of
+//! a change since.
 
 use std::collections::BTreeMap;
 
@@ -10,50 +10,50 @@ use mendline_wire::Method;
 
 use crate::oracle::Key;
 
-/// Something that the server is to keep in mind.
+/// A change of session state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Messages from this level on.
+    /// The log level.
     Level(String),
-    /// News of this resource, or none any more.
+    /// A subscription to this resource, or its end.
     Subscription(String, bool),
 }
 
-/// What was read of a list.
+/// A list that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Read {
-    /// Which edition.
+pub struct ListRead {
+    /// Its edition.
     pub edition: u32,
-    /// It is said to have changed since.
+    /// The client was notified of a change since.
     pub stale: bool,
 }
 
-/// What a client relies on.
+/// The state that a client relies on.
 #[derive(Clone, Debug, Default)]
-pub struct Belief {
-    /// The log level; nothing if it does not know.
+pub struct ExpectedState {
+    /// The log level; `None` if unknown.
     pub level: Option<Option<String>>,
-    /// Its subscriptions; nothing for one if it does not know.
+    /// Its subscriptions; `None` for one whose state is unknown.
     pub subscriptions: BTreeMap<String, Option<bool>>,
-    /// The lists that it has read, by the method.
-    pub lists: Vec<(Method, Read)>,
+    /// The lists that it has read, by method.
+    pub lists: Vec<(Method, ListRead)>,
     under_way: Option<(Key, Change)>,
     ever_chose: bool,
 }
 
-impl Belief {
-    /// Whether a change is under way: another has to wait.
+impl ExpectedState {
+    /// Returns whether a change is in progress; the next one has to wait.
     pub fn is_changing(&self) -> bool {
         self.under_way.is_some()
     }
 
-    /// The level that it relies on: none at all as long as it chose none.
+    /// Returns the level that it relies on; `Some(None)` if it never set one.
     pub fn level(&self) -> Option<Option<&str>> {
         if self.ever_chose { self.level.as_ref().map(Option::as_deref) } else { Some(None) }
     }
 
-    /// Asks for a change.
-    pub fn begins(&mut self, key: Key, change: Change) {
+    /// Starts a change.
+    pub fn begin_change(&mut self, key: Key, change: Change) {
         match &change {
             Change::Level(_) => (self.level, self.ever_chose) = (None, true),
             Change::Subscription(uri, _) => drop(self.subscriptions.insert(uri.clone(), None)),
@@ -61,8 +61,8 @@ impl Belief {
         self.under_way = Some((key, change));
     }
 
-    /// A request was answered.
-    pub fn settles(&mut self, key: Key, went_well: bool) {
+    /// Processes the answer to a request.
+    pub fn settle(&mut self, key: Key, went_well: bool) {
         match self.under_way.take_if(|(it, _)| *it == key) {
             Some((_, Change::Level(level))) if went_well => self.level = Some(Some(level)),
             Some((_, Change::Subscription(uri, wanted))) if went_well => {
@@ -72,22 +72,22 @@ impl Belief {
         }
     }
 
-    /// A request was called off: whatever becomes of it, nobody will say.
-    pub fn gives_up(&mut self, key: Key) {
-        self.settles(key, false);
+    /// Processes the cancellation of a request; its outcome stays unknown.
+    pub fn give_up(&mut self, key: Key) {
+        self.settle(key, false);
     }
 
-    /// Reads the answer to a request, perhaps a list.
-    pub fn reads(&mut self, method: Method, body: &[u8]) {
+    /// Processes the answer to a list request.
+    pub fn read_list(&mut self, method: Method, body: &[u8]) {
         if !matches!(method, Method::ToolsList | Method::PromptsList | Method::ResourcesList) {
             return;
         }
         self.lists.retain(|(it, _)| *it != method);
-        self.lists.push((method, Read { edition: edition_in(body), stale: false }));
+        self.lists.push((method, ListRead { edition: edition_in(body), stale: false }));
     }
 
-    /// Is told something; perhaps that a list has changed.
-    pub fn hears(&mut self, notice: Method) {
+    /// Processes a notification that a list has changed.
+    pub fn notice_received(&mut self, notice: Method) {
         let meant = match notice {
             Method::ToolsListChanged => Method::ToolsList,
             Method::PromptsListChanged => Method::PromptsList,
@@ -98,7 +98,7 @@ impl Belief {
     }
 }
 
-/// The edition that a list says it is of.
+/// Returns the edition that a list names.
 fn edition_in(body: &[u8]) -> u32 {
     let text = String::from_utf8_lossy(body);
     let digits =

@@ -1,7 +1,8 @@
-//! What an engine remembers of its servers when a world begins, and what may be told from memory later.
+//! Cached catalogues: what an engine has stored of its servers before a world begins, and what it may answer from the
+//! cache later.
 //!
-//! A catalogue is written here as an engine of an earlier day would have kept it: the greeting of the era and the lists of one
-//! edition. Each says whose it is, so that what belongs to another server is recognised at the client's end.
+//! A catalogue has the form that an earlier engine would have stored: the handshake of the era and the lists of one
+//! edition. Each entry names its server, so that the client can detect an entry of another server.
 
 use bytes::Bytes;
 use mendline_core::Remembered;
@@ -9,20 +10,20 @@ use mendline_wire::{Message, Method};
 
 use crate::server::Era;
 
-/// What is remembered of one upstream.
+/// The cached catalogue of one upstream.
 #[derive(Clone, Debug)]
-pub struct Memory {
-    /// Whose it is.
+pub struct CachedCatalogue {
+    /// The name of the server.
     pub name: String,
-    /// What it spoke.
+    /// The era of the server.
     pub era: Era,
-    /// Which edition its lists were.
+    /// The edition of its lists.
     pub edition: u32,
 }
 
-impl Memory {
-    /// As it was kept.
-    pub fn remembered(&self) -> Remembered {
+impl CachedCatalogue {
+    /// Returns the catalogue in its stored form.
+    pub fn to_core(&self) -> Remembered {
         let version = match self.era {
             Era::Legacy => "2025-11-25",
             Era::Modern => "2026-07-28",
@@ -39,9 +40,9 @@ impl Memory {
         Remembered::read(text.as_bytes()).unwrap_or_default()
     }
 
-    /// What it said, by what it was asked.
+    /// Returns the cached results by method.
     pub fn answers(&self) -> Vec<(&'static str, Bytes)> {
-        let Memory { name, edition, .. } = self;
+        let CachedCatalogue { name, edition, .. } = self;
         let mut answers = vec![
             (
                 "tools/list",
@@ -76,12 +77,12 @@ impl Memory {
     }
 }
 
-/// Whether a body can be what the server once said: the same but for the time to live, which is a declared field.
-pub fn is_the_same(told: &[u8], said: &[u8]) -> bool {
-    told == said || without_time(told).is_some_and(|told| Some(told) == without_time(said))
+/// Returns whether two bodies are equal except for `ttlMs`, which Mendline may add.
+pub fn is_same_but_for_ttl(received: &[u8], written: &[u8]) -> bool {
+    received == written || without_time(received).is_some_and(|received| Some(received) == without_time(written))
 }
 
-/// A body without its `ttlMs`, which Mendline sets last of all members where there was none.
+/// Returns a body without `ttlMs`, which Mendline adds as the last member.
 fn without_time(body: &[u8]) -> Option<Vec<u8>> {
     let text = [br#"{"jsonrpc":"2.0","id":1,"result":"#, body, b"}"].concat();
     let message = Message::parse(Bytes::from(text)).ok()?;
@@ -95,8 +96,8 @@ fn without_time(body: &[u8]) -> Option<Vec<u8>> {
     Some(members.join(&b','))
 }
 
-/// Whether an answer to this can come from memory at all.
-pub fn is_kept(method: Method) -> bool {
+/// Returns whether answers to this method can come from the cache.
+pub fn is_cacheable(method: Method) -> bool {
     matches!(
         method,
         Method::Initialize
@@ -108,8 +109,8 @@ pub fn is_kept(method: Method) -> bool {
     )
 }
 
-/// Whether a greeting was answered in a server's stead, as it may be.
-pub fn is_stand_in(body: &[u8]) -> bool {
+/// Returns whether the body is a provisional result of `initialize`.
+pub fn is_provisional(body: &[u8]) -> bool {
     let text = String::from_utf8_lossy(body);
     text.contains(r#""protocolVersion":"2025-11-25""#) && text.contains(r#""version":"unknown""#)
 }

@@ -1,0 +1,132 @@
+//! I7 for pings: only an idle link is pinged.
+//!
+//! No ping is sent to a child while a client call is open on it, because a server that handles one request at a time
+//! would miss it. There is one ping at a time, and at most one per second. A call counts as open only if that is
+//! certain: sent, not answered as far as the engine can know, not cancelled and not past its deadline. A child that
+//! sent a message within the ping timeout is not ended because of an unanswered ping.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use mendline_core::{LinkId, Moment};
+use mendline_wire::{Id, Kind, Message, Method};
+
+use super::Check;
+use crate::fact::{Fact, Via};
+use crate::oracle::{Key, Oracle};
+
+#[derive(Default)]
+struct ChildPings {
+    out: BTreeMap<Id, Key>,
+    pings: BTreeSet<Id>,
+    last: Option<Moment>,
+    last_received: Option<Moment>,
+}
+
+impl ChildPings {
+    fn ping(&mut self, message: &Message, now: Moment, oracle: &Oracle) -> Result<(), String> {
+        if self.last.replace(now).is_some_and(|last| now - last < Duration::from_secs(1)) {
+            return Err("a child was pinged twice within a second".into());
+        }
+        let is_out = |key: &Key| {
+            let record = oracle.of(*key);
+            let due = record.due();
+            record.is_open() && !record.twin && !oracle.is_gone(record.client) && due.is_some_and(|due| now < due)
+        };
+        if let Some(key) = self.out.values().find(|key| is_out(key)) {
+            let record = oracle.of(*key);
+            return Err(format!("a child was pinged while {} ({}) was open", record.id, record.what));
+        }
+        if !self.pings.is_empty() {
+            return Err("a child was pinged while a ping was open".into());
+        }
+        self.pings.insert(Id::from_raw(message.id().unwrap_or_default()));
+        Ok(())
+    }
+}
+
+/// The open calls and pings of each child.
+#[derive(Default)]
+pub(super) struct PingRate {
+    children: BTreeMap<LinkId, ChildPings>,
+    timeout: Vec<Option<Duration>>,
+}
+
+impl PingRate {
+    pub(super) fn new(config: &mendline_core::Config) -> PingRate {
+        let timeout = config.upstreams.iter().map(|upstream| upstream.keep_alive.map(|it| it.timeout)).collect();
+        PingRate { children: BTreeMap::new(), timeout }
+    }
+}
+
+impl Check for PingRate {
+    fn name(&self) -> &'static str {
+        "I7 dial rate"
+    }
+
+    fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
+        match fact {
+            Fact::HandedOut { by: Via::Child(link), message, key: None } if message.method() == Method::Ping => {
+                let timeout = self.timeout[usize::from(link.upstream.0)];
+                let child = self.children.entry(*link).or_default();
+                let Some(timeout) = timeout else {
+                    return Err("a child was pinged although keep-alive is disabled".into());
+                };
+                // A ping that was not answered in time is over.
+                if child.last.is_some_and(|last| now - last >= timeout) {
+                    child.pings.clear();
+                }
+                child.ping(message, now, oracle)
+            }
+            Fact::HandedOut { by: Via::Child(link), message, key: Some(key) } => {
+                let id = Id::from_raw(message.id().unwrap_or_default());
+                self.children.entry(*link).or_default().out.insert(id, *key);
+                Ok(())
+            }
+            Fact::Received { by: Via::Child(link), message } => {
+                let Some(child) = self.children.get_mut(link) else { return Ok(()) };
+                child.last_received = message.map(|_| now).or(child.last_received);
+                match message {
+                    Some(message) if matches!(message.kind(), Kind::Result | Kind::Error) => {
+                        let id = Id::from_raw(message.id().unwrap_or_default());
+                        let bare = id.to_string().trim_matches('"').to_owned();
+                        child.out.retain(|it, _| it.to_string() != bare);
+                        child.pings.retain(|it| it.to_string() != bare);
+                    }
+                    Some(_) => {}
+                    // The request of an invalid message is unknown.
+                    None => {
+                        child.out.clear();
+                        child.pings.clear();
+                    }
+                }
+                Ok(())
+            }
+            Fact::Emitted(event) if event.text.contains("did not answer") && event.text.contains("pings") => {
+                let Some(upstream) = event.upstream else { return Ok(()) };
+                let mut children = self.children.iter().filter(|(link, _)| usize::from(link.upstream.0) == upstream);
+                let is_responsive = |child: &ChildPings| {
+                    let timeout = self.timeout[upstream].unwrap_or_default();
+                    child.last_received.is_some_and(|at| now - at < timeout)
+                };
+                if children.any(|(_, child)| is_responsive(child)) {
+                    return Err("a child that sends messages was ended because of an unanswered ping".into());
+                }
+                Ok(())
+            }
+            // A suspend may exceed every deadline.
+            Fact::ConnectivityChanged(later) if !later.is_zero() => {
+                for child in self.children.values_mut() {
+                    child.last = None;
+                    child.pings.clear();
+                }
+                Ok(())
+            }
+            Fact::Exited(link) => {
+                self.children.remove(link);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
