@@ -71,9 +71,9 @@ pub struct Counts {
     /// Those of them that the client closed.
     pub listens_closed: u64,
     /// Questions that were put to clients.
-    pub asked: u64,
+    pub server_requests: u64,
     /// Those of them that were answered.
-    pub asks_answered: u64,
+    pub server_requests_answered: u64,
     /// How often each fault struck.
     pub struck: BTreeMap<String, u64>,
     /// What arrived at the other origin, where nothing belongs.

@@ -73,7 +73,7 @@ impl Admitted {
             }
             Kind::Result | Kind::Error => {
                 if self.session.answered(&self.asked.id(), self.asked.text.clone()) {
-                    site.oracle.note(|counts| counts.asks_answered += 1);
+                    site.oracle.note(|counts| counts.server_requests_answered += 1);
                 }
                 Reply::empty(StatusCode::ACCEPTED)
             }

@@ -88,10 +88,10 @@ impl Session {
 
     /// The client answers a question. Says whether it had been asked.
     pub(crate) fn answered(&self, id: &Bytes, text: Bytes) -> bool {
-        let asked = self.book().asks.remove(id);
-        asked.is_some_and(|ask| {
+        let pending = self.book().asks.remove(id);
+        pending.is_some_and(|pending| {
             // Whoever asked may have stopped waiting; the answer was right all the same.
-            let _ = ask.send(text);
+            let _ = pending.send(text);
             true
         })
     }

@@ -236,7 +236,7 @@ impl Site {
             // Nobody waits here: that it was answered is what is counted.
             drop(session.ask(format!("{id:?}").into()));
             session.stream.say(words::request(&id, method, params));
-            self.oracle.note(|counts| counts.asked += 1);
+            self.oracle.note(|counts| counts.server_requests += 1);
         }
         sessions.len()
     }

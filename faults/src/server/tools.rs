@@ -122,7 +122,7 @@ impl Tool<'_> {
         }
         let id = self.site.next_name("ask");
         let answered = self.admitted.session.ask(format!("{id:?}").into());
-        self.site.oracle.note(|counts| counts.asked += 1);
+        self.site.oracle.note(|counts| counts.server_requests += 1);
         self.stream.say(words::request(&id, method, &params));
         match tokio::time::timeout(LONGEST_THOUGHT, answered).await {
             Ok(Ok(text)) => text_result(&String::from_utf8_lossy(&text)),

@@ -87,8 +87,8 @@ async fn the_get_stream_carries_notices_and_questions() {
     assert_eq!(data(2)["method"], "roots/list");
     let answer = json!({ "jsonrpc": "2.0", "id": data(2)["id"], "result": { "roots": [] } });
     assert_eq!(client.send(&answer).await.status, 202);
-    let counts = server.oracle().until(PATIENCE, |counts| counts.asks_answered == 1).await.unwrap();
-    assert_eq!((counts.asked, counts.messages_of("response")), (1, 1));
+    let counts = server.oracle().until(PATIENCE, |counts| counts.server_requests_answered == 1).await.unwrap();
+    assert_eq!((counts.server_requests, counts.messages_of("response")), (1, 1));
     let mut newer = Line::dial(server.address()).await;
     let mut newer_got = newer.ask(&client.get(None)).await.unwrap();
     assert_eq!(line.rest(got).await.end, End::Whole, "the newest GET takes over");
