@@ -59,7 +59,7 @@ use std::pin::Pin;
 
 pub(crate) use scene::Scene;
 
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -79,7 +79,7 @@ pub struct Fault {
     pub value: &'static str,
     /// Whether the server does what was asked before the fault answers.
     pub runs: Runs,
-    pub(crate) strikes: fn(&Asked) -> bool,
+    pub(crate) strikes: fn(&HttpRequest) -> bool,
     pub(crate) answer: fn(Scene) -> Answering,
 }
 

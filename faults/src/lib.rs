@@ -30,5 +30,5 @@ pub use identity::{Authority, Certificate, Identity};
 pub use oracle::{Counts, Oracle, Seen, Stray};
 pub use plan::{Rule, Timing, UnknownFault, When};
 pub use proxy::{Direction, Passage, Proxy, ProxyCounts};
-pub use server::{Asked, Ending, Server};
+pub use server::{HttpRequest, Ending, Server};
 pub use settings::{Answers, Era, Settings};

@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use crate::Asked;
+use crate::HttpRequest;
 
 /// The last so many requests are remembered one by one.
 const REMEMBERED: usize = 10_000;
@@ -214,18 +214,18 @@ impl Oracle {
     }
 
     /// A request has arrived whole, and this fault will answer it.
-    pub(crate) fn arrived(&self, asked: &Asked, fault: Option<&'static str>) {
+    pub(crate) fn arrived(&self, request: &HttpRequest, fault: Option<&'static str>) {
         let mut book = self.book();
         let counts = &mut book.counts;
-        match asked.verb.as_str() {
+        match request.verb.as_str() {
             "POST" => counts.posts += 1,
             "GET" => counts.gets += 1,
             "DELETE" => counts.deletes += 1,
             _ => {}
         }
-        counts.resumes += u64::from(asked.is_resume());
-        if asked.verb == http::Method::POST {
-            *counts.messages.entry(asked.what()).or_default() += 1;
+        counts.resumes += u64::from(request.is_resume());
+        if request.verb == http::Method::POST {
+            *counts.messages.entry(request.what()).or_default() += 1;
         }
         if let Some(fault) = fault {
             *counts.struck.entry(fault.to_owned()).or_default() += 1;
@@ -233,7 +233,7 @@ impl Oracle {
         if book.seen.len() == REMEMBERED {
             book.seen.pop_front();
         }
-        book.seen.push_back(asked.seen(fault));
+        book.seen.push_back(request.seen(fault));
         drop(book);
         self.changed.send_replace(());
     }

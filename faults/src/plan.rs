@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::Asked;
+use crate::HttpRequest;
 use crate::fault::{self, Fault};
 
 /// One fault and when it strikes.
@@ -97,13 +97,13 @@ impl Rule {
     }
 
     /// Whether a request is one of its own.
-    fn is_about(&self, fault: &Fault, asked: &Asked) -> bool {
+    fn is_about(&self, fault: &Fault, request: &HttpRequest) -> bool {
         let wants = |wish: &Option<String>, what: &str| wish.as_deref().is_none_or(|wish| wish == what);
         let is_narrowed = self.method.is_some() || self.tool.is_some() || self.verb.is_some();
-        (is_narrowed || (fault.strikes)(asked))
-            && wants(&self.method, &asked.what())
-            && wants(&self.tool, asked.tool().unwrap_or_default())
-            && wants(&self.verb, asked.verb.as_str())
+        (is_narrowed || (fault.strikes)(request))
+            && wants(&self.method, &request.what())
+            && wants(&self.tool, request.tool().unwrap_or_default())
+            && wants(&self.verb, request.verb.as_str())
     }
 }
 
@@ -180,9 +180,9 @@ impl Plan {
     }
 
     /// The fault that strikes this request.
-    pub(crate) fn strike(&self, asked: &Asked) -> Option<Blow> {
+    pub(crate) fn strike(&self, request: &HttpRequest) -> Option<Blow> {
         let mut rules = self.rules();
-        let armed = rules.iter_mut().find_map(|armed| armed.meet(asked).then_some(armed))?;
+        let armed = rules.iter_mut().find_map(|armed| armed.meet(request).then_some(armed))?;
         Some(Blow { fault: armed.fault, timing: armed.rule.timing, value: armed.rule.value.clone() })
     }
 
@@ -193,8 +193,8 @@ impl Plan {
 
 impl Armed {
     /// Counts a request if it is its own, and says whether it strikes it.
-    fn meet(&mut self, asked: &Asked) -> bool {
-        if !self.rule.is_about(self.fault, asked) {
+    fn meet(&mut self, request: &HttpRequest) -> bool {
+        if !self.rule.is_about(self.fault, request) {
             return false;
         }
         self.met += 1;
@@ -212,13 +212,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn call(tool: &str) -> Asked {
+    fn call(tool: &str) -> HttpRequest {
         let text = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool } });
-        Asked::post("/mcp", &text.to_string())
+        HttpRequest::post("/mcp", &text.to_string())
     }
 
-    fn struck(plan: &Plan, asked: &Asked) -> Option<&'static str> {
-        plan.strike(asked).map(|blow| blow.fault.name)
+    fn struck(plan: &Plan, request: &HttpRequest) -> Option<&'static str> {
+        plan.strike(request).map(|blow| blow.fault.name)
     }
 
     #[tokio::test(start_paused = true)]
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(struck(&plan, &call("big")), None);
         assert_eq!(struck(&plan, &call("lookup")), Some("h26_500"));
         assert_eq!(struck(&plan, &call("lookup")), None);
-        let other = Asked::post("/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+        let other = HttpRequest::post("/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
         plan.add(Rule::new("h26_500").method("tools/list")).unwrap();
         assert_eq!(struck(&plan, &other), Some("h26_500"));
     }

@@ -5,7 +5,7 @@
 //! lead there, and the oracle knows what followed.
 
 pub(crate) mod admitted;
-pub(crate) mod asked;
+pub(crate) mod request;
 pub(crate) mod carry;
 pub(crate) mod elsewhere;
 pub(crate) mod legacy;
@@ -37,7 +37,7 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-pub use asked::Asked;
+pub use request::HttpRequest;
 pub use socket::Ending;
 
 use crate::Identity;
@@ -223,7 +223,7 @@ async fn answer(
     grip: Grip,
     request: Request<Incoming>,
 ) -> Result<Response<Outgoing>, Box<dyn Error + Send + Sync>> {
-    let place = grip.count_request();
+    let sequence = grip.count_request();
     let (parts, body) = request.into_parts();
     let text = match read(body).await {
         Ok(text) => text,
@@ -236,7 +236,7 @@ async fn answer(
         // Whoever cut the connection said that this request was not processed, so it must not be.
         return std::future::pending().await;
     }
-    match site.answer(Asked::new(&parts, text, grip.clone(), place)).await {
+    match site.answer(HttpRequest::new(&parts, text, grip.clone(), sequence)).await {
         Reply::Answer(Answer { status, headers, content }) => {
             let mut response = Response::new(Outgoing::new(content, grip));
             *response.status_mut() = status;

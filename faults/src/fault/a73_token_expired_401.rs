@@ -5,7 +5,7 @@ use http::StatusCode;
 use http::header::WWW_AUTHENTICATE;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -16,7 +16,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers 401 with a challenge.",
     value: "",
     runs: Runs::Never,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

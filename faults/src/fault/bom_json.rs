@@ -1,7 +1,7 @@
 //! Every body begins with a byte order mark.
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers with a byte order mark before the JSON text.",
     value: "",
     runs: Runs::Always,
-    strikes: Asked::is_request,
+    strikes: HttpRequest::is_request,
     answer: |scene| Box::pin(answer(scene)),
 };
 

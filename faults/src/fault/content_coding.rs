@@ -9,7 +9,7 @@ use miniz_oxide::deflate::stream::deflate;
 use tokio::sync::mpsc;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::{Content, Piece, Reply};
 use crate::server::site::Refused;
 
@@ -20,7 +20,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers in gzip, or in plain bytes under the name of the coding in the value.",
     value: "the coding (gzip)",
     runs: Runs::Always,
-    strikes: Asked::is_request,
+    strikes: HttpRequest::is_request,
     answer: |scene| Box::pin(answer(scene)),
 };
 

@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Names an endpoint at another origin, which counts what arrives (HTTP+SSE only).",
     value: "",
     runs: Runs::Never,
-    strikes: |asked| asked.path == "/sse" && asked.is_fresh_get(),
+    strikes: |request| request.path == "/sse" && request.is_fresh_get(),
     answer: |scene| Box::pin(answer(scene)),
 };
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -15,7 +15,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers 502 with the page of a gateway.",
     value: "",
     runs: Runs::AsTold,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

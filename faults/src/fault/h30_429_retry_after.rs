@@ -4,7 +4,7 @@ use http::StatusCode;
 use http::header::RETRY_AFTER;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -15,7 +15,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers 429 with Retry-After, in seconds or as a date.",
     value: "seconds (1), or {\"date\": seconds}",
     runs: Runs::Never,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

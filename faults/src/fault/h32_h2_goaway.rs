@@ -14,7 +14,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Sends GOAWAY below the request's stream and closes (HTTP/2 only).",
     value: "",
     runs: Runs::Never,
-    strikes: |asked| asked.is_call() && asked.version == Version::HTTP_2,
+    strikes: |request| request.is_call() && request.version == Version::HTTP_2,
     answer: |scene| Box::pin(answer(scene)),
 };
 
@@ -23,12 +23,12 @@ const GOAWAY: u8 = 7;
 const NO_ERROR: u32 = 0;
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    Ok(Reply::LastWords(goaway_before(scene.asked.place)))
+    Ok(Reply::LastWords(goaway_before(scene.request.sequence)))
 }
 
 /// A client's streams are 1, 3, 5, …, one for each request, so the last one before the n-th is known.
-fn goaway_before(place: u64) -> Bytes {
-    let last_stream = u32::try_from(place.saturating_mul(2).saturating_sub(3)).unwrap_or(0);
+fn goaway_before(sequence: u64) -> Bytes {
+    let last_stream = u32::try_from(sequence.saturating_mul(2).saturating_sub(3)).unwrap_or(0);
     let mut frame = BytesMut::with_capacity(17);
     frame.put_uint(FRAME_LENGTH, 3);
     frame.put_u8(GOAWAY);

@@ -11,11 +11,11 @@ pub(super) const FAULT: Fault = Fault {
     does: "Forgets the session and answers 404.",
     value: "",
     runs: Runs::Never,
-    strikes: |asked| asked.is_call() && asked.session().is_some(),
+    strikes: |request| request.is_call() && request.session().is_some(),
     answer: |scene| Box::pin(answer(scene)),
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.site.forget_session(scene.asked.session().unwrap_or_default());
+    scene.site.forget_session(scene.request.session().unwrap_or_default());
     Ok(scene.serve().await)
 }

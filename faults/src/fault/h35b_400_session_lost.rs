@@ -14,12 +14,12 @@ pub(super) const FAULT: Fault = Fault {
     does: "Forgets the session and answers 400.",
     value: "",
     runs: Runs::Never,
-    strikes: |asked| asked.is_call() && asked.session().is_some(),
+    strikes: |request| request.is_call() && request.session().is_some(),
     answer: |scene| Box::pin(answer(scene)),
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.site.forget_session(scene.asked.session().unwrap_or_default());
-    let text = words::error(&scene.asked.id(), -32000, "Bad Request: No valid session ID provided");
+    scene.site.forget_session(scene.request.session().unwrap_or_default());
+    let text = words::error(&scene.request.id(), -32000, "Bad Request: No valid session ID provided");
     Ok(Reply::json(StatusCode::BAD_REQUEST, text))
 }

@@ -4,7 +4,7 @@ use http::StatusCode;
 use mendline_wire::code;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 use crate::server::words;
@@ -16,11 +16,11 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers 400 with a JSON-RPC error -32020.",
     value: "",
     runs: Runs::Never,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let text = words::error(&scene.asked.id(), code::HEADER_MISMATCH, "a header says something else than the body");
+    let text = words::error(&scene.request.id(), code::HEADER_MISMATCH, "a header says something else than the body");
     Ok(Reply::json(StatusCode::BAD_REQUEST, text))
 }

@@ -4,7 +4,7 @@ use http::StatusCode;
 use http::header::LOCATION;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -15,14 +15,14 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers 307 (or the value) to /moved/mcp, which serves.",
     value: "status (307)",
     runs: Runs::Never,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 
 const MOVED: &str = "/moved/mcp";
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    if scene.asked.path == MOVED {
+    if scene.request.path == MOVED {
         // Whoever followed has arrived.
         return Ok(scene.serve().await);
     }

@@ -4,7 +4,7 @@ use http::StatusCode;
 use http::header::LOCATION;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -15,7 +15,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers 307 (or the value) to another origin, which counts what arrives.",
     value: "status (307)",
     runs: Runs::Never,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

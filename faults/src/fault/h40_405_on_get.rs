@@ -4,7 +4,7 @@ use http::StatusCode;
 use http::header::ALLOW;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -15,7 +15,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers 405 to a GET that does not resume.",
     value: "",
     runs: Runs::Never,
-    strikes: Asked::is_fresh_get,
+    strikes: HttpRequest::is_fresh_get,
     answer: |scene| Box::pin(answer(scene)),
 };
 

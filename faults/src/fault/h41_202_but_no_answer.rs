@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -14,7 +14,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers 202 without a body.",
     value: "",
     runs: Runs::AsTold,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

@@ -1,7 +1,7 @@
 //! The server speaks HTTP/1.0: no length, no chunks, the end of the body is the end of the connection.
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::{Answer, Content, Reply};
 use crate::server::site::Refused;
 
@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers in HTTP/1.0 without a length, and closes (JSON over HTTP/1.1 without TLS only).",
     value: "",
     runs: Runs::Always,
-    strikes: Asked::is_request,
+    strikes: HttpRequest::is_request,
     answer: |scene| Box::pin(answer(scene)),
 };
 

@@ -1,7 +1,7 @@
 //! M63: the server answers twice.
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Says the answer twice.",
     value: "",
     runs: Runs::Always,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -14,7 +14,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Holds the answer back, deaf to cancellations.",
     value: "milliseconds (1000)",
     runs: Runs::Always,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -14,14 +14,14 @@ pub(super) const FAULT: Fault = Fault {
     does: "Says an answer that is no JSON.",
     value: "",
     runs: Runs::AsTold,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
     let admitted = scene.admit()?;
     scene.run().await;
-    let id = scene.asked.id();
+    let id = scene.request.id();
     let text = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"content":[}}}}"#, String::from_utf8_lossy(&id));
     Ok(scene.say(admitted, vec![Bytes::from(text)]).await)
 }

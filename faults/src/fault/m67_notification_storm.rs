@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 use crate::server::words;
@@ -15,7 +15,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Says a thousand notifications (or the value) before the answer.",
     value: "how many (1000)",
     runs: Runs::Always,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 use crate::server::words;
@@ -17,7 +17,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Reports progress for ever and never answers.",
     value: "milliseconds between reports (20)",
     runs: Runs::AsTold,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

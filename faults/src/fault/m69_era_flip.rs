@@ -1,7 +1,7 @@
 //! M69: the server was restarted as another version of itself, which speaks the other era and knows no session.
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 use crate::settings::{Era, Settings};
@@ -13,12 +13,12 @@ pub(super) const FAULT: Fault = Fault {
     does: "Speaks only the other era from this request on, and forgets all sessions.",
     value: "",
     runs: Runs::Never,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let era = if scene.asked.is_modern() { Era::Legacy } else { Era::Modern };
+    let era = if scene.request.is_modern() { Era::Legacy } else { Era::Modern };
     scene.site.become_like(Settings { era, ..scene.site.settings() });
     scene.site.forget_sessions();
     Ok(scene.serve().await)

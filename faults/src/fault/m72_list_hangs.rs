@@ -11,7 +11,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Never answers a tools/list.",
     value: "",
     runs: Runs::Never,
-    strikes: |asked| asked.method() == Some("tools/list"),
+    strikes: |request| request.method() == Some("tools/list"),
     answer: |scene| Box::pin(answer(scene)),
 };
 

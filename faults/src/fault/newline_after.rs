@@ -1,7 +1,7 @@
 //! Every body ends in a line end, as encoders that write to files make them.
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers with a line end after the JSON text (or the value).",
     value: "the text after it (a line feed)",
     runs: Runs::Always,
-    strikes: Asked::is_request,
+    strikes: HttpRequest::is_request,
     answer: |scene| Box::pin(answer(scene)),
 };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::{Answer, Reply};
 use crate::server::site::Refused;
 
@@ -20,8 +20,8 @@ pub(super) const FAULT: Fault = Fault {
     answer: |scene| Box::pin(answer(scene)),
 };
 
-fn is_note(asked: &Asked) -> bool {
-    asked.message.is_some() && !asked.is_request()
+fn is_note(request: &HttpRequest) -> bool {
+    request.message.is_some() && !request.is_request()
 }
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {

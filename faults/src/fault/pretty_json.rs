@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 use crate::settings::Answers;
@@ -18,7 +18,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers in indented JSON: as a body, or as an event of several data lines.",
     value: "lf, crlf or tab (lf)",
     runs: Runs::Always,
-    strikes: Asked::is_request,
+    strikes: HttpRequest::is_request,
     answer: |scene| Box::pin(answer(scene)),
 };
 

@@ -1,7 +1,7 @@
 //! S42: an event stream that is right and looks odd: a byte order mark, CRLF, and never two bytes together.
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers with events in single bytes, with CRLF and a byte order mark.",
     value: "",
     runs: Runs::Always,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

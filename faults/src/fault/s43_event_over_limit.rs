@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 use crate::server::words;
@@ -16,7 +16,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers with an event of 17 MiB (or the value).",
     value: "bytes (17 MiB)",
     runs: Runs::Always,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 
@@ -28,7 +28,7 @@ async fn answer(scene: Scene) -> Result<Reply, Refused> {
     let spoken = scene.spoken().await?;
     let length = usize::try_from(scene.number(DEFAULT).min(MOST)).unwrap_or(0);
     let result = json!({ "content": [{ "type": "text", "text": "x".repeat(length) }] });
-    let answer: Bytes = words::result(&scene.asked.id(), &spoken.admitted.speech.result(result));
+    let answer: Bytes = words::result(&scene.request.id(), &spoken.admitted.speech.result(result));
     let begun = spoken.admitted.says(&scene.site, [answer]);
     Ok(scene.stream(spoken.admitted, begun).await)
 }

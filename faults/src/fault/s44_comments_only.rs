@@ -1,7 +1,7 @@
 //! S44: the stream is alive and says nothing: comments for ever and never an event.
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::carry::comment;
 use crate::server::reply::{Piece, Reply};
 use crate::server::site::Refused;
@@ -13,7 +13,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers with a stream of comments that never ends.",
     value: "milliseconds between them (20)",
     runs: Runs::AsTold,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

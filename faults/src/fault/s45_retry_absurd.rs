@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::{Piece, Reply};
 use crate::server::site::Refused;
 
@@ -14,7 +14,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Primes with this retry and closes; the answer waits for whoever resumes.",
     value: "the retry in milliseconds (0)",
     runs: Runs::Always,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

@@ -4,7 +4,7 @@ use http::HeaderName;
 use mendline_wire::headers::LAST_EVENT_ID;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::legacy;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -17,15 +17,15 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers a resuming GET with the stream from its beginning.",
     value: "",
     runs: Runs::Never,
-    strikes: Asked::is_resume,
+    strikes: HttpRequest::is_resume,
     answer: |scene| Box::pin(answer(scene)),
 };
 
 async fn answer(mut scene: Scene) -> Result<Reply, Refused> {
-    let name = scene.asked.last_event_id().and_then(Stream::parse_event_id).map(|(name, _)| name.to_owned());
+    let name = scene.request.last_event_id().and_then(Stream::parse_event_id).map(|(name, _)| name.to_owned());
     let from_the_start = name.and_then(|name| Stream::new(name).event_id(0).parse().ok());
     if let (Some(id), Ok(header)) = (from_the_start, LAST_EVENT_ID.parse::<HeaderName>()) {
-        scene.asked.headers.insert(header, id);
+        scene.request.headers.insert(header, id);
     }
-    legacy::get(&scene.site, &scene.asked)
+    legacy::get(&scene.site, &scene.request)
 }

@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use super::{Fault, Runs, Scene};
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 use crate::server::words;
@@ -15,7 +15,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Answers a resuming GET with 400 (or the value).",
     value: "status (400)",
     runs: Runs::Never,
-    strikes: Asked::is_resume,
+    strikes: HttpRequest::is_resume,
     answer: |scene| Box::pin(answer(scene)),
 };
 

@@ -17,13 +17,13 @@ pub(super) const FAULT: Fault = Fault {
     does: "Primes and closes, at the call and at every resumption.",
     value: "the retry in milliseconds (50)",
     runs: Runs::AsTold,
-    strikes: |asked| asked.is_call() || asked.is_resume(),
+    strikes: |request| request.is_call() || request.is_resume(),
     answer: |scene| Box::pin(answer(scene)),
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
     scene.run().await;
-    let seen = scene.asked.last_event_id().and_then(Stream::parse_event_id);
+    let seen = scene.request.last_event_id().and_then(Stream::parse_event_id);
     let id = match seen {
         Some((name, number)) => Stream::new(name.to_owned()).event_id(number + 1),
         None => Stream::new(scene.site.next_name("s")).event_id(0),

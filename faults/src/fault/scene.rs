@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::Runs;
-use crate::Asked;
+use crate::HttpRequest;
 use crate::plan::{Blow, Timing};
 use crate::server::admitted::{Admitted, Begun};
 use crate::server::reply::Reply;
@@ -16,7 +16,7 @@ use crate::server::site::{Refused, Site};
 /// One request that a fault answers.
 pub(crate) struct Scene {
     pub(crate) site: Arc<Site>,
-    pub(crate) asked: Asked,
+    pub(crate) request: HttpRequest,
     pub(crate) value: Value,
     runs: bool,
 }
@@ -28,18 +28,18 @@ pub(crate) struct Spoken {
 }
 
 impl Scene {
-    pub(crate) fn new(site: Arc<Site>, asked: Asked, blow: &Blow) -> Scene {
+    pub(crate) fn new(site: Arc<Site>, request: HttpRequest, blow: &Blow) -> Scene {
         let runs = match blow.fault.runs {
             Runs::Never => false,
             Runs::AsTold => blow.timing == Timing::After,
             Runs::Always => true,
         };
-        Scene { site, asked, value: blow.value.clone(), runs }
+        Scene { site, request, value: blow.value.clone(), runs }
     }
 
     /// Does what was asked, if it is to be done at all, and keeps quiet about the answer.
     pub(crate) async fn run(&self) {
-        if self.runs && self.asked.is_request() {
+        if self.runs && self.request.is_request() {
             // What the rules refuse is not done, and the fault answers all the same.
             let _ = self.spoken().await;
         }
@@ -47,7 +47,7 @@ impl Scene {
 
     /// Accepts the message by the rules of its era.
     pub(crate) fn admit(&self) -> Result<Arc<Admitted>, Refused> {
-        self.site.admit(self.asked.clone())
+        self.site.admit(self.request.clone())
     }
 
     /// Does what was asked, and tells what the server would have said.
@@ -59,7 +59,7 @@ impl Scene {
 
     /// Does the right thing.
     pub(crate) async fn serve(self) -> Reply {
-        self.site.serve(self.asked).await
+        self.site.serve(self.request).await
     }
 
     /// Says these messages to the client, in the way it expects an answer. More than one cannot travel as one JSON text.

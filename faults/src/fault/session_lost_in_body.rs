@@ -13,13 +13,13 @@ pub(super) const FAULT: Fault = Fault {
     does: "Forgets the session and answers 200 with an error that says so.",
     value: "",
     runs: Runs::Never,
-    strikes: |asked| asked.is_call() && asked.session().is_some(),
+    strikes: |request| request.is_call() && request.session().is_some(),
     answer: |scene| Box::pin(answer(scene)),
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
     let admitted = scene.admit()?;
-    scene.site.forget_session(scene.asked.session().unwrap_or_default());
-    let text = words::error(&scene.asked.id(), SESSION_NOT_FOUND, "Session not found");
+    scene.site.forget_session(scene.request.session().unwrap_or_default());
+    let text = words::error(&scene.request.id(), SESSION_NOT_FOUND, "Session not found");
     Ok(scene.say(admitted, vec![text]).await)
 }

@@ -8,7 +8,7 @@ use crate::server::admitted::Speech;
 use crate::server::reply::{Piece, Reply};
 use crate::server::site::Refused;
 use crate::settings::Answers;
-use crate::{Asked, Ending};
+use crate::{HttpRequest, Ending};
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -17,7 +17,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Resets the connection after half of the body (or so many bytes of it).",
     value: "bytes of the body (half)",
     runs: Runs::Always,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

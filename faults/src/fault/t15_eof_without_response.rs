@@ -3,7 +3,7 @@
 use super::{Fault, Runs, Scene};
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
-use crate::{Asked, Ending};
+use crate::{HttpRequest, Ending};
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     does: "Closes the connection instead of answering.",
     value: "",
     runs: Runs::AsTold,
-    strikes: Asked::is_call,
+    strikes: HttpRequest::is_call,
     answer: |scene| Box::pin(answer(scene)),
 };
 

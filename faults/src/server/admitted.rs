@@ -11,7 +11,7 @@ use http::StatusCode;
 use mendline_wire::{Kind, headers, meta};
 use serde_json::{Value, json};
 
-use super::asked::Asked;
+use super::request::HttpRequest;
 use super::carry::{Carried, Dress};
 use super::reply::Reply;
 use super::session::{Call, Session};
@@ -47,7 +47,7 @@ impl Speech {
 /// A message that has passed the rules of its era.
 #[derive(Debug)]
 pub(crate) struct Admitted {
-    pub(crate) asked: Asked,
+    pub(crate) request: HttpRequest,
     pub(crate) speech: Speech,
     pub(crate) session: Arc<Session>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Begun {
 impl Admitted {
     /// Does what the message asks, and answers.
     pub(crate) async fn perform(self: Arc<Self>, site: &Arc<Site>) -> Reply {
-        let Some(message) = &self.asked.message else { return Reply::empty(StatusCode::ACCEPTED) };
+        let Some(message) = &self.request.message else { return Reply::empty(StatusCode::ACCEPTED) };
         match message.kind() {
             Kind::Request => {
                 let begun = self.begin(site);
@@ -72,7 +72,7 @@ impl Admitted {
                 Reply::empty(StatusCode::ACCEPTED)
             }
             Kind::Result | Kind::Error => {
-                if self.session.answered(&self.asked.id(), self.asked.text.clone()) {
+                if self.session.answered(&self.request.id(), self.request.text.clone()) {
                     site.oracle.note(|counts| counts.server_requests_answered += 1);
                 }
                 Reply::empty(StatusCode::ACCEPTED)
@@ -86,8 +86,8 @@ impl Admitted {
         if self.speech == Speech::Legacy {
             self.session.keep(&stream);
         }
-        let call = self.session.begin(self.asked.id());
-        if self.asked.is_call() {
+        let call = self.session.begin(self.request.id());
+        if self.request.is_call() {
             let run = tools::run(Arc::clone(site), Arc::clone(self), Arc::clone(&call), Arc::clone(&stream));
             site.spawn(run);
         } else if self.is_listen() {
@@ -95,7 +95,7 @@ impl Admitted {
         } else {
             stream.say(methods::answer(self));
             stream.end();
-            self.session.finish(&self.asked.id());
+            self.session.finish(&self.request.id());
         }
         Begun { stream, call }
     }
@@ -105,7 +105,7 @@ impl Admitted {
         let begun = self.silent(site);
         messages.into_iter().for_each(|message| begun.stream.say(message));
         begun.stream.end();
-        self.session.finish(&self.asked.id());
+        self.session.finish(&self.request.id());
         begun
     }
 
@@ -115,7 +115,7 @@ impl Admitted {
         if self.speech == Speech::Legacy {
             self.session.keep(&stream);
         }
-        let call = self.session.begin(self.asked.id());
+        let call = self.session.begin(self.request.id());
         Begun { stream, call }
     }
 
@@ -171,7 +171,7 @@ impl Admitted {
 
     /// Reports progress to a client that asked for it.
     pub(crate) fn progress(&self, stream: &Stream, done: u64, total: Option<u64>) {
-        let token = &self.asked.params()["_meta"]["progressToken"];
+        let token = &self.request.params()["_meta"]["progressToken"];
         if !token.is_null() {
             let params = json!({ "progressToken": token, "progress": done, "total": total });
             stream.say(words::notice("notifications/progress", &params));
@@ -180,8 +180,8 @@ impl Admitted {
 
     /// Whether it wants JSON or events.
     pub(crate) fn wants(&self, site: &Site) -> Answers {
-        let arguments = &self.asked.params()["arguments"];
-        let asks_back = self.asked.tool() == Some("ask") && self.speech == Speech::Legacy;
+        let arguments = &self.request.params()["arguments"];
+        let asks_back = self.request.tool() == Some("ask") && self.speech == Speech::Legacy;
         match arguments["answer"].as_str() {
             // A question to the client has to travel before the answer does.
             _ if asks_back || self.is_listen() => Answers::Events,
@@ -192,12 +192,12 @@ impl Admitted {
     }
 
     fn is_listen(&self) -> bool {
-        self.speech == Speech::Modern && self.asked.method() == Some("subscriptions/listen")
+        self.speech == Speech::Modern && self.request.method() == Some("subscriptions/listen")
     }
 
     /// A new session is told its id with the answer to its greeting.
     fn introduce(&self, reply: Reply) -> Reply {
-        let is_new = self.asked.method() == Some("initialize") && !self.session.id().is_empty();
+        let is_new = self.request.method() == Some("initialize") && !self.session.id().is_empty();
         match headers::SESSION_ID.parse() {
             Ok(name) if is_new && self.speech == Speech::Legacy => reply.with(name, self.session.id()),
             _ => reply,
@@ -208,7 +208,7 @@ impl Admitted {
     fn client_left(&self, site: &Site, call: &Call) {
         if self.is_listen() {
             site.oracle.note(|counts| counts.listens_closed += 1);
-            site.stop_listening(&self.asked.id());
+            site.stop_listening(&self.request.id());
             return;
         }
         site.oracle.note(|counts| counts.closed_mid_call += 1);

@@ -7,7 +7,7 @@ use http::header::ALLOW;
 use mendline_wire::{code, headers};
 
 use super::admitted::{Admitted, Speech};
-use super::asked::Asked;
+use super::request::HttpRequest;
 use super::carry::Dress;
 use super::reply::Reply;
 use super::session::Session;
@@ -21,43 +21,43 @@ const SERVER_ERROR: i64 = -32000;
 pub(crate) const SESSION_NOT_FOUND: i64 = -32001;
 
 /// Accepts a message, or says why not.
-pub(crate) fn admit(site: &Site, asked: Asked) -> Result<Arc<Admitted>, Refused> {
-    if !asked.lists("accept", "application/json") || !asked.lists("accept", "text/event-stream") {
+pub(crate) fn admit(site: &Site, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
+    if !request.lists("accept", "application/json") || !request.lists("accept", "text/event-stream") {
         let words = "Not Acceptable: Client must accept both application/json and text/event-stream";
-        return Err(site.refuse(StatusCode::NOT_ACCEPTABLE, &asked, SERVER_ERROR, words));
+        return Err(site.refuse(StatusCode::NOT_ACCEPTABLE, &request, SERVER_ERROR, words));
     }
-    if asked.method() == Some("initialize") {
+    if request.method() == Some("initialize") {
         let session = if site.settings().sessions { site.open_session(Speech::Legacy) } else { site.commons() };
-        return Ok(Arc::new(Admitted { asked, speech: Speech::Legacy, session }));
+        return Ok(Arc::new(Admitted { request, speech: Speech::Legacy, session }));
     }
-    if let Some(revision) = asked.header(headers::PROTOCOL_VERSION)
+    if let Some(revision) = request.header(headers::PROTOCOL_VERSION)
         && !Era::LEGACY.contains(&revision)
     {
         let words = format!("Bad Request: Unsupported protocol version: {revision}");
-        return Err(site.refuse(StatusCode::BAD_REQUEST, &asked, SERVER_ERROR, &words));
+        return Err(site.refuse(StatusCode::BAD_REQUEST, &request, SERVER_ERROR, &words));
     }
-    let session = find_session(site, &asked)?;
-    Ok(Arc::new(Admitted { asked, speech: Speech::Legacy, session }))
+    let session = find_session(site, &request)?;
+    Ok(Arc::new(Admitted { request, speech: Speech::Legacy, session }))
 }
 
 /// Opens the stream of what is said unasked, or resumes any stream of the session.
-pub(crate) fn get(site: &Arc<Site>, asked: &Asked) -> Result<Reply, Refused> {
-    if !site.settings().sessions || !site.settings().era.is_legacy() || asked.is_modern() {
+pub(crate) fn get(site: &Arc<Site>, request: &HttpRequest) -> Result<Reply, Refused> {
+    if !site.settings().sessions || !site.settings().era.is_legacy() || request.is_modern() {
         return Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED).with(ALLOW, "POST"));
     }
-    if !asked.lists("accept", "text/event-stream") {
+    if !request.lists("accept", "text/event-stream") {
         let words = "Not Acceptable: Client must accept text/event-stream";
-        return Err(site.refuse(StatusCode::NOT_ACCEPTABLE, asked, SERVER_ERROR, words));
+        return Err(site.refuse(StatusCode::NOT_ACCEPTABLE, request, SERVER_ERROR, words));
     }
-    let session = find_session(site, asked)?;
+    let session = find_session(site, request)?;
     let dress = Dress::legacy(&site.settings());
-    let Some(last) = asked.last_event_id() else {
+    let Some(last) = request.last_event_id() else {
         let (stream, after) = (Arc::clone(&session.stream), session.stream.delivered());
         return Ok(open(site, &session, stream, after, dress));
     };
     let found = Stream::parse_event_id(last).and_then(|(name, after)| Some((session.find_stream(name)?, after)));
     let Some((stream, after)) = found else {
-        return Err(site.refuse(StatusCode::BAD_REQUEST, asked, SERVER_ERROR, "Bad Request: Invalid event ID"));
+        return Err(site.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, "Bad Request: Invalid event ID"));
     };
     Ok(open(site, &session, stream, after, dress))
 }
@@ -83,38 +83,38 @@ fn open(site: &Site, session: &Session, stream: Arc<Stream>, after: u64, dress: 
 }
 
 /// Ends a session.
-pub(crate) fn delete(site: &Site, asked: &Asked) -> Result<Reply, Refused> {
-    if !site.settings().sessions || !site.settings().era.is_legacy() || asked.is_modern() {
+pub(crate) fn delete(site: &Site, request: &HttpRequest) -> Result<Reply, Refused> {
+    if !site.settings().sessions || !site.settings().era.is_legacy() || request.is_modern() {
         return Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED).with(ALLOW, "POST"));
     }
-    let session = find_session(site, asked)?;
+    let session = find_session(site, request)?;
     site.forget_session(session.id());
     site.oracle.note(|counts| counts.sessions_deleted += 1);
     Ok(Reply::empty(StatusCode::OK))
 }
 
-fn find_session(site: &Site, asked: &Asked) -> Result<Arc<Session>, Refused> {
-    match asked.session() {
+fn find_session(site: &Site, request: &HttpRequest) -> Result<Arc<Session>, Refused> {
+    match request.session() {
         _ if !site.settings().sessions => Ok(site.commons()),
         None => {
             let words = "Bad Request: Mcp-Session-Id header is required";
-            Err(site.refuse(StatusCode::BAD_REQUEST, asked, SERVER_ERROR, words))
+            Err(site.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, words))
         }
         Some(id) => site
             .find_session(id, Speech::Legacy)
-            .ok_or_else(|| site.refuse(StatusCode::NOT_FOUND, asked, SESSION_NOT_FOUND, "Session not found")),
+            .ok_or_else(|| site.refuse(StatusCode::NOT_FOUND, request, SESSION_NOT_FOUND, "Session not found")),
     }
 }
 
 /// What a server of the legacy era says to a request of the modern one.
-pub(crate) fn refuse_modern(site: &Site, asked: &Asked) -> Refused {
-    let revision = asked.header(headers::PROTOCOL_VERSION).unwrap_or("none");
+pub(crate) fn refuse_modern(site: &Site, request: &HttpRequest) -> Refused {
+    let revision = request.header(headers::PROTOCOL_VERSION).unwrap_or("none");
     let known = Era::LEGACY.join(", ");
     let words = format!("Bad Request: Unsupported protocol version: {revision} (supported versions: {known})");
-    site.refuse(StatusCode::BAD_REQUEST, asked, SERVER_ERROR, &words)
+    site.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, &words)
 }
 
 /// Whether a body is one message at all.
-pub(crate) fn refuse_unreadable(site: &Site, asked: &Asked) -> Refused {
-    site.refuse(StatusCode::BAD_REQUEST, asked, code::PARSE_ERROR, "Parse error")
+pub(crate) fn refuse_unreadable(site: &Site, request: &HttpRequest) -> Refused {
+    site.refuse(StatusCode::BAD_REQUEST, request, code::PARSE_ERROR, "Parse error")
 }

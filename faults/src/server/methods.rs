@@ -31,9 +31,9 @@ pub(crate) fn server_info() -> Value {
 
 /// The answer to a request that needs no time.
 pub(crate) fn answer(admitted: &Admitted) -> Bytes {
-    let asked = &admitted.asked;
-    let id = asked.id();
-    let method = asked.what();
+    let request = &admitted.request;
+    let id = request.id();
+    let method = request.what();
     match result(admitted, &method) {
         Some(result) => words::result(&id, &admitted.speech.result(result)),
         None => words::error(&id, code::METHOD_NOT_FOUND, &format!("no method {method}")),
@@ -42,14 +42,14 @@ pub(crate) fn answer(admitted: &Admitted) -> Bytes {
 
 /// A notification.
 pub(crate) fn hear(admitted: &Admitted) {
-    let asked = &admitted.asked;
-    if asked.method() == Some("notifications/cancelled") && admitted.speech != Speech::Modern {
-        admitted.session.cancel(&asked.params()["requestId"].to_string().into());
+    let request = &admitted.request;
+    if request.method() == Some("notifications/cancelled") && admitted.speech != Speech::Modern {
+        admitted.session.cancel(&request.params()["requestId"].to_string().into());
     }
 }
 
 fn result(admitted: &Admitted, method: &str) -> Option<Value> {
-    let params = admitted.asked.params();
+    let params = admitted.request.params();
     let is_modern = admitted.speech == Speech::Modern;
     let result = match method {
         "initialize" => greeting(params),

@@ -7,7 +7,7 @@ use http::StatusCode;
 use mendline_wire::SseEvent;
 
 use super::admitted::{Admitted, Speech};
-use super::asked::Asked;
+use super::request::HttpRequest;
 use super::carry::{Dress, encoded};
 use super::reply::{Piece, Reply};
 use super::site::{Refused, Site};
@@ -38,11 +38,11 @@ pub(crate) fn open(site: &Arc<Site>, origin: &str) -> Reply {
 }
 
 /// Accepts a message, or says why not.
-pub(crate) fn admit(site: &Site, asked: Asked) -> Result<Arc<Admitted>, Refused> {
-    let id = asked.query.split('&').find_map(|pair| pair.strip_prefix(QUERY)).unwrap_or_default();
+pub(crate) fn admit(site: &Site, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
+    let id = request.query.split('&').find_map(|pair| pair.strip_prefix(QUERY)).unwrap_or_default();
     let Some(session) = site.find_session(id, Speech::Oldest) else {
         let words = "Could not find session";
-        return Err(site.refuse(StatusCode::NOT_FOUND, &asked, super::legacy::SESSION_NOT_FOUND, words));
+        return Err(site.refuse(StatusCode::NOT_FOUND, &request, super::legacy::SESSION_NOT_FOUND, words));
     };
-    Ok(Arc::new(Admitted { asked, speech: Speech::Oldest, session }))
+    Ok(Arc::new(Admitted { request, speech: Speech::Oldest, session }))
 }

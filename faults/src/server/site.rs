@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::admitted::{Admitted, Speech};
-use super::asked::Asked;
+use super::request::HttpRequest;
 use super::reply::Reply;
 use super::session::Session;
 use super::socket::{Ending, Grip};
@@ -70,27 +70,27 @@ impl Site {
     }
 
     /// Answers a request, well or badly.
-    pub(crate) async fn answer(self: &Arc<Self>, asked: Asked) -> Reply {
-        let blow = self.plan.strike(&asked);
-        self.oracle.arrived(&asked, blow.as_ref().map(|blow| blow.fault.name));
+    pub(crate) async fn answer(self: &Arc<Self>, request: HttpRequest) -> Reply {
+        let blow = self.plan.strike(&request);
+        self.oracle.arrived(&request, blow.as_ref().map(|blow| blow.fault.name));
         match blow {
             Some(blow) => {
-                let scene = Scene::new(Arc::clone(self), asked, &blow);
+                let scene = Scene::new(Arc::clone(self), request, &blow);
                 (blow.fault.answer)(scene).await.unwrap_or_else(|refused| *refused)
             }
-            None => self.serve(asked).await,
+            None => self.serve(request).await,
         }
     }
 
     /// Answers a request as the protocol has it.
-    pub(crate) async fn serve(self: &Arc<Self>, asked: Asked) -> Reply {
-        let reply = match (asked.path.as_str(), &asked.verb) {
-            ("/mcp" | "/moved/mcp" | oldest::PATH, &Verb::POST) => match self.admit(asked) {
+    pub(crate) async fn serve(self: &Arc<Self>, request: HttpRequest) -> Reply {
+        let reply = match (request.path.as_str(), &request.verb) {
+            ("/mcp" | "/moved/mcp" | oldest::PATH, &Verb::POST) => match self.admit(request) {
                 Ok(admitted) => Ok(admitted.perform(self).await),
                 Err(refused) => Err(refused),
             },
-            ("/mcp" | "/moved/mcp", &Verb::GET) => legacy::get(self, &asked),
-            ("/mcp" | "/moved/mcp", &Verb::DELETE) => legacy::delete(self, &asked),
+            ("/mcp" | "/moved/mcp", &Verb::GET) => legacy::get(self, &request),
+            ("/mcp" | "/moved/mcp", &Verb::DELETE) => legacy::delete(self, &request),
             ("/sse", &Verb::GET) => Ok(oldest::open(self, "")),
             ("/mcp" | "/moved/mcp" | "/sse" | oldest::PATH, _) => Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED)),
             _ => Ok(Reply::empty(StatusCode::NOT_FOUND)),
@@ -99,25 +99,25 @@ impl Site {
     }
 
     /// Accepts a posted message by the rules of its era.
-    pub(crate) fn admit(&self, asked: Asked) -> Result<Arc<Admitted>, Refused> {
-        if !asked.lists("content-type", "application/json") {
+    pub(crate) fn admit(&self, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
+        if !request.lists("content-type", "application/json") {
             let words = "Unsupported Media Type: Content-Type must be application/json";
-            return Err(self.refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &asked, -32000, words));
+            return Err(self.refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &request, -32000, words));
         }
         let era = self.settings().era;
-        match asked.path.as_str() {
-            _ if asked.message.is_none() => Err(legacy::refuse_unreadable(self, &asked)),
-            oldest::PATH => oldest::admit(self, asked),
-            _ if asked.is_modern() && era.is_modern() => modern::admit(self, asked),
-            _ if asked.is_modern() => Err(legacy::refuse_modern(self, &asked)),
-            _ if era.is_legacy() => legacy::admit(self, asked),
-            _ => Err(modern::refuse_legacy(self, &asked)),
+        match request.path.as_str() {
+            _ if request.message.is_none() => Err(legacy::refuse_unreadable(self, &request)),
+            oldest::PATH => oldest::admit(self, request),
+            _ if request.is_modern() && era.is_modern() => modern::admit(self, request),
+            _ if request.is_modern() => Err(legacy::refuse_modern(self, &request)),
+            _ if era.is_legacy() => legacy::admit(self, request),
+            _ => Err(modern::refuse_legacy(self, &request)),
         }
     }
 
     /// Says no with a JSON-RPC error.
-    pub(crate) fn refuse(&self, status: StatusCode, asked: &Asked, code: i64, words: &str) -> Refused {
-        self.refuse_with(status, words::error(&asked.id(), code, words))
+    pub(crate) fn refuse(&self, status: StatusCode, request: &HttpRequest, code: i64, words: &str) -> Refused {
+        self.refuse_with(status, words::error(&request.id(), code, words))
     }
 
     /// Says no with this text.
@@ -194,8 +194,8 @@ impl Site {
 
     /// Opens a subscription.
     pub(crate) fn listen(&self, admitted: &Admitted, stream: &Arc<Stream>) {
-        let id = admitted.asked.id();
-        let wants = admitted.asked.params()["notifications"].clone();
+        let id = admitted.request.id();
+        let wants = admitted.request.params()["notifications"].clone();
         let listen = Listen { id, wants, stream: Arc::clone(stream) };
         let acknowledged = json!({ "notifications": listen.wants });
         listen.say("notifications/subscriptions/acknowledged", acknowledged);

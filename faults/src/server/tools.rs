@@ -63,7 +63,7 @@ pub(crate) async fn run(site: Arc<Site>, admitted: Arc<Admitted>, call: Arc<Call
         () = tool.run() => {}
     }
     stream.end();
-    admitted.session.finish(&admitted.asked.id());
+    admitted.session.finish(&admitted.request.id());
 }
 
 struct Tool<'a> {
@@ -74,12 +74,12 @@ struct Tool<'a> {
 
 impl Tool<'_> {
     async fn run(&self) {
-        let asked = &self.admitted.asked;
-        let name = asked.tool().unwrap_or_default();
-        let arguments = &asked.params()["arguments"];
+        let request = &self.admitted.request;
+        let name = request.tool().unwrap_or_default();
+        let arguments = &request.params()["arguments"];
         let key = arguments["key"].as_str().unwrap_or("-");
         if !matches!(name, "lookup" | "create_note" | "slow" | "big" | "ask") {
-            self.stream.say(words::error(&asked.id(), code::INVALID_PARAMS, &format!("no tool {name}")));
+            self.stream.say(words::error(&request.id(), code::INVALID_PARAMS, &format!("no tool {name}")));
             return;
         }
         self.site.oracle.executed(name, key);
@@ -94,7 +94,7 @@ impl Tool<'_> {
             "big" => text_result(&"x".repeat(length(arguments))),
             _ => self.ask(arguments).await,
         };
-        self.stream.say(words::result(&asked.id(), &self.admitted.speech.result(result)));
+        self.stream.say(words::result(&request.id(), &self.admitted.speech.result(result)));
     }
 
     async fn slow(&self, key: &str, arguments: &Value) -> Value {
@@ -110,7 +110,7 @@ impl Tool<'_> {
     async fn ask(&self, arguments: &Value) -> Value {
         let (method, params) = question(arguments["what"].as_str().unwrap_or("roots"));
         if self.admitted.speech == Speech::Modern {
-            let given = &self.admitted.asked.params()["inputResponses"];
+            let given = &self.admitted.request.params()["inputResponses"];
             if given.is_object() {
                 return text_result(&given.to_string());
             }

@@ -10,7 +10,7 @@ use crate::oracle::Seen;
 
 /// One HTTP request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct HttpRequest {
     /// GET, POST or DELETE.
     pub verb: Verb,
     /// The path, without the query.
@@ -28,14 +28,14 @@ pub struct Asked {
     params: Value,
     pub(crate) grip: Grip,
     /// Which request of its connection it is, from 1.
-    pub(crate) place: u64,
+    pub(crate) sequence: u64,
 }
 
-impl Asked {
-    pub(crate) fn new(parts: &http::request::Parts, text: Bytes, grip: Grip, place: u64) -> Asked {
+impl HttpRequest {
+    pub(crate) fn new(parts: &http::request::Parts, text: Bytes, grip: Grip, sequence: u64) -> HttpRequest {
         let message = Message::parse(text.clone()).ok();
         let params = message.as_ref().and_then(Message::body).and_then(|body| serde_json::from_slice(body).ok());
-        Asked {
+        HttpRequest {
             verb: parts.method.clone(),
             path: parts.uri.path().to_owned(),
             query: parts.uri.query().unwrap_or_default().to_owned(),
@@ -45,7 +45,7 @@ impl Asked {
             message,
             params: params.unwrap_or_default(),
             grip,
-            place,
+            sequence,
         }
     }
 
@@ -150,10 +150,10 @@ impl Asked {
 }
 
 #[cfg(test)]
-impl Asked {
+impl HttpRequest {
     /// A POST with a body and nothing else.
-    pub(crate) fn post(path: &str, text: &str) -> Asked {
+    pub(crate) fn post(path: &str, text: &str) -> HttpRequest {
         let (parts, ()) = http::Request::post(path).body(()).unwrap().into_parts();
-        Asked::new(&parts, Bytes::copy_from_slice(text.as_bytes()), Grip::new(1), 1)
+        HttpRequest::new(&parts, Bytes::copy_from_slice(text.as_bytes()), Grip::new(1), 1)
     }
 }
