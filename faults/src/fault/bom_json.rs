@@ -17,7 +17,7 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let messages = spoken.messages.iter().map(|message| [b"\xef\xbb\xbf", &message[..]].concat().into()).collect();
-    Ok(scene.say(spoken.admitted, messages).await)
+    let executed = scene.execute().await?;
+    let messages = executed.messages.iter().map(|message| [b"\xef\xbb\xbf", &message[..]].concat().into()).collect();
+    Ok(scene.send(executed.admitted, messages).await)
 }

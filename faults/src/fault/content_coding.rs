@@ -27,8 +27,8 @@ pub(super) const FAULT: Fault = Fault {
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
     let coding = scene.value.as_str().unwrap_or("gzip").to_owned();
     let site = Arc::clone(&scene.site);
-    let spoken = scene.spoken().await?;
-    let mut reply = scene.say(spoken.admitted, spoken.messages).await;
+    let executed = scene.execute().await?;
+    let mut reply = scene.send(executed.admitted, executed.messages).await;
     if let (Reply::Answer(answer), "gzip") = (&mut reply, coding.as_str()) {
         let mut gzip = Gzip::new();
         match &mut answer.content {

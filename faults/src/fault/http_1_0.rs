@@ -17,8 +17,8 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let reply = scene.say(spoken.admitted, spoken.messages).await;
+    let executed = scene.execute().await?;
+    let reply = scene.send(executed.admitted, executed.messages).await;
     Ok(match reply {
         Reply::Answer(Answer { status, headers, content: Content::Whole(text) }) => {
             let mut head = format!("HTTP/1.0 {status}\r\n");

@@ -26,7 +26,7 @@ const STRAY: &[&str] = &[
 ];
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
+    let executed = scene.execute().await?;
     let stray = STRAY.iter().map(|text| Bytes::from_static(text.as_bytes()));
-    Ok(scene.say(spoken.admitted, stray.chain(spoken.messages).collect()).await)
+    Ok(scene.send(executed.admitted, stray.chain(executed.messages).collect()).await)
 }

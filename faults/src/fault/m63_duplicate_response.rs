@@ -17,7 +17,7 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let mut spoken = scene.spoken().await?;
-    spoken.messages.push(spoken.answer());
-    Ok(scene.say(spoken.admitted, spoken.messages).await)
+    let mut executed = scene.execute().await?;
+    executed.messages.push(executed.answer());
+    Ok(scene.send(executed.admitted, executed.messages).await)
 }

@@ -19,13 +19,13 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let begun = spoken.admitted.silent(&scene.site);
-    let (stream, messages, late) = (Arc::clone(&begun.stream), spoken.messages, scene.millis(1_000));
+    let executed = scene.execute().await?;
+    let begun = executed.admitted.empty_stream(&scene.site);
+    let (stream, messages, late) = (Arc::clone(&begun.stream), executed.messages, scene.millis(1_000));
     scene.site.spawn(async move {
         tokio::time::sleep(late).await;
-        messages.into_iter().for_each(|message| stream.say(message));
+        messages.into_iter().for_each(|message| stream.push(message));
         stream.end();
     });
-    Ok(spoken.admitted.deliver(&scene.site, begun).await)
+    Ok(executed.admitted.deliver(&scene.site, begun).await)
 }

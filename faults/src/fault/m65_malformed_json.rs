@@ -23,5 +23,5 @@ async fn answer(scene: Scene) -> Result<Reply, Refused> {
     scene.run().await;
     let id = scene.request.id();
     let text = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"content":[}}}}"#, String::from_utf8_lossy(&id));
-    Ok(scene.say(admitted, vec![Bytes::from(text)]).await)
+    Ok(scene.send(admitted, vec![Bytes::from(text)]).await)
 }

@@ -19,11 +19,11 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let mut spoken = scene.spoken().await?;
-    if let Ok(mut answer) = serde_json::from_slice::<Value>(&spoken.answer()) {
+    let mut executed = scene.execute().await?;
+    if let Ok(mut answer) = serde_json::from_slice::<Value>(&executed.answer()) {
         answer["id"] = Value::String(answer["id"].to_string());
-        spoken.messages.pop();
-        spoken.messages.push(answer.to_string().into());
+        executed.messages.pop();
+        executed.messages.push(answer.to_string().into());
     }
-    Ok(scene.say(spoken.admitted, spoken.messages).await)
+    Ok(scene.send(executed.admitted, executed.messages).await)
 }

@@ -23,9 +23,9 @@ pub(super) const FAULT: Fault = Fault {
 const MOST: u64 = 9_000;
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
+    let executed = scene.execute().await?;
     let storm = (0..scene.number(1_000).min(MOST)).map(|number| {
         words::notice("notifications/message", &json!({ "level": "info", "data": format!("number {number}") }))
     });
-    Ok(scene.say(spoken.admitted, storm.chain(spoken.messages).collect()).await)
+    Ok(scene.send(executed.admitted, storm.chain(executed.messages).collect()).await)
 }

@@ -27,14 +27,14 @@ const MOST: u64 = 1_000_000;
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
     let admitted = scene.admit()?;
     scene.run().await;
-    let begun = admitted.silent(&scene.site);
+    let begun = admitted.empty_stream(&scene.site);
     let (speaker, stream, call) = (Arc::clone(&admitted), Arc::clone(&begun.stream), Arc::clone(&begun.call));
     let (oracle, pause) = (Arc::clone(&scene.site.oracle), scene.millis(20));
     scene.site.spawn(async move {
         let reporting = async {
             for done in 1..=MOST {
                 tokio::time::sleep(pause).await;
-                stream.say(words::notice("notifications/message", &json!({ "level": "info", "data": "still at it" })));
+                stream.push(words::notice("notifications/message", &json!({ "level": "info", "data": "still at it" })));
                 speaker.progress(&stream, done, None);
             }
         };

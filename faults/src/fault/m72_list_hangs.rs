@@ -17,7 +17,7 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
     let admitted = scene.admit()?;
-    let begun = admitted.silent(&scene.site);
+    let begun = admitted.empty_stream(&scene.site);
     // The stream is never said anything on, and never ends.
     Ok(admitted.deliver(&scene.site, begun).await)
 }

@@ -17,8 +17,8 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
+    let executed = scene.execute().await?;
     let end = scene.value.as_str().unwrap_or("\n").to_owned();
-    let messages = spoken.messages.iter().map(|message| [message, end.as_bytes()].concat().into()).collect();
-    Ok(scene.say(spoken.admitted, messages).await)
+    let messages = executed.messages.iter().map(|message| [message, end.as_bytes()].concat().into()).collect();
+    Ok(scene.send(executed.admitted, messages).await)
 }

@@ -23,13 +23,13 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let is_events = spoken.admitted.wants(&scene.site) == Answers::Events;
+    let executed = scene.execute().await?;
+    let is_events = executed.admitted.wants(&scene.site) == Answers::Events;
     let style = scene.value.as_str().unwrap_or("lf").to_owned();
     // In an event only a line feed is data of several lines.
     let style = if is_events && style == "crlf" { "lf" } else { &style };
-    let messages = spoken.messages.iter().map(|message| pretty(message, style)).collect();
-    Ok(scene.say(spoken.admitted, messages).await)
+    let messages = executed.messages.iter().map(|message| pretty(message, style)).collect();
+    Ok(scene.send(executed.admitted, messages).await)
 }
 
 fn pretty(message: &Bytes, style: &str) -> Bytes {

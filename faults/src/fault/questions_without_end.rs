@@ -23,8 +23,8 @@ pub(super) const FAULT: Fault = Fault {
 const MOST: u64 = 9_000;
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
+    let executed = scene.execute().await?;
     let asks = (0..scene.number(1_000).min(MOST))
         .map(|number| words::request(&format!("question-{number}"), "roots/list", &json!({})));
-    Ok(scene.say(spoken.admitted, asks.chain(spoken.messages).collect()).await)
+    Ok(scene.send(executed.admitted, asks.chain(executed.messages).collect()).await)
 }

@@ -25,10 +25,10 @@ const DEFAULT: u64 = 17 << 20;
 const MOST: u64 = 256 << 20;
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
+    let executed = scene.execute().await?;
     let length = usize::try_from(scene.number(DEFAULT).min(MOST)).unwrap_or(0);
     let result = json!({ "content": [{ "type": "text", "text": "x".repeat(length) }] });
-    let answer: Bytes = words::result(&scene.request.id(), &spoken.admitted.speech.result(result));
-    let begun = spoken.admitted.says(&scene.site, [answer]);
-    Ok(scene.stream(spoken.admitted, begun).await)
+    let answer: Bytes = words::result(&scene.request.id(), &executed.admitted.speech.result(result));
+    let begun = executed.admitted.stream_of(&scene.site, [answer]);
+    Ok(scene.stream(executed.admitted, begun).await)
 }

@@ -22,7 +22,7 @@ pub(crate) struct Scene {
 }
 
 /// What the server would have said: whatever came before, and the answer last.
-pub(crate) struct Spoken {
+pub(crate) struct Executed {
     pub(crate) admitted: Arc<Admitted>,
     pub(crate) messages: Vec<Bytes>,
 }
@@ -41,7 +41,7 @@ impl Scene {
     pub(crate) async fn run(&self) {
         if self.runs && self.request.is_request() {
             // What the rules refuse is not done, and the fault answers all the same.
-            let _ = self.spoken().await;
+            let _ = self.execute().await;
         }
     }
 
@@ -51,10 +51,10 @@ impl Scene {
     }
 
     /// Does what was asked, and tells what the server would have said.
-    pub(crate) async fn spoken(&self) -> Result<Spoken, Refused> {
+    pub(crate) async fn execute(&self) -> Result<Executed, Refused> {
         let admitted = self.admit()?;
-        let messages = admitted.begin(&self.site).stream.whole().await;
-        Ok(Spoken { admitted, messages })
+        let messages = admitted.begin(&self.site).stream.collect().await;
+        Ok(Executed { admitted, messages })
     }
 
     /// Does the right thing.
@@ -63,9 +63,9 @@ impl Scene {
     }
 
     /// Says these messages to the client, in the way it expects an answer. More than one cannot travel as one JSON text.
-    pub(crate) async fn say(&self, admitted: Arc<Admitted>, messages: Vec<Bytes>) -> Reply {
+    pub(crate) async fn send(&self, admitted: Arc<Admitted>, messages: Vec<Bytes>) -> Reply {
         let is_single = messages.len() == 1;
-        let begun = admitted.says(&self.site, messages);
+        let begun = admitted.stream_of(&self.site, messages);
         if is_single { admitted.deliver(&self.site, begun).await } else { self.stream(admitted, begun).await }
     }
 
@@ -99,7 +99,7 @@ impl Scene {
     }
 }
 
-impl Spoken {
+impl Executed {
     /// The answer itself; empty when the call was cancelled.
     pub(crate) fn answer(&self) -> Bytes {
         self.messages.last().cloned().unwrap_or_default()

@@ -21,5 +21,5 @@ async fn answer(scene: Scene) -> Result<Reply, Refused> {
     let admitted = scene.admit()?;
     scene.site.forget_session(scene.request.session().unwrap_or_default());
     let text = words::error(&scene.request.id(), SESSION_NOT_FOUND, "Session not found");
-    Ok(scene.say(admitted, vec![text]).await)
+    Ok(scene.send(admitted, vec![text]).await)
 }

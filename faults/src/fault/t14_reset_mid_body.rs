@@ -22,23 +22,23 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let (reply, pieces, whole) = match (spoken.admitted.speech, spoken.admitted.wants(&scene.site)) {
+    let executed = scene.execute().await?;
+    let (reply, pieces, whole) = match (executed.admitted.speech, executed.admitted.wants(&scene.site)) {
         // There is no body to cut here; the answer is on its way on the stream.
         (Speech::Oldest, _) => {
-            scene.say(spoken.admitted, spoken.messages).await;
+            scene.send(executed.admitted, executed.messages).await;
             return Ok(Reply::Cut(Ending::Reset));
         }
         (_, Answers::Json) => {
-            let text = spoken.answer();
+            let text = executed.answer();
             let (reply, pieces) = Reply::pieces("application/json");
             (reply.with(CONTENT_LENGTH, &text.len().to_string()), pieces, text)
         }
         (_, Answers::Events) => {
-            let dress = spoken.admitted.dress(&scene.site);
-            let stream = spoken.admitted.says(&scene.site, spoken.messages.clone()).stream;
+            let dress = executed.admitted.dress(&scene.site);
+            let stream = executed.admitted.stream_of(&scene.site, executed.messages.clone()).stream;
             let mut text = BytesMut::from(&dress.opening(&stream, 0).unwrap_or_default()[..]);
-            for (number, message) in (1..).zip(spoken.messages) {
+            for (number, message) in (1..).zip(executed.messages) {
                 text.extend_from_slice(&dress.event(&stream, number, message));
             }
             let (reply, pieces) = Reply::events();

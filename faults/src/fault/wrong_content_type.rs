@@ -19,6 +19,6 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let text = scene.spoken().await?.answer();
+    let text = scene.execute().await?.answer();
     Ok(Reply::whole(StatusCode::OK, Some("text/plain"), text))
 }

@@ -93,7 +93,7 @@ impl Admitted {
         } else if self.is_listen() {
             site.listen(self, &stream);
         } else {
-            stream.say(methods::answer(self));
+            stream.push(methods::answer(self));
             stream.end();
             self.session.finish(&self.request.id());
         }
@@ -101,16 +101,16 @@ impl Admitted {
     }
 
     /// A stream that says these messages and ends, in place of what the server would have said.
-    pub(crate) fn says(&self, site: &Site, messages: impl IntoIterator<Item = Bytes>) -> Begun {
-        let begun = self.silent(site);
-        messages.into_iter().for_each(|message| begun.stream.say(message));
+    pub(crate) fn stream_of(&self, site: &Site, messages: impl IntoIterator<Item = Bytes>) -> Begun {
+        let begun = self.empty_stream(site);
+        messages.into_iter().for_each(|message| begun.stream.push(message));
         begun.stream.end();
         self.session.finish(&self.request.id());
         begun
     }
 
     /// A stream on which nothing has been said yet.
-    pub(crate) fn silent(&self, site: &Site) -> Begun {
+    pub(crate) fn empty_stream(&self, site: &Site) -> Begun {
         let stream = Arc::new(Stream::new(site.next_name("s")));
         if self.speech == Speech::Legacy {
             self.session.keep(&stream);
@@ -150,7 +150,7 @@ impl Admitted {
     /// Waits for the last word of a stream and makes it the body.
     async fn deliver_json(self: Arc<Self>, site: &Arc<Site>, begun: Begun) -> Reply {
         let mut waiting = Waiting { admitted: &self, site, call: &begun.call, is_over: false };
-        let messages = begun.stream.whole().await;
+        let messages = begun.stream.collect().await;
         waiting.is_over = true;
         drop(waiting);
         let reply = match messages.last() {
@@ -174,7 +174,7 @@ impl Admitted {
         let token = &self.request.params()["_meta"]["progressToken"];
         if !token.is_null() {
             let params = json!({ "progressToken": token, "progress": done, "total": total });
-            stream.say(words::notice("notifications/progress", &params));
+            stream.push(words::notice("notifications/progress", &params));
         }
     }
 
@@ -241,7 +241,7 @@ async fn relay(from: &Stream, to: &Stream) {
         changed.mark_unchanged();
         match from.next(after) {
             Next::Message(number, message) => {
-                to.say(message);
+                to.push(message);
                 after = number;
             }
             Next::Ended => return,

@@ -83,7 +83,7 @@ impl Dress {
                     if !self.put(pieces, self.event(stream, number, message)).await {
                         return Carried::Left;
                     }
-                    stream.note_delivered(number);
+                    stream.mark_delivered(number);
                     after = number;
                 }
                 Next::Ended => return Carried::Whole,
@@ -196,8 +196,8 @@ mod tests {
 
     fn two_messages() -> Stream {
         let stream = Stream::new("s1".to_owned());
-        stream.say(Bytes::from_static(b"1"));
-        stream.say(Bytes::from_static(b"2"));
+        stream.push(Bytes::from_static(b"1"));
+        stream.push(Bytes::from_static(b"2"));
         stream.end();
         stream
     }

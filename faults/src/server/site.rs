@@ -198,7 +198,7 @@ impl Site {
         let wants = admitted.request.params()["notifications"].clone();
         let listen = Listen { id, wants, stream: Arc::clone(stream) };
         let acknowledged = json!({ "notifications": listen.wants });
-        listen.say("notifications/subscriptions/acknowledged", acknowledged);
+        listen.push("notifications/subscriptions/acknowledged", acknowledged);
         self.listens().push(listen);
         self.oracle.note(|counts| counts.listens_opened += 1);
     }
@@ -212,7 +212,7 @@ impl Site {
     pub(crate) fn end_listens(&self) {
         for listen in self.listens().drain(..) {
             let result = json!({ "resultType": "complete", "_meta": { meta::SUBSCRIPTION_ID: listen.id_value() } });
-            listen.stream.say(words::result(&listen.id, &result));
+            listen.stream.push(words::result(&listen.id, &result));
             listen.stream.end();
         }
     }
@@ -221,11 +221,11 @@ impl Site {
     pub(crate) fn notify(&self, method: &str, params: &Value) -> usize {
         let sessions = self.sessions();
         for (_, session) in sessions.values() {
-            session.stream.say(words::notice(method, params));
+            session.stream.push(words::notice(method, params));
         }
         let listens = self.listens();
         let listening = listens.iter().filter(|listen| listen.wants_to_hear_of(method, params));
-        sessions.len() + listening.map(|listen| listen.say(method, params.clone())).count()
+        sessions.len() + listening.map(|listen| listen.push(method, params.clone())).count()
     }
 
     /// Asks every client with a session. Says how many there were.
@@ -235,7 +235,7 @@ impl Site {
             let id = self.next_name("ask");
             // Nobody waits here: that it was answered is what is counted.
             drop(session.ask(format!("{id:?}").into()));
-            session.stream.say(words::request(&id, method, params));
+            session.stream.push(words::request(&id, method, params));
             self.oracle.note(|counts| counts.server_requests += 1);
         }
         sessions.len()
@@ -266,12 +266,12 @@ impl Site {
 
 impl Listen {
     /// Says something that is marked as belonging to this subscription.
-    fn say(&self, method: &str, mut params: Value) {
+    fn push(&self, method: &str, mut params: Value) {
         if !params.is_object() {
             params = json!({});
         }
         params["_meta"][meta::SUBSCRIPTION_ID] = self.id_value();
-        self.stream.say(words::notice(method, &params));
+        self.stream.push(words::notice(method, &params));
     }
 
     fn id_value(&self) -> Value {

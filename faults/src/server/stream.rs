@@ -60,7 +60,7 @@ impl Stream {
     }
 
     /// Says something. After the end nothing is said any more.
-    pub(crate) fn say(&self, message: Bytes) {
+    pub(crate) fn push(&self, message: Bytes) {
         let mut log = self.log();
         if log.ended {
             return;
@@ -98,7 +98,7 @@ impl Stream {
     }
 
     /// All that was said, once it is over.
-    pub(crate) async fn whole(&self) -> Vec<Bytes> {
+    pub(crate) async fn collect(&self) -> Vec<Bytes> {
         let mut changed = self.watch();
         loop {
             changed.mark_unchanged();
@@ -114,7 +114,7 @@ impl Stream {
     }
 
     /// A connection took a message.
-    pub(crate) fn note_delivered(&self, number: u64) {
+    pub(crate) fn mark_delivered(&self, number: u64) {
         let mut log = self.log();
         log.delivered = log.delivered.max(number);
     }
@@ -136,15 +136,15 @@ mod tests {
     #[tokio::test]
     async fn a_stream_is_read_from_any_number_on() {
         let stream = Stream::new("s1".to_owned());
-        stream.say(Bytes::from_static(b"a"));
-        stream.say(Bytes::from_static(b"b"));
+        stream.push(Bytes::from_static(b"a"));
+        stream.push(Bytes::from_static(b"b"));
         assert!(matches!(stream.next(0), Next::Message(1, text) if text == "a"));
         assert!(matches!(stream.next(1), Next::Message(2, text) if text == "b"));
         assert!(matches!(stream.next(2), Next::NotYet));
         stream.end();
-        stream.say(Bytes::from_static(b"too late"));
+        stream.push(Bytes::from_static(b"too late"));
         assert!(matches!(stream.next(2), Next::Ended));
-        assert_eq!(stream.whole().await, ["a", "b"]);
+        assert_eq!(stream.collect().await, ["a", "b"]);
         assert_eq!(Stream::parse_event_id(&stream.event_id(2)), Some(("s1", 2)));
         assert_eq!(Stream::parse_event_id("nonsense"), None);
     }
@@ -153,7 +153,7 @@ mod tests {
     fn old_messages_are_forgotten_and_numbers_go_on() {
         let stream = Stream::new("s1".to_owned());
         for number in 1..=KEPT + 5 {
-            stream.say(Bytes::from(number.to_string()));
+            stream.push(Bytes::from(number.to_string()));
         }
         assert!(matches!(stream.next(0), Next::Message(6, text) if text == "6"));
         let last = KEPT as u64 + 5;

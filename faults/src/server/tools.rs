@@ -79,7 +79,7 @@ impl Tool<'_> {
         let arguments = &request.params()["arguments"];
         let key = arguments["key"].as_str().unwrap_or("-");
         if !matches!(name, "lookup" | "create_note" | "slow" | "big" | "ask") {
-            self.stream.say(words::error(&request.id(), code::INVALID_PARAMS, &format!("no tool {name}")));
+            self.stream.push(words::error(&request.id(), code::INVALID_PARAMS, &format!("no tool {name}")));
             return;
         }
         self.site.oracle.executed(name, key);
@@ -94,7 +94,7 @@ impl Tool<'_> {
             "big" => text_result(&"x".repeat(length(arguments))),
             _ => self.ask(arguments).await,
         };
-        self.stream.say(words::result(&request.id(), &self.admitted.speech.result(result)));
+        self.stream.push(words::result(&request.id(), &self.admitted.speech.result(result)));
     }
 
     async fn slow(&self, key: &str, arguments: &Value) -> Value {
@@ -123,7 +123,7 @@ impl Tool<'_> {
         let id = self.site.next_name("ask");
         let answered = self.admitted.session.ask(format!("{id:?}").into());
         self.site.oracle.note(|counts| counts.server_requests += 1);
-        self.stream.say(words::request(&id, method, &params));
+        self.stream.push(words::request(&id, method, &params));
         match tokio::time::timeout(LONGEST_THOUGHT, answered).await {
             Ok(Ok(text)) => text_result(&String::from_utf8_lossy(&text)),
             _ => text_result("no answer"),
