@@ -4,7 +4,7 @@
 //! it answers, and what the `value` of a [`Rule`](crate::Rule) means to it. A rule that names a method, a tool or an HTTP
 //! method sends other requests to it.
 
-mod scene;
+mod context;
 
 mod a73_token_expired_401;
 mod bom_json;
@@ -57,7 +57,7 @@ mod wrong_content_type;
 
 use std::pin::Pin;
 
-pub(crate) use scene::Scene;
+pub(crate) use context::FaultContext;
 
 use crate::HttpRequest;
 use crate::server::reply::Reply;
@@ -80,7 +80,7 @@ pub struct Fault {
     /// Whether the server does what was asked before the fault answers.
     pub runs: Runs,
     pub(crate) strikes: fn(&HttpRequest) -> bool,
-    pub(crate) answer: fn(Scene) -> Answering,
+    pub(crate) answer: fn(FaultContext) -> Answering,
 }
 
 /// Whether the server does what was asked before a fault answers.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::WWW_AUTHENTICATE;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -17,13 +17,13 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
 const CHALLENGE: &str = r#"Bearer error="invalid_token", error_description="The access token expired""#;
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
     let reply = Reply::whole(StatusCode::UNAUTHORIZED, Some("text/plain"), Bytes::from_static(b"Unauthorized"));
     Ok(reply.with(WWW_AUTHENTICATE, CHALLENGE))
 }

@@ -1,6 +1,6 @@
 //! Every body begins with a byte order mark.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -13,11 +13,11 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_request,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let executed = scene.execute().await?;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
     let messages = executed.messages.iter().map(|message| [b"\xef\xbb\xbf", &message[..]].concat().into()).collect();
-    Ok(scene.send(executed.admitted, messages).await)
+    Ok(context.send(executed.admitted, messages).await)
 }

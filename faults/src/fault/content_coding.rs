@@ -8,7 +8,7 @@ use miniz_oxide::deflate::core::{CompressorOxide, create_comp_flags_from_zip_par
 use miniz_oxide::deflate::stream::deflate;
 use tokio::sync::mpsc;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::{Content, Piece, Reply};
 use crate::server::site::Refused;
@@ -21,14 +21,14 @@ pub(super) const FAULT: Fault = Fault {
     value: "the coding (gzip)",
     runs: Runs::Always,
     strikes: HttpRequest::is_request,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let coding = scene.value.as_str().unwrap_or("gzip").to_owned();
-    let site = Arc::clone(&scene.site);
-    let executed = scene.execute().await?;
-    let mut reply = scene.send(executed.admitted, executed.messages).await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let coding = context.value.as_str().unwrap_or("gzip").to_owned();
+    let site = Arc::clone(&context.site);
+    let executed = context.execute().await?;
+    let mut reply = context.send(executed.admitted, executed.messages).await;
     if let (Reply::Answer(answer), "gzip") = (&mut reply, coding.as_str()) {
         let mut gzip = Gzip::new();
         match &mut answer.content {

@@ -1,6 +1,6 @@
 //! HTTP+SSE names the place to post to. This server names one at another origin.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::server::oldest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -13,9 +13,9 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Never,
     strikes: |request| request.path == "/sse" && request.is_fresh_get(),
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    Ok(oldest::open(&scene.site, &format!("http://{}", scene.site.elsewhere)))
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    Ok(oldest::open(&context.site, &format!("http://{}", context.site.elsewhere)))
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -16,11 +16,11 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::AsTold,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
     Ok(Reply::whole(
         StatusCode::GATEWAY_TIMEOUT,
         Some("text/html"),

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -16,10 +16,10 @@ pub(super) const FAULT: Fault = Fault {
     value: "seconds (1), or {\"date\": seconds}",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
-    Ok(Reply::empty(StatusCode::TOO_MANY_REQUESTS).with(RETRY_AFTER, &scene.retry_after()))
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
+    Ok(Reply::empty(StatusCode::TOO_MANY_REQUESTS).with(RETRY_AFTER, &context.retry_after()))
 }

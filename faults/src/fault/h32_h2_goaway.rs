@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use http::Version;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -15,15 +15,15 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Never,
     strikes: |request| request.is_call() && request.version == Version::HTTP_2,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
 const FRAME_LENGTH: u64 = 8;
 const GOAWAY: u8 = 7;
 const NO_ERROR: u32 = 0;
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    Ok(Reply::LastWords(goaway_before(scene.request.sequence)))
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    Ok(Reply::LastWords(goaway_before(context.request.sequence)))
 }
 
 /// A client's streams are 1, 3, 5, …, one for each request, so the last one before the n-th is known.

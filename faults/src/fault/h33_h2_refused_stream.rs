@@ -2,7 +2,7 @@
 
 use http::Version;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -14,9 +14,9 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Never,
     strikes: |asked| asked.is_call() && asked.version == Version::HTTP_2,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(_scene: Scene) -> Result<Reply, Refused> {
+async fn answer(_scene: FaultContext) -> Result<Reply, Refused> {
     Ok(Reply::RefusedStream)
 }

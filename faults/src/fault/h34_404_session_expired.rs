@@ -1,6 +1,6 @@
 //! H34: the server no longer knows the session, and says it as the specification wants it.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -12,10 +12,10 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Never,
     strikes: |request| request.is_call() && request.session().is_some(),
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.site.forget_session(scene.request.session().unwrap_or_default());
-    Ok(scene.serve().await)
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.site.forget_session(context.request.session().unwrap_or_default());
+    Ok(context.serve().await)
 }

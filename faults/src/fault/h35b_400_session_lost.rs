@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 use crate::server::words;
@@ -15,11 +15,11 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Never,
     strikes: |request| request.is_call() && request.session().is_some(),
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.site.forget_session(scene.request.session().unwrap_or_default());
-    let text = words::error(&scene.request.id(), -32000, "Bad Request: No valid session ID provided");
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.site.forget_session(context.request.session().unwrap_or_default());
+    let text = words::error(&context.request.id(), -32000, "Bad Request: No valid session ID provided");
     Ok(Reply::json(StatusCode::BAD_REQUEST, text))
 }

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use mendline_wire::code;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -17,10 +17,10 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let text = words::error(&scene.request.id(), code::HEADER_MISMATCH, "a header says something else than the body");
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let text = words::error(&context.request.id(), code::HEADER_MISMATCH, "a header says something else than the body");
     Ok(Reply::json(StatusCode::BAD_REQUEST, text))
 }

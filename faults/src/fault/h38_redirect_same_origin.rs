@@ -3,7 +3,7 @@
 use http::StatusCode;
 use http::header::LOCATION;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -16,16 +16,16 @@ pub(super) const FAULT: Fault = Fault {
     value: "status (307)",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
 const MOVED: &str = "/moved/mcp";
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    if scene.request.path == MOVED {
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    if context.request.path == MOVED {
         // Whoever followed has arrived.
-        return Ok(scene.serve().await);
+        return Ok(context.serve().await);
     }
-    let status = u16::try_from(scene.number(307)).ok().and_then(|status| StatusCode::from_u16(status).ok());
+    let status = u16::try_from(context.number(307)).ok().and_then(|status| StatusCode::from_u16(status).ok());
     Ok(Reply::empty(status.unwrap_or(StatusCode::TEMPORARY_REDIRECT)).with(LOCATION, MOVED))
 }

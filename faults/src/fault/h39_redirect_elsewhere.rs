@@ -3,7 +3,7 @@
 use http::StatusCode;
 use http::header::LOCATION;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -16,11 +16,11 @@ pub(super) const FAULT: Fault = Fault {
     value: "status (307)",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let status = u16::try_from(scene.number(307)).ok().and_then(|status| StatusCode::from_u16(status).ok());
-    let location = format!("http://{}/mcp", scene.site.elsewhere);
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let status = u16::try_from(context.number(307)).ok().and_then(|status| StatusCode::from_u16(status).ok());
+    let location = format!("http://{}/mcp", context.site.elsewhere);
     Ok(Reply::empty(status.unwrap_or(StatusCode::TEMPORARY_REDIRECT)).with(LOCATION, &location))
 }

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use http::header::ALLOW;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -16,9 +16,9 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Never,
     strikes: HttpRequest::is_fresh_get,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(_scene: Scene) -> Result<Reply, Refused> {
+async fn answer(_scene: FaultContext) -> Result<Reply, Refused> {
     Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED).with(ALLOW, "POST"))
 }

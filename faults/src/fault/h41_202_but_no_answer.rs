@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -15,10 +15,10 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::AsTold,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
     Ok(Reply::empty(StatusCode::ACCEPTED))
 }

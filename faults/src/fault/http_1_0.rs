@@ -1,6 +1,6 @@
 //! The server speaks HTTP/1.0: no length, no chunks, the end of the body is the end of the connection.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::{Answer, Content, Reply};
 use crate::server::site::Refused;
@@ -13,12 +13,12 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_request,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let executed = scene.execute().await?;
-    let reply = scene.send(executed.admitted, executed.messages).await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let reply = context.send(executed.admitted, executed.messages).await;
     Ok(match reply {
         Reply::Answer(Answer { status, headers, content: Content::Whole(text) }) => {
             let mut head = format!("HTTP/1.0 {status}\r\n");

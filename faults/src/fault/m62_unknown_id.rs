@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -15,7 +15,7 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
 const STRAY: &[&str] = &[
@@ -25,8 +25,8 @@ const STRAY: &[&str] = &[
     r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":424242,"progress":1}}"#,
 ];
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let executed = scene.execute().await?;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
     let stray = STRAY.iter().map(|text| Bytes::from_static(text.as_bytes()));
-    Ok(scene.send(executed.admitted, stray.chain(executed.messages).collect()).await)
+    Ok(context.send(executed.admitted, stray.chain(executed.messages).collect()).await)
 }

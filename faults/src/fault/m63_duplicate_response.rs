@@ -1,6 +1,6 @@
 //! M63: the server answers twice.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -13,11 +13,11 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let mut executed = scene.execute().await?;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let mut executed = context.execute().await?;
     executed.messages.push(executed.answer());
-    Ok(scene.send(executed.admitted, executed.messages).await)
+    Ok(context.send(executed.admitted, executed.messages).await)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -15,17 +15,17 @@ pub(super) const FAULT: Fault = Fault {
     value: "milliseconds (1000)",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let executed = scene.execute().await?;
-    let begun = executed.admitted.empty_stream(&scene.site);
-    let (stream, messages, late) = (Arc::clone(&begun.stream), executed.messages, scene.millis(1_000));
-    scene.site.spawn(async move {
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let begun = executed.admitted.empty_stream(&context.site);
+    let (stream, messages, late) = (Arc::clone(&begun.stream), executed.messages, context.millis(1_000));
+    context.site.spawn(async move {
         tokio::time::sleep(late).await;
         messages.into_iter().for_each(|message| stream.push(message));
         stream.end();
     });
-    Ok(executed.admitted.deliver(&scene.site, begun).await)
+    Ok(executed.admitted.deliver(&context.site, begun).await)
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -15,13 +15,13 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::AsTold,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let admitted = scene.admit()?;
-    scene.run().await;
-    let id = scene.request.id();
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let admitted = context.admit()?;
+    context.run().await;
+    let id = context.request.id();
     let text = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"content":[}}}}"#, String::from_utf8_lossy(&id));
-    Ok(scene.send(admitted, vec![Bytes::from(text)]).await)
+    Ok(context.send(admitted, vec![Bytes::from(text)]).await)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -15,15 +15,15 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let mut executed = scene.execute().await?;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let mut executed = context.execute().await?;
     if let Ok(mut answer) = serde_json::from_slice::<Value>(&executed.answer()) {
         answer["id"] = Value::String(answer["id"].to_string());
         executed.messages.pop();
         executed.messages.push(answer.to_string().into());
     }
-    Ok(scene.send(executed.admitted, executed.messages).await)
+    Ok(context.send(executed.admitted, executed.messages).await)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -16,16 +16,16 @@ pub(super) const FAULT: Fault = Fault {
     value: "how many (1000)",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
 /// As many as a stream keeps, so that the first ones are still there for whoever reads slowly.
 const MOST: u64 = 9_000;
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let executed = scene.execute().await?;
-    let storm = (0..scene.number(1_000).min(MOST)).map(|number| {
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let storm = (0..context.number(1_000).min(MOST)).map(|number| {
         words::notice("notifications/message", &json!({ "level": "info", "data": format!("number {number}") }))
     });
-    Ok(scene.send(executed.admitted, storm.chain(executed.messages).collect()).await)
+    Ok(context.send(executed.admitted, storm.chain(executed.messages).collect()).await)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -18,19 +18,19 @@ pub(super) const FAULT: Fault = Fault {
     value: "milliseconds between reports (20)",
     runs: Runs::AsTold,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
 /// For ever, as far as a test can tell.
 const MOST: u64 = 1_000_000;
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let admitted = scene.admit()?;
-    scene.run().await;
-    let begun = admitted.empty_stream(&scene.site);
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let admitted = context.admit()?;
+    context.run().await;
+    let begun = admitted.empty_stream(&context.site);
     let (speaker, stream, call) = (Arc::clone(&admitted), Arc::clone(&begun.stream), Arc::clone(&begun.call));
-    let (oracle, pause) = (Arc::clone(&scene.site.oracle), scene.millis(20));
-    scene.site.spawn(async move {
+    let (oracle, pause) = (Arc::clone(&context.site.oracle), context.millis(20));
+    context.site.spawn(async move {
         let reporting = async {
             for done in 1..=MOST {
                 tokio::time::sleep(pause).await;
@@ -44,5 +44,5 @@ async fn answer(scene: Scene) -> Result<Reply, Refused> {
         }
         stream.end();
     });
-    Ok(scene.stream(admitted, begun).await)
+    Ok(context.stream(admitted, begun).await)
 }

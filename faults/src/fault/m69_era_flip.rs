@@ -1,6 +1,6 @@
 //! M69: the server was restarted as another version of itself, which speaks the other era and knows no session.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -14,12 +14,12 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let era = if scene.request.is_modern() { Era::Legacy } else { Era::Modern };
-    scene.site.become_like(Settings { era, ..scene.site.settings() });
-    scene.site.forget_sessions();
-    Ok(scene.serve().await)
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let era = if context.request.is_modern() { Era::Legacy } else { Era::Modern };
+    context.site.become_like(Settings { era, ..context.site.settings() });
+    context.site.forget_sessions();
+    Ok(context.serve().await)
 }

@@ -1,6 +1,6 @@
 //! M72: a list is asked for and never comes.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -12,12 +12,12 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Never,
     strikes: |request| request.method() == Some("tools/list"),
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let admitted = scene.admit()?;
-    let begun = admitted.empty_stream(&scene.site);
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let admitted = context.admit()?;
+    let begun = admitted.empty_stream(&context.site);
     // The stream is never said anything on, and never ends.
-    Ok(admitted.deliver(&scene.site, begun).await)
+    Ok(admitted.deliver(&context.site, begun).await)
 }

@@ -1,6 +1,6 @@
 //! Every body ends in a line end, as encoders that write to files make them.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -13,12 +13,12 @@ pub(super) const FAULT: Fault = Fault {
     value: "the text after it (a line feed)",
     runs: Runs::Always,
     strikes: HttpRequest::is_request,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let executed = scene.execute().await?;
-    let end = scene.value.as_str().unwrap_or("\n").to_owned();
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let end = context.value.as_str().unwrap_or("\n").to_owned();
     let messages = executed.messages.iter().map(|message| [message, end.as_bytes()].concat().into()).collect();
-    Ok(scene.send(executed.admitted, messages).await)
+    Ok(context.send(executed.admitted, messages).await)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::{Answer, Reply};
 use crate::server::site::Refused;
@@ -17,16 +17,16 @@ pub(super) const FAULT: Fault = Fault {
     value: "status (200), or an object of status, body and delayMs",
     runs: Runs::Never,
     strikes: is_note,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
 fn is_note(request: &HttpRequest) -> bool {
     request.message.is_some() && !request.is_request()
 }
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let value = scene.value.clone();
-    let taken = scene.serve().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let value = context.value.clone();
+    let taken = context.serve().await;
     tokio::time::sleep(Duration::from_millis(value["delayMs"].as_u64().unwrap_or(0))).await;
     let status = value["status"].as_u64().or(value.as_u64()).and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);

@@ -5,7 +5,7 @@ use serde::Serialize as _;
 use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -19,17 +19,17 @@ pub(super) const FAULT: Fault = Fault {
     value: "lf, crlf or tab (lf)",
     runs: Runs::Always,
     strikes: HttpRequest::is_request,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let executed = scene.execute().await?;
-    let is_events = executed.admitted.wants(&scene.site) == Answers::Events;
-    let style = scene.value.as_str().unwrap_or("lf").to_owned();
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let is_events = executed.admitted.wants(&context.site) == Answers::Events;
+    let style = context.value.as_str().unwrap_or("lf").to_owned();
     // In an event only a line feed is data of several lines.
     let style = if is_events && style == "crlf" { "lf" } else { &style };
     let messages = executed.messages.iter().map(|message| pretty(message, style)).collect();
-    Ok(scene.send(executed.admitted, messages).await)
+    Ok(context.send(executed.admitted, messages).await)
 }
 
 fn pretty(message: &Bytes, style: &str) -> Bytes {

@@ -1,6 +1,6 @@
 //! S42: an event stream that is right and looks odd: a byte order mark, CRLF, and never two bytes together.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -13,13 +13,13 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let admitted = scene.admit()?;
-    let begun = admitted.begin(&scene.site);
-    let mut dress = admitted.dress(&scene.site);
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let admitted = context.admit()?;
+    let begun = admitted.begin(&context.site);
+    let mut dress = admitted.dress(&context.site);
     dress.is_odd = true;
-    Ok(admitted.deliver_events(&scene.site, begun, dress))
+    Ok(admitted.deliver_events(&context.site, begun, dress))
 }

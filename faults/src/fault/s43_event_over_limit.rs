@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -17,18 +17,18 @@ pub(super) const FAULT: Fault = Fault {
     value: "bytes (17 MiB)",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
 const DEFAULT: u64 = 17 << 20;
 /// A slip in a test should not take all memory.
 const MOST: u64 = 256 << 20;
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let executed = scene.execute().await?;
-    let length = usize::try_from(scene.number(DEFAULT).min(MOST)).unwrap_or(0);
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let length = usize::try_from(context.number(DEFAULT).min(MOST)).unwrap_or(0);
     let result = json!({ "content": [{ "type": "text", "text": "x".repeat(length) }] });
-    let answer: Bytes = words::result(&scene.request.id(), &executed.admitted.speech.result(result));
-    let begun = executed.admitted.stream_of(&scene.site, [answer]);
-    Ok(scene.stream(executed.admitted, begun).await)
+    let answer: Bytes = words::result(&context.request.id(), &executed.admitted.speech.result(result));
+    let begun = executed.admitted.stream_of(&context.site, [answer]);
+    Ok(context.stream(executed.admitted, begun).await)
 }

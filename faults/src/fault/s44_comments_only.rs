@@ -1,6 +1,6 @@
 //! S44: the stream is alive and says nothing: comments for ever and never an event.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::carry::comment;
 use crate::server::reply::{Piece, Reply};
@@ -14,14 +14,14 @@ pub(super) const FAULT: Fault = Fault {
     value: "milliseconds between them (20)",
     runs: Runs::AsTold,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
-    let pause = scene.millis(20);
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
+    let pause = context.millis(20);
     let (reply, pieces) = Reply::events();
-    scene.site.spawn(async move {
+    context.site.spawn(async move {
         // Until the client leaves.
         while pieces.send(Piece::Bytes(comment())).await.is_ok() {
             tokio::time::sleep(pause).await;

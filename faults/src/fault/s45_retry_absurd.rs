@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::{Piece, Reply};
 use crate::server::site::Refused;
@@ -15,15 +15,15 @@ pub(super) const FAULT: Fault = Fault {
     value: "the retry in milliseconds (0)",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let admitted = scene.admit()?;
-    let begun = admitted.begin(&scene.site);
-    let mut dress = admitted.dress(&scene.site);
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let admitted = context.admit()?;
+    let begun = admitted.begin(&context.site);
+    let mut dress = admitted.dress(&context.site);
     dress.prime = true;
-    dress.retry_ms = Some(scene.number(0));
+    dress.retry_ms = Some(context.number(0));
     let (reply, pieces) = Reply::events();
     let opening: Bytes = dress.opening(&begun.stream, 0).unwrap_or_default();
     // The channel holds this, and its end is the end of the response.

@@ -3,7 +3,7 @@
 use http::HeaderName;
 use mendline_wire::headers::LAST_EVENT_ID;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::legacy;
 use crate::server::reply::Reply;
@@ -18,14 +18,14 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Never,
     strikes: HttpRequest::is_resume,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(mut scene: Scene) -> Result<Reply, Refused> {
-    let name = scene.request.last_event_id().and_then(Stream::parse_event_id).map(|(name, _)| name.to_owned());
+async fn answer(mut context: FaultContext) -> Result<Reply, Refused> {
+    let name = context.request.last_event_id().and_then(Stream::parse_event_id).map(|(name, _)| name.to_owned());
     let from_the_start = name.and_then(|name| Stream::new(name).event_id(0).parse().ok());
     if let (Some(id), Ok(header)) = (from_the_start, LAST_EVENT_ID.parse::<HeaderName>()) {
-        scene.request.headers.insert(header, id);
+        context.request.headers.insert(header, id);
     }
-    legacy::get(&scene.site, &scene.request)
+    legacy::get(&context.site, &context.request)
 }

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -16,11 +16,11 @@ pub(super) const FAULT: Fault = Fault {
     value: "status (400)",
     runs: Runs::Never,
     strikes: HttpRequest::is_resume,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let status = u16::try_from(scene.number(400)).ok().and_then(|status| StatusCode::from_u16(status).ok());
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let status = u16::try_from(context.number(400)).ok().and_then(|status| StatusCode::from_u16(status).ok());
     let text = words::error(b"null", -32000, "Bad Request: Invalid event ID");
     Ok(Reply::json(status.unwrap_or(StatusCode::BAD_REQUEST), text))
 }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use mendline_wire::SseEvent;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::server::carry::encoded;
 use crate::server::reply::{Piece, Reply};
 use crate::server::site::Refused;
@@ -18,20 +18,20 @@ pub(super) const FAULT: Fault = Fault {
     value: "the retry in milliseconds (50)",
     runs: Runs::AsTold,
     strikes: |request| request.is_call() || request.is_resume(),
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
-    let seen = scene.request.last_event_id().and_then(Stream::parse_event_id);
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
+    let seen = context.request.last_event_id().and_then(Stream::parse_event_id);
     let id = match seen {
         Some((name, number)) => Stream::new(name.to_owned()).event_id(number + 1),
-        None => Stream::new(scene.site.next_name("s")).event_id(0),
+        None => Stream::new(context.site.next_name("s")).event_id(0),
     };
     let prime = SseEvent {
         id: Some(id.into()),
         data: Some(Bytes::new()),
-        retry: Some(scene.number(50)),
+        retry: Some(context.number(50)),
         ..SseEvent::default()
     };
     let (reply, pieces) = Reply::events();

@@ -1,6 +1,6 @@
 //! A session that is lost in a third way: the status is 200, and the JSON-RPC error in the body says it.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::server::legacy::SESSION_NOT_FOUND;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -14,12 +14,12 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Never,
     strikes: |request| request.is_call() && request.session().is_some(),
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let admitted = scene.admit()?;
-    scene.site.forget_session(scene.request.session().unwrap_or_default());
-    let text = words::error(&scene.request.id(), SESSION_NOT_FOUND, "Session not found");
-    Ok(scene.send(admitted, vec![text]).await)
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let admitted = context.admit()?;
+    context.site.forget_session(context.request.session().unwrap_or_default());
+    let text = words::error(&context.request.id(), SESSION_NOT_FOUND, "Session not found");
+    Ok(context.send(admitted, vec![text]).await)
 }

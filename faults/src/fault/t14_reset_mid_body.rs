@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::server::admitted::Speech;
 use crate::server::reply::{Piece, Reply};
 use crate::server::site::Refused;
@@ -18,15 +18,15 @@ pub(super) const FAULT: Fault = Fault {
     value: "bytes of the body (half)",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let executed = scene.execute().await?;
-    let (reply, pieces, whole) = match (executed.admitted.speech, executed.admitted.wants(&scene.site)) {
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let (reply, pieces, whole) = match (executed.admitted.speech, executed.admitted.wants(&context.site)) {
         // There is no body to cut here; the answer is on its way on the stream.
         (Speech::Oldest, _) => {
-            scene.send(executed.admitted, executed.messages).await;
+            context.send(executed.admitted, executed.messages).await;
             return Ok(Reply::Cut(Ending::Reset));
         }
         (_, Answers::Json) => {
@@ -35,8 +35,8 @@ async fn answer(scene: Scene) -> Result<Reply, Refused> {
             (reply.with(CONTENT_LENGTH, &text.len().to_string()), pieces, text)
         }
         (_, Answers::Events) => {
-            let dress = executed.admitted.dress(&scene.site);
-            let stream = executed.admitted.stream_of(&scene.site, executed.messages.clone()).stream;
+            let dress = executed.admitted.dress(&context.site);
+            let stream = executed.admitted.stream_of(&context.site, executed.messages.clone()).stream;
             let mut text = BytesMut::from(&dress.opening(&stream, 0).unwrap_or_default()[..]);
             for (number, message) in (1..).zip(executed.messages) {
                 text.extend_from_slice(&dress.event(&stream, number, message));
@@ -45,7 +45,7 @@ async fn answer(scene: Scene) -> Result<Reply, Refused> {
             (reply, pieces, text.freeze())
         }
     };
-    let passes = scene.value.as_u64().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(whole.len() / 2);
+    let passes = context.value.as_u64().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(whole.len() / 2);
     let part: Bytes = whole.slice(..passes.min(whole.len()));
     // The channel holds both.
     let _ = pieces.send(Piece::Bytes(part)).await;

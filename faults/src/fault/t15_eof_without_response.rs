@@ -1,6 +1,6 @@
 //! T15: the connection ends properly, without a response.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 use crate::{HttpRequest, Ending};
@@ -13,10 +13,10 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::AsTold,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
     Ok(Reply::Cut(Ending::Fin))
 }

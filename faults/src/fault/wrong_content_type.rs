@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
@@ -15,10 +15,10 @@ pub(super) const FAULT: Fault = Fault {
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let text = scene.execute().await?.answer();
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let text = context.execute().await?.answer();
     Ok(Reply::whole(StatusCode::OK, Some("text/plain"), text))
 }

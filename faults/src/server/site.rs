@@ -21,7 +21,7 @@ use super::session::Session;
 use super::socket::{Ending, Grip};
 use super::stream::Stream;
 use super::{legacy, modern, oldest, words};
-use crate::fault::Scene;
+use crate::fault::FaultContext;
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::settings::Settings;
@@ -75,8 +75,8 @@ impl Site {
         self.oracle.arrived(&request, blow.as_ref().map(|blow| blow.fault.name));
         match blow {
             Some(blow) => {
-                let scene = Scene::new(Arc::clone(self), request, &blow);
-                (blow.fault.answer)(scene).await.unwrap_or_else(|refused| *refused)
+                let context = FaultContext::new(Arc::clone(self), request, &blow);
+                (blow.fault.answer)(context).await.unwrap_or_else(|refused| *refused)
             }
             None => self.serve(request).await,
         }

@@ -14,7 +14,7 @@ use crate::server::reply::Reply;
 use crate::server::site::{Refused, Site};
 
 /// One request that a fault answers.
-pub(crate) struct Scene {
+pub(crate) struct FaultContext {
     pub(crate) site: Arc<Site>,
     pub(crate) request: HttpRequest,
     pub(crate) value: Value,
@@ -27,14 +27,14 @@ pub(crate) struct Executed {
     pub(crate) messages: Vec<Bytes>,
 }
 
-impl Scene {
-    pub(crate) fn new(site: Arc<Site>, request: HttpRequest, blow: &Blow) -> Scene {
+impl FaultContext {
+    pub(crate) fn new(site: Arc<Site>, request: HttpRequest, blow: &Blow) -> FaultContext {
         let runs = match blow.fault.runs {
             Runs::Never => false,
             Runs::AsTold => blow.timing == Timing::After,
             Runs::Always => true,
         };
-        Scene { site, request, value: blow.value.clone(), runs }
+        FaultContext { site, request, value: blow.value.clone(), runs }
     }
 
     /// Does what was asked, if it is to be done at all, and keeps quiet about the answer.
