@@ -12,7 +12,7 @@ pub(crate) mod legacy;
 pub(crate) mod line;
 pub(crate) mod methods;
 pub(crate) mod modern;
-pub(crate) mod oldest;
+pub(crate) mod http_sse;
 pub(crate) mod reply;
 pub(crate) mod session;
 pub(crate) mod site;

@@ -71,8 +71,8 @@ impl FaultContext {
 
     /// Carries a stream to the client, as events wherever there is a choice.
     pub(crate) async fn stream(&self, admitted: Arc<Admitted>, begun: Begun) -> Reply {
-        match admitted.speech {
-            crate::server::admitted::Speech::Oldest => admitted.deliver(&self.site, begun).await,
+        match admitted.protocol {
+            crate::server::admitted::Protocol::HttpSse => admitted.deliver(&self.site, begun).await,
             _ => {
                 let dress = admitted.dress(&self.site);
                 admitted.deliver_events(&self.site, begun, dress)

@@ -1,7 +1,7 @@
 //! HTTP+SSE names the place to post to. This server names one at another origin.
 
 use super::{Fault, Runs, FaultContext};
-use crate::server::oldest;
+use crate::server::http_sse;
 use crate::server::reply::Reply;
 use crate::server::site::Refused;
 
@@ -17,5 +17,5 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
-    Ok(oldest::open(&context.site, &format!("http://{}", context.site.elsewhere)))
+    Ok(http_sse::open(&context.site, &format!("http://{}", context.site.elsewhere)))
 }

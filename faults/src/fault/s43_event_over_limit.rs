@@ -28,7 +28,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
     let length = usize::try_from(context.number(DEFAULT).min(MOST)).unwrap_or(0);
     let result = json!({ "content": [{ "type": "text", "text": "x".repeat(length) }] });
-    let answer: Bytes = words::result(&context.request.id(), &executed.admitted.speech.result(result));
+    let answer: Bytes = words::result(&context.request.id(), &executed.admitted.protocol.result(result));
     let begun = executed.admitted.stream_of(&context.site, [answer]);
     Ok(context.stream(executed.admitted, begun).await)
 }

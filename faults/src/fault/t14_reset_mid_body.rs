@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 
 use super::{Fault, Runs, FaultContext};
-use crate::server::admitted::Speech;
+use crate::server::admitted::Protocol;
 use crate::server::reply::{Piece, Reply};
 use crate::server::site::Refused;
 use crate::settings::Answers;
@@ -23,9 +23,9 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
-    let (reply, pieces, whole) = match (executed.admitted.speech, executed.admitted.wants(&context.site)) {
+    let (reply, pieces, whole) = match (executed.admitted.protocol, executed.admitted.wants(&context.site)) {
         // There is no body to cut here; the answer is on its way on the stream.
-        (Speech::Oldest, _) => {
+        (Protocol::HttpSse, _) => {
             context.send(executed.admitted, executed.messages).await;
             return Ok(Reply::Cut(Ending::Reset));
         }

@@ -22,19 +22,19 @@ use crate::settings::Answers;
 
 /// The ways to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speech {
+pub(crate) enum Protocol {
     /// HTTP+SSE of 2024-11-05.
-    Oldest,
+    HttpSse,
     /// Streamable HTTP up to 2025-11-25.
     Legacy,
     /// Streamable HTTP of 2026-07-28.
     Modern,
 }
 
-impl Speech {
+impl Protocol {
     /// A result with what the era demands of one.
     pub(crate) fn result(self, mut result: Value) -> Value {
-        if self == Speech::Modern
+        if self == Protocol::Modern
             && let Some(members) = result.as_object_mut()
         {
             members.entry("resultType").or_insert_with(|| "complete".into());
@@ -48,7 +48,7 @@ impl Speech {
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) request: HttpRequest,
-    pub(crate) speech: Speech,
+    pub(crate) protocol: Protocol,
     pub(crate) session: Arc<Session>,
 }
 
@@ -83,7 +83,7 @@ impl Admitted {
     /// Begins a request. What it has to say comes on a stream of its own.
     pub(crate) fn begin(self: &Arc<Self>, site: &Arc<Site>) -> Begun {
         let stream = Arc::new(Stream::new(site.next_name("s")));
-        if self.speech == Speech::Legacy {
+        if self.protocol == Protocol::Legacy {
             self.session.keep(&stream);
         }
         let call = self.session.begin(self.request.id());
@@ -112,7 +112,7 @@ impl Admitted {
     /// A stream on which nothing has been said yet.
     pub(crate) fn empty_stream(&self, site: &Site) -> Begun {
         let stream = Arc::new(Stream::new(site.next_name("s")));
-        if self.speech == Speech::Legacy {
+        if self.protocol == Protocol::Legacy {
             self.session.keep(&stream);
         }
         let call = self.session.begin(self.request.id());
@@ -121,8 +121,8 @@ impl Admitted {
 
     /// Carries a stream to the client in the way that it asked for.
     pub(crate) async fn deliver(self: Arc<Self>, site: &Arc<Site>, begun: Begun) -> Reply {
-        match (self.speech, self.wants(site)) {
-            (Speech::Oldest, _) => {
+        match (self.protocol, self.wants(site)) {
+            (Protocol::HttpSse, _) => {
                 site.spawn(async move { relay(&begun.stream, &self.session.stream).await });
                 Reply::whole(StatusCode::ACCEPTED, Some("text/plain"), Bytes::from_static(b"Accepted"))
             }
@@ -163,9 +163,9 @@ impl Admitted {
 
     /// How events look to this client.
     pub(crate) fn dress(&self, site: &Site) -> Dress {
-        match self.speech {
-            Speech::Legacy => Dress::legacy(&site.settings()),
-            Speech::Oldest | Speech::Modern => Dress::plain(&site.settings()),
+        match self.protocol {
+            Protocol::Legacy => Dress::legacy(&site.settings()),
+            Protocol::HttpSse | Protocol::Modern => Dress::plain(&site.settings()),
         }
     }
 
@@ -181,7 +181,7 @@ impl Admitted {
     /// Whether it wants JSON or events.
     pub(crate) fn wants(&self, site: &Site) -> Answers {
         let arguments = &self.request.params()["arguments"];
-        let asks_back = self.request.tool() == Some("ask") && self.speech == Speech::Legacy;
+        let asks_back = self.request.tool() == Some("ask") && self.protocol == Protocol::Legacy;
         match arguments["answer"].as_str() {
             // A question to the client has to travel before the answer does.
             _ if asks_back || self.is_listen() => Answers::Events,
@@ -192,14 +192,14 @@ impl Admitted {
     }
 
     fn is_listen(&self) -> bool {
-        self.speech == Speech::Modern && self.request.method() == Some("subscriptions/listen")
+        self.protocol == Protocol::Modern && self.request.method() == Some("subscriptions/listen")
     }
 
     /// A new session is told its id with the answer to its greeting.
     fn introduce(&self, reply: Reply) -> Reply {
         let is_new = self.request.method() == Some("initialize") && !self.session.id().is_empty();
         match headers::SESSION_ID.parse() {
-            Ok(name) if is_new && self.speech == Speech::Legacy => reply.with(name, self.session.id()),
+            Ok(name) if is_new && self.protocol == Protocol::Legacy => reply.with(name, self.session.id()),
             _ => reply,
         }
     }
@@ -212,7 +212,7 @@ impl Admitted {
             return;
         }
         site.oracle.note(|counts| counts.closed_mid_call += 1);
-        if self.speech == Speech::Modern {
+        if self.protocol == Protocol::Modern {
             call.cancel();
         }
     }

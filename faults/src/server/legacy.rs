@@ -6,7 +6,7 @@ use http::StatusCode;
 use http::header::ALLOW;
 use mendline_wire::{code, headers};
 
-use super::admitted::{Admitted, Speech};
+use super::admitted::{Admitted, Protocol};
 use super::request::HttpRequest;
 use super::carry::Dress;
 use super::reply::Reply;
@@ -27,8 +27,8 @@ pub(crate) fn admit(site: &Site, request: HttpRequest) -> Result<Arc<Admitted>, 
         return Err(site.refuse(StatusCode::NOT_ACCEPTABLE, &request, SERVER_ERROR, words));
     }
     if request.method() == Some("initialize") {
-        let session = if site.settings().sessions { site.open_session(Speech::Legacy) } else { site.commons() };
-        return Ok(Arc::new(Admitted { request, speech: Speech::Legacy, session }));
+        let session = if site.settings().sessions { site.open_session(Protocol::Legacy) } else { site.commons() };
+        return Ok(Arc::new(Admitted { request, protocol: Protocol::Legacy, session }));
     }
     if let Some(revision) = request.header(headers::PROTOCOL_VERSION)
         && !Era::LEGACY.contains(&revision)
@@ -37,7 +37,7 @@ pub(crate) fn admit(site: &Site, request: HttpRequest) -> Result<Arc<Admitted>, 
         return Err(site.refuse(StatusCode::BAD_REQUEST, &request, SERVER_ERROR, &words));
     }
     let session = find_session(site, &request)?;
-    Ok(Arc::new(Admitted { request, speech: Speech::Legacy, session }))
+    Ok(Arc::new(Admitted { request, protocol: Protocol::Legacy, session }))
 }
 
 /// Opens the stream of what is said unasked, or resumes any stream of the session.
@@ -101,7 +101,7 @@ fn find_session(site: &Site, request: &HttpRequest) -> Result<Arc<Session>, Refu
             Err(site.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, words))
         }
         Some(id) => site
-            .find_session(id, Speech::Legacy)
+            .find_session(id, Protocol::Legacy)
             .ok_or_else(|| site.refuse(StatusCode::NOT_FOUND, request, SESSION_NOT_FOUND, "Session not found")),
     }
 }

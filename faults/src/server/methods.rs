@@ -4,7 +4,7 @@ use bytes::Bytes;
 use mendline_wire::code;
 use serde_json::{Value, json};
 
-use super::admitted::{Admitted, Speech};
+use super::admitted::{Admitted, Protocol};
 use super::{tools, words};
 use crate::settings::Era;
 
@@ -35,7 +35,7 @@ pub(crate) fn answer(admitted: &Admitted) -> Bytes {
     let id = request.id();
     let method = request.what();
     match result(admitted, &method) {
-        Some(result) => words::result(&id, &admitted.speech.result(result)),
+        Some(result) => words::result(&id, &admitted.protocol.result(result)),
         None => words::error(&id, code::METHOD_NOT_FOUND, &format!("no method {method}")),
     }
 }
@@ -43,14 +43,14 @@ pub(crate) fn answer(admitted: &Admitted) -> Bytes {
 /// A notification.
 pub(crate) fn hear(admitted: &Admitted) {
     let request = &admitted.request;
-    if request.method() == Some("notifications/cancelled") && admitted.speech != Speech::Modern {
+    if request.method() == Some("notifications/cancelled") && admitted.protocol != Protocol::Modern {
         admitted.session.cancel(&request.params()["requestId"].to_string().into());
     }
 }
 
 fn result(admitted: &Admitted, method: &str) -> Option<Value> {
     let params = admitted.request.params();
-    let is_modern = admitted.speech == Speech::Modern;
+    let is_modern = admitted.protocol == Protocol::Modern;
     let result = match method {
         "initialize" => greeting(params),
         "ping" => json!({}),

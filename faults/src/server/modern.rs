@@ -6,7 +6,7 @@ use http::StatusCode;
 use mendline_wire::{code, headers, meta};
 use serde_json::{Value, json};
 
-use super::admitted::{Admitted, Speech};
+use super::admitted::{Admitted, Protocol};
 use super::request::HttpRequest;
 use super::site::{Refused, Site};
 use super::{methods, words};
@@ -17,7 +17,7 @@ pub(crate) fn admit(site: &Site, request: HttpRequest) -> Result<Arc<Admitted>, 
     if request.is_request() {
         check(site, &request)?;
     }
-    Ok(Arc::new(Admitted { request, speech: Speech::Modern, session: site.commons() }))
+    Ok(Arc::new(Admitted { request, protocol: Protocol::Modern, session: site.commons() }))
 }
 
 /// What a server of the modern era says to anything of the legacy one.

@@ -14,13 +14,13 @@ use mendline_wire::meta;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::admitted::{Admitted, Speech};
+use super::admitted::{Admitted, Protocol};
 use super::request::HttpRequest;
 use super::reply::Reply;
 use super::session::Session;
 use super::socket::{Ending, Grip};
 use super::stream::Stream;
-use super::{legacy, modern, oldest, words};
+use super::{legacy, modern, http_sse, words};
 use crate::fault::FaultContext;
 use crate::oracle::Oracle;
 use crate::plan::Plan;
@@ -37,7 +37,7 @@ pub(crate) struct Site {
     /// The origin where nothing belongs.
     pub(crate) elsewhere: SocketAddr,
     settings: RwLock<Settings>,
-    sessions: Mutex<HashMap<String, (Speech, Arc<Session>)>>,
+    sessions: Mutex<HashMap<String, (Protocol, Arc<Session>)>>,
     commons: Arc<Session>,
     listens: Mutex<Vec<Listen>>,
     grips: Mutex<Vec<Grip>>,
@@ -85,14 +85,14 @@ impl Site {
     /// Answers a request as the protocol has it.
     pub(crate) async fn serve(self: &Arc<Self>, request: HttpRequest) -> Reply {
         let reply = match (request.path.as_str(), &request.verb) {
-            ("/mcp" | "/moved/mcp" | oldest::PATH, &Verb::POST) => match self.admit(request) {
+            ("/mcp" | "/moved/mcp" | http_sse::PATH, &Verb::POST) => match self.admit(request) {
                 Ok(admitted) => Ok(admitted.perform(self).await),
                 Err(refused) => Err(refused),
             },
             ("/mcp" | "/moved/mcp", &Verb::GET) => legacy::get(self, &request),
             ("/mcp" | "/moved/mcp", &Verb::DELETE) => legacy::delete(self, &request),
-            ("/sse", &Verb::GET) => Ok(oldest::open(self, "")),
-            ("/mcp" | "/moved/mcp" | "/sse" | oldest::PATH, _) => Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED)),
+            ("/sse", &Verb::GET) => Ok(http_sse::open(self, "")),
+            ("/mcp" | "/moved/mcp" | "/sse" | http_sse::PATH, _) => Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED)),
             _ => Ok(Reply::empty(StatusCode::NOT_FOUND)),
         };
         reply.unwrap_or_else(|refused| *refused)
@@ -107,7 +107,7 @@ impl Site {
         let era = self.settings().era;
         match request.path.as_str() {
             _ if request.message.is_none() => Err(legacy::refuse_unreadable(self, &request)),
-            oldest::PATH => oldest::admit(self, request),
+            http_sse::PATH => http_sse::admit(self, request),
             _ if request.is_modern() && era.is_modern() => modern::admit(self, request),
             _ if request.is_modern() => Err(legacy::refuse_modern(self, &request)),
             _ if era.is_legacy() => legacy::admit(self, request),
@@ -158,9 +158,9 @@ impl Site {
         Arc::clone(&self.commons)
     }
 
-    pub(crate) fn open_session(&self, speech: Speech) -> Arc<Session> {
+    pub(crate) fn open_session(&self, protocol: Protocol) -> Arc<Session> {
         let session = Arc::new(Session::new(self.next_name("session-"), Stream::new(self.next_name("s"))));
-        self.sessions().insert(session.id().to_owned(), (speech, Arc::clone(&session)));
+        self.sessions().insert(session.id().to_owned(), (protocol, Arc::clone(&session)));
         self.oracle.note(|counts| {
             counts.sessions_opened += 1;
             counts.open_sessions += 1;
@@ -168,9 +168,9 @@ impl Site {
         session
     }
 
-    pub(crate) fn find_session(&self, id: &str, speech: Speech) -> Option<Arc<Session>> {
+    pub(crate) fn find_session(&self, id: &str, protocol: Protocol) -> Option<Arc<Session>> {
         let sessions = self.sessions();
-        sessions.get(id).filter(|(kind, _)| *kind == speech).map(|(_, session)| Arc::clone(session))
+        sessions.get(id).filter(|(kind, _)| *kind == protocol).map(|(_, session)| Arc::clone(session))
     }
 
     /// This session has never been.
@@ -255,7 +255,7 @@ impl Site {
         }
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<String, (Speech, Arc<Session>)>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, (Protocol, Arc<Session>)>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -13,7 +13,7 @@ use mendline_wire::code;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::admitted::{Admitted, Speech};
+use super::admitted::{Admitted, Protocol};
 use super::session::Call;
 use super::site::Site;
 use super::stream::Stream;
@@ -94,7 +94,7 @@ impl Tool<'_> {
             "big" => text_result(&"x".repeat(length(arguments))),
             _ => self.ask(arguments).await,
         };
-        self.stream.push(words::result(&request.id(), &self.admitted.speech.result(result)));
+        self.stream.push(words::result(&request.id(), &self.admitted.protocol.result(result)));
     }
 
     async fn slow(&self, key: &str, arguments: &Value) -> Value {
@@ -109,7 +109,7 @@ impl Tool<'_> {
     /// Asks in the way of the era: with a request of its own, or with a result that wants input.
     async fn ask(&self, arguments: &Value) -> Value {
         let (method, params) = question(arguments["what"].as_str().unwrap_or("roots"));
-        if self.admitted.speech == Speech::Modern {
+        if self.admitted.protocol == Protocol::Modern {
             let given = &self.admitted.request.params()["inputResponses"];
             if given.is_object() {
                 return text_result(&given.to_string());

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use mendline_wire::SseEvent;
 
-use super::admitted::{Admitted, Speech};
+use super::admitted::{Admitted, Protocol};
 use super::request::HttpRequest;
 use super::carry::{Dress, encoded};
 use super::reply::{Piece, Reply};
@@ -18,7 +18,7 @@ const QUERY: &str = "session_id=";
 
 /// Opens the stream. `origin` is put before the endpoint's path; an honest server needs none.
 pub(crate) fn open(site: &Arc<Site>, origin: &str) -> Reply {
-    let session = site.open_session(Speech::Oldest);
+    let session = site.open_session(Protocol::HttpSse);
     let dress = Dress::plain(&site.settings());
     let endpoint = SseEvent {
         event: Some(Bytes::from_static(b"endpoint")),
@@ -40,9 +40,9 @@ pub(crate) fn open(site: &Arc<Site>, origin: &str) -> Reply {
 /// Accepts a message, or says why not.
 pub(crate) fn admit(site: &Site, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
     let id = request.query.split('&').find_map(|pair| pair.strip_prefix(QUERY)).unwrap_or_default();
-    let Some(session) = site.find_session(id, Speech::Oldest) else {
+    let Some(session) = site.find_session(id, Protocol::HttpSse) else {
         let words = "Could not find session";
         return Err(site.refuse(StatusCode::NOT_FOUND, &request, super::legacy::SESSION_NOT_FOUND, words));
     };
-    Ok(Arc::new(Admitted { request, speech: Speech::Oldest, session }))
+    Ok(Arc::new(Admitted { request, protocol: Protocol::HttpSse, session }))
 }
