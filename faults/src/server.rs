@@ -6,7 +6,7 @@
 
 pub(crate) mod admitted;
 pub(crate) mod request;
-pub(crate) mod carry;
+pub(crate) mod sse;
 pub(crate) mod elsewhere;
 pub(crate) mod legacy;
 pub(crate) mod line;

@@ -74,8 +74,8 @@ impl FaultContext {
         match admitted.protocol {
             crate::server::admitted::Protocol::HttpSse => admitted.deliver(&self.site, begun).await,
             _ => {
-                let dress = admitted.dress(&self.site);
-                admitted.deliver_events(&self.site, begun, dress)
+                let sse_format = admitted.sse_format(&self.site);
+                admitted.deliver_events(&self.site, begun, sse_format)
             }
         }
     }

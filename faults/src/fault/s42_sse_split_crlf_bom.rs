@@ -19,7 +19,7 @@ pub(super) const FAULT: Fault = Fault {
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let admitted = context.admit()?;
     let begun = admitted.begin(&context.site);
-    let mut dress = admitted.dress(&context.site);
-    dress.is_odd = true;
-    Ok(admitted.deliver_events(&context.site, begun, dress))
+    let mut sse_format = admitted.sse_format(&context.site);
+    sse_format.is_odd = true;
+    Ok(admitted.deliver_events(&context.site, begun, sse_format))
 }

@@ -2,7 +2,7 @@
 
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
-use crate::server::carry::comment;
+use crate::server::sse::comment;
 use crate::server::reply::{Piece, Reply};
 use crate::server::site::Refused;
 

@@ -21,11 +21,11 @@ pub(super) const FAULT: Fault = Fault {
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let admitted = context.admit()?;
     let begun = admitted.begin(&context.site);
-    let mut dress = admitted.dress(&context.site);
-    dress.prime = true;
-    dress.retry_ms = Some(context.number(0));
+    let mut sse_format = admitted.sse_format(&context.site);
+    sse_format.prime = true;
+    sse_format.retry_ms = Some(context.number(0));
     let (reply, pieces) = Reply::events();
-    let opening: Bytes = dress.opening(&begun.stream, 0).unwrap_or_default();
+    let opening: Bytes = sse_format.opening(&begun.stream, 0).unwrap_or_default();
     // The channel holds this, and its end is the end of the response.
     let _ = pieces.send(Piece::Bytes(opening)).await;
     Ok(reply)

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use mendline_wire::SseEvent;
 
 use super::{Fault, Runs, FaultContext};
-use crate::server::carry::encoded;
+use crate::server::sse::encoded;
 use crate::server::reply::{Piece, Reply};
 use crate::server::site::Refused;
 use crate::server::stream::Stream;

@@ -35,11 +35,11 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
             (reply.with(CONTENT_LENGTH, &text.len().to_string()), pieces, text)
         }
         (_, Answers::Events) => {
-            let dress = executed.admitted.dress(&context.site);
+            let sse_format = executed.admitted.sse_format(&context.site);
             let stream = executed.admitted.stream_of(&context.site, executed.messages.clone()).stream;
-            let mut text = BytesMut::from(&dress.opening(&stream, 0).unwrap_or_default()[..]);
+            let mut text = BytesMut::from(&sse_format.opening(&stream, 0).unwrap_or_default()[..]);
             for (number, message) in (1..).zip(executed.messages) {
-                text.extend_from_slice(&dress.event(&stream, number, message));
+                text.extend_from_slice(&sse_format.event(&stream, number, message));
             }
             let (reply, pieces) = Reply::events();
             (reply, pieces, text.freeze())

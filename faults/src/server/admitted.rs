@@ -12,7 +12,7 @@ use mendline_wire::{Kind, headers, meta};
 use serde_json::{Value, json};
 
 use super::request::HttpRequest;
-use super::carry::{Carried, Dress};
+use super::sse::{StreamEnd, SseFormat};
 use super::reply::Reply;
 use super::session::{Call, Session};
 use super::site::Site;
@@ -128,19 +128,19 @@ impl Admitted {
             }
             (_, Answers::Json) => self.deliver_json(site, begun).await,
             (_, Answers::Events) => {
-                let dress = self.dress(site);
-                self.deliver_events(site, begun, dress)
+                let sse_format = self.sse_format(site);
+                self.deliver_events(site, begun, sse_format)
             }
         }
     }
 
     /// Carries a stream as events.
-    pub(crate) fn deliver_events(self: Arc<Self>, site: &Arc<Site>, begun: Begun, dress: Dress) -> Reply {
+    pub(crate) fn deliver_events(self: Arc<Self>, site: &Arc<Site>, begun: Begun, sse_format: SseFormat) -> Reply {
         let (reply, pieces) = Reply::events();
         let reply = self.introduce(reply);
         let shared = Arc::clone(site);
         site.spawn(async move {
-            if dress.carry(&begun.stream, 0, &pieces).await == Carried::Left {
+            if sse_format.write_stream(&begun.stream, 0, &pieces).await == StreamEnd::ClientLeft {
                 self.client_left(&shared, &begun.call);
             }
         });
@@ -162,10 +162,10 @@ impl Admitted {
     }
 
     /// How events look to this client.
-    pub(crate) fn dress(&self, site: &Site) -> Dress {
+    pub(crate) fn sse_format(&self, site: &Site) -> SseFormat {
         match self.protocol {
-            Protocol::Legacy => Dress::legacy(&site.settings()),
-            Protocol::HttpSse | Protocol::Modern => Dress::plain(&site.settings()),
+            Protocol::Legacy => SseFormat::legacy(&site.settings()),
+            Protocol::HttpSse | Protocol::Modern => SseFormat::plain(&site.settings()),
         }
     }
 

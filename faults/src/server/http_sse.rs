@@ -8,7 +8,7 @@ use mendline_wire::SseEvent;
 
 use super::admitted::{Admitted, Protocol};
 use super::request::HttpRequest;
-use super::carry::{Dress, encoded};
+use super::sse::{SseFormat, encoded};
 use super::reply::{Piece, Reply};
 use super::site::{Refused, Site};
 
@@ -19,7 +19,7 @@ const QUERY: &str = "session_id=";
 /// Opens the stream. `origin` is put before the endpoint's path; an honest server needs none.
 pub(crate) fn open(site: &Arc<Site>, origin: &str) -> Reply {
     let session = site.open_session(Protocol::HttpSse);
-    let dress = Dress::plain(&site.settings());
+    let sse_format = SseFormat::plain(&site.settings());
     let endpoint = SseEvent {
         event: Some(Bytes::from_static(b"endpoint")),
         data: Some(format!("{origin}{PATH}?{QUERY}{}", session.id()).into()),
@@ -29,7 +29,7 @@ pub(crate) fn open(site: &Arc<Site>, origin: &str) -> Reply {
     let shared = Arc::clone(site);
     site.spawn(async move {
         if pieces.send(Piece::Bytes(encoded(&endpoint))).await.is_ok() {
-            dress.carry(&session.stream, 0, &pieces).await;
+            sse_format.write_stream(&session.stream, 0, &pieces).await;
         }
         // Without its stream a session of this transport is over.
         shared.forget_session(session.id());

@@ -8,7 +8,7 @@ use mendline_wire::{code, headers};
 
 use super::admitted::{Admitted, Protocol};
 use super::request::HttpRequest;
-use super::carry::Dress;
+use super::sse::SseFormat;
 use super::reply::Reply;
 use super::session::Session;
 use super::site::{Refused, Site};
@@ -50,20 +50,20 @@ pub(crate) fn get(site: &Arc<Site>, request: &HttpRequest) -> Result<Reply, Refu
         return Err(site.refuse(StatusCode::NOT_ACCEPTABLE, request, SERVER_ERROR, words));
     }
     let session = find_session(site, request)?;
-    let dress = Dress::legacy(&site.settings());
+    let sse_format = SseFormat::legacy(&site.settings());
     let Some(last) = request.last_event_id() else {
         let (stream, after) = (Arc::clone(&session.stream), session.stream.delivered());
-        return Ok(open(site, &session, stream, after, dress));
+        return Ok(open(site, &session, stream, after, sse_format));
     };
     let found = Stream::parse_event_id(last).and_then(|(name, after)| Some((session.find_stream(name)?, after)));
     let Some((stream, after)) = found else {
         return Err(site.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, "Bad Request: Invalid event ID"));
     };
-    Ok(open(site, &session, stream, after, dress))
+    Ok(open(site, &session, stream, after, sse_format))
 }
 
 /// Carries a stream on a GET. Of those that carry what is said unasked, the newest one does.
-fn open(site: &Site, session: &Session, stream: Arc<Stream>, after: u64, dress: Dress) -> Reply {
+fn open(site: &Site, session: &Session, stream: Arc<Stream>, after: u64, sse_format: SseFormat) -> Reply {
     let (reply, pieces) = Reply::events();
     let is_unasked = stream.name() == session.stream.name();
     let taken_over = is_unasked.then(|| session.take_over());
@@ -75,7 +75,7 @@ fn open(site: &Site, session: &Session, stream: Arc<Stream>, after: u64, dress: 
             }
         };
         tokio::select! {
-            _ = dress.carry(&stream, after, &pieces) => {}
+            _ = sse_format.write_stream(&stream, after, &pieces) => {}
             () = replaced => {}
         }
     });

@@ -1,7 +1,7 @@
 //! Messages to the bytes of an event stream.
 //!
-//! A [`Dress`] is how the events of one response look: with ids or without, primed or not, with which line ends and in how
-//! small pieces. The server's settings choose an honest one and faults an odd one. [`Dress::carry`] then carries a stream
+//! A [`SseFormat`] is how the events of one response look: with ids or without, primed or not, with which line ends and in how
+//! small pieces. The server's settings choose an honest one and faults an odd one. [`SseFormat::carry`] then carries a stream
 //! until it ends or the client has gone.
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// How events look.
 #[derive(Clone, Debug)]
-pub(crate) struct Dress {
+pub(crate) struct SseFormat {
     /// Every event has an id.
     pub(crate) ids: bool,
     /// The first event has an id and no data.
@@ -33,18 +33,18 @@ pub(crate) struct Dress {
 
 /// How carrying ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carried {
+pub(crate) enum StreamEnd {
     /// All that the stream will ever say.
-    Whole,
+    Complete,
     /// The client did not wait for the end.
-    Left,
+    ClientLeft,
 }
 
-impl Dress {
+impl SseFormat {
     /// What the legacy era makes of the settings.
-    pub(crate) fn legacy(settings: &Settings) -> Dress {
+    pub(crate) fn legacy(settings: &Settings) -> SseFormat {
         let can_resume = settings.ids && settings.sessions;
-        Dress {
+        SseFormat {
             ids: can_resume,
             prime: can_resume && settings.prime,
             retry_ms: settings.retry_ms.filter(|_| can_resume),
@@ -54,8 +54,8 @@ impl Dress {
     }
 
     /// The modern era, and the oldest transport, have no ids.
-    pub(crate) fn plain(settings: &Settings) -> Dress {
-        Dress {
+    pub(crate) fn plain(settings: &Settings) -> SseFormat {
+        SseFormat {
             ids: false,
             prime: false,
             retry_ms: None,
@@ -66,35 +66,35 @@ impl Dress {
 
     /// Carries what a stream says after a number, and says how that ended. `Pieces` that are closed mean that the client
     /// has gone.
-    pub(crate) async fn carry(&self, stream: &Stream, mut after: u64, pieces: &Pieces) -> Carried {
+    pub(crate) async fn write_stream(&self, stream: &Stream, mut after: u64, pieces: &Pieces) -> StreamEnd {
         let mut changed = stream.watch();
         if self.is_odd && !self.put(pieces, Bytes::from_static(BYTE_ORDER_MARK)).await {
-            return Carried::Left;
+            return StreamEnd::ClientLeft;
         }
         if let Some(opening) = self.opening(stream, after)
             && !self.put(pieces, opening).await
         {
-            return Carried::Left;
+            return StreamEnd::ClientLeft;
         }
         loop {
             changed.mark_unchanged();
             match stream.next(after) {
                 Next::Message(number, message) => {
                     if !self.put(pieces, self.event(stream, number, message)).await {
-                        return Carried::Left;
+                        return StreamEnd::ClientLeft;
                     }
                     stream.mark_delivered(number);
                     after = number;
                 }
-                Next::Ended => return Carried::Whole,
+                Next::Ended => return StreamEnd::Complete,
                 Next::NotYet => {
-                    let is_awake = tokio::select! {
+                    let is_connected = tokio::select! {
                         _ = changed.changed() => true,
                         () = pieces.closed() => false,
                         () = self.comment_is_due() => self.put(pieces, comment()).await,
                     };
-                    if !is_awake {
-                        return Carried::Left;
+                    if !is_connected {
+                        return StreamEnd::ClientLeft;
                     }
                 }
             }
@@ -175,7 +175,7 @@ mod tests {
     use crate::server::reply::Reply;
     use crate::server::reply::{Answer, Content};
 
-    async fn written(dress: &Dress, stream: &Stream, after: u64) -> (Carried, String) {
+    async fn written(sse_format: &SseFormat, stream: &Stream, after: u64) -> (StreamEnd, String) {
         let (Reply::Answer(Answer { content: Content::Pieces(mut taken), .. }), pieces) = Reply::events() else {
             panic!("a stream of events is in pieces")
         };
@@ -186,12 +186,12 @@ mod tests {
             }
             String::from_utf8(text).unwrap()
         };
-        let carrying = async {
-            let how = dress.carry(stream, after, &pieces).await;
+        let writing = async {
+            let how = sse_format.write_stream(stream, after, &pieces).await;
             drop(pieces);
             how
         };
-        tokio::join!(carrying, reading)
+        tokio::join!(writing, reading)
     }
 
     fn two_messages() -> Stream {
@@ -204,22 +204,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_primed_stream_is_carried_from_where_it_broke() {
-        let dress = Dress::legacy(&Settings { retry_ms: Some(50), ..Settings::default() });
-        let (how, text) = written(&dress, &two_messages(), 1).await;
-        assert_eq!(how, Carried::Whole);
+        let sse_format = SseFormat::legacy(&Settings { retry_ms: Some(50), ..Settings::default() });
+        let (how, text) = written(&sse_format, &two_messages(), 1).await;
+        assert_eq!(how, StreamEnd::Complete);
         assert_eq!(text, "id: s1.1\nretry: 50\ndata: \n\nid: s1.2\nevent: message\ndata: 2\n\n");
     }
 
     #[tokio::test]
     async fn a_plain_stream_has_no_ids() {
-        let (_, text) = written(&Dress::plain(&Settings::default()), &two_messages(), 0).await;
+        let (_, text) = written(&SseFormat::plain(&Settings::default()), &two_messages(), 0).await;
         assert_eq!(text, "event: message\ndata: 1\n\nevent: message\ndata: 2\n\n");
     }
 
     #[tokio::test(start_paused = true)]
     async fn comments_keep_a_silent_stream_awake_until_the_client_leaves() {
         let stream = Stream::new("s1".to_owned());
-        let dress = Dress::plain(&Settings { comment_ms: Some(10), ..Settings::default() });
+        let sse_format = SseFormat::plain(&Settings { comment_ms: Some(10), ..Settings::default() });
         let (reply, pieces) = Reply::events();
         let Reply::Answer(Answer { content: Content::Pieces(mut taken), .. }) = reply else {
             panic!("a stream of events is in pieces")
@@ -229,7 +229,7 @@ mod tests {
                 assert!(matches!(taken.recv().await, Some(Piece::Bytes(text)) if text == ": still here\n\n"));
             }
         };
-        let (how, ()) = tokio::join!(dress.carry(&stream, 0, &pieces), leaving);
-        assert_eq!(how, Carried::Left);
+        let (how, ()) = tokio::join!(sse_format.write_stream(&stream, 0, &pieces), leaving);
+        assert_eq!(how, StreamEnd::ClientLeft);
     }
 }
