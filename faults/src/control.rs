@@ -34,7 +34,7 @@ use tokio::task::JoinSet;
 
 use crate::proxy::{Direction, Proxy};
 use crate::server::reply::{Content, Outgoing};
-use crate::server::socket::Grip;
+use crate::server::socket::ConnectionHandle;
 use crate::server::{Server, read};
 use crate::task::Task;
 use crate::{Ending, Rule, fault, toxic};
@@ -196,7 +196,7 @@ async fn answer(subject: Subject, request: Request<Incoming>) -> Result<Response
         Err(Wrong::Words(words)) => (StatusCode::BAD_REQUEST, json!({ "error": words })),
     };
     let content = Content::Whole(Bytes::from(text.to_string()));
-    let mut response = Response::new(Outgoing::new(content, Grip::new(0)));
+    let mut response = Response::new(Outgoing::new(content, ConnectionHandle::new(0)));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)

@@ -48,7 +48,7 @@ use crate::task::Task;
 use line::Line;
 use reply::{Answer, Outgoing, Reply};
 use site::Site;
-use socket::{Grip, Socket};
+use socket::{ConnectionHandle, Socket};
 
 /// A request longer than this is not read to its end.
 const LONGEST_REQUEST: usize = 64 << 20;
@@ -196,14 +196,14 @@ async fn accept(listener: TcpListener, identity: Option<Identity>, site: Arc<Sit
                     continue;
                 };
                 number += 1;
-                connections.spawn(serve(stream, identity.clone(), Grip::new(number), Arc::clone(&site)));
+                connections.spawn(serve(stream, identity.clone(), ConnectionHandle::new(number), Arc::clone(&site)));
             }
             Some(_) = connections.join_next() => {}
         }
     }
 }
 
-async fn serve(stream: TcpStream, identity: Option<Identity>, grip: Grip, site: Arc<Site>) {
+async fn serve(stream: TcpStream, identity: Option<Identity>, handle: ConnectionHandle, site: Arc<Site>) {
     // Faults are about single bytes; the kernel shall not collect them.
     let _ = stream.set_nodelay(true);
     site.oracle.note(|counts| counts.handshakes += u64::from(identity.is_some()));
@@ -211,19 +211,19 @@ async fn serve(stream: TcpStream, identity: Option<Identity>, grip: Grip, site: 
         site.oracle.note(|counts| counts.handshakes_failed += 1);
         return;
     };
-    site.hold(&grip);
-    let socket = Socket::new(line, grip.clone(), Arc::clone(&site.oracle));
-    let service = service_fn(move |request| answer(Arc::clone(&site), grip.clone(), request));
+    site.register(&handle);
+    let socket = Socket::new(line, handle.clone(), Arc::clone(&site.oracle));
+    let service = service_fn(move |request| answer(Arc::clone(&site), handle.clone(), request));
     // How a connection ends is the client's business or a fault's; both are counted elsewhere.
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
 }
 
 async fn answer(
     site: Arc<Site>,
-    grip: Grip,
+    handle: ConnectionHandle,
     request: Request<Incoming>,
 ) -> Result<Response<Outgoing>, Box<dyn Error + Send + Sync>> {
-    let sequence = grip.count_request();
+    let sequence = handle.count_request();
     let (parts, body) = request.into_parts();
     let text = match read(body).await {
         Ok(text) => text,
@@ -232,19 +232,19 @@ async fn answer(
             return Err(error);
         }
     };
-    if grip.is_doomed() {
+    if handle.is_ending() {
         // Whoever cut the connection said that this request was not processed, so it must not be.
         return std::future::pending().await;
     }
-    match site.answer(HttpRequest::new(&parts, text, grip.clone(), sequence)).await {
+    match site.answer(HttpRequest::new(&parts, text, handle.clone(), sequence)).await {
         Reply::Answer(Answer { status, headers, content }) => {
-            let mut response = Response::new(Outgoing::new(content, grip));
+            let mut response = Response::new(Outgoing::new(content, handle));
             *response.status_mut() = status;
             *response.headers_mut() = headers;
             return Ok(response);
         }
-        Reply::Cut(ending) => grip.end(ending),
-        Reply::LastWords(bytes) => grip.say_and_end(bytes),
+        Reply::Cut(ending) => handle.end(ending),
+        Reply::LastWords(bytes) => handle.write_and_end(bytes),
         Reply::RefusedStream => return Err(h2::Error::from(h2::Reason::REFUSED_STREAM).into()),
     }
     // The end of the connection ends this as well.

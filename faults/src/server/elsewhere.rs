@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::reply::{Content, Outgoing};
-use super::socket::Grip;
+use super::socket::ConnectionHandle;
 use crate::oracle::{Oracle, Stray};
 
 pub(crate) async fn accept(listener: TcpListener, oracle: Arc<Oracle>) {
@@ -48,7 +48,7 @@ async fn note(oracle: Arc<Oracle>, request: Request<Incoming>) -> Result<Respons
         bytes,
     };
     oracle.note(|counts| counts.elsewhere.push(stray));
-    let mut response = Response::new(Outgoing::new(Content::Whole(Bytes::from_static(b"{}")), Grip::new(0)));
+    let mut response = Response::new(Outgoing::new(Content::Whole(Bytes::from_static(b"{}")), ConnectionHandle::new(0)));
     *response.status_mut() = StatusCode::OK;
     Ok(response)
 }

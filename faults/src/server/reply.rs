@@ -13,7 +13,7 @@ use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::socket::{Ending, Grip};
+use super::socket::{Ending, ConnectionHandle};
 
 /// How many pieces of a stream may wait for a slow reader.
 const WAITING: usize = 64;
@@ -96,13 +96,13 @@ impl Reply {
 /// A body as hyper takes it.
 pub(crate) struct Outgoing {
     content: Content,
-    grip: Grip,
+    handle: ConnectionHandle,
     is_cut: bool,
 }
 
 impl Outgoing {
-    pub(crate) fn new(content: Content, grip: Grip) -> Outgoing {
-        Outgoing { content, grip, is_cut: false }
+    pub(crate) fn new(content: Content, handle: ConnectionHandle) -> Outgoing {
+        Outgoing { content, handle, is_cut: false }
     }
 }
 
@@ -122,7 +122,7 @@ impl Body for Outgoing {
                 // The end of the connection is what wakes hyper next, so there is nobody else to be woken.
                 Some(Piece::Cut(ending)) => {
                     self.is_cut = true;
-                    self.grip.end_when_flushed(ending);
+                    self.handle.end_when_flushed(ending);
                     Poll::Pending
                 }
                 None => Poll::Ready(None),

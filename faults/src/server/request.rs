@@ -5,7 +5,7 @@ use http::{HeaderMap, Method as Verb, Version};
 use mendline_wire::{Kind, Message, headers, meta};
 use serde_json::Value;
 
-use super::socket::Grip;
+use super::socket::ConnectionHandle;
 use crate::oracle::Seen;
 
 /// One HTTP request.
@@ -26,13 +26,13 @@ pub struct HttpRequest {
     /// The message in it, if it is one.
     pub message: Option<Message>,
     params: Value,
-    pub(crate) grip: Grip,
+    pub(crate) handle: ConnectionHandle,
     /// Which request of its connection it is, from 1.
     pub(crate) sequence: u64,
 }
 
 impl HttpRequest {
-    pub(crate) fn new(parts: &http::request::Parts, text: Bytes, grip: Grip, sequence: u64) -> HttpRequest {
+    pub(crate) fn new(parts: &http::request::Parts, text: Bytes, handle: ConnectionHandle, sequence: u64) -> HttpRequest {
         let message = Message::parse(text.clone()).ok();
         let params = message.as_ref().and_then(Message::body).and_then(|body| serde_json::from_slice(body).ok());
         HttpRequest {
@@ -44,7 +44,7 @@ impl HttpRequest {
             text,
             message,
             params: params.unwrap_or_default(),
-            grip,
+            handle,
             sequence,
         }
     }
@@ -136,7 +136,7 @@ impl HttpRequest {
             verb: self.verb.to_string(),
             path: self.path.clone(),
             http2: self.version == Version::HTTP_2,
-            connection: self.grip.number(),
+            connection: self.handle.number(),
             method: says.map(|message| message.method_name().into_owned()),
             id: message.and_then(Message::id).map(|id| String::from_utf8_lossy(id).into_owned()),
             session: header(headers::SESSION_ID),
@@ -154,6 +154,6 @@ impl HttpRequest {
     /// A POST with a body and nothing else.
     pub(crate) fn post(path: &str, text: &str) -> HttpRequest {
         let (parts, ()) = http::Request::post(path).body(()).unwrap().into_parts();
-        HttpRequest::new(&parts, Bytes::copy_from_slice(text.as_bytes()), Grip::new(1), 1)
+        HttpRequest::new(&parts, Bytes::copy_from_slice(text.as_bytes()), ConnectionHandle::new(1), 1)
     }
 }

@@ -18,7 +18,7 @@ use super::admitted::{Admitted, Protocol};
 use super::request::HttpRequest;
 use super::reply::Reply;
 use super::session::Session;
-use super::socket::{Ending, Grip};
+use super::socket::{Ending, ConnectionHandle};
 use super::stream::Stream;
 use super::{legacy, modern, http_sse, words};
 use crate::fault::FaultContext;
@@ -40,7 +40,7 @@ pub(crate) struct Site {
     sessions: Mutex<HashMap<String, (Protocol, Arc<Session>)>>,
     commons: Arc<Session>,
     listens: Mutex<Vec<Listen>>,
-    grips: Mutex<Vec<Grip>>,
+    handles: Mutex<Vec<ConnectionHandle>>,
     names: AtomicU64,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -63,7 +63,7 @@ impl Site {
             sessions: Mutex::default(),
             commons: Arc::new(Session::new(String::new(), Stream::new("s0".to_owned()))),
             listens: Mutex::default(),
-            grips: Mutex::default(),
+            handles: Mutex::default(),
             names: AtomicU64::new(0),
             tasks: Mutex::default(),
         }
@@ -242,16 +242,16 @@ impl Site {
     }
 
     /// Gets hold of a new connection.
-    pub(crate) fn hold(&self, grip: &Grip) {
-        let mut grips = self.grips.lock().unwrap_or_else(PoisonError::into_inner);
-        grips.retain(|grip| !grip.is_abandoned());
-        grips.push(grip.clone());
+    pub(crate) fn register(&self, handle: &ConnectionHandle) {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.retain(|handle| !handle.is_abandoned());
+        handles.push(handle.clone());
     }
 
     /// Ends all connections.
     pub(crate) fn cut(&self, ending: Ending) {
-        for grip in self.grips.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            grip.end(ending);
+        for handle in self.handles.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            handle.end(ending);
         }
     }
 

@@ -1,7 +1,7 @@
 //! A server's socket that a fault can get hold of.
 //!
 //! hyper owns the connection and knows how to be a good peer; a fault wants to be a bad one. Between hyper and the kernel
-//! sits [`Socket`], which counts bytes and ends when its [`Grip`] says so: at once, or as soon as all that hyper had to say
+//! sits [`Socket`], which counts bytes and ends when its [`ConnectionHandle`] says so: at once, or as soon as all that hyper had to say
 //! is written, which is how a response is cut at an exact byte. With TLS it sits above it, and counts what was said.
 
 use std::io;
@@ -29,7 +29,7 @@ pub enum Ending {
 
 /// What a fault holds a connection by.
 #[derive(Clone, Debug)]
-pub(crate) struct Grip(Arc<Shared>);
+pub(crate) struct ConnectionHandle(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -41,23 +41,23 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    fate: Fate,
+    end_state: EndState,
     /// Bytes of our own that go out before the end.
     last_words: Bytes,
     wakers: Vec<Waker>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Fate {
+enum EndState {
     #[default]
     Open,
     EndsWhenFlushed(Ending),
     Ends(Ending),
 }
 
-impl Grip {
-    pub(crate) fn new(number: u64) -> Grip {
-        Grip(Arc::new(Shared { number, requests: AtomicU64::new(0), state: Mutex::default() }))
+impl ConnectionHandle {
+    pub(crate) fn new(number: u64) -> ConnectionHandle {
+        ConnectionHandle(Arc::new(Shared { number, requests: AtomicU64::new(0), state: Mutex::default() }))
     }
 
     /// Which connection it is.
@@ -71,8 +71,8 @@ impl Grip {
     }
 
     /// Whether nothing more will be heard or said on it.
-    pub(crate) fn is_doomed(&self) -> bool {
-        !matches!(self.state().fate, Fate::Open)
+    pub(crate) fn is_ending(&self) -> bool {
+        !matches!(self.state().end_state, EndState::Open)
     }
 
     /// Whether the connection is over and nobody else holds it.
@@ -82,24 +82,24 @@ impl Grip {
 
     /// Ends the connection now; what hyper still had to say is lost.
     pub(crate) fn end(&self, ending: Ending) {
-        self.doom(Fate::Ends(ending), Bytes::new());
+        self.end_with(EndState::Ends(ending), Bytes::new());
     }
 
     /// Ends the connection as soon as everything is written that hyper has been given.
     pub(crate) fn end_when_flushed(&self, ending: Ending) {
-        self.doom(Fate::EndsWhenFlushed(ending), Bytes::new());
+        self.end_with(EndState::EndsWhenFlushed(ending), Bytes::new());
     }
 
     /// Writes these bytes after all that hyper has been given, then ends the connection.
-    pub(crate) fn say_and_end(&self, last_words: Bytes) {
-        self.doom(Fate::EndsWhenFlushed(Ending::Fin), last_words);
+    pub(crate) fn write_and_end(&self, last_words: Bytes) {
+        self.end_with(EndState::EndsWhenFlushed(Ending::Fin), last_words);
     }
 
-    fn doom(&self, fate: Fate, last_words: Bytes) {
+    fn end_with(&self, end_state: EndState, last_words: Bytes) {
         let mut state = self.state();
         // The first end counts, but a patient one may be overtaken by one that is not.
-        if matches!((state.fate, fate), (Fate::Open, _) | (Fate::EndsWhenFlushed(_), Fate::Ends(_))) {
-            state.fate = fate;
+        if matches!((state.end_state, end_state), (EndState::Open, _) | (EndState::EndsWhenFlushed(_), EndState::Ends(_))) {
+            state.end_state = end_state;
             state.last_words = last_words;
         }
         let wakers = std::mem::take(&mut state.wakers);
@@ -116,7 +116,7 @@ impl Grip {
 #[derive(Debug)]
 pub(crate) struct Socket {
     line: Line,
-    grip: Grip,
+    handle: ConnectionHandle,
     oracle: Arc<Oracle>,
     /// After the line, because fields are dropped in their order: what is not counted any more has ended.
     _open: Open,
@@ -127,26 +127,26 @@ pub(crate) struct Socket {
 struct Open(Arc<Oracle>);
 
 impl Socket {
-    pub(crate) fn new(line: Line, grip: Grip, oracle: Arc<Oracle>) -> Socket {
+    pub(crate) fn new(line: Line, handle: ConnectionHandle, oracle: Arc<Oracle>) -> Socket {
         oracle.note(|counts| {
             counts.connections += 1;
             counts.open_connections += 1;
             counts.most_open_connections = counts.most_open_connections.max(counts.open_connections);
         });
-        Socket { line, grip, _open: Open(Arc::clone(&oracle)), oracle }
+        Socket { line, handle, _open: Open(Arc::clone(&oracle)), oracle }
     }
 
     /// Passes as long as the connection is not to end. An error is what makes hyper let go of it.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let mut state = self.grip.state();
-        match state.fate {
-            Fate::Open | Fate::EndsWhenFlushed(_) => {
+        let mut state = self.handle.state();
+        match state.end_state {
+            EndState::Open | EndState::EndsWhenFlushed(_) => {
                 if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
                     state.wakers.push(cx.waker().clone());
                 }
                 Ok(())
             }
-            Fate::Ends(ending) => {
+            EndState::Ends(ending) => {
                 drop(state);
                 if ending == Ending::Reset {
                     self.line.tcp().set_zero_linger()?;
@@ -159,13 +159,13 @@ impl Socket {
     /// Writes the last words, if there are any.
     fn poll_last_words(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let words = self.grip.state().last_words.clone();
+            let words = self.handle.state().last_words.clone();
             if words.is_empty() {
                 return Pin::new(&mut self.line).poll_flush(cx);
             }
             let written = std::task::ready!(Pin::new(&mut self.line).poll_write(cx, &words))?;
             self.oracle.note(|counts| counts.bytes_out += written as u64);
-            self.grip.state().last_words.advance(written);
+            self.handle.state().last_words.advance(written);
         }
     }
 }
@@ -192,10 +192,10 @@ impl AsyncWrite for Socket {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check(cx)?;
         std::task::ready!(Pin::new(&mut self.line).poll_flush(cx))?;
-        let fate = self.grip.state().fate;
-        if let Fate::EndsWhenFlushed(ending) = fate {
+        let end_state = self.handle.state().end_state;
+        if let EndState::EndsWhenFlushed(ending) = end_state {
             std::task::ready!(self.poll_last_words(cx))?;
-            self.grip.end(ending);
+            self.handle.end(ending);
             return Poll::Ready(self.check(cx));
         }
         Poll::Ready(Ok(()))
