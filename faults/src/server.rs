@@ -244,7 +244,7 @@ async fn answer(
             return Ok(response);
         }
         Reply::Cut(ending) => handle.end(ending),
-        Reply::LastWords(bytes) => handle.write_and_end(bytes),
+        Reply::FinalBytes(bytes) => handle.write_and_end(bytes),
         Reply::RefusedStream => return Err(h2::Error::from(h2::Reason::REFUSED_STREAM).into()),
     }
     // The end of the connection ends this as well.

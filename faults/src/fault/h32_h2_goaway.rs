@@ -23,7 +23,7 @@ const GOAWAY: u8 = 7;
 const NO_ERROR: u32 = 0;
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
-    Ok(Reply::LastWords(goaway_before(context.request.sequence)))
+    Ok(Reply::FinalBytes(goaway_before(context.request.sequence)))
 }
 
 /// A client's streams are 1, 3, 5, …, one for each request, so the last one before the n-th is known.

@@ -25,7 +25,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
             for (name, value) in &headers {
                 head.push_str(&format!("{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes())));
             }
-            Reply::LastWords([head.as_bytes(), b"\r\n", &text[..]].concat().into())
+            Reply::FinalBytes([head.as_bytes(), b"\r\n", &text[..]].concat().into())
         }
         other => other,
     })

@@ -25,7 +25,7 @@ pub(crate) enum Reply {
     /// The connection ends.
     Cut(Ending),
     /// The connection ends after these bytes, which are no part of any response.
-    LastWords(Bytes),
+    FinalBytes(Bytes),
     /// HTTP/2 refuses the stream; HTTP/1.1 has no such word and ends the connection.
     RefusedStream,
 }

@@ -43,7 +43,7 @@ struct Shared {
 struct State {
     end_state: EndState,
     /// Bytes of our own that go out before the end.
-    last_words: Bytes,
+    final_bytes: Bytes,
     wakers: Vec<Waker>,
 }
 
@@ -91,16 +91,16 @@ impl ConnectionHandle {
     }
 
     /// Writes these bytes after all that hyper has been given, then ends the connection.
-    pub(crate) fn write_and_end(&self, last_words: Bytes) {
-        self.end_with(EndState::EndsWhenFlushed(Ending::Fin), last_words);
+    pub(crate) fn write_and_end(&self, final_bytes: Bytes) {
+        self.end_with(EndState::EndsWhenFlushed(Ending::Fin), final_bytes);
     }
 
-    fn end_with(&self, end_state: EndState, last_words: Bytes) {
+    fn end_with(&self, end_state: EndState, final_bytes: Bytes) {
         let mut state = self.state();
         // The first end counts, but a patient one may be overtaken by one that is not.
         if matches!((state.end_state, end_state), (EndState::Open, _) | (EndState::EndsWhenFlushed(_), EndState::Ends(_))) {
             state.end_state = end_state;
-            state.last_words = last_words;
+            state.final_bytes = final_bytes;
         }
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
@@ -157,15 +157,15 @@ impl Socket {
     }
 
     /// Writes the last words, if there are any.
-    fn poll_last_words(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_final_bytes(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let words = self.handle.state().last_words.clone();
-            if words.is_empty() {
+            let bytes = self.handle.state().final_bytes.clone();
+            if bytes.is_empty() {
                 return Pin::new(&mut self.line).poll_flush(cx);
             }
-            let written = std::task::ready!(Pin::new(&mut self.line).poll_write(cx, &words))?;
+            let written = std::task::ready!(Pin::new(&mut self.line).poll_write(cx, &bytes))?;
             self.oracle.note(|counts| counts.bytes_out += written as u64);
-            self.handle.state().last_words.advance(written);
+            self.handle.state().final_bytes.advance(written);
         }
     }
 }
@@ -194,7 +194,7 @@ impl AsyncWrite for Socket {
         std::task::ready!(Pin::new(&mut self.line).poll_flush(cx))?;
         let end_state = self.handle.state().end_state;
         if let EndState::EndsWhenFlushed(ending) = end_state {
-            std::task::ready!(self.poll_last_words(cx))?;
+            std::task::ready!(self.poll_final_bytes(cx))?;
             self.handle.end(ending);
             return Poll::Ready(self.check(cx));
         }
