@@ -9,7 +9,7 @@ pub(crate) mod request;
 pub(crate) mod sse;
 pub(crate) mod elsewhere;
 pub(crate) mod legacy;
-pub(crate) mod line;
+pub(crate) mod connection;
 pub(crate) mod methods;
 pub(crate) mod modern;
 pub(crate) mod http_sse;
@@ -45,7 +45,7 @@ use crate::oracle::Oracle;
 use crate::plan::{Rule, UnknownFault};
 use crate::settings::Settings;
 use crate::task::Task;
-use line::Line;
+use connection::Connection;
 use reply::{Answer, Outgoing, Reply};
 use site::Site;
 use socket::{ConnectionHandle, Socket};
@@ -207,12 +207,12 @@ async fn serve(stream: TcpStream, identity: Option<Identity>, handle: Connection
     // Faults are about single bytes; the kernel shall not collect them.
     let _ = stream.set_nodelay(true);
     site.oracle.note(|counts| counts.handshakes += u64::from(identity.is_some()));
-    let Ok(line) = Line::open(stream, identity.as_ref()).await else {
+    let Ok(connection) = Connection::open(stream, identity.as_ref()).await else {
         site.oracle.note(|counts| counts.handshakes_failed += 1);
         return;
     };
     site.register(&handle);
-    let socket = Socket::new(line, handle.clone(), Arc::clone(&site.oracle));
+    let socket = Socket::new(connection, handle.clone(), Arc::clone(&site.oracle));
     let service = service_fn(move |request| answer(Arc::clone(&site), handle.clone(), request));
     // How a connection ends is the client's business or a fault's; both are counted elsewhere.
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;

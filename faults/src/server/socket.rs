@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::line::Line;
+use super::connection::Connection;
 use crate::oracle::Oracle;
 
 /// How a connection is ended.
@@ -115,7 +115,7 @@ impl ConnectionHandle {
 /// The socket under hyper.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    line: Line,
+    connection: Connection,
     handle: ConnectionHandle,
     oracle: Arc<Oracle>,
     /// After the line, because fields are dropped in their order: what is not counted any more has ended.
@@ -127,13 +127,13 @@ pub(crate) struct Socket {
 struct Open(Arc<Oracle>);
 
 impl Socket {
-    pub(crate) fn new(line: Line, handle: ConnectionHandle, oracle: Arc<Oracle>) -> Socket {
+    pub(crate) fn new(connection: Connection, handle: ConnectionHandle, oracle: Arc<Oracle>) -> Socket {
         oracle.note(|counts| {
             counts.connections += 1;
             counts.open_connections += 1;
             counts.most_open_connections = counts.most_open_connections.max(counts.open_connections);
         });
-        Socket { line, handle, _open: Open(Arc::clone(&oracle)), oracle }
+        Socket { connection, handle, _open: Open(Arc::clone(&oracle)), oracle }
     }
 
     /// Passes as long as the connection is not to end. An error is what makes hyper let go of it.
@@ -149,7 +149,7 @@ impl Socket {
             EndState::Ends(ending) => {
                 drop(state);
                 if ending == Ending::Reset {
-                    self.line.tcp().set_zero_linger()?;
+                    self.connection.tcp().set_zero_linger()?;
                 }
                 Err(io::ErrorKind::ConnectionAborted.into())
             }
@@ -161,9 +161,9 @@ impl Socket {
         loop {
             let bytes = self.handle.state().final_bytes.clone();
             if bytes.is_empty() {
-                return Pin::new(&mut self.line).poll_flush(cx);
+                return Pin::new(&mut self.connection).poll_flush(cx);
             }
-            let written = std::task::ready!(Pin::new(&mut self.line).poll_write(cx, &bytes))?;
+            let written = std::task::ready!(Pin::new(&mut self.connection).poll_write(cx, &bytes))?;
             self.oracle.note(|counts| counts.bytes_out += written as u64);
             self.handle.state().final_bytes.advance(written);
         }
@@ -174,7 +174,7 @@ impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.check(cx)?;
         let before = buf.filled().len();
-        std::task::ready!(Pin::new(&mut self.line).poll_read(cx, buf))?;
+        std::task::ready!(Pin::new(&mut self.connection).poll_read(cx, buf))?;
         let read = buf.filled().len() - before;
         self.oracle.note(|counts| counts.bytes_in += read as u64);
         Poll::Ready(Ok(()))
@@ -184,14 +184,14 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.check(cx)?;
-        let written = std::task::ready!(Pin::new(&mut self.line).poll_write(cx, buf))?;
+        let written = std::task::ready!(Pin::new(&mut self.connection).poll_write(cx, buf))?;
         self.oracle.note(|counts| counts.bytes_out += written as u64);
         Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check(cx)?;
-        std::task::ready!(Pin::new(&mut self.line).poll_flush(cx))?;
+        std::task::ready!(Pin::new(&mut self.connection).poll_flush(cx))?;
         let end_state = self.handle.state().end_state;
         if let EndState::EndsWhenFlushed(ending) = end_state {
             std::task::ready!(self.poll_final_bytes(cx))?;
@@ -202,7 +202,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.line).poll_shutdown(cx)
+        Pin::new(&mut self.connection).poll_shutdown(cx)
     }
 }
 

@@ -14,19 +14,19 @@ use crate::Identity;
 
 /// A connection, secure or not.
 #[derive(Debug)]
-pub(crate) enum Line {
+pub(crate) enum Connection {
     Plain(TcpStream),
     Secure(Box<TlsStream<TcpStream>>),
 }
 
-impl Line {
+impl Connection {
     /// Shows who we are, if there is somebody to be, and waits for the client to believe it.
-    pub(crate) async fn open(stream: TcpStream, identity: Option<&Identity>) -> io::Result<Line> {
+    pub(crate) async fn open(stream: TcpStream, identity: Option<&Identity>) -> io::Result<Connection> {
         match identity {
-            None => Ok(Line::Plain(stream)),
+            None => Ok(Connection::Plain(stream)),
             Some(Identity(config)) => {
                 let secure = TlsAcceptor::from(Arc::clone(config)).accept(stream).await?;
-                Ok(Line::Secure(Box::new(secure)))
+                Ok(Connection::Secure(Box::new(secure)))
             }
         }
     }
@@ -34,40 +34,40 @@ impl Line {
     /// The socket below everything.
     pub(crate) fn tcp(&self) -> &TcpStream {
         match self {
-            Line::Plain(stream) => stream,
-            Line::Secure(stream) => stream.get_ref().0,
+            Connection::Plain(stream) => stream,
+            Connection::Secure(stream) => stream.get_ref().0,
         }
     }
 }
 
-impl AsyncRead for Line {
+impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
-            Line::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Line::Secure(stream) => Pin::new(stream).poll_read(cx, buf),
+            Connection::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Connection::Secure(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
 
-impl AsyncWrite for Line {
+impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match &mut *self {
-            Line::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Line::Secure(stream) => Pin::new(stream).poll_write(cx, buf),
+            Connection::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Connection::Secure(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
-            Line::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Line::Secure(stream) => Pin::new(stream).poll_flush(cx),
+            Connection::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Connection::Secure(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
-            Line::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Line::Secure(stream) => Pin::new(stream).poll_shutdown(cx),
+            Connection::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Connection::Secure(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }
