@@ -111,7 +111,7 @@ fn switch_server(server: &Server, verb: &Verb, path: &str, said: &Value) -> Resu
         ("DELETE", "counts") => server.oracle().reset(),
         ("POST", "rules") => server.add(parsed::<Rule>(said)?)?,
         ("DELETE", "rules") => server.clear(),
-        ("POST", "settings") => server.become_like(server.settings().changed(said)?),
+        ("POST", "settings") => server.change_settings(server.settings().changed(said)?),
         ("POST", "forget") => server.forget_sessions(),
         ("POST", "end-listens") => server.end_listens(),
         ("POST", "cut") => server.cut(parsed::<Ending>(&said["ending"])?),

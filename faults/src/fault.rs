@@ -61,7 +61,7 @@ pub(crate) use context::FaultContext;
 
 use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
 /// A reply on its way. `Err` is what the protocol's own rules said before the fault could.
 type Answering = Pin<Box<dyn Future<Output = Result<Reply, Refused>> + Send>>;

@@ -1,6 +1,6 @@
 //! The MCP server that breaks on purpose.
 //!
-//! Real sockets on loopback, with TLS or without, HTTP/1.1 and HTTP/2 by hyper, and behind them the [`site`](site::Site) with its sessions,
+//! Real sockets on loopback, with TLS or without, HTTP/1.1 and HTTP/2 by hyper, and behind them the [`state`](state::ServerState) with its sessions,
 //! streams and tools. A second origin stands beside it, to which nothing belongs: redirects and endpoints that lead astray
 //! lead there, and the oracle knows what followed.
 
@@ -15,7 +15,7 @@ pub(crate) mod modern;
 pub(crate) mod http_sse;
 pub(crate) mod reply;
 pub(crate) mod session;
-pub(crate) mod site;
+pub(crate) mod state;
 pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod tools;
@@ -47,7 +47,7 @@ use crate::settings::Settings;
 use crate::task::Task;
 use connection::Connection;
 use reply::{Answer, Outgoing, Reply};
-use site::Site;
+use state::ServerState;
 use socket::{ConnectionHandle, Socket};
 
 /// A request longer than this is not read to its end.
@@ -56,7 +56,7 @@ const LONGEST_REQUEST: usize = 64 << 20;
 /// An MCP server that breaks on purpose. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Server {
-    site: Arc<Site>,
+    state: Arc<ServerState>,
     address: SocketAddr,
     is_secure: bool,
     _tasks: [Task; 2],
@@ -80,19 +80,19 @@ impl Server {
 
     async fn start_as(address: SocketAddr, settings: Settings, identity: Option<Identity>) -> std::io::Result<Server> {
         let oracle = Arc::new(Oracle::new());
-        let astray = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let other_origin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        let site = Arc::new(Site::new(settings, astray.local_addr()?, Arc::clone(&oracle)));
+        let state = Arc::new(ServerState::new(settings, other_origin.local_addr()?, Arc::clone(&oracle)));
         let is_secure = identity.is_some();
-        let accepting = Task::spawn(accept(listener, identity, Arc::clone(&site)));
-        let tasks = [accepting, Task::spawn(elsewhere::accept(astray, oracle))];
-        Ok(Server { site, address, is_secure, _tasks: tasks })
+        let accepting = Task::spawn(accept(listener, identity, Arc::clone(&state)));
+        let tasks = [accepting, Task::spawn(elsewhere::accept(other_origin, oracle))];
+        Ok(Server { state, address, is_secure, _tasks: tasks })
     }
 
     /// Writes every execution to the end of this file too, for those who want to know them after we were killed.
     pub fn keep_ledger(&self, path: &Path) -> std::io::Result<()> {
-        self.site.oracle.keep_ledger(path)
+        self.state.oracle.keep_ledger(path)
     }
 
     /// Where it listens.
@@ -116,74 +116,74 @@ impl Server {
 
     /// The origin where nothing belongs.
     pub fn elsewhere(&self) -> SocketAddr {
-        self.site.elsewhere
+        self.state.elsewhere
     }
 
     /// What it has counted.
     pub fn oracle(&self) -> &Oracle {
-        &self.site.oracle
+        &self.state.oracle
     }
 
     /// Breaks by this rule from now on, after the rules that are already there.
     pub fn add(&self, rule: Rule) -> Result<(), UnknownFault> {
-        self.site.plan.add(rule)
+        self.state.plan.add(rule)
     }
 
     /// Breaks by no rule any more. What a fault has begun goes on.
     pub fn clear(&self) {
-        self.site.plan.clear();
+        self.state.plan.clear();
     }
 
     /// The rules there are.
     pub fn rules(&self) -> Vec<Rule> {
-        self.site.plan.list()
+        self.state.plan.list()
     }
 
     /// What kind of server it is.
     pub fn settings(&self) -> Settings {
-        self.site.settings()
+        self.state.settings()
     }
 
     /// Becomes another kind of server. Sessions and open streams stay as they are.
-    pub fn become_like(&self, settings: Settings) {
-        self.site.become_like(settings);
+    pub fn change_settings(&self, settings: Settings) {
+        self.state.change_settings(settings);
     }
 
     /// Tells every client something that it did not ask for: on GET streams, on HTTP+SSE streams and on subscriptions that
     /// want it. Says how many clients there were.
     pub fn notify(&self, method: &str, params: &Value) -> usize {
-        self.site.notify(method, params)
+        self.state.notify(method, params)
     }
 
     /// Asks every client with a session: `roots`, `sampling` or `elicitation`. Says how many clients there were.
     pub fn ask(&self, what: &str) -> usize {
         let (method, params) = tools::question(what);
-        self.site.ask(method, &params)
+        self.state.ask(method, &params)
     }
 
     /// Forgets all sessions, streams and subscriptions, as after a restart.
     pub fn forget_sessions(&self) {
-        self.site.forget_sessions();
+        self.state.forget_sessions();
     }
 
     /// Ends all subscriptions in the proper way.
     pub fn end_listens(&self) {
-        self.site.end_listens();
+        self.state.end_listens();
     }
 
     /// Ends all connections.
     pub fn cut(&self, ending: Ending) {
-        self.site.cut(ending);
+        self.state.cut(ending);
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.site.stop();
+        self.state.stop();
     }
 }
 
-async fn accept(listener: TcpListener, identity: Option<Identity>, site: Arc<Site>) {
+async fn accept(listener: TcpListener, identity: Option<Identity>, state: Arc<ServerState>) {
     // Dropped with this task, and the connections with it.
     let mut connections = JoinSet::new();
     let mut number = 0;
@@ -196,30 +196,30 @@ async fn accept(listener: TcpListener, identity: Option<Identity>, site: Arc<Sit
                     continue;
                 };
                 number += 1;
-                connections.spawn(serve(stream, identity.clone(), ConnectionHandle::new(number), Arc::clone(&site)));
+                connections.spawn(serve(stream, identity.clone(), ConnectionHandle::new(number), Arc::clone(&state)));
             }
             Some(_) = connections.join_next() => {}
         }
     }
 }
 
-async fn serve(stream: TcpStream, identity: Option<Identity>, handle: ConnectionHandle, site: Arc<Site>) {
+async fn serve(stream: TcpStream, identity: Option<Identity>, handle: ConnectionHandle, state: Arc<ServerState>) {
     // Faults are about single bytes; the kernel shall not collect them.
     let _ = stream.set_nodelay(true);
-    site.oracle.note(|counts| counts.handshakes += u64::from(identity.is_some()));
+    state.oracle.note(|counts| counts.handshakes += u64::from(identity.is_some()));
     let Ok(connection) = Connection::open(stream, identity.as_ref()).await else {
-        site.oracle.note(|counts| counts.handshakes_failed += 1);
+        state.oracle.note(|counts| counts.handshakes_failed += 1);
         return;
     };
-    site.register(&handle);
-    let socket = Socket::new(connection, handle.clone(), Arc::clone(&site.oracle));
-    let service = service_fn(move |request| answer(Arc::clone(&site), handle.clone(), request));
+    state.register(&handle);
+    let socket = Socket::new(connection, handle.clone(), Arc::clone(&state.oracle));
+    let service = service_fn(move |request| answer(Arc::clone(&state), handle.clone(), request));
     // How a connection ends is the client's business or a fault's; both are counted elsewhere.
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
 }
 
 async fn answer(
-    site: Arc<Site>,
+    state: Arc<ServerState>,
     handle: ConnectionHandle,
     request: Request<Incoming>,
 ) -> Result<Response<Outgoing>, Box<dyn Error + Send + Sync>> {
@@ -228,7 +228,7 @@ async fn answer(
     let text = match read(body).await {
         Ok(text) => text,
         Err(error) => {
-            site.oracle.note(|counts| counts.cut_requests += 1);
+            state.oracle.note(|counts| counts.cut_requests += 1);
             return Err(error);
         }
     };
@@ -236,7 +236,7 @@ async fn answer(
         // Whoever cut the connection said that this request was not processed, so it must not be.
         return std::future::pending().await;
     }
-    match site.answer(HttpRequest::new(&parts, text, handle.clone(), sequence)).await {
+    match state.answer(HttpRequest::new(&parts, text, handle.clone(), sequence)).await {
         Reply::Answer(Answer { status, headers, content }) => {
             let mut response = Response::new(Outgoing::new(content, handle));
             *response.status_mut() = status;

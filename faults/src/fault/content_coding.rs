@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::{Content, Piece, Reply};
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -26,7 +26,7 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let coding = context.value.as_str().unwrap_or("gzip").to_owned();
-    let site = Arc::clone(&context.site);
+    let state = Arc::clone(&context.state);
     let executed = context.execute().await?;
     let mut reply = context.send(executed.admitted, executed.messages).await;
     if let (Reply::Answer(answer), "gzip") = (&mut reply, coding.as_str()) {
@@ -36,7 +36,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
             Content::Pieces(pieces) => {
                 let (compressed, taken) = mpsc::channel(1);
                 let mut plain = std::mem::replace(pieces, taken);
-                site.spawn(async move {
+                state.spawn(async move {
                     while let Some(piece) = plain.recv().await {
                         let piece = match piece {
                             Piece::Bytes(bytes) => Piece::Bytes(gzip.next(&bytes).into()),

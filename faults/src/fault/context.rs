@@ -11,11 +11,11 @@ use crate::HttpRequest;
 use crate::plan::{Blow, Timing};
 use crate::server::admitted::{Admitted, Begun};
 use crate::server::reply::Reply;
-use crate::server::site::{Refused, Site};
+use crate::server::state::{Refused, ServerState};
 
 /// One request that a fault answers.
 pub(crate) struct FaultContext {
-    pub(crate) site: Arc<Site>,
+    pub(crate) state: Arc<ServerState>,
     pub(crate) request: HttpRequest,
     pub(crate) value: Value,
     runs: bool,
@@ -28,13 +28,13 @@ pub(crate) struct Executed {
 }
 
 impl FaultContext {
-    pub(crate) fn new(site: Arc<Site>, request: HttpRequest, blow: &Blow) -> FaultContext {
+    pub(crate) fn new(state: Arc<ServerState>, request: HttpRequest, blow: &Blow) -> FaultContext {
         let runs = match blow.fault.runs {
             Runs::Never => false,
             Runs::AsTold => blow.timing == Timing::After,
             Runs::Always => true,
         };
-        FaultContext { site, request, value: blow.value.clone(), runs }
+        FaultContext { state, request, value: blow.value.clone(), runs }
     }
 
     /// Does what was asked, if it is to be done at all, and keeps quiet about the answer.
@@ -47,35 +47,35 @@ impl FaultContext {
 
     /// Accepts the message by the rules of its era.
     pub(crate) fn admit(&self) -> Result<Arc<Admitted>, Refused> {
-        self.site.admit(self.request.clone())
+        self.state.admit(self.request.clone())
     }
 
     /// Does what was asked, and tells what the server would have said.
     pub(crate) async fn execute(&self) -> Result<Executed, Refused> {
         let admitted = self.admit()?;
-        let messages = admitted.begin(&self.site).stream.collect().await;
+        let messages = admitted.begin(&self.state).stream.collect().await;
         Ok(Executed { admitted, messages })
     }
 
     /// Does the right thing.
     pub(crate) async fn serve(self) -> Reply {
-        self.site.serve(self.request).await
+        self.state.serve(self.request).await
     }
 
     /// Says these messages to the client, in the way it expects an answer. More than one cannot travel as one JSON text.
     pub(crate) async fn send(&self, admitted: Arc<Admitted>, messages: Vec<Bytes>) -> Reply {
         let is_single = messages.len() == 1;
-        let begun = admitted.stream_of(&self.site, messages);
-        if is_single { admitted.deliver(&self.site, begun).await } else { self.stream(admitted, begun).await }
+        let begun = admitted.stream_of(&self.state, messages);
+        if is_single { admitted.deliver(&self.state, begun).await } else { self.stream(admitted, begun).await }
     }
 
     /// Carries a stream to the client, as events wherever there is a choice.
     pub(crate) async fn stream(&self, admitted: Arc<Admitted>, begun: Begun) -> Reply {
         match admitted.protocol {
-            crate::server::admitted::Protocol::HttpSse => admitted.deliver(&self.site, begun).await,
+            crate::server::admitted::Protocol::HttpSse => admitted.deliver(&self.state, begun).await,
             _ => {
-                let sse_format = admitted.sse_format(&self.site);
-                admitted.deliver_events(&self.site, begun, sse_format)
+                let sse_format = admitted.sse_format(&self.state);
+                admitted.deliver_events(&self.state, begun, sse_format)
             }
         }
     }

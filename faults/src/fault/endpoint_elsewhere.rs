@@ -3,7 +3,7 @@
 use super::{Fault, Runs, FaultContext};
 use crate::server::http_sse;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -17,5 +17,5 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
-    Ok(http_sse::open(&context.site, &format!("http://{}", context.site.elsewhere)))
+    Ok(http_sse::open(&context.state, &format!("http://{}", context.state.elsewhere)))
 }

@@ -4,7 +4,7 @@ use http::Version;
 
 use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {

@@ -2,7 +2,7 @@
 
 use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -16,6 +16,6 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
-    context.site.forget_session(context.request.session().unwrap_or_default());
+    context.state.forget_session(context.request.session().unwrap_or_default());
     Ok(context.serve().await)
 }

@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::server::words;
 
 /// See the module.
@@ -19,7 +19,7 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
-    context.site.forget_session(context.request.session().unwrap_or_default());
+    context.state.forget_session(context.request.session().unwrap_or_default());
     let text = words::error(&context.request.id(), -32000, "Bad Request: No valid session ID provided");
     Ok(Reply::json(StatusCode::BAD_REQUEST, text))
 }

@@ -6,7 +6,7 @@ use mendline_wire::code;
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::server::words;
 
 /// See the module.

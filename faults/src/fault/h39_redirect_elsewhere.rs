@@ -6,7 +6,7 @@ use http::header::LOCATION;
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -21,6 +21,6 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let status = u16::try_from(context.number(307)).ok().and_then(|status| StatusCode::from_u16(status).ok());
-    let location = format!("http://{}/mcp", context.site.elsewhere);
+    let location = format!("http://{}/mcp", context.state.elsewhere);
     Ok(Reply::empty(status.unwrap_or(StatusCode::TEMPORARY_REDIRECT)).with(LOCATION, &location))
 }

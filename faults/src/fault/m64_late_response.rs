@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -20,12 +20,12 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
-    let begun = executed.admitted.empty_stream(&context.site);
+    let begun = executed.admitted.empty_stream(&context.state);
     let (stream, messages, late) = (Arc::clone(&begun.stream), executed.messages, context.millis(1_000));
-    context.site.spawn(async move {
+    context.state.spawn(async move {
         tokio::time::sleep(late).await;
         messages.into_iter().for_each(|message| stream.push(message));
         stream.end();
     });
-    Ok(executed.admitted.deliver(&context.site, begun).await)
+    Ok(executed.admitted.deliver(&context.state, begun).await)
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::server::words;
 
 /// See the module.
@@ -27,10 +27,10 @@ const MOST: u64 = 1_000_000;
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let admitted = context.admit()?;
     context.run().await;
-    let begun = admitted.empty_stream(&context.site);
+    let begun = admitted.empty_stream(&context.state);
     let (speaker, stream, call) = (Arc::clone(&admitted), Arc::clone(&begun.stream), Arc::clone(&begun.call));
-    let (oracle, pause) = (Arc::clone(&context.site.oracle), context.millis(20));
-    context.site.spawn(async move {
+    let (oracle, pause) = (Arc::clone(&context.state.oracle), context.millis(20));
+    context.state.spawn(async move {
         let reporting = async {
             for done in 1..=MOST {
                 tokio::time::sleep(pause).await;

@@ -3,7 +3,7 @@
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::settings::{Era, Settings};
 
 /// See the module.
@@ -19,7 +19,7 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let era = if context.request.is_modern() { Era::Legacy } else { Era::Modern };
-    context.site.become_like(Settings { era, ..context.site.settings() });
-    context.site.forget_sessions();
+    context.state.change_settings(Settings { era, ..context.state.settings() });
+    context.state.forget_sessions();
     Ok(context.serve().await)
 }

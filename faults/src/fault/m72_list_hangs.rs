@@ -2,7 +2,7 @@
 
 use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -17,7 +17,7 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let admitted = context.admit()?;
-    let begun = admitted.empty_stream(&context.site);
+    let begun = admitted.empty_stream(&context.state);
     // The stream is never said anything on, and never ends.
-    Ok(admitted.deliver(&context.site, begun).await)
+    Ok(admitted.deliver(&context.state, begun).await)
 }

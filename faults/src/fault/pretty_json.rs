@@ -8,7 +8,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::settings::Answers;
 
 /// See the module.
@@ -24,7 +24,7 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
-    let is_events = executed.admitted.wants(&context.site) == Answers::Events;
+    let is_events = executed.admitted.wants(&context.state) == Answers::Events;
     let style = context.value.as_str().unwrap_or("lf").to_owned();
     // In an event only a line feed is data of several lines.
     let style = if is_events && style == "crlf" { "lf" } else { &style };

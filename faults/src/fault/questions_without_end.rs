@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::server::words;
 
 /// See the module.

@@ -3,7 +3,7 @@
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -18,8 +18,8 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let admitted = context.admit()?;
-    let begun = admitted.begin(&context.site);
-    let mut sse_format = admitted.sse_format(&context.site);
+    let begun = admitted.begin(&context.state);
+    let mut sse_format = admitted.sse_format(&context.state);
     sse_format.is_odd = true;
-    Ok(admitted.deliver_events(&context.site, begun, sse_format))
+    Ok(admitted.deliver_events(&context.state, begun, sse_format))
 }

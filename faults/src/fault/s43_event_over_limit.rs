@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::server::words;
 
 /// See the module.
@@ -29,6 +29,6 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let length = usize::try_from(context.number(DEFAULT).min(MOST)).unwrap_or(0);
     let result = json!({ "content": [{ "type": "text", "text": "x".repeat(length) }] });
     let answer: Bytes = words::result(&context.request.id(), &executed.admitted.protocol.result(result));
-    let begun = executed.admitted.stream_of(&context.site, [answer]);
+    let begun = executed.admitted.stream_of(&context.state, [answer]);
     Ok(context.stream(executed.admitted, begun).await)
 }

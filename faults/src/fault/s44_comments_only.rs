@@ -4,7 +4,7 @@ use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::sse::comment;
 use crate::server::reply::{Piece, Reply};
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -21,7 +21,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     context.run().await;
     let pause = context.millis(20);
     let (reply, pieces) = Reply::events();
-    context.site.spawn(async move {
+    context.state.spawn(async move {
         // Until the client leaves.
         while pieces.send(Piece::Bytes(comment())).await.is_ok() {
             tokio::time::sleep(pause).await;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::{Piece, Reply};
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -20,8 +20,8 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let admitted = context.admit()?;
-    let begun = admitted.begin(&context.site);
-    let mut sse_format = admitted.sse_format(&context.site);
+    let begun = admitted.begin(&context.state);
+    let mut sse_format = admitted.sse_format(&context.state);
     sse_format.prime = true;
     sse_format.retry_ms = Some(context.number(0));
     let (reply, pieces) = Reply::events();

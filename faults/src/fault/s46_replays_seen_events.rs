@@ -7,7 +7,7 @@ use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::legacy;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::server::stream::Stream;
 
 /// See the module.
@@ -27,5 +27,5 @@ async fn answer(mut context: FaultContext) -> Result<Reply, Refused> {
     if let (Some(id), Ok(header)) = (from_the_start, LAST_EVENT_ID.parse::<HeaderName>()) {
         context.request.headers.insert(header, id);
     }
-    legacy::get(&context.site, &context.request)
+    legacy::get(&context.state, &context.request)
 }

@@ -7,7 +7,7 @@ use mendline_wire::SseEvent;
 use super::{Fault, Runs, FaultContext};
 use crate::server::sse::encoded;
 use crate::server::reply::{Piece, Reply};
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::server::stream::Stream;
 
 /// See the module.
@@ -26,7 +26,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let seen = context.request.last_event_id().and_then(Stream::parse_event_id);
     let id = match seen {
         Some((name, number)) => Stream::new(name.to_owned()).event_id(number + 1),
-        None => Stream::new(context.site.next_name("s")).event_id(0),
+        None => Stream::new(context.state.next_name("s")).event_id(0),
     };
     let prime = SseEvent {
         id: Some(id.into()),

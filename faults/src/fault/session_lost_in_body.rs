@@ -3,7 +3,7 @@
 use super::{Fault, Runs, FaultContext};
 use crate::server::legacy::SESSION_NOT_FOUND;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::server::words;
 
 /// See the module.
@@ -19,7 +19,7 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let admitted = context.admit()?;
-    context.site.forget_session(context.request.session().unwrap_or_default());
+    context.state.forget_session(context.request.session().unwrap_or_default());
     let text = words::error(&context.request.id(), SESSION_NOT_FOUND, "Session not found");
     Ok(context.send(admitted, vec![text]).await)
 }

@@ -2,7 +2,7 @@
 
 use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::{HttpRequest, Ending};
 
 /// See the module.

@@ -6,7 +6,7 @@ use http::header::CONTENT_LENGTH;
 use super::{Fault, Runs, FaultContext};
 use crate::server::admitted::Protocol;
 use crate::server::reply::{Piece, Reply};
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::settings::Answers;
 use crate::{HttpRequest, Ending};
 
@@ -23,7 +23,7 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
-    let (reply, pieces, whole) = match (executed.admitted.protocol, executed.admitted.wants(&context.site)) {
+    let (reply, pieces, whole) = match (executed.admitted.protocol, executed.admitted.wants(&context.state)) {
         // There is no body to cut here; the answer is on its way on the stream.
         (Protocol::HttpSse, _) => {
             context.send(executed.admitted, executed.messages).await;
@@ -35,8 +35,8 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
             (reply.with(CONTENT_LENGTH, &text.len().to_string()), pieces, text)
         }
         (_, Answers::Events) => {
-            let sse_format = executed.admitted.sse_format(&context.site);
-            let stream = executed.admitted.stream_of(&context.site, executed.messages.clone()).stream;
+            let sse_format = executed.admitted.sse_format(&context.state);
+            let stream = executed.admitted.stream_of(&context.state, executed.messages.clone()).stream;
             let mut text = BytesMut::from(&sse_format.opening(&stream, 0).unwrap_or_default()[..]);
             for (number, message) in (1..).zip(executed.messages) {
                 text.extend_from_slice(&sse_format.event(&stream, number, message));

@@ -15,7 +15,7 @@ use super::request::HttpRequest;
 use super::sse::{StreamEnd, SseFormat};
 use super::reply::Reply;
 use super::session::{Call, Session};
-use super::site::Site;
+use super::state::ServerState;
 use super::stream::{Next, Stream};
 use super::{methods, tools, words};
 use crate::settings::Answers;
@@ -60,12 +60,12 @@ pub(crate) struct Begun {
 
 impl Admitted {
     /// Does what the message asks, and answers.
-    pub(crate) async fn perform(self: Arc<Self>, site: &Arc<Site>) -> Reply {
+    pub(crate) async fn perform(self: Arc<Self>, state: &Arc<ServerState>) -> Reply {
         let Some(message) = &self.request.message else { return Reply::empty(StatusCode::ACCEPTED) };
         match message.kind() {
             Kind::Request => {
-                let begun = self.begin(site);
-                self.deliver(site, begun).await
+                let begun = self.begin(state);
+                self.deliver(state, begun).await
             }
             Kind::Notification => {
                 methods::hear(&self);
@@ -73,7 +73,7 @@ impl Admitted {
             }
             Kind::Result | Kind::Error => {
                 if self.session.answered(&self.request.id(), self.request.text.clone()) {
-                    site.oracle.note(|counts| counts.server_requests_answered += 1);
+                    state.oracle.note(|counts| counts.server_requests_answered += 1);
                 }
                 Reply::empty(StatusCode::ACCEPTED)
             }
@@ -81,17 +81,17 @@ impl Admitted {
     }
 
     /// Begins a request. What it has to say comes on a stream of its own.
-    pub(crate) fn begin(self: &Arc<Self>, site: &Arc<Site>) -> Begun {
-        let stream = Arc::new(Stream::new(site.next_name("s")));
+    pub(crate) fn begin(self: &Arc<Self>, state: &Arc<ServerState>) -> Begun {
+        let stream = Arc::new(Stream::new(state.next_name("s")));
         if self.protocol == Protocol::Legacy {
             self.session.keep(&stream);
         }
         let call = self.session.begin(self.request.id());
         if self.request.is_call() {
-            let run = tools::run(Arc::clone(site), Arc::clone(self), Arc::clone(&call), Arc::clone(&stream));
-            site.spawn(run);
+            let run = tools::run(Arc::clone(state), Arc::clone(self), Arc::clone(&call), Arc::clone(&stream));
+            state.spawn(run);
         } else if self.is_listen() {
-            site.listen(self, &stream);
+            state.listen(self, &stream);
         } else {
             stream.push(methods::answer(self));
             stream.end();
@@ -101,8 +101,8 @@ impl Admitted {
     }
 
     /// A stream that says these messages and ends, in place of what the server would have said.
-    pub(crate) fn stream_of(&self, site: &Site, messages: impl IntoIterator<Item = Bytes>) -> Begun {
-        let begun = self.empty_stream(site);
+    pub(crate) fn stream_of(&self, state: &ServerState, messages: impl IntoIterator<Item = Bytes>) -> Begun {
+        let begun = self.empty_stream(state);
         messages.into_iter().for_each(|message| begun.stream.push(message));
         begun.stream.end();
         self.session.finish(&self.request.id());
@@ -110,8 +110,8 @@ impl Admitted {
     }
 
     /// A stream on which nothing has been said yet.
-    pub(crate) fn empty_stream(&self, site: &Site) -> Begun {
-        let stream = Arc::new(Stream::new(site.next_name("s")));
+    pub(crate) fn empty_stream(&self, state: &ServerState) -> Begun {
+        let stream = Arc::new(Stream::new(state.next_name("s")));
         if self.protocol == Protocol::Legacy {
             self.session.keep(&stream);
         }
@@ -120,26 +120,26 @@ impl Admitted {
     }
 
     /// Carries a stream to the client in the way that it asked for.
-    pub(crate) async fn deliver(self: Arc<Self>, site: &Arc<Site>, begun: Begun) -> Reply {
-        match (self.protocol, self.wants(site)) {
+    pub(crate) async fn deliver(self: Arc<Self>, state: &Arc<ServerState>, begun: Begun) -> Reply {
+        match (self.protocol, self.wants(state)) {
             (Protocol::HttpSse, _) => {
-                site.spawn(async move { relay(&begun.stream, &self.session.stream).await });
+                state.spawn(async move { relay(&begun.stream, &self.session.stream).await });
                 Reply::whole(StatusCode::ACCEPTED, Some("text/plain"), Bytes::from_static(b"Accepted"))
             }
-            (_, Answers::Json) => self.deliver_json(site, begun).await,
+            (_, Answers::Json) => self.deliver_json(state, begun).await,
             (_, Answers::Events) => {
-                let sse_format = self.sse_format(site);
-                self.deliver_events(site, begun, sse_format)
+                let sse_format = self.sse_format(state);
+                self.deliver_events(state, begun, sse_format)
             }
         }
     }
 
     /// Carries a stream as events.
-    pub(crate) fn deliver_events(self: Arc<Self>, site: &Arc<Site>, begun: Begun, sse_format: SseFormat) -> Reply {
+    pub(crate) fn deliver_events(self: Arc<Self>, state: &Arc<ServerState>, begun: Begun, sse_format: SseFormat) -> Reply {
         let (reply, pieces) = Reply::events();
         let reply = self.introduce(reply);
-        let shared = Arc::clone(site);
-        site.spawn(async move {
+        let shared = Arc::clone(state);
+        state.spawn(async move {
             if sse_format.write_stream(&begun.stream, 0, &pieces).await == StreamEnd::ClientLeft {
                 self.client_left(&shared, &begun.call);
             }
@@ -148,8 +148,8 @@ impl Admitted {
     }
 
     /// Waits for the last word of a stream and makes it the body.
-    async fn deliver_json(self: Arc<Self>, site: &Arc<Site>, begun: Begun) -> Reply {
-        let mut waiting = Waiting { admitted: &self, site, call: &begun.call, is_over: false };
+    async fn deliver_json(self: Arc<Self>, state: &Arc<ServerState>, begun: Begun) -> Reply {
+        let mut waiting = Waiting { admitted: &self, state, call: &begun.call, is_over: false };
         let messages = begun.stream.collect().await;
         waiting.is_over = true;
         drop(waiting);
@@ -162,10 +162,10 @@ impl Admitted {
     }
 
     /// How events look to this client.
-    pub(crate) fn sse_format(&self, site: &Site) -> SseFormat {
+    pub(crate) fn sse_format(&self, state: &ServerState) -> SseFormat {
         match self.protocol {
-            Protocol::Legacy => SseFormat::legacy(&site.settings()),
-            Protocol::HttpSse | Protocol::Modern => SseFormat::plain(&site.settings()),
+            Protocol::Legacy => SseFormat::legacy(&state.settings()),
+            Protocol::HttpSse | Protocol::Modern => SseFormat::plain(&state.settings()),
         }
     }
 
@@ -179,7 +179,7 @@ impl Admitted {
     }
 
     /// Whether it wants JSON or events.
-    pub(crate) fn wants(&self, site: &Site) -> Answers {
+    pub(crate) fn wants(&self, state: &ServerState) -> Answers {
         let arguments = &self.request.params()["arguments"];
         let asks_back = self.request.tool() == Some("ask") && self.protocol == Protocol::Legacy;
         match arguments["answer"].as_str() {
@@ -187,7 +187,7 @@ impl Admitted {
             _ if asks_back || self.is_listen() => Answers::Events,
             Some("json") => Answers::Json,
             Some("events") => Answers::Events,
-            _ => site.settings().answers,
+            _ => state.settings().answers,
         }
     }
 
@@ -205,13 +205,13 @@ impl Admitted {
     }
 
     /// The client did not wait for the end of the answer.
-    fn client_left(&self, site: &Site, call: &Call) {
+    fn client_left(&self, state: &ServerState, call: &Call) {
         if self.is_listen() {
-            site.oracle.note(|counts| counts.listens_closed += 1);
-            site.stop_listening(&self.request.id());
+            state.oracle.note(|counts| counts.listens_closed += 1);
+            state.stop_listening(&self.request.id());
             return;
         }
-        site.oracle.note(|counts| counts.closed_mid_call += 1);
+        state.oracle.note(|counts| counts.closed_mid_call += 1);
         if self.protocol == Protocol::Modern {
             call.cancel();
         }
@@ -221,7 +221,7 @@ impl Admitted {
 /// A JSON answer is waited for; hyper drops the wait when the client leaves.
 struct Waiting<'a> {
     admitted: &'a Admitted,
-    site: &'a Site,
+    state: &'a ServerState,
     call: &'a Call,
     is_over: bool,
 }
@@ -229,7 +229,7 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.admitted.client_left(self.site, self.call);
+            self.admitted.client_left(self.state, self.call);
         }
     }
 }

@@ -10,24 +10,24 @@ use super::admitted::{Admitted, Protocol};
 use super::request::HttpRequest;
 use super::sse::{SseFormat, encoded};
 use super::reply::{Piece, Reply};
-use super::site::{Refused, Site};
+use super::state::{Refused, ServerState};
 
 /// Where messages are posted to.
 pub(crate) const PATH: &str = "/messages";
 const QUERY: &str = "session_id=";
 
 /// Opens the stream. `origin` is put before the endpoint's path; an honest server needs none.
-pub(crate) fn open(site: &Arc<Site>, origin: &str) -> Reply {
-    let session = site.open_session(Protocol::HttpSse);
-    let sse_format = SseFormat::plain(&site.settings());
+pub(crate) fn open(state: &Arc<ServerState>, origin: &str) -> Reply {
+    let session = state.open_session(Protocol::HttpSse);
+    let sse_format = SseFormat::plain(&state.settings());
     let endpoint = SseEvent {
         event: Some(Bytes::from_static(b"endpoint")),
         data: Some(format!("{origin}{PATH}?{QUERY}{}", session.id()).into()),
         ..SseEvent::default()
     };
     let (reply, pieces) = Reply::events();
-    let shared = Arc::clone(site);
-    site.spawn(async move {
+    let shared = Arc::clone(state);
+    state.spawn(async move {
         if pieces.send(Piece::Bytes(encoded(&endpoint))).await.is_ok() {
             sse_format.write_stream(&session.stream, 0, &pieces).await;
         }
@@ -38,11 +38,11 @@ pub(crate) fn open(site: &Arc<Site>, origin: &str) -> Reply {
 }
 
 /// Accepts a message, or says why not.
-pub(crate) fn admit(site: &Site, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
+pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
     let id = request.query.split('&').find_map(|pair| pair.strip_prefix(QUERY)).unwrap_or_default();
-    let Some(session) = site.find_session(id, Protocol::HttpSse) else {
+    let Some(session) = state.find_session(id, Protocol::HttpSse) else {
         let words = "Could not find session";
-        return Err(site.refuse(StatusCode::NOT_FOUND, &request, super::legacy::SESSION_NOT_FOUND, words));
+        return Err(state.refuse(StatusCode::NOT_FOUND, &request, super::legacy::SESSION_NOT_FOUND, words));
     };
     Ok(Arc::new(Admitted { request, protocol: Protocol::HttpSse, session }))
 }

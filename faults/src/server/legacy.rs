@@ -11,7 +11,7 @@ use super::request::HttpRequest;
 use super::sse::SseFormat;
 use super::reply::Reply;
 use super::session::Session;
-use super::site::{Refused, Site};
+use super::state::{Refused, ServerState};
 use super::stream::Stream;
 use crate::settings::Era;
 
@@ -21,53 +21,53 @@ const SERVER_ERROR: i64 = -32000;
 pub(crate) const SESSION_NOT_FOUND: i64 = -32001;
 
 /// Accepts a message, or says why not.
-pub(crate) fn admit(site: &Site, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
+pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
     if !request.lists("accept", "application/json") || !request.lists("accept", "text/event-stream") {
         let words = "Not Acceptable: Client must accept both application/json and text/event-stream";
-        return Err(site.refuse(StatusCode::NOT_ACCEPTABLE, &request, SERVER_ERROR, words));
+        return Err(state.refuse(StatusCode::NOT_ACCEPTABLE, &request, SERVER_ERROR, words));
     }
     if request.method() == Some("initialize") {
-        let session = if site.settings().sessions { site.open_session(Protocol::Legacy) } else { site.commons() };
+        let session = if state.settings().sessions { state.open_session(Protocol::Legacy) } else { state.shared_session() };
         return Ok(Arc::new(Admitted { request, protocol: Protocol::Legacy, session }));
     }
     if let Some(revision) = request.header(headers::PROTOCOL_VERSION)
         && !Era::LEGACY.contains(&revision)
     {
         let words = format!("Bad Request: Unsupported protocol version: {revision}");
-        return Err(site.refuse(StatusCode::BAD_REQUEST, &request, SERVER_ERROR, &words));
+        return Err(state.refuse(StatusCode::BAD_REQUEST, &request, SERVER_ERROR, &words));
     }
-    let session = find_session(site, &request)?;
+    let session = find_session(state, &request)?;
     Ok(Arc::new(Admitted { request, protocol: Protocol::Legacy, session }))
 }
 
 /// Opens the stream of what is said unasked, or resumes any stream of the session.
-pub(crate) fn get(site: &Arc<Site>, request: &HttpRequest) -> Result<Reply, Refused> {
-    if !site.settings().sessions || !site.settings().era.is_legacy() || request.is_modern() {
+pub(crate) fn get(state: &Arc<ServerState>, request: &HttpRequest) -> Result<Reply, Refused> {
+    if !state.settings().sessions || !state.settings().era.is_legacy() || request.is_modern() {
         return Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED).with(ALLOW, "POST"));
     }
     if !request.lists("accept", "text/event-stream") {
         let words = "Not Acceptable: Client must accept text/event-stream";
-        return Err(site.refuse(StatusCode::NOT_ACCEPTABLE, request, SERVER_ERROR, words));
+        return Err(state.refuse(StatusCode::NOT_ACCEPTABLE, request, SERVER_ERROR, words));
     }
-    let session = find_session(site, request)?;
-    let sse_format = SseFormat::legacy(&site.settings());
+    let session = find_session(state, request)?;
+    let sse_format = SseFormat::legacy(&state.settings());
     let Some(last) = request.last_event_id() else {
         let (stream, after) = (Arc::clone(&session.stream), session.stream.delivered());
-        return Ok(open(site, &session, stream, after, sse_format));
+        return Ok(open(state, &session, stream, after, sse_format));
     };
     let found = Stream::parse_event_id(last).and_then(|(name, after)| Some((session.find_stream(name)?, after)));
     let Some((stream, after)) = found else {
-        return Err(site.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, "Bad Request: Invalid event ID"));
+        return Err(state.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, "Bad Request: Invalid event ID"));
     };
-    Ok(open(site, &session, stream, after, sse_format))
+    Ok(open(state, &session, stream, after, sse_format))
 }
 
 /// Carries a stream on a GET. Of those that carry what is said unasked, the newest one does.
-fn open(site: &Site, session: &Session, stream: Arc<Stream>, after: u64, sse_format: SseFormat) -> Reply {
+fn open(state: &ServerState, session: &Session, stream: Arc<Stream>, after: u64, sse_format: SseFormat) -> Reply {
     let (reply, pieces) = Reply::events();
     let is_unasked = stream.name() == session.stream.name();
     let taken_over = is_unasked.then(|| session.take_over());
-    site.spawn(async move {
+    state.spawn(async move {
         let replaced = async {
             match taken_over {
                 Some(taken_over) => taken_over.await,
@@ -83,38 +83,38 @@ fn open(site: &Site, session: &Session, stream: Arc<Stream>, after: u64, sse_for
 }
 
 /// Ends a session.
-pub(crate) fn delete(site: &Site, request: &HttpRequest) -> Result<Reply, Refused> {
-    if !site.settings().sessions || !site.settings().era.is_legacy() || request.is_modern() {
+pub(crate) fn delete(state: &ServerState, request: &HttpRequest) -> Result<Reply, Refused> {
+    if !state.settings().sessions || !state.settings().era.is_legacy() || request.is_modern() {
         return Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED).with(ALLOW, "POST"));
     }
-    let session = find_session(site, request)?;
-    site.forget_session(session.id());
-    site.oracle.note(|counts| counts.sessions_deleted += 1);
+    let session = find_session(state, request)?;
+    state.forget_session(session.id());
+    state.oracle.note(|counts| counts.sessions_deleted += 1);
     Ok(Reply::empty(StatusCode::OK))
 }
 
-fn find_session(site: &Site, request: &HttpRequest) -> Result<Arc<Session>, Refused> {
+fn find_session(state: &ServerState, request: &HttpRequest) -> Result<Arc<Session>, Refused> {
     match request.session() {
-        _ if !site.settings().sessions => Ok(site.commons()),
+        _ if !state.settings().sessions => Ok(state.shared_session()),
         None => {
             let words = "Bad Request: Mcp-Session-Id header is required";
-            Err(site.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, words))
+            Err(state.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, words))
         }
-        Some(id) => site
+        Some(id) => state
             .find_session(id, Protocol::Legacy)
-            .ok_or_else(|| site.refuse(StatusCode::NOT_FOUND, request, SESSION_NOT_FOUND, "Session not found")),
+            .ok_or_else(|| state.refuse(StatusCode::NOT_FOUND, request, SESSION_NOT_FOUND, "Session not found")),
     }
 }
 
 /// What a server of the legacy era says to a request of the modern one.
-pub(crate) fn refuse_modern(site: &Site, request: &HttpRequest) -> Refused {
+pub(crate) fn refuse_modern(state: &ServerState, request: &HttpRequest) -> Refused {
     let revision = request.header(headers::PROTOCOL_VERSION).unwrap_or("none");
     let known = Era::LEGACY.join(", ");
     let words = format!("Bad Request: Unsupported protocol version: {revision} (supported versions: {known})");
-    site.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, &words)
+    state.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, &words)
 }
 
 /// Whether a body is one message at all.
-pub(crate) fn refuse_unreadable(site: &Site, request: &HttpRequest) -> Refused {
-    site.refuse(StatusCode::BAD_REQUEST, request, code::PARSE_ERROR, "Parse error")
+pub(crate) fn refuse_unreadable(state: &ServerState, request: &HttpRequest) -> Refused {
+    state.refuse(StatusCode::BAD_REQUEST, request, code::PARSE_ERROR, "Parse error")
 }

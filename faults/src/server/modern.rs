@@ -8,24 +8,24 @@ use serde_json::{Value, json};
 
 use super::admitted::{Admitted, Protocol};
 use super::request::HttpRequest;
-use super::site::{Refused, Site};
+use super::state::{Refused, ServerState};
 use super::{methods, words};
 use crate::settings::Era;
 
 /// Accepts a message, or says why not.
-pub(crate) fn admit(site: &Site, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
+pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
     if request.is_request() {
-        check(site, &request)?;
+        check(state, &request)?;
     }
-    Ok(Arc::new(Admitted { request, protocol: Protocol::Modern, session: site.commons() }))
+    Ok(Arc::new(Admitted { request, protocol: Protocol::Modern, session: state.shared_session() }))
 }
 
 /// What a server of the modern era says to anything of the legacy one.
-pub(crate) fn refuse_legacy(site: &Site, request: &HttpRequest) -> Refused {
-    unsupported(site, request, &request.params()["protocolVersion"])
+pub(crate) fn refuse_legacy(state: &ServerState, request: &HttpRequest) -> Refused {
+    unsupported(state, request, &request.params()["protocolVersion"])
 }
 
-fn check(site: &Site, request: &HttpRequest) -> Result<(), Refused> {
+fn check(state: &ServerState, request: &HttpRequest) -> Result<(), Refused> {
     let said = &request.params()["_meta"];
     let revision = &said[meta::PROTOCOL_VERSION];
     // Read from the body by other means than the ones under test: this is the other side of the contract.
@@ -35,25 +35,25 @@ fn check(site: &Site, request: &HttpRequest) -> Result<(), Refused> {
         "resources/read" => request.params()["uri"].as_str(),
         _ => None,
     };
-    agree(site, request, headers::PROTOCOL_VERSION, revision.as_str())?;
-    agree(site, request, headers::METHOD, Some(&method))?;
-    agree(site, request, headers::NAME, name)?;
+    agree(state, request, headers::PROTOCOL_VERSION, revision.as_str())?;
+    agree(state, request, headers::METHOD, Some(&method))?;
+    agree(state, request, headers::NAME, name)?;
     if !revision.is_string() || !said[meta::CLIENT_CAPABILITIES].is_object() {
         let words = "the _meta of a request names its protocolVersion and clientCapabilities";
-        return Err(site.refuse(StatusCode::BAD_REQUEST, request, code::INVALID_PARAMS, words));
+        return Err(state.refuse(StatusCode::BAD_REQUEST, request, code::INVALID_PARAMS, words));
     }
     if !Era::MODERN.contains(&revision.as_str().unwrap_or_default()) {
-        return Err(unsupported(site, request, revision));
+        return Err(unsupported(state, request, revision));
     }
     if !methods::MODERN.contains(&method.as_str()) && !method.starts_with("faults/") {
         let words = format!("no method {method}");
-        return Err(site.refuse(StatusCode::NOT_FOUND, request, code::METHOD_NOT_FOUND, &words));
+        return Err(state.refuse(StatusCode::NOT_FOUND, request, code::METHOD_NOT_FOUND, &words));
     }
     Ok(())
 }
 
 /// A header says what the body says.
-fn agree(site: &Site, request: &HttpRequest, name: &str, body: Option<&str>) -> Result<(), Refused> {
+fn agree(state: &ServerState, request: &HttpRequest, name: &str, body: Option<&str>) -> Result<(), Refused> {
     let header = request.header(name).map(headers::decode_value);
     let is_same = match (&header, body) {
         (Some(Ok(header)), Some(body)) => header == body,
@@ -64,12 +64,12 @@ fn agree(site: &Site, request: &HttpRequest, name: &str, body: Option<&str>) -> 
         return Ok(());
     }
     let words = format!("{name} says {header:?} and the body {body:?}");
-    Err(site.refuse(StatusCode::BAD_REQUEST, request, code::HEADER_MISMATCH, &words))
+    Err(state.refuse(StatusCode::BAD_REQUEST, request, code::HEADER_MISMATCH, &words))
 }
 
-fn unsupported(site: &Site, request: &HttpRequest, requested: &Value) -> Refused {
+fn unsupported(state: &ServerState, request: &HttpRequest, requested: &Value) -> Refused {
     let data = json!({ "supported": Era::MODERN, "requested": requested });
     let text =
         words::error_with(&request.id(), code::UNSUPPORTED_PROTOCOL_VERSION, "unsupported protocol version", &data);
-    site.refuse_with(StatusCode::BAD_REQUEST, text)
+    state.refuse_with(StatusCode::BAD_REQUEST, text)
 }

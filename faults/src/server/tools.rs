@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::admitted::{Admitted, Protocol};
 use super::session::Call;
-use super::site::Site;
+use super::state::ServerState;
 use super::stream::Stream;
 use super::words;
 
@@ -55,11 +55,11 @@ pub(crate) fn list() -> Value {
 }
 
 /// Runs a tool. What it has to say goes to the stream, which it ends.
-pub(crate) async fn run(site: Arc<Site>, admitted: Arc<Admitted>, call: Arc<Call>, stream: Arc<Stream>) {
-    let tool = Tool { site: &site, admitted: &admitted, stream: &stream };
+pub(crate) async fn run(state: Arc<ServerState>, admitted: Arc<Admitted>, call: Arc<Call>, stream: Arc<Stream>) {
+    let tool = Tool { state: &state, admitted: &admitted, stream: &stream };
     tokio::select! {
         biased;
-        () = call.cancelled() => site.oracle.note(|counts| counts.cancellations += 1),
+        () = call.cancelled() => state.oracle.note(|counts| counts.cancellations += 1),
         () = tool.run() => {}
     }
     stream.end();
@@ -67,7 +67,7 @@ pub(crate) async fn run(site: Arc<Site>, admitted: Arc<Admitted>, call: Arc<Call
 }
 
 struct Tool<'a> {
-    site: &'a Site,
+    state: &'a ServerState,
     admitted: &'a Admitted,
     stream: &'a Stream,
 }
@@ -82,7 +82,7 @@ impl Tool<'_> {
             self.stream.push(words::error(&request.id(), code::INVALID_PARAMS, &format!("no tool {name}")));
             return;
         }
-        self.site.oracle.executed(name, key);
+        self.state.oracle.executed(name, key);
         sleep(Duration::from_millis(arguments["delayMs"].as_u64().unwrap_or(0))).await;
         while arguments["until"].as_str().is_some_and(|path| !Path::new(path).exists()) {
             sleep(Duration::from_millis(5)).await;
@@ -120,9 +120,9 @@ impl Tool<'_> {
                 "requestState": "asked once",
             });
         }
-        let id = self.site.next_name("ask");
+        let id = self.state.next_name("ask");
         let answered = self.admitted.session.ask(format!("{id:?}").into());
-        self.site.oracle.note(|counts| counts.server_requests += 1);
+        self.state.oracle.note(|counts| counts.server_requests += 1);
         self.stream.push(words::request(&id, method, &params));
         match tokio::time::timeout(LONGEST_THOUGHT, answered).await {
             Ok(Ok(text)) => text_result(&String::from_utf8_lossy(&text)),

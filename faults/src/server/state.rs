@@ -31,14 +31,14 @@ pub(crate) type Refused = Box<Reply>;
 
 /// The server behind its sockets.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct ServerState {
     pub(crate) oracle: Arc<Oracle>,
     pub(crate) plan: Plan,
     /// The origin where nothing belongs.
     pub(crate) elsewhere: SocketAddr,
     settings: RwLock<Settings>,
     sessions: Mutex<HashMap<String, (Protocol, Arc<Session>)>>,
-    commons: Arc<Session>,
+    shared_session: Arc<Session>,
     listens: Mutex<Vec<Listen>>,
     handles: Mutex<Vec<ConnectionHandle>>,
     names: AtomicU64,
@@ -53,15 +53,15 @@ struct Listen {
     stream: Arc<Stream>,
 }
 
-impl Site {
-    pub(crate) fn new(settings: Settings, elsewhere: SocketAddr, oracle: Arc<Oracle>) -> Site {
-        Site {
+impl ServerState {
+    pub(crate) fn new(settings: Settings, elsewhere: SocketAddr, oracle: Arc<Oracle>) -> ServerState {
+        ServerState {
             oracle,
             plan: Plan::default(),
             elsewhere,
             settings: RwLock::new(settings),
             sessions: Mutex::default(),
-            commons: Arc::new(Session::new(String::new(), Stream::new("s0".to_owned()))),
+            shared_session: Arc::new(Session::new(String::new(), Stream::new("s0".to_owned()))),
             listens: Mutex::default(),
             handles: Mutex::default(),
             names: AtomicU64::new(0),
@@ -132,7 +132,7 @@ impl Site {
     }
 
     /// Becomes another kind of server.
-    pub(crate) fn become_like(&self, settings: Settings) {
+    pub(crate) fn change_settings(&self, settings: Settings) {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
@@ -154,8 +154,8 @@ impl Site {
     }
 
     /// What clients without a session share.
-    pub(crate) fn commons(&self) -> Arc<Session> {
-        Arc::clone(&self.commons)
+    pub(crate) fn shared_session(&self) -> Arc<Session> {
+        Arc::clone(&self.shared_session)
     }
 
     pub(crate) fn open_session(&self, protocol: Protocol) -> Arc<Session> {
@@ -224,7 +224,7 @@ impl Site {
             session.stream.push(words::notice(method, params));
         }
         let listens = self.listens();
-        let listening = listens.iter().filter(|listen| listen.wants_to_hear_of(method, params));
+        let listening = listens.iter().filter(|listen| listen.is_interested_in(method, params));
         sessions.len() + listening.map(|listen| listen.push(method, params.clone())).count()
     }
 
@@ -278,7 +278,7 @@ impl Listen {
         serde_json::from_slice(&self.id).unwrap_or_default()
     }
 
-    fn wants_to_hear_of(&self, method: &str, params: &Value) -> bool {
+    fn is_interested_in(&self, method: &str, params: &Value) -> bool {
         let wants = |what: &str| self.wants[what] == Value::Bool(true);
         match method {
             "notifications/tools/list_changed" => wants("toolsListChanged"),
