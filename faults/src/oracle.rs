@@ -146,21 +146,21 @@ pub struct Seen {
 /// Counts, and wakes who waits for a count.
 #[derive(Debug)]
 pub struct Oracle {
-    book: Mutex<Book>,
+    inner: Mutex<Inner>,
     changed: watch::Sender<()>,
     /// Where executions are written down as well, for those who want to know them after the process was killed.
     ledger: OnceLock<File>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct Inner {
     counts: Counts,
     seen: VecDeque<Seen>,
 }
 
 impl Oracle {
     pub(crate) fn new() -> Oracle {
-        Oracle { book: Mutex::default(), changed: watch::channel(()).0, ledger: OnceLock::new() }
+        Oracle { inner: Mutex::default(), changed: watch::channel(()).0, ledger: OnceLock::new() }
     }
 
     /// Writes every execution to the end of this file too, before anything else is done about it: one line
@@ -174,12 +174,12 @@ impl Oracle {
 
     /// All counts as they are now.
     pub fn counts(&self) -> Counts {
-        self.book().counts.clone()
+        self.inner().counts.clone()
     }
 
     /// The last requests in the order in which they came, at most ten thousand.
     pub fn seen(&self) -> Vec<Seen> {
-        self.book().seen.iter().cloned().collect()
+        self.inner().seen.iter().cloned().collect()
     }
 
     /// Begins to count anew. Connections and sessions that are open stay counted as such.
@@ -188,7 +188,7 @@ impl Oracle {
             let Counts { open_connections, open_sessions, .. } = *counts;
             *counts = Counts { open_connections, open_sessions, ..Counts::default() };
         });
-        self.book().seen.clear();
+        self.inner().seen.clear();
     }
 
     /// Waits until the counts are as they should be. Gives back the counts either way: `Err` when they were not so in time.
@@ -209,14 +209,14 @@ impl Oracle {
 
     /// Writes something down.
     pub(crate) fn note(&self, what: impl FnOnce(&mut Counts)) {
-        what(&mut self.book().counts);
+        what(&mut self.inner().counts);
         self.changed.send_replace(());
     }
 
     /// A request has arrived whole, and this fault will answer it.
     pub(crate) fn arrived(&self, request: &HttpRequest, fault: Option<&'static str>) {
-        let mut book = self.book();
-        let counts = &mut book.counts;
+        let mut inner = self.inner();
+        let counts = &mut inner.counts;
         match request.verb.as_str() {
             "POST" => counts.posts += 1,
             "GET" => counts.gets += 1,
@@ -230,11 +230,11 @@ impl Oracle {
         if let Some(fault) = fault {
             *counts.struck.entry(fault.to_owned()).or_default() += 1;
         }
-        if book.seen.len() == REMEMBERED {
-            book.seen.pop_front();
+        if inner.seen.len() == REMEMBERED {
+            inner.seen.pop_front();
         }
-        book.seen.push_back(request.seen(fault));
-        drop(book);
+        inner.seen.push_back(request.seen(fault));
+        drop(inner);
         self.changed.send_replace(());
     }
 
@@ -252,8 +252,8 @@ impl Oracle {
     }
 
     /// Counting goes on whatever happened to a thread that was counting.
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

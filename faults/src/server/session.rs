@@ -20,13 +20,13 @@ pub(crate) struct Session {
     id: String,
     /// What is said to the client unasked: on its GET stream, or on the only stream of the oldest transport.
     pub(crate) stream: Arc<Stream>,
-    book: Mutex<Book>,
+    inner: Mutex<Inner>,
     /// Counts the GET streams; the newest carries what is said unasked.
     newest: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct Inner {
     streams: Vec<Arc<Stream>>,
     calls: HashMap<Bytes, Arc<Call>>,
     asks: HashMap<Bytes, oneshot::Sender<Bytes>>,
@@ -36,7 +36,7 @@ struct Book {
 
 impl Session {
     pub(crate) fn new(id: String, stream: Stream) -> Session {
-        Session { id, stream: Arc::new(stream), book: Mutex::default(), newest: watch::channel(0).0 }
+        Session { id, stream: Arc::new(stream), inner: Mutex::default(), newest: watch::channel(0).0 }
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -45,7 +45,7 @@ impl Session {
 
     /// Keeps a stream for those who resume it.
     pub(crate) fn keep(&self, stream: &Arc<Stream>) {
-        let streams = &mut self.book().streams;
+        let streams = &mut self.inner().streams;
         if streams.len() == KEPT {
             streams.remove(0);
         }
@@ -57,24 +57,24 @@ impl Session {
         if self.stream.name() == name {
             return Some(Arc::clone(&self.stream));
         }
-        self.book().streams.iter().find(|stream| stream.name() == name).cloned()
+        self.inner().streams.iter().find(|stream| stream.name() == name).cloned()
     }
 
     /// A call begins.
     pub(crate) fn begin(&self, id: Bytes) -> Arc<Call> {
         let call = Arc::new(Call { cancelled: watch::channel(false).0 });
-        self.book().calls.insert(id, Arc::clone(&call));
+        self.inner().calls.insert(id, Arc::clone(&call));
         call
     }
 
     /// A call is over.
     pub(crate) fn finish(&self, id: &Bytes) {
-        self.book().calls.remove(id);
+        self.inner().calls.remove(id);
     }
 
     /// The client no longer wants this call.
     pub(crate) fn cancel(&self, id: &Bytes) {
-        if let Some(call) = self.book().calls.get(id) {
+        if let Some(call) = self.inner().calls.get(id) {
             call.cancel();
         }
     }
@@ -82,13 +82,13 @@ impl Session {
     /// A question to the client with this id, as JSON text, waits for its answer.
     pub(crate) fn ask(&self, id: Bytes) -> oneshot::Receiver<Bytes> {
         let (answer, answered) = oneshot::channel();
-        self.book().asks.insert(id, answer);
+        self.inner().asks.insert(id, answer);
         answered
     }
 
     /// The client answers a question. Says whether it had been asked.
     pub(crate) fn answered(&self, id: &Bytes, text: Bytes) -> bool {
-        let pending = self.book().asks.remove(id);
+        let pending = self.inner().asks.remove(id);
         pending.is_some_and(|pending| {
             // Whoever asked may have stopped waiting; the answer was right all the same.
             let _ = pending.send(text);
@@ -98,7 +98,7 @@ impl Session {
 
     /// The client wants to hear of a resource, or no longer.
     pub(crate) fn subscribe(&self, uri: &str, wants: bool) {
-        let subscriptions = &mut self.book().subscriptions;
+        let subscriptions = &mut self.inner().subscriptions;
         if wants {
             subscriptions.insert(uri.to_owned());
         } else {
@@ -108,13 +108,13 @@ impl Session {
 
     /// The client wants log messages of this level.
     pub(crate) fn set_level(&self, level: &str) {
-        self.book().level = Some(level.to_owned());
+        self.inner().level = Some(level.to_owned());
     }
 
     /// What the client has set: the resources it subscribed to, and its log level.
     pub(crate) fn state(&self) -> (Vec<String>, Option<String>) {
-        let book = self.book();
-        (book.subscriptions.iter().cloned().collect(), book.level.clone())
+        let inner = self.inner();
+        (inner.subscriptions.iter().cloned().collect(), inner.level.clone())
     }
 
     /// A new GET stream takes over from the one before. What is given back ends when the next one does the same.
@@ -128,8 +128,8 @@ impl Session {
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
