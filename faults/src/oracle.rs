@@ -184,7 +184,7 @@ impl Oracle {
 
     /// Begins to count anew. Connections and sessions that are open stay counted as such.
     pub fn reset(&self) {
-        self.note(|counts| {
+        self.record(|counts| {
             let Counts { open_connections, open_sessions, .. } = *counts;
             *counts = Counts { open_connections, open_sessions, ..Counts::default() };
         });
@@ -208,7 +208,7 @@ impl Oracle {
     }
 
     /// Writes something down.
-    pub(crate) fn note(&self, what: impl FnOnce(&mut Counts)) {
+    pub(crate) fn record(&self, what: impl FnOnce(&mut Counts)) {
         what(&mut self.inner().counts);
         self.changed.send_replace(());
     }
@@ -245,7 +245,7 @@ impl Oracle {
             // Nothing to be done about a full disk; the reader of the ledger will miss the line.
             let _ = ledger.write_all(line.as_bytes());
         }
-        self.note(|counts| {
+        self.record(|counts| {
             *counts.executions.entry(key.to_owned()).or_default() += 1;
             *counts.tools.entry(tool.to_owned()).or_default() += 1;
         });

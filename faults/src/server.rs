@@ -206,9 +206,9 @@ async fn accept(listener: TcpListener, identity: Option<Identity>, state: Arc<Se
 async fn serve(stream: TcpStream, identity: Option<Identity>, handle: ConnectionHandle, state: Arc<ServerState>) {
     // Faults are about single bytes; the kernel shall not collect them.
     let _ = stream.set_nodelay(true);
-    state.oracle.note(|counts| counts.handshakes += u64::from(identity.is_some()));
+    state.oracle.record(|counts| counts.handshakes += u64::from(identity.is_some()));
     let Ok(connection) = Connection::open(stream, identity.as_ref()).await else {
-        state.oracle.note(|counts| counts.handshakes_failed += 1);
+        state.oracle.record(|counts| counts.handshakes_failed += 1);
         return;
     };
     state.register(&handle);
@@ -228,7 +228,7 @@ async fn answer(
     let text = match read(body).await {
         Ok(text) => text,
         Err(error) => {
-            state.oracle.note(|counts| counts.cut_requests += 1);
+            state.oracle.record(|counts| counts.cut_requests += 1);
             return Err(error);
         }
     };

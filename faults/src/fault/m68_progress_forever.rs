@@ -40,7 +40,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
         };
         tokio::select! {
             () = reporting => {}
-            () = call.cancelled() => oracle.note(|counts| counts.cancellations += 1),
+            () = call.cancelled() => oracle.record(|counts| counts.cancellations += 1),
         }
         stream.end();
     });

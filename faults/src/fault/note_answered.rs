@@ -16,11 +16,11 @@ pub(super) const FAULT: Fault = Fault {
     does: "Takes what is no request with this status, after a while, with a body or none.",
     value: "status (200), or an object of status, body and delayMs",
     runs: Runs::Never,
-    strikes: is_note,
+    strikes: is_no_request,
     answer: |context| Box::pin(answer(context)),
 };
 
-fn is_note(request: &HttpRequest) -> bool {
+fn is_no_request(request: &HttpRequest) -> bool {
     request.message.is_some() && !request.is_request()
 }
 

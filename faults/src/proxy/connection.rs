@@ -83,12 +83,12 @@ impl Visit {
         }
         match TcpStream::connect(self.shared.upstream).await {
             Ok(upstream) => {
-                self.shared.counts.note(|counts| counts.dialed += 1);
+                self.shared.counts.record(|counts| counts.dialed += 1);
                 let _ = upstream.set_nodelay(true);
                 Some(upstream)
             }
             Err(_) => {
-                self.shared.counts.note(|counts| counts.undialed += 1);
+                self.shared.counts.record(|counts| counts.undialed += 1);
                 None
             }
         }
@@ -109,7 +109,7 @@ impl Visit {
     /// Ends a connection because a toxic or a test wants it. It is counted when both peers have been told.
     async fn cut(&self, ending: Ending, client: TcpStream, upstream: Option<TcpStream>) {
         let left = tell(ending, client, upstream).await;
-        self.shared.counts.note(|counts| counts.cut += 1);
+        self.shared.counts.record(|counts| counts.cut += 1);
         self.hear_out(left).await;
     }
 

@@ -61,7 +61,7 @@ impl Tally {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn note(&self, what: impl FnOnce(&mut ProxyCounts)) {
+    pub(super) fn record(&self, what: impl FnOnce(&mut ProxyCounts)) {
         what(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.send_replace(());
     }

@@ -35,7 +35,7 @@ impl Plug {
             let is_deaf = shared.is_deaf(life);
             if is_deaf != was_deaf {
                 self.turn(is_deaf);
-                shared.counts.note(|counts| counts.unplugged += u64::from(is_deaf));
+                shared.counts.record(|counts| counts.unplugged += u64::from(is_deaf));
                 was_deaf = is_deaf;
             }
             if changed.changed().await.is_err() {

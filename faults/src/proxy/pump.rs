@@ -87,7 +87,7 @@ impl<'a> Pump<'a> {
                     Ok(1..) => self.take(buffer.split().freeze()),
                     Ok(0) => self.take_end(),
                     Err(_) => {
-                        self.note(|passage| passage.ends += 1);
+                        self.record(|passage| passage.ends += 1);
                         return Err(Broken::ByPeer);
                     }
                 },
@@ -97,7 +97,7 @@ impl<'a> Pump<'a> {
 
     /// Bytes have come.
     fn take(&mut self, bytes: Bytes) {
-        self.note(|passage| passage.read += bytes.len() as u64);
+        self.record(|passage| passage.read += bytes.len() as u64);
         let parcel = Parcel { due: Instant::now(), what: What::Bytes(bytes) };
         for mut parcel in self.shared.spoil(self.direction, &mut self.memories, parcel) {
             // Bytes do not overtake each other, whatever a toxic that has gone had promised to those before.
@@ -110,7 +110,7 @@ impl<'a> Pump<'a> {
     /// The sender has ended.
     fn take_end(&mut self) {
         self.has_ended = true;
-        self.note(|passage| passage.ends += 1);
+        self.record(|passage| passage.ends += 1);
         let last = self.waiting.back().map_or_else(Instant::now, |last| last.due);
         let due = last.max(Instant::now() + self.shared.end_is_held(self.direction));
         self.waiting.push_back(Parcel { due, what: What::End });
@@ -123,7 +123,7 @@ impl<'a> Pump<'a> {
         match parcel.what {
             What::Bytes(bytes) => {
                 to.write_all(&bytes).await.map_err(|_| Broken::ByPeer)?;
-                self.note(|passage| {
+                self.record(|passage| {
                     passage.written += bytes.len() as u64;
                     passage.pieces += 1;
                 });
@@ -141,13 +141,13 @@ impl<'a> Pump<'a> {
     /// What waits will never arrive.
     fn forget(&mut self) {
         let lost = self.waiting_bytes as u64;
-        self.note(|passage| passage.lost += lost);
+        self.record(|passage| passage.lost += lost);
         self.waiting.clear();
         self.waiting_bytes = 0;
     }
 
-    fn note(&self, what: impl FnOnce(&mut Passage)) {
-        note(self.shared, self.direction, what);
+    fn record(&self, what: impl FnOnce(&mut Passage)) {
+        record(self.shared, self.direction, what);
     }
 }
 
@@ -168,16 +168,16 @@ impl Delivered {
 pub(super) async fn swallow(from: &mut (impl AsyncRead + Unpin), shared: &Shared, direction: Direction) {
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        note(shared, direction, |passage| {
+        record(shared, direction, |passage| {
             passage.read += read as u64;
             passage.lost += read as u64;
         });
     }
-    note(shared, direction, |passage| passage.ends += 1);
+    record(shared, direction, |passage| passage.ends += 1);
 }
 
-fn note(shared: &Shared, direction: Direction, what: impl FnOnce(&mut Passage)) {
-    shared.counts.note(|counts| what(if direction == Direction::Up { &mut counts.up } else { &mut counts.down }));
+fn record(shared: &Shared, direction: Direction, what: impl FnOnce(&mut Passage)) {
+    shared.counts.record(|counts| what(if direction == Direction::Up { &mut counts.up } else { &mut counts.down }));
 }
 
 fn length(parcel: &Parcel) -> usize {

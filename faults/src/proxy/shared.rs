@@ -152,7 +152,7 @@ impl Shared {
         let life = Arc::new(Life { number, ending: watch::channel(None).0, dead: Mutex::default(), is_clogged });
         state.connections.insert(number, Arc::clone(&life));
         drop(state);
-        self.counts.note(|counts| {
+        self.counts.record(|counts| {
             counts.accepted += 1;
             counts.open += 1;
         });
@@ -162,7 +162,7 @@ impl Shared {
     /// A connection is over.
     pub(super) fn leave(&self, number: u64) {
         self.state().connections.remove(&number);
-        self.counts.note(|counts| counts.open -= 1);
+        self.counts.record(|counts| counts.open -= 1);
     }
 
     /// Whether anything passes on a connection in this direction. What is dead once stays so.

@@ -73,7 +73,7 @@ impl Admitted {
             }
             Kind::Result | Kind::Error => {
                 if self.session.answered(&self.request.id(), self.request.text.clone()) {
-                    state.oracle.note(|counts| counts.server_requests_answered += 1);
+                    state.oracle.record(|counts| counts.server_requests_answered += 1);
                 }
                 Reply::empty(StatusCode::ACCEPTED)
             }
@@ -207,11 +207,11 @@ impl Admitted {
     /// The client did not wait for the end of the answer.
     fn client_left(&self, state: &ServerState, call: &Call) {
         if self.is_listen() {
-            state.oracle.note(|counts| counts.listens_closed += 1);
+            state.oracle.record(|counts| counts.listens_closed += 1);
             state.stop_listening(&self.request.id());
             return;
         }
-        state.oracle.note(|counts| counts.closed_mid_call += 1);
+        state.oracle.record(|counts| counts.closed_mid_call += 1);
         if self.protocol == Protocol::Modern {
             call.cancel();
         }

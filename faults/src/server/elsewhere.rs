@@ -29,7 +29,7 @@ pub(crate) async fn accept(listener: TcpListener, oracle: Arc<Oracle>) {
         };
         let oracle = Arc::clone(&oracle);
         connections.spawn(async move {
-            let service = service_fn(move |request| note(Arc::clone(&oracle), request));
+            let service = service_fn(move |request| record(Arc::clone(&oracle), request));
             // How it ends is of no interest.
             let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
         });
@@ -37,7 +37,7 @@ pub(crate) async fn accept(listener: TcpListener, oracle: Arc<Oracle>) {
     }
 }
 
-async fn note(oracle: Arc<Oracle>, request: Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
+async fn record(oracle: Arc<Oracle>, request: Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
     let (parts, body) = request.into_parts();
     let bytes = super::read(body).await.map_or(0, |text| text.len());
     let stray = Stray {
@@ -47,7 +47,7 @@ async fn note(oracle: Arc<Oracle>, request: Request<Incoming>) -> Result<Respons
         session: parts.headers.contains_key(headers::SESSION_ID),
         bytes,
     };
-    oracle.note(|counts| counts.elsewhere.push(stray));
+    oracle.record(|counts| counts.elsewhere.push(stray));
     let mut response = Response::new(Outgoing::new(Content::Whole(Bytes::from_static(b"{}")), ConnectionHandle::new(0)));
     *response.status_mut() = StatusCode::OK;
     Ok(response)

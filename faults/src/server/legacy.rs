@@ -89,7 +89,7 @@ pub(crate) fn delete(state: &ServerState, request: &HttpRequest) -> Result<Reply
     }
     let session = find_session(state, request)?;
     state.forget_session(session.id());
-    state.oracle.note(|counts| counts.sessions_deleted += 1);
+    state.oracle.record(|counts| counts.sessions_deleted += 1);
     Ok(Reply::empty(StatusCode::OK))
 }
 

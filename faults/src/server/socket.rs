@@ -128,7 +128,7 @@ struct Open(Arc<Oracle>);
 
 impl Socket {
     pub(crate) fn new(connection: Connection, handle: ConnectionHandle, oracle: Arc<Oracle>) -> Socket {
-        oracle.note(|counts| {
+        oracle.record(|counts| {
             counts.connections += 1;
             counts.open_connections += 1;
             counts.most_open_connections = counts.most_open_connections.max(counts.open_connections);
@@ -164,7 +164,7 @@ impl Socket {
                 return Pin::new(&mut self.connection).poll_flush(cx);
             }
             let written = std::task::ready!(Pin::new(&mut self.connection).poll_write(cx, &bytes))?;
-            self.oracle.note(|counts| counts.bytes_out += written as u64);
+            self.oracle.record(|counts| counts.bytes_out += written as u64);
             self.handle.state().final_bytes.advance(written);
         }
     }
@@ -176,7 +176,7 @@ impl AsyncRead for Socket {
         let before = buf.filled().len();
         std::task::ready!(Pin::new(&mut self.connection).poll_read(cx, buf))?;
         let read = buf.filled().len() - before;
-        self.oracle.note(|counts| counts.bytes_in += read as u64);
+        self.oracle.record(|counts| counts.bytes_in += read as u64);
         Poll::Ready(Ok(()))
     }
 }
@@ -185,7 +185,7 @@ impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.check(cx)?;
         let written = std::task::ready!(Pin::new(&mut self.connection).poll_write(cx, buf))?;
-        self.oracle.note(|counts| counts.bytes_out += written as u64);
+        self.oracle.record(|counts| counts.bytes_out += written as u64);
         Poll::Ready(Ok(written))
     }
 
@@ -208,6 +208,6 @@ impl AsyncWrite for Socket {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.note(|counts| counts.open_connections -= 1);
+        self.0.record(|counts| counts.open_connections -= 1);
     }
 }

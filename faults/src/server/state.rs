@@ -122,7 +122,7 @@ impl ServerState {
 
     /// Says no with this text.
     pub(crate) fn refuse_with(&self, status: StatusCode, text: Bytes) -> Refused {
-        self.oracle.note(|counts| counts.refusals += 1);
+        self.oracle.record(|counts| counts.refusals += 1);
         Box::new(Reply::json(status, text))
     }
 
@@ -161,7 +161,7 @@ impl ServerState {
     pub(crate) fn open_session(&self, protocol: Protocol) -> Arc<Session> {
         let session = Arc::new(Session::new(self.next_name("session-"), Stream::new(self.next_name("s"))));
         self.sessions().insert(session.id().to_owned(), (protocol, Arc::clone(&session)));
-        self.oracle.note(|counts| {
+        self.oracle.record(|counts| {
             counts.sessions_opened += 1;
             counts.open_sessions += 1;
         });
@@ -177,7 +177,7 @@ impl ServerState {
     pub(crate) fn forget_session(&self, id: &str) {
         if let Some((_, session)) = self.sessions().remove(id) {
             session.stream.end();
-            self.oracle.note(|counts| counts.open_sessions -= 1);
+            self.oracle.record(|counts| counts.open_sessions -= 1);
         }
     }
 
@@ -185,7 +185,7 @@ impl ServerState {
     pub(crate) fn forget_sessions(&self) {
         for (_, (_, session)) in self.sessions().drain() {
             session.stream.end();
-            self.oracle.note(|counts| counts.open_sessions -= 1);
+            self.oracle.record(|counts| counts.open_sessions -= 1);
         }
         for listen in self.listens().drain(..) {
             listen.stream.end();
@@ -200,7 +200,7 @@ impl ServerState {
         let acknowledged = json!({ "notifications": listen.wants });
         listen.push("notifications/subscriptions/acknowledged", acknowledged);
         self.listens().push(listen);
-        self.oracle.note(|counts| counts.listens_opened += 1);
+        self.oracle.record(|counts| counts.listens_opened += 1);
     }
 
     /// A subscription is no longer wanted.
@@ -236,7 +236,7 @@ impl ServerState {
             // Nobody waits here: that it was answered is what is counted.
             drop(session.ask(format!("{id:?}").into()));
             session.stream.push(words::request(&id, method, params));
-            self.oracle.note(|counts| counts.server_requests += 1);
+            self.oracle.record(|counts| counts.server_requests += 1);
         }
         sessions.len()
     }

@@ -59,7 +59,7 @@ pub(crate) async fn run(state: Arc<ServerState>, admitted: Arc<Admitted>, call: 
     let tool = Tool { state: &state, admitted: &admitted, stream: &stream };
     tokio::select! {
         biased;
-        () = call.cancelled() => state.oracle.note(|counts| counts.cancellations += 1),
+        () = call.cancelled() => state.oracle.record(|counts| counts.cancellations += 1),
         () = tool.run() => {}
     }
     stream.end();
@@ -122,7 +122,7 @@ impl Tool<'_> {
         }
         let id = self.state.next_name("ask");
         let answered = self.admitted.session.ask(format!("{id:?}").into());
-        self.state.oracle.note(|counts| counts.server_requests += 1);
+        self.state.oracle.record(|counts| counts.server_requests += 1);
         self.stream.push(words::request(&id, method, &params));
         match tokio::time::timeout(LONGEST_THOUGHT, answered).await {
             Ok(Ok(text)) => text_result(&String::from_utf8_lossy(&text)),
