@@ -19,7 +19,7 @@ pub(crate) mod state;
 pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod tools;
-pub(crate) mod words;
+pub(crate) mod jsonrpc;
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};

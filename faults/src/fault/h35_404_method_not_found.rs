@@ -7,7 +7,7 @@ use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::words;
+use crate::server::jsonrpc;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -21,6 +21,6 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
-    let text = words::error(&context.request.id(), code::METHOD_NOT_FOUND, "no such method");
+    let text = jsonrpc::error(&context.request.id(), code::METHOD_NOT_FOUND, "no such method");
     Ok(Reply::json(StatusCode::NOT_FOUND, text))
 }

@@ -5,7 +5,7 @@ use http::StatusCode;
 use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::words;
+use crate::server::jsonrpc;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -20,6 +20,6 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     context.state.forget_session(context.request.session().unwrap_or_default());
-    let text = words::error(&context.request.id(), -32000, "Bad Request: No valid session ID provided");
+    let text = jsonrpc::error(&context.request.id(), -32000, "Bad Request: No valid session ID provided");
     Ok(Reply::json(StatusCode::BAD_REQUEST, text))
 }

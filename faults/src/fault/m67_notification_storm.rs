@@ -6,7 +6,7 @@ use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::words;
+use crate::server::jsonrpc;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -25,7 +25,7 @@ const MOST: u64 = 9_000;
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
     let storm = (0..context.number(1_000).min(MOST)).map(|number| {
-        words::notice("notifications/message", &json!({ "level": "info", "data": format!("number {number}") }))
+        jsonrpc::notification("notifications/message", &json!({ "level": "info", "data": format!("number {number}") }))
     });
     Ok(context.send(executed.admitted, storm.chain(executed.messages).collect()).await)
 }

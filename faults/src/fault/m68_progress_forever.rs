@@ -8,7 +8,7 @@ use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::words;
+use crate::server::jsonrpc;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -34,7 +34,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
         let reporting = async {
             for done in 1..=MOST {
                 tokio::time::sleep(pause).await;
-                stream.push(words::notice("notifications/message", &json!({ "level": "info", "data": "still at it" })));
+                stream.push(jsonrpc::notification("notifications/message", &json!({ "level": "info", "data": "still at it" })));
                 speaker.progress(&stream, done, None);
             }
         };

@@ -6,7 +6,7 @@ use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::words;
+use crate::server::jsonrpc;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -25,6 +25,6 @@ const MOST: u64 = 9_000;
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
     let asks = (0..context.number(1_000).min(MOST))
-        .map(|number| words::request(&format!("question-{number}"), "roots/list", &json!({})));
+        .map(|number| jsonrpc::request(&format!("question-{number}"), "roots/list", &json!({})));
     Ok(context.send(executed.admitted, asks.chain(executed.messages).collect()).await)
 }

@@ -7,7 +7,7 @@ use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::words;
+use crate::server::jsonrpc;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -28,7 +28,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
     let length = usize::try_from(context.number(DEFAULT).min(MOST)).unwrap_or(0);
     let result = json!({ "content": [{ "type": "text", "text": "x".repeat(length) }] });
-    let answer: Bytes = words::result(&context.request.id(), &executed.admitted.protocol.result(result));
+    let answer: Bytes = jsonrpc::result(&context.request.id(), &executed.admitted.protocol.result(result));
     let begun = executed.admitted.stream_of(&context.state, [answer]);
     Ok(context.stream(executed.admitted, begun).await)
 }

@@ -6,7 +6,7 @@ use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::words;
+use crate::server::jsonrpc;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -21,6 +21,6 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let status = u16::try_from(context.number(400)).ok().and_then(|status| StatusCode::from_u16(status).ok());
-    let text = words::error(b"null", -32000, "Bad Request: Invalid event ID");
+    let text = jsonrpc::error(b"null", -32000, "Bad Request: Invalid event ID");
     Ok(Reply::json(status.unwrap_or(StatusCode::BAD_REQUEST), text))
 }

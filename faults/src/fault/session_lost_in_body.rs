@@ -4,7 +4,7 @@ use super::{Fault, Runs, FaultContext};
 use crate::server::legacy::SESSION_NOT_FOUND;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::words;
+use crate::server::jsonrpc;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
@@ -20,6 +20,6 @@ pub(super) const FAULT: Fault = Fault {
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let admitted = context.admit()?;
     context.state.forget_session(context.request.session().unwrap_or_default());
-    let text = words::error(&context.request.id(), SESSION_NOT_FOUND, "Session not found");
+    let text = jsonrpc::error(&context.request.id(), SESSION_NOT_FOUND, "Session not found");
     Ok(context.send(admitted, vec![text]).await)
 }

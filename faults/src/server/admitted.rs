@@ -17,7 +17,7 @@ use super::reply::Reply;
 use super::session::{Call, Session};
 use super::state::ServerState;
 use super::stream::{Next, Stream};
-use super::{methods, tools, words};
+use super::{jsonrpc, methods, tools};
 use crate::settings::Answers;
 
 /// The ways to speak.
@@ -174,7 +174,7 @@ impl Admitted {
         let token = &self.request.params()["_meta"]["progressToken"];
         if !token.is_null() {
             let params = json!({ "progressToken": token, "progress": done, "total": total });
-            stream.push(words::notice("notifications/progress", &params));
+            stream.push(jsonrpc::notification("notifications/progress", &params));
         }
     }
 

@@ -41,8 +41,8 @@ pub(crate) fn open(state: &Arc<ServerState>, origin: &str) -> Reply {
 pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
     let id = request.query.split('&').find_map(|pair| pair.strip_prefix(QUERY)).unwrap_or_default();
     let Some(session) = state.find_session(id, Protocol::HttpSse) else {
-        let words = "Could not find session";
-        return Err(state.refuse(StatusCode::NOT_FOUND, &request, super::legacy::SESSION_NOT_FOUND, words));
+        let message = "Could not find session";
+        return Err(state.refuse(StatusCode::NOT_FOUND, &request, super::legacy::SESSION_NOT_FOUND, message));
     };
     Ok(Arc::new(Admitted { request, protocol: Protocol::HttpSse, session }))
 }

@@ -23,8 +23,8 @@ pub(crate) const SESSION_NOT_FOUND: i64 = -32001;
 /// Accepts a message, or says why not.
 pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
     if !request.lists("accept", "application/json") || !request.lists("accept", "text/event-stream") {
-        let words = "Not Acceptable: Client must accept both application/json and text/event-stream";
-        return Err(state.refuse(StatusCode::NOT_ACCEPTABLE, &request, SERVER_ERROR, words));
+        let message = "Not Acceptable: Client must accept both application/json and text/event-stream";
+        return Err(state.refuse(StatusCode::NOT_ACCEPTABLE, &request, SERVER_ERROR, message));
     }
     if request.method() == Some("initialize") {
         let session = if state.settings().sessions { state.open_session(Protocol::Legacy) } else { state.shared_session() };
@@ -33,8 +33,8 @@ pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Adm
     if let Some(revision) = request.header(headers::PROTOCOL_VERSION)
         && !Era::LEGACY.contains(&revision)
     {
-        let words = format!("Bad Request: Unsupported protocol version: {revision}");
-        return Err(state.refuse(StatusCode::BAD_REQUEST, &request, SERVER_ERROR, &words));
+        let message = format!("Bad Request: Unsupported protocol version: {revision}");
+        return Err(state.refuse(StatusCode::BAD_REQUEST, &request, SERVER_ERROR, &message));
     }
     let session = find_session(state, &request)?;
     Ok(Arc::new(Admitted { request, protocol: Protocol::Legacy, session }))
@@ -46,8 +46,8 @@ pub(crate) fn get(state: &Arc<ServerState>, request: &HttpRequest) -> Result<Rep
         return Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED).with(ALLOW, "POST"));
     }
     if !request.lists("accept", "text/event-stream") {
-        let words = "Not Acceptable: Client must accept text/event-stream";
-        return Err(state.refuse(StatusCode::NOT_ACCEPTABLE, request, SERVER_ERROR, words));
+        let message = "Not Acceptable: Client must accept text/event-stream";
+        return Err(state.refuse(StatusCode::NOT_ACCEPTABLE, request, SERVER_ERROR, message));
     }
     let session = find_session(state, request)?;
     let sse_format = SseFormat::legacy(&state.settings());
@@ -97,8 +97,8 @@ fn find_session(state: &ServerState, request: &HttpRequest) -> Result<Arc<Sessio
     match request.session() {
         _ if !state.settings().sessions => Ok(state.shared_session()),
         None => {
-            let words = "Bad Request: Mcp-Session-Id header is required";
-            Err(state.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, words))
+            let message = "Bad Request: Mcp-Session-Id header is required";
+            Err(state.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, message))
         }
         Some(id) => state
             .find_session(id, Protocol::Legacy)
@@ -110,8 +110,8 @@ fn find_session(state: &ServerState, request: &HttpRequest) -> Result<Arc<Sessio
 pub(crate) fn refuse_modern(state: &ServerState, request: &HttpRequest) -> Refused {
     let revision = request.header(headers::PROTOCOL_VERSION).unwrap_or("none");
     let known = Era::LEGACY.join(", ");
-    let words = format!("Bad Request: Unsupported protocol version: {revision} (supported versions: {known})");
-    state.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, &words)
+    let message = format!("Bad Request: Unsupported protocol version: {revision} (supported versions: {known})");
+    state.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, &message)
 }
 
 /// Whether a body is one message at all.

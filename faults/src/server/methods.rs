@@ -5,7 +5,7 @@ use mendline_wire::code;
 use serde_json::{Value, json};
 
 use super::admitted::{Admitted, Protocol};
-use super::{tools, words};
+use super::{jsonrpc, tools};
 use crate::settings::Era;
 
 const RESOURCE: &str = "memo://one";
@@ -35,8 +35,8 @@ pub(crate) fn answer(admitted: &Admitted) -> Bytes {
     let id = request.id();
     let method = request.what();
     match result(admitted, &method) {
-        Some(result) => words::result(&id, &admitted.protocol.result(result)),
-        None => words::error(&id, code::METHOD_NOT_FOUND, &format!("no method {method}")),
+        Some(result) => jsonrpc::result(&id, &admitted.protocol.result(result)),
+        None => jsonrpc::error(&id, code::METHOD_NOT_FOUND, &format!("no method {method}")),
     }
 }
 

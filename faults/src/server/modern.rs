@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::admitted::{Admitted, Protocol};
 use super::request::HttpRequest;
 use super::state::{Refused, ServerState};
-use super::{methods, words};
+use super::{jsonrpc, methods};
 use crate::settings::Era;
 
 /// Accepts a message, or says why not.
@@ -39,15 +39,15 @@ fn check(state: &ServerState, request: &HttpRequest) -> Result<(), Refused> {
     agree(state, request, headers::METHOD, Some(&method))?;
     agree(state, request, headers::NAME, name)?;
     if !revision.is_string() || !said[meta::CLIENT_CAPABILITIES].is_object() {
-        let words = "the _meta of a request names its protocolVersion and clientCapabilities";
-        return Err(state.refuse(StatusCode::BAD_REQUEST, request, code::INVALID_PARAMS, words));
+        let message = "the _meta of a request names its protocolVersion and clientCapabilities";
+        return Err(state.refuse(StatusCode::BAD_REQUEST, request, code::INVALID_PARAMS, message));
     }
     if !Era::MODERN.contains(&revision.as_str().unwrap_or_default()) {
         return Err(unsupported(state, request, revision));
     }
     if !methods::MODERN.contains(&method.as_str()) && !method.starts_with("faults/") {
-        let words = format!("no method {method}");
-        return Err(state.refuse(StatusCode::NOT_FOUND, request, code::METHOD_NOT_FOUND, &words));
+        let message = format!("no method {method}");
+        return Err(state.refuse(StatusCode::NOT_FOUND, request, code::METHOD_NOT_FOUND, &message));
     }
     Ok(())
 }
@@ -63,13 +63,13 @@ fn agree(state: &ServerState, request: &HttpRequest, name: &str, body: Option<&s
     if is_same {
         return Ok(());
     }
-    let words = format!("{name} says {header:?} and the body {body:?}");
-    Err(state.refuse(StatusCode::BAD_REQUEST, request, code::HEADER_MISMATCH, &words))
+    let message = format!("{name} says {header:?} and the body {body:?}");
+    Err(state.refuse(StatusCode::BAD_REQUEST, request, code::HEADER_MISMATCH, &message))
 }
 
 fn unsupported(state: &ServerState, request: &HttpRequest, requested: &Value) -> Refused {
     let data = json!({ "supported": Era::MODERN, "requested": requested });
     let text =
-        words::error_with(&request.id(), code::UNSUPPORTED_PROTOCOL_VERSION, "unsupported protocol version", &data);
+        jsonrpc::error_with(&request.id(), code::UNSUPPORTED_PROTOCOL_VERSION, "unsupported protocol version", &data);
     state.refuse_with(StatusCode::BAD_REQUEST, text)
 }

@@ -20,7 +20,7 @@ use super::reply::Reply;
 use super::session::Session;
 use super::socket::{Ending, ConnectionHandle};
 use super::stream::Stream;
-use super::{legacy, modern, http_sse, words};
+use super::{http_sse, jsonrpc, legacy, modern};
 use crate::fault::FaultContext;
 use crate::oracle::Oracle;
 use crate::plan::Plan;
@@ -101,8 +101,8 @@ impl ServerState {
     /// Accepts a posted message by the rules of its era.
     pub(crate) fn admit(&self, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
         if !request.lists("content-type", "application/json") {
-            let words = "Unsupported Media Type: Content-Type must be application/json";
-            return Err(self.refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &request, -32000, words));
+            let message = "Unsupported Media Type: Content-Type must be application/json";
+            return Err(self.refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &request, -32000, message));
         }
         let era = self.settings().era;
         match request.path.as_str() {
@@ -116,8 +116,8 @@ impl ServerState {
     }
 
     /// Says no with a JSON-RPC error.
-    pub(crate) fn refuse(&self, status: StatusCode, request: &HttpRequest, code: i64, words: &str) -> Refused {
-        self.refuse_with(status, words::error(&request.id(), code, words))
+    pub(crate) fn refuse(&self, status: StatusCode, request: &HttpRequest, code: i64, message: &str) -> Refused {
+        self.refuse_with(status, jsonrpc::error(&request.id(), code, message))
     }
 
     /// Says no with this text.
@@ -212,7 +212,7 @@ impl ServerState {
     pub(crate) fn end_listens(&self) {
         for listen in self.listens().drain(..) {
             let result = json!({ "resultType": "complete", "_meta": { meta::SUBSCRIPTION_ID: listen.id_value() } });
-            listen.stream.push(words::result(&listen.id, &result));
+            listen.stream.push(jsonrpc::result(&listen.id, &result));
             listen.stream.end();
         }
     }
@@ -221,7 +221,7 @@ impl ServerState {
     pub(crate) fn notify(&self, method: &str, params: &Value) -> usize {
         let sessions = self.sessions();
         for (_, session) in sessions.values() {
-            session.stream.push(words::notice(method, params));
+            session.stream.push(jsonrpc::notification(method, params));
         }
         let listens = self.listens();
         let listening = listens.iter().filter(|listen| listen.is_interested_in(method, params));
@@ -235,7 +235,7 @@ impl ServerState {
             let id = self.next_name("ask");
             // Nobody waits here: that it was answered is what is counted.
             drop(session.ask(format!("{id:?}").into()));
-            session.stream.push(words::request(&id, method, params));
+            session.stream.push(jsonrpc::request(&id, method, params));
             self.oracle.record(|counts| counts.server_requests += 1);
         }
         sessions.len()
@@ -271,7 +271,7 @@ impl Listen {
             params = json!({});
         }
         params["_meta"][meta::SUBSCRIPTION_ID] = self.id_value();
-        self.stream.push(words::notice(method, &params));
+        self.stream.push(jsonrpc::notification(method, &params));
     }
 
     fn id_value(&self) -> Value {

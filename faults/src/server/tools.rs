@@ -17,7 +17,7 @@ use super::admitted::{Admitted, Protocol};
 use super::session::Call;
 use super::state::ServerState;
 use super::stream::Stream;
-use super::words;
+use super::jsonrpc;
 
 /// The longest that a client may think about a question.
 const LONGEST_THOUGHT: Duration = Duration::from_secs(60);
@@ -79,7 +79,7 @@ impl Tool<'_> {
         let arguments = &request.params()["arguments"];
         let key = arguments["key"].as_str().unwrap_or("-");
         if !matches!(name, "lookup" | "create_note" | "slow" | "big" | "ask") {
-            self.stream.push(words::error(&request.id(), code::INVALID_PARAMS, &format!("no tool {name}")));
+            self.stream.push(jsonrpc::error(&request.id(), code::INVALID_PARAMS, &format!("no tool {name}")));
             return;
         }
         self.state.oracle.executed(name, key);
@@ -94,7 +94,7 @@ impl Tool<'_> {
             "big" => text_result(&"x".repeat(length(arguments))),
             _ => self.ask(arguments).await,
         };
-        self.stream.push(words::result(&request.id(), &self.admitted.protocol.result(result)));
+        self.stream.push(jsonrpc::result(&request.id(), &self.admitted.protocol.result(result)));
     }
 
     async fn slow(&self, key: &str, arguments: &Value) -> Value {
@@ -123,7 +123,7 @@ impl Tool<'_> {
         let id = self.state.next_name("ask");
         let answered = self.admitted.session.ask(format!("{id:?}").into());
         self.state.oracle.record(|counts| counts.server_requests += 1);
-        self.stream.push(words::request(&id, method, &params));
+        self.stream.push(jsonrpc::request(&id, method, &params));
         match tokio::time::timeout(LONGEST_THOUGHT, answered).await {
             Ok(Ok(text)) => text_result(&String::from_utf8_lossy(&text)),
             _ => text_result("no answer"),

@@ -19,7 +19,7 @@ pub(crate) fn error_with(id: &[u8], code: i64, message: &str, data: &Value) -> B
 }
 
 /// A notification.
-pub(crate) fn notice(method: &str, params: &Value) -> Bytes {
+pub(crate) fn notification(method: &str, params: &Value) -> Bytes {
     Bytes::from(json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string())
 }
 
