@@ -68,7 +68,7 @@ impl Admitted {
                 self.deliver(state, begun).await
             }
             Kind::Notification => {
-                methods::hear(&self);
+                methods::handle_notification(&self);
                 Reply::empty(StatusCode::ACCEPTED)
             }
             Kind::Result | Kind::Error => {
@@ -137,7 +137,7 @@ impl Admitted {
     /// Carries a stream as events.
     pub(crate) fn deliver_events(self: Arc<Self>, state: &Arc<ServerState>, begun: Begun, sse_format: SseFormat) -> Reply {
         let (reply, pieces) = Reply::events();
-        let reply = self.introduce(reply);
+        let reply = self.with_session_id(reply);
         let shared = Arc::clone(state);
         state.spawn(async move {
             if sse_format.write_stream(&begun.stream, 0, &pieces).await == StreamEnd::ClientLeft {
@@ -158,7 +158,7 @@ impl Admitted {
             // Cancelled: the protocol has no answer for this, and HTTP must have one.
             None => Reply::empty(StatusCode::NO_CONTENT),
         };
-        self.introduce(reply)
+        self.with_session_id(reply)
     }
 
     /// How events look to this client.
@@ -181,10 +181,10 @@ impl Admitted {
     /// Whether it wants JSON or events.
     pub(crate) fn wants(&self, state: &ServerState) -> Answers {
         let arguments = &self.request.params()["arguments"];
-        let asks_back = self.request.tool() == Some("ask") && self.protocol == Protocol::Legacy;
+        let needs_client = self.request.tool() == Some("ask") && self.protocol == Protocol::Legacy;
         match arguments["answer"].as_str() {
             // A question to the client has to travel before the answer does.
-            _ if asks_back || self.is_listen() => Answers::Events,
+            _ if needs_client || self.is_listen() => Answers::Events,
             Some("json") => Answers::Json,
             Some("events") => Answers::Events,
             _ => state.settings().answers,
@@ -196,7 +196,7 @@ impl Admitted {
     }
 
     /// A new session is told its id with the answer to its greeting.
-    fn introduce(&self, reply: Reply) -> Reply {
+    fn with_session_id(&self, reply: Reply) -> Reply {
         let is_new = self.request.method() == Some("initialize") && !self.session.id().is_empty();
         match headers::SESSION_ID.parse() {
             Ok(name) if is_new && self.protocol == Protocol::Legacy => reply.with(name, self.session.id()),

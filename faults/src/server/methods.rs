@@ -41,7 +41,7 @@ pub(crate) fn answer(admitted: &Admitted) -> Bytes {
 }
 
 /// A notification.
-pub(crate) fn hear(admitted: &Admitted) {
+pub(crate) fn handle_notification(admitted: &Admitted) {
     let request = &admitted.request;
     if request.method() == Some("notifications/cancelled") && admitted.protocol != Protocol::Modern {
         admitted.session.cancel(&request.params()["requestId"].to_string().into());
@@ -52,14 +52,14 @@ fn result(admitted: &Admitted, method: &str) -> Option<Value> {
     let params = admitted.request.params();
     let is_modern = admitted.protocol == Protocol::Modern;
     let result = match method {
-        "initialize" => greeting(params),
+        "initialize" => initialize_result(params),
         "ping" => json!({}),
         "server/discover" if is_modern => json!({ "supportedVersions": Era::MODERN, "capabilities": capabilities() }),
         "tools/list" => json!({ "tools": tools::list() }),
         "resources/list" => json!({ "resources": [{ "uri": RESOURCE, "name": "one" }] }),
         "resources/templates/list" => json!({ "resourceTemplates": [] }),
         "resources/read" => json!({ "contents": [{ "uri": params["uri"], "text": "remember" }] }),
-        "prompts/list" => json!({ "prompts": [{ "name": "greet" }] }),
+        "prompts/list" => json!({ "prompts": [{ "name": "hello" }] }),
         "prompts/get" => json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": "Hello" } }] }),
         "completion/complete" => json!({ "completion": { "values": ["one"] } }),
         "resources/subscribe" | "resources/unsubscribe" => {
@@ -82,9 +82,9 @@ fn result(admitted: &Admitted, method: &str) -> Option<Value> {
     Some(if is_modern { cacheable(result, method) } else { result })
 }
 
-fn greeting(params: &Value) -> Value {
-    let wished = params["protocolVersion"].as_str().unwrap_or_default();
-    let agreed = Era::LEGACY.iter().find(|revision| **revision == wished).unwrap_or(&Era::LEGACY[0]);
+fn initialize_result(params: &Value) -> Value {
+    let requested = params["protocolVersion"].as_str().unwrap_or_default();
+    let agreed = Era::LEGACY.iter().find(|revision| **revision == requested).unwrap_or(&Era::LEGACY[0]);
     json!({ "protocolVersion": agreed, "capabilities": capabilities(), "serverInfo": server_info() })
 }
 
