@@ -129,7 +129,7 @@ fn ask_server(server: &Server, verb: &Verb, path: &str, said: &Value) -> Result<
         ("GET", "rules") => serde_json::to_value(server.rules())?,
         ("GET", "settings") => serde_json::to_value(server.settings())?,
         ("POST", "notify") => json!({ "clients": server.notify(text("method"), &said["params"]) }),
-        ("POST", "ask") => json!({ "clients": server.ask(text("what")) }),
+        ("POST", "ask") => json!({ "clients": server.send_request(text("what")) }),
         _ => return Err(Wrong::Path),
     })
 }

@@ -156,9 +156,9 @@ impl Server {
     }
 
     /// Asks every client with a session: `roots`, `sampling` or `elicitation`. Says how many clients there were.
-    pub fn ask(&self, what: &str) -> usize {
-        let (method, params) = tools::question(what);
-        self.state.ask(method, &params)
+    pub fn send_request(&self, what: &str) -> usize {
+        let (method, params) = tools::server_request(what);
+        self.state.send_request(method, &params)
     }
 
     /// Forgets all sessions, streams and subscriptions, as after a restart.

@@ -65,8 +65,8 @@ pub(crate) fn get(state: &Arc<ServerState>, request: &HttpRequest) -> Result<Rep
 /// Carries a stream on a GET. Of those that carry what is said unasked, the newest one does.
 fn open(state: &ServerState, session: &Session, stream: Arc<Stream>, after: u64, sse_format: SseFormat) -> Reply {
     let (reply, pieces) = Reply::events();
-    let is_unasked = stream.name() == session.stream.name();
-    let taken_over = is_unasked.then(|| session.take_over());
+    let is_session_stream = stream.name() == session.stream.name();
+    let taken_over = is_session_stream.then(|| session.take_over());
     state.spawn(async move {
         let replaced = async {
             match taken_over {

@@ -15,7 +15,7 @@ use crate::settings::Era;
 /// Accepts a message, or says why not.
 pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
     if request.is_request() {
-        check(state, &request)?;
+        validate(state, &request)?;
     }
     Ok(Arc::new(Admitted { request, protocol: Protocol::Modern, session: state.shared_session() }))
 }
@@ -25,9 +25,9 @@ pub(crate) fn refuse_legacy(state: &ServerState, request: &HttpRequest) -> Refus
     unsupported(state, request, &request.params()["protocolVersion"])
 }
 
-fn check(state: &ServerState, request: &HttpRequest) -> Result<(), Refused> {
-    let said = &request.params()["_meta"];
-    let revision = &said[meta::PROTOCOL_VERSION];
+fn validate(state: &ServerState, request: &HttpRequest) -> Result<(), Refused> {
+    let declared = &request.params()["_meta"];
+    let revision = &declared[meta::PROTOCOL_VERSION];
     // Read from the body by other means than the ones under test: this is the other side of the contract.
     let method = request.what();
     let name = match method.as_str() {
@@ -35,10 +35,10 @@ fn check(state: &ServerState, request: &HttpRequest) -> Result<(), Refused> {
         "resources/read" => request.params()["uri"].as_str(),
         _ => None,
     };
-    agree(state, request, headers::PROTOCOL_VERSION, revision.as_str())?;
-    agree(state, request, headers::METHOD, Some(&method))?;
-    agree(state, request, headers::NAME, name)?;
-    if !revision.is_string() || !said[meta::CLIENT_CAPABILITIES].is_object() {
+    check_header(state, request, headers::PROTOCOL_VERSION, revision.as_str())?;
+    check_header(state, request, headers::METHOD, Some(&method))?;
+    check_header(state, request, headers::NAME, name)?;
+    if !revision.is_string() || !declared[meta::CLIENT_CAPABILITIES].is_object() {
         let message = "the _meta of a request names its protocolVersion and clientCapabilities";
         return Err(state.refuse(StatusCode::BAD_REQUEST, request, code::INVALID_PARAMS, message));
     }
@@ -53,7 +53,7 @@ fn check(state: &ServerState, request: &HttpRequest) -> Result<(), Refused> {
 }
 
 /// A header says what the body says.
-fn agree(state: &ServerState, request: &HttpRequest, name: &str, body: Option<&str>) -> Result<(), Refused> {
+fn check_header(state: &ServerState, request: &HttpRequest, name: &str, body: Option<&str>) -> Result<(), Refused> {
     let header = request.header(name).map(headers::decode_value);
     let is_same = match (&header, body) {
         (Some(Ok(header)), Some(body)) => header == body,

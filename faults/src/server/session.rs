@@ -29,7 +29,7 @@ pub(crate) struct Session {
 struct Inner {
     streams: Vec<Arc<Stream>>,
     calls: HashMap<Bytes, Arc<Call>>,
-    asks: HashMap<Bytes, oneshot::Sender<Bytes>>,
+    pending_requests: HashMap<Bytes, oneshot::Sender<Bytes>>,
     subscriptions: BTreeSet<String>,
     level: Option<String>,
 }
@@ -80,15 +80,15 @@ impl Session {
     }
 
     /// A question to the client with this id, as JSON text, waits for its answer.
-    pub(crate) fn ask(&self, id: Bytes) -> oneshot::Receiver<Bytes> {
+    pub(crate) fn expect_answer(&self, id: Bytes) -> oneshot::Receiver<Bytes> {
         let (answer, answered) = oneshot::channel();
-        self.inner().asks.insert(id, answer);
+        self.inner().pending_requests.insert(id, answer);
         answered
     }
 
     /// The client answers a question. Says whether it had been asked.
     pub(crate) fn answered(&self, id: &Bytes, text: Bytes) -> bool {
-        let pending = self.inner().asks.remove(id);
+        let pending = self.inner().pending_requests.remove(id);
         pending.is_some_and(|pending| {
             // Whoever asked may have stopped waiting; the answer was right all the same.
             let _ = pending.send(text);

@@ -229,12 +229,12 @@ impl ServerState {
     }
 
     /// Asks every client with a session. Says how many there were.
-    pub(crate) fn ask(&self, method: &str, params: &Value) -> usize {
+    pub(crate) fn send_request(&self, method: &str, params: &Value) -> usize {
         let sessions = self.sessions();
         for (_, session) in sessions.values() {
             let id = self.next_name("ask");
             // Nobody waits here: that it was answered is what is counted.
-            drop(session.ask(format!("{id:?}").into()));
+            drop(session.expect_answer(format!("{id:?}").into()));
             session.stream.push(jsonrpc::request(&id, method, params));
             self.oracle.record(|counts| counts.server_requests += 1);
         }

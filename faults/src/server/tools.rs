@@ -20,9 +20,9 @@ use super::stream::Stream;
 use super::jsonrpc;
 
 /// The longest that a client may think about a question.
-const LONGEST_THOUGHT: Duration = Duration::from_secs(60);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest text that `big` answers with.
-const BIGGEST: u64 = 64 << 20;
+const MAX_RESULT_BYTES: u64 = 64 << 20;
 
 /// The list of tools.
 pub(crate) fn list() -> Value {
@@ -92,7 +92,7 @@ impl Tool<'_> {
             "create_note" => text_result(&format!("wrote {key}")),
             "slow" => self.slow(key, arguments).await,
             "big" => text_result(&"x".repeat(length(arguments))),
-            _ => self.ask(arguments).await,
+            _ => self.ask_client(arguments).await,
         };
         self.stream.push(jsonrpc::result(&request.id(), &self.admitted.protocol.result(result)));
     }
@@ -107,8 +107,8 @@ impl Tool<'_> {
     }
 
     /// Asks in the way of the era: with a request of its own, or with a result that wants input.
-    async fn ask(&self, arguments: &Value) -> Value {
-        let (method, params) = question(arguments["what"].as_str().unwrap_or("roots"));
+    async fn ask_client(&self, arguments: &Value) -> Value {
+        let (method, params) = server_request(arguments["what"].as_str().unwrap_or("roots"));
         if self.admitted.protocol == Protocol::Modern {
             let given = &self.admitted.request.params()["inputResponses"];
             if given.is_object() {
@@ -121,10 +121,10 @@ impl Tool<'_> {
             });
         }
         let id = self.state.next_name("ask");
-        let answered = self.admitted.session.ask(format!("{id:?}").into());
+        let answered = self.admitted.session.expect_answer(format!("{id:?}").into());
         self.state.oracle.record(|counts| counts.server_requests += 1);
         self.stream.push(jsonrpc::request(&id, method, &params));
-        match tokio::time::timeout(LONGEST_THOUGHT, answered).await {
+        match tokio::time::timeout(CLIENT_TIMEOUT, answered).await {
             Ok(Ok(text)) => text_result(&String::from_utf8_lossy(&text)),
             _ => text_result("no answer"),
         }
@@ -132,7 +132,7 @@ impl Tool<'_> {
 }
 
 /// A question to the client, by its short name.
-pub(crate) fn question(what: &str) -> (&'static str, Value) {
+pub(crate) fn server_request(what: &str) -> (&'static str, Value) {
     let text = json!({ "type": "text", "text": "How are you?" });
     match what {
         "sampling" => {
@@ -151,6 +151,6 @@ fn text_result(text: &str) -> Value {
 }
 
 fn length(arguments: &Value) -> usize {
-    let bytes = arguments["bytes"].as_u64().unwrap_or(1 << 20).min(BIGGEST);
+    let bytes = arguments["bytes"].as_u64().unwrap_or(1 << 20).min(MAX_RESULT_BYTES);
     usize::try_from(bytes).unwrap_or(0)
 }

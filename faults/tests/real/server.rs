@@ -80,7 +80,7 @@ async fn the_get_stream_carries_notices_and_questions() {
     let mut line = Line::dial(server.address()).await;
     let mut got = line.ask(&client.get(None)).await.unwrap();
     assert_eq!(server.notify("notifications/tools/list_changed", &json!({})), 1);
-    assert_eq!(server.ask("roots"), 1);
+    assert_eq!(server.send_request("roots"), 1);
     let events = line.events(&mut got, 3).await;
     let data = |at: usize| serde_json::from_slice::<Value>(events[at].data.as_ref().unwrap()).unwrap();
     assert_eq!(data(1)["method"], "notifications/tools/list_changed");
