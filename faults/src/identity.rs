@@ -51,7 +51,7 @@ impl Authority {
     }
 
     /// Vouches for a server.
-    pub fn vouch(&self, certificate: Certificate<'_>) -> io::Result<Identity> {
+    pub fn issue(&self, certificate: Certificate<'_>) -> io::Result<Identity> {
         let (params, key) = certificate.params()?;
         let signed = params.signed_by(&key, &self.issuer).map_err(io::Error::other)?;
         Identity::new(signed.der().clone(), &key)
@@ -69,14 +69,14 @@ impl Certificate<'_> {
 
 impl Identity {
     /// A server that vouches for itself.
-    pub fn of_itself(certificate: Certificate<'_>) -> io::Result<Identity> {
+    pub fn self_signed(certificate: Certificate<'_>) -> io::Result<Identity> {
         let (params, key) = certificate.params()?;
         let signed = params.self_signed(&key).map_err(io::Error::other)?;
         Identity::new(signed.der().clone(), &key)
     }
 
     /// A server with a certificate and a key that another program has made, in PEM form.
-    pub fn of_pem(certificate: &[u8], key: &[u8]) -> io::Result<Identity> {
+    pub fn from_pem(certificate: &[u8], key: &[u8]) -> io::Result<Identity> {
         let certificate = CertificateDer::from_pem_slice(certificate).map_err(io::Error::other)?;
         Identity::with(certificate, PrivateKeyDer::from_pem_slice(key).map_err(io::Error::other)?)
     }

@@ -102,7 +102,7 @@ async fn dial_securely(server: &Server, authority: &Authority) -> std::io::Resul
 async fn a_secure_server_breaks_above_tls_and_knows_who_did_not_believe_it() {
     let authority = Authority::new("ours").unwrap();
     let certificate = Certificate { host: "127.0.0.1", until: 2200 };
-    let server = Server::start_secure(Settings::default(), authority.vouch(certificate).unwrap()).await.unwrap();
+    let server = Server::start_secure(Settings::default(), authority.issue(certificate).unwrap()).await.unwrap();
     server.add(Rule::new("h32_h2_goaway").nth(2)).unwrap();
     let mut sender = dial_securely(&server, &authority).await.unwrap();
     assert_eq!(ask(&mut sender, "a").await.unwrap().status(), StatusCode::OK);
