@@ -27,7 +27,7 @@ mod task;
 
 pub use control::{Control, Subject};
 pub use identity::{Authority, Certificate, Identity};
-pub use oracle::{Counts, Oracle, Seen, Stray};
+pub use oracle::{Counts, Oracle, Seen, ForeignRequest};
 pub use plan::{Rule, Timing, UnknownFault, When};
 pub use proxy::{Direction, Passage, Proxy, ProxyCounts};
 pub use server::{HttpRequest, Ending, Server};

@@ -77,7 +77,7 @@ pub struct Counts {
     /// How often each fault struck.
     pub struck: BTreeMap<String, u64>,
     /// What arrived at the other origin, where nothing belongs.
-    pub elsewhere: Vec<Stray>,
+    pub elsewhere: Vec<ForeignRequest>,
 }
 
 impl Counts {
@@ -100,7 +100,7 @@ impl Counts {
 /// A request that came to the origin where nothing belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Stray {
+pub struct ForeignRequest {
     /// GET, POST, …
     pub verb: String,
     /// The path.

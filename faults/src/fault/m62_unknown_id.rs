@@ -18,15 +18,15 @@ pub(super) const FAULT: Fault = Fault {
     answer: |context| Box::pin(answer(context)),
 };
 
-const STRAY: &[&str] = &[
+const UNMATCHED: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":999999999999,"result":{}}"#,
-    r#"{"jsonrpc":"2.0","id":"nobody","result":{"content":[]}}"#,
+    r#"{"jsonrpc":"2.0","id":"unknown","result":{"content":[]}}"#,
     r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
     r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":424242,"progress":1}}"#,
 ];
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
-    let stray = STRAY.iter().map(|text| Bytes::from_static(text.as_bytes()));
-    Ok(context.send(executed.admitted, stray.chain(executed.messages).collect()).await)
+    let unmatched = UNMATCHED.iter().map(|text| Bytes::from_static(text.as_bytes()));
+    Ok(context.send(executed.admitted, unmatched.chain(executed.messages).collect()).await)
 }

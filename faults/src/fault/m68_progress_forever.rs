@@ -28,14 +28,14 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let admitted = context.admit()?;
     context.run().await;
     let begun = admitted.empty_stream(&context.state);
-    let (speaker, stream, call) = (Arc::clone(&admitted), Arc::clone(&begun.stream), Arc::clone(&begun.call));
+    let (reporter, stream, call) = (Arc::clone(&admitted), Arc::clone(&begun.stream), Arc::clone(&begun.call));
     let (oracle, pause) = (Arc::clone(&context.state.oracle), context.millis(20));
     context.state.spawn(async move {
         let reporting = async {
             for done in 1..=MOST {
                 tokio::time::sleep(pause).await;
                 stream.push(jsonrpc::notification("notifications/message", &json!({ "level": "info", "data": "still at it" })));
-                speaker.progress(&stream, done, None);
+                reporter.progress(&stream, done, None);
             }
         };
         tokio::select! {

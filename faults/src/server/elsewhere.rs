@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use super::reply::{Content, Outgoing};
 use super::socket::ConnectionHandle;
-use crate::oracle::{Oracle, Stray};
+use crate::oracle::{Oracle, ForeignRequest};
 
 pub(crate) async fn accept(listener: TcpListener, oracle: Arc<Oracle>) {
     let mut connections = JoinSet::new();
@@ -40,14 +40,14 @@ pub(crate) async fn accept(listener: TcpListener, oracle: Arc<Oracle>) {
 async fn record(oracle: Arc<Oracle>, request: Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
     let (parts, body) = request.into_parts();
     let bytes = super::read(body).await.map_or(0, |text| text.len());
-    let stray = Stray {
+    let foreign = ForeignRequest {
         verb: parts.method.to_string(),
         path: parts.uri.path().to_owned(),
         credentials: parts.headers.contains_key(AUTHORIZATION) || parts.headers.contains_key(COOKIE),
         session: parts.headers.contains_key(headers::SESSION_ID),
         bytes,
     };
-    oracle.record(|counts| counts.elsewhere.push(stray));
+    oracle.record(|counts| counts.elsewhere.push(foreign));
     let mut response = Response::new(Outgoing::new(Content::Whole(Bytes::from_static(b"{}")), ConnectionHandle::new(0)));
     *response.status_mut() = StatusCode::OK;
     Ok(response)
