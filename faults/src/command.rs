@@ -103,10 +103,10 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
 
 fn list() -> Result<(), Failure> {
     for fault in fault::ALL {
-        say(&format!("{:32} {}", fault.name, fault.does))?;
+        say(&format!("{:32} {}", fault.name, fault.description))?;
     }
-    for (name, _, does) in toxic::ALL {
-        say(&format!("{name:32} {does}"))?;
+    for (name, _, description) in toxic::ALL {
+        say(&format!("{name:32} {description}"))?;
     }
     Ok(())
 }

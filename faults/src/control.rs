@@ -125,7 +125,7 @@ fn ask_server(server: &Server, verb: &Verb, path: &str, said: &Value) -> Result<
     Ok(match (verb.as_str(), path) {
         ("GET", "counts") => serde_json::to_value(server.oracle().counts())?,
         ("GET", "seen") => serde_json::to_value(server.oracle().seen())?,
-        ("GET", "faults") => fault::ALL.iter().map(|fault| json!({ "name": fault.name, "does": fault.does })).collect(),
+        ("GET", "faults") => fault::ALL.iter().map(|fault| json!({ "name": fault.name, "description": fault.description })).collect(),
         ("GET", "rules") => serde_json::to_value(server.rules())?,
         ("GET", "settings") => serde_json::to_value(server.settings())?,
         ("POST", "notify") => json!({ "clients": server.notify(text("method"), &said["params"]) }),
@@ -152,7 +152,7 @@ fn switch_proxy(proxy: &Proxy, verb: &Verb, path: &str, said: &Value) -> Result<
 fn ask_proxy(proxy: &Proxy, verb: &Verb, path: &str, said: &Value) -> Result<Value, Wrong> {
     Ok(match (verb.as_str(), path) {
         ("GET", "counts") => serde_json::to_value(proxy.counts())?,
-        ("GET", "faults") => toxic::ALL.iter().map(|(name, _, does)| json!({ "name": name, "does": does })).collect(),
+        ("GET", "faults") => toxic::ALL.iter().map(|(name, _, description)| json!({ "name": name, "description": description })).collect(),
         ("GET", "toxics") => {
             let toxics = proxy.toxics().into_iter();
             toxics.map(|(number, direction, toxic)| json!([number, direction, toxic])).collect()

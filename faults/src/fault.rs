@@ -74,7 +74,7 @@ pub struct Fault {
     /// Its row in the fault matrix; empty if it has none of its own.
     pub row: &'static str,
     /// What it does, in one sentence.
-    pub does: &'static str,
+    pub description: &'static str,
     /// What the `value` of a rule means to it; empty if nothing.
     pub value: &'static str,
     /// Whether the server does what was asked before the fault answers.
@@ -89,7 +89,7 @@ pub enum Runs {
     /// It refuses, so it cannot have done it.
     Never,
     /// As the rule says: [`Timing::Before`](crate::Timing) or [`Timing::After`](crate::Timing).
-    AsTold,
+    PerRule,
     /// The answer is in what is spoilt.
     Always,
 }

@@ -13,7 +13,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "a73_token_expired_401",
     row: "A73",
-    does: "Answers 401 with a challenge.",
+    description: "Answers 401 with a challenge.",
     value: "",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,

@@ -9,7 +9,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "bom_json",
     row: "",
-    does: "Answers with a byte order mark before the JSON text.",
+    description: "Answers with a byte order mark before the JSON text.",
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_request,

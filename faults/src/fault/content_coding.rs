@@ -17,7 +17,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "content_coding",
     row: "",
-    does: "Answers in gzip, or in plain bytes under the name of the coding in the value.",
+    description: "Answers in gzip, or in plain bytes under the name of the coding in the value.",
     value: "the coding (gzip)",
     runs: Runs::Always,
     strikes: HttpRequest::is_request,

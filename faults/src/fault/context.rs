@@ -31,7 +31,7 @@ impl FaultContext {
     pub(crate) fn new(state: Arc<ServerState>, request: HttpRequest, blow: &Blow) -> FaultContext {
         let runs = match blow.fault.runs {
             Runs::Never => false,
-            Runs::AsTold => blow.timing == Timing::After,
+            Runs::PerRule => blow.timing == Timing::After,
             Runs::Always => true,
         };
         FaultContext { state, request, value: blow.value.clone(), runs }

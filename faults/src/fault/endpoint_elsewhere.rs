@@ -9,7 +9,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "endpoint_elsewhere",
     row: "",
-    does: "Names an endpoint at another origin, which counts what arrives (HTTP+SSE only).",
+    description: "Names an endpoint at another origin, which counts what arrives (HTTP+SSE only).",
     value: "",
     runs: Runs::Never,
     strikes: |request| request.path == "/sse" && request.is_fresh_get(),

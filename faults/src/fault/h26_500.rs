@@ -12,9 +12,9 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h26_500",
     row: "H26",
-    does: "Answers 500 in plain text.",
+    description: "Answers 500 in plain text.",
     value: "",
-    runs: Runs::AsTold,
+    runs: Runs::PerRule,
     strikes: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };

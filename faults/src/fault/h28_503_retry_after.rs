@@ -12,9 +12,9 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h28_503_retry_after",
     row: "H28",
-    does: "Answers 503 with Retry-After, in seconds or as a date.",
+    description: "Answers 503 with Retry-After, in seconds or as a date.",
     value: "seconds (1), or {\"date\": seconds}",
-    runs: Runs::AsTold,
+    runs: Runs::PerRule,
     strikes: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };

@@ -12,9 +12,9 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h29_504",
     row: "H29",
-    does: "Answers 504 with the page of a gateway.",
+    description: "Answers 504 with the page of a gateway.",
     value: "",
-    runs: Runs::AsTold,
+    runs: Runs::PerRule,
     strikes: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };

@@ -12,7 +12,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h30_429_retry_after",
     row: "H30",
-    does: "Answers 429 with Retry-After, in seconds or as a date.",
+    description: "Answers 429 with Retry-After, in seconds or as a date.",
     value: "seconds (1), or {\"date\": seconds}",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,

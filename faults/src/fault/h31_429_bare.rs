@@ -12,7 +12,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h31_429_bare",
     row: "H31",
-    does: "Answers 429 without a hint.",
+    description: "Answers 429 without a hint.",
     value: "",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,

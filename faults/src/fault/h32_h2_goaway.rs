@@ -11,7 +11,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h32_h2_goaway",
     row: "H32",
-    does: "Sends GOAWAY below the request's stream and closes (HTTP/2 only).",
+    description: "Sends GOAWAY below the request's stream and closes (HTTP/2 only).",
     value: "",
     runs: Runs::Never,
     strikes: |request| request.is_call() && request.version == Version::HTTP_2,

@@ -10,7 +10,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h33_h2_refused_stream",
     row: "H33",
-    does: "Resets the stream with REFUSED_STREAM (HTTP/2 only).",
+    description: "Resets the stream with REFUSED_STREAM (HTTP/2 only).",
     value: "",
     runs: Runs::Never,
     strikes: |asked| asked.is_call() && asked.version == Version::HTTP_2,

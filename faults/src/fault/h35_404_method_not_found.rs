@@ -13,7 +13,7 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "h35_404_method_not_found",
     row: "H35",
-    does: "Answers 404 with a JSON-RPC error -32601.",
+    description: "Answers 404 with a JSON-RPC error -32601.",
     value: "",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,

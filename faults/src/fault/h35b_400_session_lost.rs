@@ -11,7 +11,7 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "h35b_400_session_lost",
     row: "H35b",
-    does: "Forgets the session and answers 400.",
+    description: "Forgets the session and answers 400.",
     value: "",
     runs: Runs::Never,
     strikes: |request| request.is_call() && request.session().is_some(),

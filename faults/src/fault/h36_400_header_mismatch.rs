@@ -13,7 +13,7 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "h36_400_header_mismatch",
     row: "H36",
-    does: "Answers 400 with a JSON-RPC error -32020.",
+    description: "Answers 400 with a JSON-RPC error -32020.",
     value: "",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,

@@ -12,9 +12,9 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h37_html_instead_of_json",
     row: "H37",
-    does: "Answers 200 with an HTML page.",
+    description: "Answers 200 with an HTML page.",
     value: "",
-    runs: Runs::AsTold,
+    runs: Runs::PerRule,
     strikes: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };

@@ -12,7 +12,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h38_redirect_same_origin",
     row: "H38",
-    does: "Answers 307 (or the value) to /moved/mcp, which serves.",
+    description: "Answers 307 (or the value) to /moved/mcp, which serves.",
     value: "status (307)",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,

@@ -12,7 +12,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h39_redirect_elsewhere",
     row: "H39",
-    does: "Answers 307 (or the value) to another origin, which counts what arrives.",
+    description: "Answers 307 (or the value) to another origin, which counts what arrives.",
     value: "status (307)",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,

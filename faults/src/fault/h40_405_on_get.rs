@@ -12,7 +12,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h40_405_on_get",
     row: "H40",
-    does: "Answers 405 to a GET that does not resume.",
+    description: "Answers 405 to a GET that does not resume.",
     value: "",
     runs: Runs::Never,
     strikes: HttpRequest::is_fresh_get,

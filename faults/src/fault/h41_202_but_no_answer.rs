@@ -11,9 +11,9 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h41_202_but_no_answer",
     row: "H41",
-    does: "Answers 202 without a body.",
+    description: "Answers 202 without a body.",
     value: "",
-    runs: Runs::AsTold,
+    runs: Runs::PerRule,
     strikes: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };

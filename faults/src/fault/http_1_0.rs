@@ -9,7 +9,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "http_1_0",
     row: "",
-    does: "Answers in HTTP/1.0 without a length, and closes (JSON over HTTP/1.1 without TLS only).",
+    description: "Answers in HTTP/1.0 without a length, and closes (JSON over HTTP/1.1 without TLS only).",
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_request,

@@ -11,7 +11,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "m62_unknown_id",
     row: "M62",
-    does: "Says answers to unknown ids before the right one.",
+    description: "Says answers to unknown ids before the right one.",
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,

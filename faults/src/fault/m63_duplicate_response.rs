@@ -9,7 +9,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "m63_duplicate_response",
     row: "M63",
-    does: "Says the answer twice.",
+    description: "Says the answer twice.",
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,

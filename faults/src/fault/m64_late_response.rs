@@ -11,7 +11,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "m64_late_response",
     row: "M64",
-    does: "Holds the answer back, deaf to cancellations.",
+    description: "Holds the answer back, deaf to cancellations.",
     value: "milliseconds (1000)",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,

@@ -11,9 +11,9 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "m65_malformed_json",
     row: "M65",
-    does: "Says an answer that is no JSON.",
+    description: "Says an answer that is no JSON.",
     value: "",
-    runs: Runs::AsTold,
+    runs: Runs::PerRule,
     strikes: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };

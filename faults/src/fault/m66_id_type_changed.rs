@@ -11,7 +11,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "m66_id_type_changed",
     row: "M66",
-    does: "Answers under the id as a string.",
+    description: "Answers under the id as a string.",
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,

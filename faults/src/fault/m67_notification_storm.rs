@@ -12,7 +12,7 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "m67_notification_storm",
     row: "M67",
-    does: "Says a thousand notifications (or the value) before the answer.",
+    description: "Says a thousand notifications (or the value) before the answer.",
     value: "how many (1000)",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,

@@ -14,9 +14,9 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "m68_progress_forever",
     row: "M68",
-    does: "Reports progress for ever and never answers.",
+    description: "Reports progress for ever and never answers.",
     value: "milliseconds between reports (20)",
-    runs: Runs::AsTold,
+    runs: Runs::PerRule,
     strikes: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };

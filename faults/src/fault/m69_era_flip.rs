@@ -10,7 +10,7 @@ use crate::settings::{Era, Settings};
 pub(super) const FAULT: Fault = Fault {
     name: "m69_era_flip",
     row: "M69",
-    does: "Speaks only the other era from this request on, and forgets all sessions.",
+    description: "Speaks only the other era from this request on, and forgets all sessions.",
     value: "",
     runs: Runs::Never,
     strikes: HttpRequest::is_call,

@@ -8,7 +8,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "m72_list_hangs",
     row: "M72",
-    does: "Never answers a tools/list.",
+    description: "Never answers a tools/list.",
     value: "",
     runs: Runs::Never,
     strikes: |request| request.method() == Some("tools/list"),

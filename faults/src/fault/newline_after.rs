@@ -9,7 +9,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "newline_after",
     row: "",
-    does: "Answers with a line end after the JSON text (or the value).",
+    description: "Answers with a line end after the JSON text (or the value).",
     value: "the text after it (a line feed)",
     runs: Runs::Always,
     strikes: HttpRequest::is_request,

@@ -13,7 +13,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "note_answered",
     row: "",
-    does: "Takes what is no request with this status, after a while, with a body or none.",
+    description: "Takes what is no request with this status, after a while, with a body or none.",
     value: "status (200), or an object of status, body and delayMs",
     runs: Runs::Never,
     strikes: is_no_request,

@@ -15,7 +15,7 @@ use crate::settings::Answers;
 pub(super) const FAULT: Fault = Fault {
     name: "pretty_json",
     row: "",
-    does: "Answers in indented JSON: as a body, or as an event of several data lines.",
+    description: "Answers in indented JSON: as a body, or as an event of several data lines.",
     value: "lf, crlf or tab (lf)",
     runs: Runs::Always,
     strikes: HttpRequest::is_request,

@@ -12,7 +12,7 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "questions_without_end",
     row: "",
-    does: "Asks the client for its roots a thousand times (or the value) before the answer.",
+    description: "Asks the client for its roots a thousand times (or the value) before the answer.",
     value: "how many (1000)",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,

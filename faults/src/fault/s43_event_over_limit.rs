@@ -13,7 +13,7 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "s43_event_over_limit",
     row: "S43",
-    does: "Answers with an event of 17 MiB (or the value).",
+    description: "Answers with an event of 17 MiB (or the value).",
     value: "bytes (17 MiB)",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,

@@ -10,9 +10,9 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "s44_comments_only",
     row: "S44",
-    does: "Answers with a stream of comments that never ends.",
+    description: "Answers with a stream of comments that never ends.",
     value: "milliseconds between them (20)",
-    runs: Runs::AsTold,
+    runs: Runs::PerRule,
     strikes: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };

@@ -11,7 +11,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "s45_retry_absurd",
     row: "S45",
-    does: "Primes with this retry and closes; the answer waits for whoever resumes.",
+    description: "Primes with this retry and closes; the answer waits for whoever resumes.",
     value: "the retry in milliseconds (0)",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,

@@ -14,7 +14,7 @@ use crate::server::stream::Stream;
 pub(super) const FAULT: Fault = Fault {
     name: "s46_replays_seen_events",
     row: "S46",
-    does: "Answers a resuming GET with the stream from its beginning.",
+    description: "Answers a resuming GET with the stream from its beginning.",
     value: "",
     runs: Runs::Never,
     strikes: HttpRequest::is_resume,

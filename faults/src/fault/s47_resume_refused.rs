@@ -12,7 +12,7 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "s47_resume_refused",
     row: "S47",
-    does: "Answers a resuming GET with 400 (or the value).",
+    description: "Answers a resuming GET with 400 (or the value).",
     value: "status (400)",
     runs: Runs::Never,
     strikes: HttpRequest::is_resume,

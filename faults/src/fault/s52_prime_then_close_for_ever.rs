@@ -14,9 +14,9 @@ use crate::server::stream::Stream;
 pub(super) const FAULT: Fault = Fault {
     name: "s52_prime_then_close_for_ever",
     row: "S52",
-    does: "Primes and closes, at the call and at every resumption.",
+    description: "Primes and closes, at the call and at every resumption.",
     value: "the retry in milliseconds (50)",
-    runs: Runs::AsTold,
+    runs: Runs::PerRule,
     strikes: |request| request.is_call() || request.is_resume(),
     answer: |context| Box::pin(answer(context)),
 };

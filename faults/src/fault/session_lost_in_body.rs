@@ -10,7 +10,7 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "session_lost_in_body",
     row: "",
-    does: "Forgets the session and answers 200 with an error that says so.",
+    description: "Forgets the session and answers 200 with an error that says so.",
     value: "",
     runs: Runs::Never,
     strikes: |request| request.is_call() && request.session().is_some(),

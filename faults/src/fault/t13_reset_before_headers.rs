@@ -9,9 +9,9 @@ use crate::{HttpRequest, Ending};
 pub(super) const FAULT: Fault = Fault {
     name: "t13_reset_before_headers",
     row: "T13",
-    does: "Resets the connection instead of answering.",
+    description: "Resets the connection instead of answering.",
     value: "",
-    runs: Runs::AsTold,
+    runs: Runs::PerRule,
     strikes: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };

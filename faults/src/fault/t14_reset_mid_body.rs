@@ -14,7 +14,7 @@ use crate::{HttpRequest, Ending};
 pub(super) const FAULT: Fault = Fault {
     name: "t14_reset_mid_body",
     row: "T14",
-    does: "Resets the connection after half of the body (or so many bytes of it).",
+    description: "Resets the connection after half of the body (or so many bytes of it).",
     value: "bytes of the body (half)",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,

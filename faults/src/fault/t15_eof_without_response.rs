@@ -9,9 +9,9 @@ use crate::{HttpRequest, Ending};
 pub(super) const FAULT: Fault = Fault {
     name: "t15_eof_without_response",
     row: "T15",
-    does: "Closes the connection instead of answering.",
+    description: "Closes the connection instead of answering.",
     value: "",
-    runs: Runs::AsTold,
+    runs: Runs::PerRule,
     strikes: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };

@@ -11,7 +11,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "truncated_json",
     row: "",
-    does: "Answers with the first half of the JSON text, and a length that fits it.",
+    description: "Answers with the first half of the JSON text, and a length that fits it.",
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,

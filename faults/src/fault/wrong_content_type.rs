@@ -11,7 +11,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "wrong_content_type",
     row: "",
-    does: "Answers with the right JSON as text/plain.",
+    description: "Answers with the right JSON as text/plain.",
     value: "",
     runs: Runs::Always,
     strikes: HttpRequest::is_call,

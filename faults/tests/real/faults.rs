@@ -43,7 +43,7 @@ fn every_fault_has_a_test_here_or_with_http2() {
 #[tokio::test]
 async fn a_plain_status_is_answered_before_or_after_the_tool_has_run() {
     for (fault, status) in [("h26_500", 500), ("h27_502", 502), ("h28_503_retry_after", 503), ("h29_504", 504)] {
-        assert_eq!(fault::by_name(fault).unwrap().runs, Runs::AsTold);
+        assert_eq!(fault::by_name(fault).unwrap().runs, Runs::PerRule);
         let (got, ran) = struck(Rule::new(fault)).await;
         assert_eq!((got.status, ran), (status, 1), "{fault}");
         let (got, ran) = struck(Rule::new(fault).before()).await;

@@ -13,14 +13,14 @@ fn every_fault_has_its_row() {
     for fault in fault::ALL {
         let runs = match fault.runs {
             Runs::Never => "no",
-            Runs::AsTold => "as told",
+            Runs::PerRule => "per rule",
             Runs::Always => "yes",
         };
-        let row = format!("| `{}` | {} | {} | {} | {} |", fault.name, fault.row, fault.does, runs, fault.value);
+        let row = format!("| `{}` | {} | {} | {} | {} |", fault.name, fault.row, fault.description, runs, fault.value);
         assert!(README.lines().any(|line| line == row), "the README has no line\n{row}");
     }
-    for (name, row, does) in toxic::ALL {
-        let row = format!("| `{name}` | {row} | {does} |");
+    for (name, row, description) in toxic::ALL {
+        let row = format!("| `{name}` | {row} | {description} |");
         assert!(README.lines().any(|line| line == row), "the README has no line\n{row}");
     }
     let rows = README.lines().filter(|line| line.starts_with("| `")).count();
