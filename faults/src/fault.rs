@@ -38,9 +38,9 @@ mod m68_progress_forever;
 mod m69_era_flip;
 mod m72_list_hangs;
 mod newline_after;
-mod note_answered;
+mod notification_answered;
 mod pretty_json;
-mod questions_without_end;
+mod server_request_flood;
 mod s42_sse_split_crlf_bom;
 mod s43_event_over_limit;
 mod s44_comments_only;
@@ -142,8 +142,8 @@ pub const ALL: &[&Fault] = &[
     &bom_json::FAULT,
     &content_coding::FAULT,
     &http_1_0::FAULT,
-    &note_answered::FAULT,
-    &questions_without_end::FAULT,
+    &notification_answered::FAULT,
+    &server_request_flood::FAULT,
 ];
 
 /// The fault with this name.

@@ -458,14 +458,14 @@ async fn bodies_come_under_a_coding_or_in_the_oldest_version() {
 
 #[tokio::test]
 async fn a_notification_is_taken_with_any_status() {
-    let (_server, client) = stage(Rule::new("note_answered").value(204)).await;
+    let (_server, client) = stage(Rule::new("notification_answered").value(204)).await;
     let note = json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" });
     assert_eq!(client.send(&note).await.status, 204);
 }
 
 #[tokio::test]
 async fn a_call_is_answered_after_many_questions() {
-    let (_server, client) = stage(Rule::new("questions_without_end").value(20)).await;
+    let (_server, client) = stage(Rule::new("server_request_flood").value(20)).await;
     let messages = client.call("lookup", "k").await.messages();
     assert_eq!(messages.iter().filter(|message| message["method"] == "roots/list").count(), 20);
     assert_eq!(messages.last().unwrap()["result"]["content"][0]["text"], "k is 42");

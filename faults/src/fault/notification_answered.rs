@@ -11,7 +11,7 @@ use crate::server::state::Refused;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
-    name: "note_answered",
+    name: "notification_answered",
     row: "",
     description: "Takes what is no request with this status, after a while, with a body or none.",
     value: "status (200), or an object of status, body and delayMs",

@@ -10,7 +10,7 @@ use crate::server::jsonrpc;
 
 /// See the module.
 pub(super) const FAULT: Fault = Fault {
-    name: "questions_without_end",
+    name: "server_request_flood",
     row: "",
     description: "Asks the client for its roots a thousand times (or the value) before the answer.",
     value: "how many (1000)",
