@@ -166,15 +166,15 @@ pub(crate) trait Spoils {
     }
 
     /// What becomes of the connections that are there when the door is not open, or when it is put in.
-    fn strikes(&self) -> Strike {
-        Strike::Nothing
+    fn on_existing(&self) -> ExistingConnections {
+        ExistingConnections::Keep
     }
 }
 
 /// What becomes of the connections that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Strike {
-    Nothing,
+pub(crate) enum ExistingConnections {
+    Keep,
     /// They go silent, and do not know it.
     Silence,
     /// They are reset.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Direction;
 use super::counts::Tally;
 use crate::Ending;
-use crate::toxic::{Door, Flow, Memory, Parcel, Strike, Toxic, What};
+use crate::toxic::{Door, Flow, Memory, Parcel, ExistingConnections, Toxic, What};
 
 /// What all connections share.
 #[derive(Debug)]
@@ -79,10 +79,10 @@ impl Shared {
         state.numbers += 1;
         let number = state.numbers;
         for life in state.connections.values() {
-            match toxic.spoils().strikes() {
-                Strike::Nothing => {}
-                Strike::Silence => life.silence(direction),
-                Strike::Reset => drop(life.ending.send_replace(Some(Ending::Reset))),
+            match toxic.spoils().on_existing() {
+                ExistingConnections::Keep => {}
+                ExistingConnections::Silence => life.silence(direction),
+                ExistingConnections::Reset => drop(life.ending.send_replace(Some(Ending::Reset))),
             }
         }
         state.toxics.push(Installed { number, direction, toxic, since: Instant::now() });
@@ -131,7 +131,7 @@ impl Shared {
 
     /// The door has opened or closed; a toxic that goes down takes the connections with it, each time.
     pub(super) fn door_turned(&self, door: Door) {
-        let resets = self.state().toxics.iter().any(|it| it.toxic.spoils().strikes() == Strike::Reset);
+        let resets = self.state().toxics.iter().any(|it| it.toxic.spoils().on_existing() == ExistingConnections::Reset);
         if door == Door::Closed && resets {
             self.end_all(Ending::Reset);
         }

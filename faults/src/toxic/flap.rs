@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Door, Spoils, Strike};
+use super::{Door, Spoils, ExistingConnections};
 
 /// Down and up, again and again, beginning with down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,8 +25,8 @@ impl Spoils for Flap {
         (door, Some(Duration::from_millis((until - at).max(1))))
     }
 
-    fn strikes(&self) -> Strike {
-        Strike::Reset
+    fn on_existing(&self) -> ExistingConnections {
+        ExistingConnections::Reset
     }
 }
 

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Spoils, Strike};
+use super::{Spoils, ExistingConnections};
 
 /// The connections there are go silent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,7 +13,7 @@ use super::{Spoils, Strike};
 pub struct HalfOpen {}
 
 impl Spoils for HalfOpen {
-    fn strikes(&self) -> Strike {
-        Strike::Silence
+    fn on_existing(&self) -> ExistingConnections {
+        ExistingConnections::Silence
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Door, Spoils, Strike};
+use super::{Door, Spoils, ExistingConnections};
 
 /// Everything is reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ impl Spoils for Reset {
         (Door::Resets, None)
     }
 
-    fn strikes(&self) -> Strike {
-        Strike::Reset
+    fn on_existing(&self) -> ExistingConnections {
+        ExistingConnections::Reset
     }
 }
