@@ -137,7 +137,7 @@ pub(crate) enum Door {
 }
 
 /// What a toxic may do. All of it is decided from what it is told.
-pub(crate) trait Spoils {
+pub(crate) trait Behaviour {
     /// What becomes of a parcel of bytes.
     fn pass(&self, memory: &mut Memory, parcel: Parcel) -> Vec<Parcel> {
         let _ = memory;
@@ -145,7 +145,7 @@ pub(crate) trait Spoils {
     }
 
     /// How much later the end of a connection is passed on.
-    fn end_is_held(&self) -> Duration {
+    fn end_delay(&self) -> Duration {
         Duration::ZERO
     }
 
@@ -201,7 +201,7 @@ impl Toxic {
         }
     }
 
-    pub(crate) fn spoils(&self) -> &dyn Spoils {
+    pub(crate) fn behaviour(&self) -> &dyn Behaviour {
         match self {
             Toxic::Latency(toxic) => toxic,
             Toxic::Bandwidth(toxic) => toxic,

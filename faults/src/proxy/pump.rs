@@ -99,7 +99,7 @@ impl<'a> Pump<'a> {
     fn take(&mut self, bytes: Bytes) {
         self.record(|passage| passage.read += bytes.len() as u64);
         let parcel = Parcel { due: Instant::now(), what: What::Bytes(bytes) };
-        for mut parcel in self.shared.spoil(self.direction, &mut self.memories, parcel) {
+        for mut parcel in self.shared.apply_toxics(self.direction, &mut self.memories, parcel) {
             // Bytes do not overtake each other, whatever a toxic that has gone had promised to those before.
             parcel.due = self.waiting.back().map_or(parcel.due, |last| parcel.due.max(last.due));
             self.waiting_bytes += length(&parcel);
@@ -112,7 +112,7 @@ impl<'a> Pump<'a> {
         self.has_ended = true;
         self.record(|passage| passage.ends += 1);
         let last = self.waiting.back().map_or_else(Instant::now, |last| last.due);
-        let due = last.max(Instant::now() + self.shared.end_is_held(self.direction));
+        let due = last.max(Instant::now() + self.shared.end_delay(self.direction));
         self.waiting.push_back(Parcel { due, what: What::End });
     }
 

@@ -41,7 +41,7 @@ struct Installed {
 impl Installed {
     /// Whether a connection has it. Connections and toxics are numbered in one row, so it is known which was there first.
     fn is_on(&self, life: &Life) -> bool {
-        !self.toxic.spoils().unplugs() || life.number < self.number
+        !self.toxic.behaviour().unplugs() || life.number < self.number
     }
 }
 
@@ -79,7 +79,7 @@ impl Shared {
         state.numbers += 1;
         let number = state.numbers;
         for life in state.connections.values() {
-            match toxic.spoils().on_existing() {
+            match toxic.behaviour().on_existing() {
                 ExistingConnections::Keep => {}
                 ExistingConnections::Silence => life.silence(direction),
                 ExistingConnections::Reset => drop(life.ending.send_replace(Some(Ending::Reset))),
@@ -119,7 +119,7 @@ impl Shared {
     /// What happens to those who come now, and how long that stays so at least.
     pub(super) fn door(&self) -> (Door, Option<Duration>) {
         let state = self.state();
-        let doors = state.toxics.iter().map(|it| it.toxic.spoils().door(it.since.elapsed()));
+        let doors = state.toxics.iter().map(|it| it.toxic.behaviour().door(it.since.elapsed()));
         doors.fold((Door::Open, None), |(worst, soonest), (door, lasts)| {
             let soonest: Option<Duration> = match (soonest, lasts) {
                 (Some(one), Some(other)) => Some(one.min(other)),
@@ -131,7 +131,7 @@ impl Shared {
 
     /// The door has opened or closed; a toxic that goes down takes the connections with it, each time.
     pub(super) fn door_turned(&self, door: Door) {
-        let resets = self.state().toxics.iter().any(|it| it.toxic.spoils().on_existing() == ExistingConnections::Reset);
+        let resets = self.state().toxics.iter().any(|it| it.toxic.behaviour().on_existing() == ExistingConnections::Reset);
         if door == Door::Closed && resets {
             self.end_all(Ending::Reset);
         }
@@ -175,7 +175,7 @@ impl Shared {
         }
         let state = self.state();
         let on_it = state.toxics.iter().filter(|it| it.direction.covers(direction) && it.is_on(life));
-        let flows = on_it.map(|it| it.toxic.spoils().flow());
+        let flows = on_it.map(|it| it.toxic.behaviour().flow());
         let flow = flows.max().unwrap_or(Flow::Pass);
         if flow == Flow::Dead {
             life.silence(direction);
@@ -207,11 +207,11 @@ impl Shared {
         state
             .toxics
             .iter()
-            .any(|it| it.direction.covers(Direction::Up) && it.toxic.spoils().unplugs() && it.is_on(life))
+            .any(|it| it.direction.covers(Direction::Up) && it.toxic.behaviour().unplugs() && it.is_on(life))
     }
 
     /// What the toxics make of bytes that were just read.
-    pub(super) fn spoil(
+    pub(super) fn apply_toxics(
         &self,
         direction: Direction,
         memories: &mut HashMap<u64, Memory>,
@@ -222,7 +222,7 @@ impl Shared {
         for it in state.toxics.iter().filter(|it| it.direction.covers(direction)) {
             let memory = memories.entry(it.number).or_default();
             let pass = |parcel: Parcel| match parcel.what {
-                What::Bytes(_) => it.toxic.spoils().pass(memory, parcel),
+                What::Bytes(_) => it.toxic.behaviour().pass(memory, parcel),
                 What::End | What::Cut(_) => vec![parcel],
             };
             parcels = parcels.into_iter().flat_map(pass).collect();
@@ -231,9 +231,9 @@ impl Shared {
     }
 
     /// How much later the end of a sender is passed on.
-    pub(super) fn end_is_held(&self, direction: Direction) -> Duration {
+    pub(super) fn end_delay(&self, direction: Direction) -> Duration {
         let state = self.state();
-        state.toxics.iter().filter(|it| it.direction.covers(direction)).map(|it| it.toxic.spoils().end_is_held()).sum()
+        state.toxics.iter().filter(|it| it.direction.covers(direction)).map(|it| it.toxic.behaviour().end_delay()).sum()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Parcel, Spoils, slice};
+use super::{Memory, Parcel, Behaviour, slice};
 
 /// So many pieces a second, so that a slow line is slow and not a series of pauses.
 const PIECES: u64 = 20;
@@ -18,7 +18,7 @@ pub struct Bandwidth {
     pub bytes_per_second: u64,
 }
 
-impl Spoils for Bandwidth {
+impl Behaviour for Bandwidth {
     fn pass(&self, memory: &mut Memory, parcel: Parcel) -> Vec<Parcel> {
         let rate = self.bytes_per_second.max(1);
         let size = usize::try_from(rate / PIECES).unwrap_or(usize::MAX);

@@ -4,14 +4,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Flow, Spoils};
+use super::{Flow, Behaviour};
 
 /// Nothing passes, and what is caught stays dead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlackHole {}
 
-impl Spoils for BlackHole {
+impl Behaviour for BlackHole {
     fn flow(&self) -> Flow {
         Flow::Dead
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Parcel, Spoils, slice};
+use super::{Memory, Parcel, Behaviour, slice};
 
 /// One byte at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ pub struct Drip {
     pub ms: u64,
 }
 
-impl Spoils for Drip {
+impl Behaviour for Drip {
     fn pass(&self, memory: &mut Memory, parcel: Parcel) -> Vec<Parcel> {
         slice(memory, parcel, 1, |_| Duration::from_millis(self.ms))
     }

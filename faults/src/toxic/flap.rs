@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Door, Spoils, ExistingConnections};
+use super::{Door, Behaviour, ExistingConnections};
 
 /// Down and up, again and again, beginning with down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct Flap {
     pub up_ms: u64,
 }
 
-impl Spoils for Flap {
+impl Behaviour for Flap {
     fn door(&self, elapsed: Duration) -> (Door, Option<Duration>) {
         // A period of nothing would turn the proxy into a busy loop.
         let period = self.down_ms.saturating_add(self.up_ms).max(1);

@@ -5,14 +5,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Spoils, ExistingConnections};
+use super::{Behaviour, ExistingConnections};
 
 /// The connections there are go silent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HalfOpen {}
 
-impl Spoils for HalfOpen {
+impl Behaviour for HalfOpen {
     fn on_existing(&self) -> ExistingConnections {
         ExistingConnections::Silence
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Parcel, Spoils};
+use super::{Memory, Parcel, Behaviour};
 
 /// Everything arrives later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,13 +14,13 @@ pub struct Latency {
     pub ms: u64,
 }
 
-impl Spoils for Latency {
+impl Behaviour for Latency {
     fn pass(&self, _: &mut Memory, mut parcel: Parcel) -> Vec<Parcel> {
         parcel.due += Duration::from_millis(self.ms);
         vec![parcel]
     }
 
-    fn end_is_held(&self) -> Duration {
+    fn end_delay(&self) -> Duration {
         Duration::from_millis(self.ms)
     }
 }

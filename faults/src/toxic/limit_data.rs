@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Parcel, Spoils, What};
+use super::{Memory, Parcel, Behaviour, What};
 use crate::Ending;
 
 /// The connection ends after so many bytes.
@@ -15,7 +15,7 @@ pub struct LimitData {
     pub ending: Ending,
 }
 
-impl Spoils for LimitData {
+impl Behaviour for LimitData {
     fn pass(&self, memory: &mut Memory, parcel: Parcel) -> Vec<Parcel> {
         let Parcel { due, what: What::Bytes(bytes) } = parcel else { return vec![parcel] };
         let left = usize::try_from(self.bytes.saturating_sub(memory.passed)).unwrap_or(usize::MAX);

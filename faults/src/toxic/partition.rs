@@ -4,14 +4,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Flow, Spoils};
+use super::{Flow, Behaviour};
 
 /// Nothing passes for now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Partition {}
 
-impl Spoils for Partition {
+impl Behaviour for Partition {
     fn flow(&self) -> Flow {
         Flow::Hold
     }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Door, Spoils};
+use super::{Door, Behaviour};
 
 /// Nobody listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refuse {}
 
-impl Spoils for Refuse {
+impl Behaviour for Refuse {
     fn door(&self, _: Duration) -> (Door, Option<Duration>) {
         (Door::Closed, None)
     }

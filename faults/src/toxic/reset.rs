@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Door, Spoils, ExistingConnections};
+use super::{Door, Behaviour, ExistingConnections};
 
 /// Everything is reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reset {}
 
-impl Spoils for Reset {
+impl Behaviour for Reset {
     fn door(&self, _: Duration) -> (Door, Option<Duration>) {
         (Door::Resets, None)
     }

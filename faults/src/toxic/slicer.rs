@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Parcel, Spoils, slice};
+use super::{Memory, Parcel, Behaviour, slice};
 
 /// What passes arrives in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub struct Slicer {
     pub gap_ms: u64,
 }
 
-impl Spoils for Slicer {
+impl Behaviour for Slicer {
     fn pass(&self, memory: &mut Memory, parcel: Parcel) -> Vec<Parcel> {
         slice(memory, parcel, self.bytes, |_| Duration::from_millis(self.gap_ms))
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Spoils;
+use super::Behaviour;
 
 /// The end of a connection is passed on later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,8 +14,8 @@ pub struct SlowClose {
     pub ms: u64,
 }
 
-impl Spoils for SlowClose {
-    fn end_is_held(&self) -> Duration {
+impl Behaviour for SlowClose {
+    fn end_delay(&self) -> Duration {
         Duration::from_millis(self.ms)
     }
 }

@@ -7,14 +7,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Flow, Spoils};
+use super::{Flow, Behaviour};
 
 /// Packets of the connections there are go nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unplugged {}
 
-impl Spoils for Unplugged {
+impl Behaviour for Unplugged {
     fn flow(&self) -> Flow {
         Flow::Hold
     }
