@@ -80,15 +80,15 @@ pub const ALL: &[(&str, &str, &str)] = &[
 
 /// Something on its way through the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Parcel {
+pub(crate) struct Chunk {
     /// Not before this.
     pub(crate) due: Instant,
-    pub(crate) what: What,
+    pub(crate) payload: Payload,
 }
 
 /// What a parcel holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum Payload {
     Bytes(Bytes),
     /// The sender will send no more.
     End,
@@ -139,9 +139,9 @@ pub(crate) enum Door {
 /// What a toxic may do. All of it is decided from what it is told.
 pub(crate) trait Behaviour {
     /// What becomes of a parcel of bytes.
-    fn pass(&self, memory: &mut Memory, parcel: Parcel) -> Vec<Parcel> {
+    fn pass(&self, memory: &mut Memory, chunk: Chunk) -> Vec<Chunk> {
         let _ = memory;
-        vec![parcel]
+        vec![chunk]
     }
 
     /// How much later the end of a connection is passed on.
@@ -221,31 +221,31 @@ impl Toxic {
 }
 
 /// Cuts a parcel into pieces of at most so many bytes, each taking the line for a while.
-fn slice(memory: &mut Memory, parcel: Parcel, size: usize, busy: impl Fn(usize) -> Duration) -> Vec<Parcel> {
-    let Parcel { due, what: What::Bytes(mut bytes) } = parcel else { return vec![parcel] };
+fn slice(memory: &mut Memory, chunk: Chunk, size: usize, busy: impl Fn(usize) -> Duration) -> Vec<Chunk> {
+    let Chunk { due, payload: Payload::Bytes(mut bytes) } = chunk else { return vec![chunk] };
     let mut pieces = Vec::new();
     while !bytes.is_empty() {
         let piece = bytes.split_to(size.clamp(1, bytes.len()));
         let due = memory.take(due, busy(piece.len()));
-        pieces.push(Parcel { due, what: What::Bytes(piece) });
+        pieces.push(Chunk { due, payload: Payload::Bytes(piece) });
     }
     pieces
 }
 
 #[cfg(test)]
-fn parcel(due: Instant, text: &'static str) -> Parcel {
-    Parcel { due, what: What::Bytes(Bytes::from_static(text.as_bytes())) }
+fn chunk(due: Instant, text: &'static str) -> Chunk {
+    Chunk { due, payload: Payload::Bytes(Bytes::from_static(text.as_bytes())) }
 }
 
 /// The texts and delays of parcels, as a test wants to see them.
 #[cfg(test)]
-fn seen(since: Instant, parcels: &[Parcel]) -> Vec<(String, u64)> {
-    let text = |what: &What| match what {
-        What::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+fn seen(since: Instant, chunks: &[Chunk]) -> Vec<(String, u64)> {
+    let text = |payload: &Payload| match payload {
+        Payload::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         other => format!("{other:?}"),
     };
     let delay = |due: Instant| u64::try_from((due - since).as_millis()).unwrap_or(u64::MAX);
-    parcels.iter().map(|parcel| (text(&parcel.what), delay(parcel.due))).collect()
+    chunks.iter().map(|chunk| (text(&chunk.payload), delay(chunk.due))).collect()
 }
 
 #[cfg(test)]

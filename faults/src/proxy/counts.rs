@@ -61,8 +61,8 @@ impl Tally {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn record(&self, what: impl FnOnce(&mut ProxyCounts)) {
-        what(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn record(&self, update: impl FnOnce(&mut ProxyCounts)) {
+        update(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.send_replace(());
     }
 

@@ -14,7 +14,7 @@ use super::Direction;
 use super::counts::Passage;
 use super::shared::{Life, Shared};
 use crate::Ending;
-use crate::toxic::{Flow, Memory, Parcel, What};
+use crate::toxic::{Flow, Memory, Chunk, Payload};
 
 /// No more than this waits for its time. Beyond it the sender is not read, and feels it.
 const WAITING: usize = 1 << 20;
@@ -34,7 +34,7 @@ pub(super) struct Pump<'a> {
     shared: &'a Shared,
     life: &'a Life,
     direction: Direction,
-    waiting: VecDeque<Parcel>,
+    waiting: VecDeque<Chunk>,
     waiting_bytes: usize,
     memories: HashMap<u64, Memory>,
     has_ended: bool,
@@ -72,7 +72,7 @@ impl<'a> Pump<'a> {
                 // The receiver is not told, so the connection stays until it is ended by others or by its other half.
                 return Ok(());
             }
-            let due = self.waiting.front().filter(|_| flow == Flow::Pass).map(|parcel| parcel.due);
+            let due = self.waiting.front().filter(|_| flow == Flow::Pass).map(|chunk| chunk.due);
             let reads = flow == Flow::Pass && !self.has_ended && self.waiting_bytes < WAITING;
             buffer.reserve(AT_ONCE);
             tokio::select! {
@@ -98,12 +98,12 @@ impl<'a> Pump<'a> {
     /// Bytes have come.
     fn take(&mut self, bytes: Bytes) {
         self.record(|passage| passage.read += bytes.len() as u64);
-        let parcel = Parcel { due: Instant::now(), what: What::Bytes(bytes) };
-        for mut parcel in self.shared.apply_toxics(self.direction, &mut self.memories, parcel) {
+        let chunk = Chunk { due: Instant::now(), payload: Payload::Bytes(bytes) };
+        for mut chunk in self.shared.apply_toxics(self.direction, &mut self.memories, chunk) {
             // Bytes do not overtake each other, whatever a toxic that has gone had promised to those before.
-            parcel.due = self.waiting.back().map_or(parcel.due, |last| parcel.due.max(last.due));
-            self.waiting_bytes += length(&parcel);
-            self.waiting.push_back(parcel);
+            chunk.due = self.waiting.back().map_or(chunk.due, |last| chunk.due.max(last.due));
+            self.waiting_bytes += length(&chunk);
+            self.waiting.push_back(chunk);
         }
     }
 
@@ -113,15 +113,15 @@ impl<'a> Pump<'a> {
         self.record(|passage| passage.ends += 1);
         let last = self.waiting.back().map_or_else(Instant::now, |last| last.due);
         let due = last.max(Instant::now() + self.shared.end_delay(self.direction));
-        self.waiting.push_back(Parcel { due, what: What::End });
+        self.waiting.push_back(Chunk { due, payload: Payload::End });
     }
 
     /// The first parcel has its time.
     async fn deliver(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> Result<Delivered, Broken> {
-        let Some(parcel) = self.waiting.pop_front() else { return Ok(Delivered::Some) };
-        self.waiting_bytes -= length(&parcel);
-        match parcel.what {
-            What::Bytes(bytes) => {
+        let Some(chunk) = self.waiting.pop_front() else { return Ok(Delivered::Some) };
+        self.waiting_bytes -= length(&chunk);
+        match chunk.payload {
+            Payload::Bytes(bytes) => {
                 to.write_all(&bytes).await.map_err(|_| Broken::ByPeer)?;
                 self.record(|passage| {
                     passage.written += bytes.len() as u64;
@@ -129,12 +129,12 @@ impl<'a> Pump<'a> {
                 });
                 Ok(Delivered::Some)
             }
-            What::End => {
+            Payload::End => {
                 // A receiver that has gone needs no end.
                 let _ = to.shutdown().await;
                 Ok(Delivered::Last)
             }
-            What::Cut(ending) => Err(Broken::Cut(ending)),
+            Payload::Cut(ending) => Err(Broken::Cut(ending)),
         }
     }
 
@@ -146,8 +146,8 @@ impl<'a> Pump<'a> {
         self.waiting_bytes = 0;
     }
 
-    fn record(&self, what: impl FnOnce(&mut Passage)) {
-        record(self.shared, self.direction, what);
+    fn record(&self, update: impl FnOnce(&mut Passage)) {
+        record(self.shared, self.direction, update);
     }
 }
 
@@ -176,14 +176,14 @@ pub(super) async fn swallow(from: &mut (impl AsyncRead + Unpin), shared: &Shared
     record(shared, direction, |passage| passage.ends += 1);
 }
 
-fn record(shared: &Shared, direction: Direction, what: impl FnOnce(&mut Passage)) {
-    shared.counts.record(|counts| what(if direction == Direction::Up { &mut counts.up } else { &mut counts.down }));
+fn record(shared: &Shared, direction: Direction, update: impl FnOnce(&mut Passage)) {
+    shared.counts.record(|counts| update(if direction == Direction::Up { &mut counts.up } else { &mut counts.down }));
 }
 
-fn length(parcel: &Parcel) -> usize {
-    match &parcel.what {
-        What::Bytes(bytes) => bytes.len(),
-        What::End | What::Cut(_) => 0,
+fn length(chunk: &Chunk) -> usize {
+    match &chunk.payload {
+        Payload::Bytes(bytes) => bytes.len(),
+        Payload::End | Payload::Cut(_) => 0,
     }
 }
 

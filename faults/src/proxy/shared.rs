@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Direction;
 use super::counts::Tally;
 use crate::Ending;
-use crate::toxic::{Door, Flow, Memory, Parcel, ExistingConnections, Toxic, What};
+use crate::toxic::{Door, Flow, Memory, Chunk, ExistingConnections, Toxic, Payload};
 
 /// What all connections share.
 #[derive(Debug)]
@@ -215,19 +215,19 @@ impl Shared {
         &self,
         direction: Direction,
         memories: &mut HashMap<u64, Memory>,
-        parcel: Parcel,
-    ) -> Vec<Parcel> {
+        chunk: Chunk,
+    ) -> Vec<Chunk> {
         let state = self.state();
-        let mut parcels = vec![parcel];
+        let mut chunks = vec![chunk];
         for it in state.toxics.iter().filter(|it| it.direction.covers(direction)) {
             let memory = memories.entry(it.number).or_default();
-            let pass = |parcel: Parcel| match parcel.what {
-                What::Bytes(_) => it.toxic.behaviour().pass(memory, parcel),
-                What::End | What::Cut(_) => vec![parcel],
+            let pass = |chunk: Chunk| match chunk.payload {
+                Payload::Bytes(_) => it.toxic.behaviour().pass(memory, chunk),
+                Payload::End | Payload::Cut(_) => vec![chunk],
             };
-            parcels = parcels.into_iter().flat_map(pass).collect();
+            chunks = chunks.into_iter().flat_map(pass).collect();
         }
-        parcels
+        chunks
     }
 
     /// How much later the end of a sender is passed on.

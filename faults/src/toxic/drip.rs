@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Parcel, Behaviour, slice};
+use super::{Memory, Chunk, Behaviour, slice};
 
 /// One byte at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,14 +15,14 @@ pub struct Drip {
 }
 
 impl Behaviour for Drip {
-    fn pass(&self, memory: &mut Memory, parcel: Parcel) -> Vec<Parcel> {
-        slice(memory, parcel, 1, |_| Duration::from_millis(self.ms))
+    fn pass(&self, memory: &mut Memory, chunk: Chunk) -> Vec<Chunk> {
+        slice(memory, chunk, 1, |_| Duration::from_millis(self.ms))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{parcel, seen};
+    use super::super::{chunk, seen};
     use super::*;
     use tokio::time::Instant;
 
@@ -30,8 +30,8 @@ mod tests {
     fn bytes_fall_one_by_one_whatever_parcel_they_came_in() {
         let (now, mut memory) = (Instant::now(), Memory::default());
         let drip = Drip { ms: 10 };
-        let mut pieces = drip.pass(&mut memory, parcel(now, "ab"));
-        pieces.extend(drip.pass(&mut memory, parcel(now, "c")));
+        let mut pieces = drip.pass(&mut memory, chunk(now, "ab"));
+        pieces.extend(drip.pass(&mut memory, chunk(now, "c")));
         assert_eq!(seen(now, &pieces), [("a".to_owned(), 0), ("b".to_owned(), 10), ("c".to_owned(), 20)]);
     }
 }

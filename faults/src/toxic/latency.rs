@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Parcel, Behaviour};
+use super::{Memory, Chunk, Behaviour};
 
 /// Everything arrives later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,9 +15,9 @@ pub struct Latency {
 }
 
 impl Behaviour for Latency {
-    fn pass(&self, _: &mut Memory, mut parcel: Parcel) -> Vec<Parcel> {
-        parcel.due += Duration::from_millis(self.ms);
-        vec![parcel]
+    fn pass(&self, _: &mut Memory, mut chunk: Chunk) -> Vec<Chunk> {
+        chunk.due += Duration::from_millis(self.ms);
+        vec![chunk]
     }
 
     fn end_delay(&self) -> Duration {
@@ -27,7 +27,7 @@ impl Behaviour for Latency {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{parcel, seen};
+    use super::super::{chunk, seen};
     use super::*;
     use tokio::time::Instant;
 
@@ -35,8 +35,8 @@ mod tests {
     fn each_parcel_is_late_by_itself() {
         let (now, mut memory) = (Instant::now(), Memory::default());
         let latency = Latency { ms: 100 };
-        let first = latency.pass(&mut memory, parcel(now, "a"));
-        let second = latency.pass(&mut memory, parcel(now + Duration::from_millis(10), "b"));
+        let first = latency.pass(&mut memory, chunk(now, "a"));
+        let second = latency.pass(&mut memory, chunk(now + Duration::from_millis(10), "b"));
         assert_eq!(seen(now, &first), [("a".to_owned(), 100)]);
         assert_eq!(seen(now, &second), [("b".to_owned(), 110)]);
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Parcel, Behaviour, What};
+use super::{Memory, Chunk, Behaviour, Payload};
 use crate::Ending;
 
 /// The connection ends after so many bytes.
@@ -16,25 +16,25 @@ pub struct LimitData {
 }
 
 impl Behaviour for LimitData {
-    fn pass(&self, memory: &mut Memory, parcel: Parcel) -> Vec<Parcel> {
-        let Parcel { due, what: What::Bytes(bytes) } = parcel else { return vec![parcel] };
+    fn pass(&self, memory: &mut Memory, chunk: Chunk) -> Vec<Chunk> {
+        let Chunk { due, payload: Payload::Bytes(bytes) } = chunk else { return vec![chunk] };
         let left = usize::try_from(self.bytes.saturating_sub(memory.passed)).unwrap_or(usize::MAX);
         let allowed = bytes.slice(..left.min(bytes.len()));
         memory.passed += allowed.len() as u64;
-        let mut parcels = Vec::new();
+        let mut chunks = Vec::new();
         if !allowed.is_empty() {
-            parcels.push(Parcel { due, what: What::Bytes(allowed) });
+            chunks.push(Chunk { due, payload: Payload::Bytes(allowed) });
         }
         if memory.passed == self.bytes {
-            parcels.push(Parcel { due, what: What::Cut(self.ending) });
+            chunks.push(Chunk { due, payload: Payload::Cut(self.ending) });
         }
-        parcels
+        chunks
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{parcel, seen};
+    use super::super::{chunk, seen};
     use super::*;
     use tokio::time::Instant;
 
@@ -42,10 +42,10 @@ mod tests {
     fn the_cut_is_at_the_byte() {
         let (now, mut memory) = (Instant::now(), Memory::default());
         let limit = LimitData { bytes: 3, ending: Ending::Fin };
-        assert_eq!(seen(now, &limit.pass(&mut memory, parcel(now, "ab"))), [("ab".to_owned(), 0)]);
-        let last = limit.pass(&mut memory, parcel(now, "cd"));
+        assert_eq!(seen(now, &limit.pass(&mut memory, chunk(now, "ab"))), [("ab".to_owned(), 0)]);
+        let last = limit.pass(&mut memory, chunk(now, "cd"));
         assert_eq!(seen(now, &last), [("c".to_owned(), 0), ("Cut(Fin)".to_owned(), 0)]);
-        let exact = LimitData { bytes: 2, ending: Ending::Reset }.pass(&mut Memory::default(), parcel(now, "ab"));
+        let exact = LimitData { bytes: 2, ending: Ending::Reset }.pass(&mut Memory::default(), chunk(now, "ab"));
         assert_eq!(seen(now, &exact), [("ab".to_owned(), 0), ("Cut(Reset)".to_owned(), 0)]);
     }
 }
