@@ -98,14 +98,14 @@ pub(crate) enum Payload {
 
 /// What a toxic remembers of one direction of one connection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct Pacing {
     /// How many bytes it has let pass.
     passed: u64,
     /// When the line is free again.
     free: Option<Instant>,
 }
 
-impl Memory {
+impl Pacing {
     /// The next moment at which something that is due can go out, if the line is then taken for a while.
     fn take(&mut self, due: Instant, busy: Duration) -> Instant {
         let start = self.free.map_or(due, |free| free.max(due));
@@ -139,8 +139,8 @@ pub(crate) enum Door {
 /// What a toxic may do. All of it is decided from what it is told.
 pub(crate) trait Behaviour {
     /// What becomes of a parcel of bytes.
-    fn pass(&self, memory: &mut Memory, chunk: Chunk) -> Vec<Chunk> {
-        let _ = memory;
+    fn pass(&self, pacing: &mut Pacing, chunk: Chunk) -> Vec<Chunk> {
+        let _ = pacing;
         vec![chunk]
     }
 
@@ -221,12 +221,12 @@ impl Toxic {
 }
 
 /// Cuts a parcel into pieces of at most so many bytes, each taking the line for a while.
-fn slice(memory: &mut Memory, chunk: Chunk, size: usize, busy: impl Fn(usize) -> Duration) -> Vec<Chunk> {
+fn slice(pacing: &mut Pacing, chunk: Chunk, size: usize, busy: impl Fn(usize) -> Duration) -> Vec<Chunk> {
     let Chunk { due, payload: Payload::Bytes(mut bytes) } = chunk else { return vec![chunk] };
     let mut pieces = Vec::new();
     while !bytes.is_empty() {
         let piece = bytes.split_to(size.clamp(1, bytes.len()));
-        let due = memory.take(due, busy(piece.len()));
+        let due = pacing.take(due, busy(piece.len()));
         pieces.push(Chunk { due, payload: Payload::Bytes(piece) });
     }
     pieces

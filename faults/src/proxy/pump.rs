@@ -14,7 +14,7 @@ use super::Direction;
 use super::counts::Passage;
 use super::shared::{Life, Shared};
 use crate::Ending;
-use crate::toxic::{Flow, Memory, Chunk, Payload};
+use crate::toxic::{Flow, Pacing, Chunk, Payload};
 
 /// No more than this waits for its time. Beyond it the sender is not read, and feels it.
 const WAITING: usize = 1 << 20;
@@ -36,7 +36,7 @@ pub(super) struct Pump<'a> {
     direction: Direction,
     waiting: VecDeque<Chunk>,
     waiting_bytes: usize,
-    memories: HashMap<u64, Memory>,
+    pacings: HashMap<u64, Pacing>,
     has_ended: bool,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Pump<'a> {
             direction,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            memories: HashMap::new(),
+            pacings: HashMap::new(),
             has_ended: false,
         }
     }
@@ -99,7 +99,7 @@ impl<'a> Pump<'a> {
     fn take(&mut self, bytes: Bytes) {
         self.record(|passage| passage.read += bytes.len() as u64);
         let chunk = Chunk { due: Instant::now(), payload: Payload::Bytes(bytes) };
-        for mut chunk in self.shared.apply_toxics(self.direction, &mut self.memories, chunk) {
+        for mut chunk in self.shared.apply_toxics(self.direction, &mut self.pacings, chunk) {
             // Bytes do not overtake each other, whatever a toxic that has gone had promised to those before.
             chunk.due = self.waiting.back().map_or(chunk.due, |last| chunk.due.max(last.due));
             self.waiting_bytes += length(&chunk);

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Direction;
 use super::counts::Tally;
 use crate::Ending;
-use crate::toxic::{Door, Flow, Memory, Chunk, ExistingConnections, Toxic, Payload};
+use crate::toxic::{Door, Flow, Pacing, Chunk, ExistingConnections, Toxic, Payload};
 
 /// What all connections share.
 #[derive(Debug)]
@@ -214,15 +214,15 @@ impl Shared {
     pub(super) fn apply_toxics(
         &self,
         direction: Direction,
-        memories: &mut HashMap<u64, Memory>,
+        pacings: &mut HashMap<u64, Pacing>,
         chunk: Chunk,
     ) -> Vec<Chunk> {
         let state = self.state();
         let mut chunks = vec![chunk];
         for it in state.toxics.iter().filter(|it| it.direction.covers(direction)) {
-            let memory = memories.entry(it.number).or_default();
+            let pacing = pacings.entry(it.number).or_default();
             let pass = |chunk: Chunk| match chunk.payload {
-                Payload::Bytes(_) => it.toxic.behaviour().pass(memory, chunk),
+                Payload::Bytes(_) => it.toxic.behaviour().pass(pacing, chunk),
                 Payload::End | Payload::Cut(_) => vec![chunk],
             };
             chunks = chunks.into_iter().flat_map(pass).collect();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Chunk, Behaviour, slice};
+use super::{Pacing, Chunk, Behaviour, slice};
 
 /// So many pieces a second, so that a slow line is slow and not a series of pauses.
 const PIECES: u64 = 20;
@@ -19,10 +19,10 @@ pub struct Bandwidth {
 }
 
 impl Behaviour for Bandwidth {
-    fn pass(&self, memory: &mut Memory, chunk: Chunk) -> Vec<Chunk> {
+    fn pass(&self, pacing: &mut Pacing, chunk: Chunk) -> Vec<Chunk> {
         let rate = self.bytes_per_second.max(1);
         let size = usize::try_from(rate / PIECES).unwrap_or(usize::MAX);
-        slice(memory, chunk, size, |bytes| Duration::from_nanos((bytes as u64).saturating_mul(NANOS) / rate))
+        slice(pacing, chunk, size, |bytes| Duration::from_nanos((bytes as u64).saturating_mul(NANOS) / rate))
     }
 }
 
@@ -34,10 +34,10 @@ mod tests {
 
     #[test]
     fn bytes_take_their_time_and_the_next_parcel_waits() {
-        let (now, mut memory) = (Instant::now(), Memory::default());
+        let (now, mut pacing) = (Instant::now(), Pacing::default());
         let line = Bandwidth { bytes_per_second: 40 };
-        let first = line.pass(&mut memory, chunk(now, "abcd"));
-        let second = line.pass(&mut memory, chunk(now, "e"));
+        let first = line.pass(&mut pacing, chunk(now, "abcd"));
+        let second = line.pass(&mut pacing, chunk(now, "e"));
         assert_eq!(seen(now, &first), [("ab".to_owned(), 0), ("cd".to_owned(), 50)]);
         assert_eq!(seen(now, &second), [("e".to_owned(), 100)]);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Chunk, Behaviour, slice};
+use super::{Pacing, Chunk, Behaviour, slice};
 
 /// One byte at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,8 +15,8 @@ pub struct Drip {
 }
 
 impl Behaviour for Drip {
-    fn pass(&self, memory: &mut Memory, chunk: Chunk) -> Vec<Chunk> {
-        slice(memory, chunk, 1, |_| Duration::from_millis(self.ms))
+    fn pass(&self, pacing: &mut Pacing, chunk: Chunk) -> Vec<Chunk> {
+        slice(pacing, chunk, 1, |_| Duration::from_millis(self.ms))
     }
 }
 
@@ -28,10 +28,10 @@ mod tests {
 
     #[test]
     fn bytes_fall_one_by_one_whatever_parcel_they_came_in() {
-        let (now, mut memory) = (Instant::now(), Memory::default());
+        let (now, mut pacing) = (Instant::now(), Pacing::default());
         let drip = Drip { ms: 10 };
-        let mut pieces = drip.pass(&mut memory, chunk(now, "ab"));
-        pieces.extend(drip.pass(&mut memory, chunk(now, "c")));
+        let mut pieces = drip.pass(&mut pacing, chunk(now, "ab"));
+        pieces.extend(drip.pass(&mut pacing, chunk(now, "c")));
         assert_eq!(seen(now, &pieces), [("a".to_owned(), 0), ("b".to_owned(), 10), ("c".to_owned(), 20)]);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Chunk, Behaviour};
+use super::{Pacing, Chunk, Behaviour};
 
 /// Everything arrives later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct Latency {
 }
 
 impl Behaviour for Latency {
-    fn pass(&self, _: &mut Memory, mut chunk: Chunk) -> Vec<Chunk> {
+    fn pass(&self, _: &mut Pacing, mut chunk: Chunk) -> Vec<Chunk> {
         chunk.due += Duration::from_millis(self.ms);
         vec![chunk]
     }
@@ -33,10 +33,10 @@ mod tests {
 
     #[test]
     fn each_parcel_is_late_by_itself() {
-        let (now, mut memory) = (Instant::now(), Memory::default());
+        let (now, mut pacing) = (Instant::now(), Pacing::default());
         let latency = Latency { ms: 100 };
-        let first = latency.pass(&mut memory, chunk(now, "a"));
-        let second = latency.pass(&mut memory, chunk(now + Duration::from_millis(10), "b"));
+        let first = latency.pass(&mut pacing, chunk(now, "a"));
+        let second = latency.pass(&mut pacing, chunk(now + Duration::from_millis(10), "b"));
         assert_eq!(seen(now, &first), [("a".to_owned(), 100)]);
         assert_eq!(seen(now, &second), [("b".to_owned(), 110)]);
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Chunk, Behaviour, Payload};
+use super::{Pacing, Chunk, Behaviour, Payload};
 use crate::Ending;
 
 /// The connection ends after so many bytes.
@@ -16,16 +16,16 @@ pub struct LimitData {
 }
 
 impl Behaviour for LimitData {
-    fn pass(&self, memory: &mut Memory, chunk: Chunk) -> Vec<Chunk> {
+    fn pass(&self, pacing: &mut Pacing, chunk: Chunk) -> Vec<Chunk> {
         let Chunk { due, payload: Payload::Bytes(bytes) } = chunk else { return vec![chunk] };
-        let left = usize::try_from(self.bytes.saturating_sub(memory.passed)).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.bytes.saturating_sub(pacing.passed)).unwrap_or(usize::MAX);
         let allowed = bytes.slice(..left.min(bytes.len()));
-        memory.passed += allowed.len() as u64;
+        pacing.passed += allowed.len() as u64;
         let mut chunks = Vec::new();
         if !allowed.is_empty() {
             chunks.push(Chunk { due, payload: Payload::Bytes(allowed) });
         }
-        if memory.passed == self.bytes {
+        if pacing.passed == self.bytes {
             chunks.push(Chunk { due, payload: Payload::Cut(self.ending) });
         }
         chunks
@@ -40,12 +40,12 @@ mod tests {
 
     #[test]
     fn the_cut_is_at_the_byte() {
-        let (now, mut memory) = (Instant::now(), Memory::default());
+        let (now, mut pacing) = (Instant::now(), Pacing::default());
         let limit = LimitData { bytes: 3, ending: Ending::Fin };
-        assert_eq!(seen(now, &limit.pass(&mut memory, chunk(now, "ab"))), [("ab".to_owned(), 0)]);
-        let last = limit.pass(&mut memory, chunk(now, "cd"));
+        assert_eq!(seen(now, &limit.pass(&mut pacing, chunk(now, "ab"))), [("ab".to_owned(), 0)]);
+        let last = limit.pass(&mut pacing, chunk(now, "cd"));
         assert_eq!(seen(now, &last), [("c".to_owned(), 0), ("Cut(Fin)".to_owned(), 0)]);
-        let exact = LimitData { bytes: 2, ending: Ending::Reset }.pass(&mut Memory::default(), chunk(now, "ab"));
+        let exact = LimitData { bytes: 2, ending: Ending::Reset }.pass(&mut Pacing::default(), chunk(now, "ab"));
         assert_eq!(seen(now, &exact), [("ab".to_owned(), 0), ("Cut(Reset)".to_owned(), 0)]);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Chunk, Behaviour, slice};
+use super::{Pacing, Chunk, Behaviour, slice};
 
 /// What passes arrives in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,8 +18,8 @@ pub struct Slicer {
 }
 
 impl Behaviour for Slicer {
-    fn pass(&self, memory: &mut Memory, chunk: Chunk) -> Vec<Chunk> {
-        slice(memory, chunk, self.bytes, |_| Duration::from_millis(self.gap_ms))
+    fn pass(&self, pacing: &mut Pacing, chunk: Chunk) -> Vec<Chunk> {
+        slice(pacing, chunk, self.bytes, |_| Duration::from_millis(self.gap_ms))
     }
 }
 
@@ -31,10 +31,10 @@ mod tests {
 
     #[test]
     fn the_last_piece_is_what_is_left() {
-        let (now, mut memory) = (Instant::now(), Memory::default());
-        let pieces = Slicer { bytes: 2, gap_ms: 3 }.pass(&mut memory, chunk(now, "abcde"));
+        let (now, mut pacing) = (Instant::now(), Pacing::default());
+        let pieces = Slicer { bytes: 2, gap_ms: 3 }.pass(&mut pacing, chunk(now, "abcde"));
         assert_eq!(seen(now, &pieces), [("ab".to_owned(), 0), ("cd".to_owned(), 3), ("e".to_owned(), 6)]);
-        let pieces = Slicer { bytes: 0, gap_ms: 0 }.pass(&mut Memory::default(), chunk(now, "ab"));
+        let pieces = Slicer { bytes: 0, gap_ms: 0 }.pass(&mut Pacing::default(), chunk(now, "ab"));
         assert_eq!(pieces.len(), 2, "a piece has at least one byte");
     }
 }
