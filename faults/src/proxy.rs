@@ -22,7 +22,7 @@ pub use counts::{Passage, ProxyCounts};
 
 use crate::Ending;
 use crate::task::Task;
-use crate::toxic::{Door, Toxic};
+use crate::toxic::{AcceptMode, Toxic};
 use shared::Shared;
 
 /// How many may wait to be accepted.
@@ -66,7 +66,7 @@ impl Proxy {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared::new(upstream));
-        let accepting = Task::spawn(accept(Entrance::Listening(listener), address, Arc::clone(&shared)));
+        let accepting = Task::spawn(accept(Port::Listening(listener), address, Arc::clone(&shared)));
         Ok(Proxy { shared, address, _accepting: accepting })
     }
 
@@ -131,58 +131,58 @@ impl Proxy {
 }
 
 /// What stands at the port.
-enum Entrance {
+enum Port {
     Listening(TcpListener),
     /// Bound and deaf: whoever dials is refused, and nobody else can have the port.
-    Kept(TcpSocket),
+    Reserved(TcpSocket),
     /// The port could not be kept. It is tried again at the next change.
     Lost,
 }
 
-impl Entrance {
+impl Port {
     /// The same port with or without somebody who listens.
-    fn turned(self, door: Door, address: SocketAddr) -> Entrance {
-        match (self, door) {
-            (Entrance::Listening(listener), Door::Closed) => {
+    fn switched(self, accept_mode: AcceptMode, address: SocketAddr) -> Port {
+        match (self, accept_mode) {
+            (Port::Listening(listener), AcceptMode::Refuse) => {
                 drop(listener);
-                keep(address).map_or(Entrance::Lost, Entrance::Kept)
+                reserve(address).map_or(Port::Lost, Port::Reserved)
             }
-            (Entrance::Kept(socket), Door::Open | Door::Resets) => {
-                socket.listen(BACKLOG).map_or(Entrance::Lost, Entrance::Listening)
+            (Port::Reserved(socket), AcceptMode::Accept | AcceptMode::Reset) => {
+                socket.listen(BACKLOG).map_or(Port::Lost, Port::Listening)
             }
-            (Entrance::Lost, Door::Closed) => keep(address).map_or(Entrance::Lost, Entrance::Kept),
-            (Entrance::Lost, _) => {
-                keep(address).and_then(|socket| socket.listen(BACKLOG)).map_or(Entrance::Lost, Entrance::Listening)
+            (Port::Lost, AcceptMode::Refuse) => reserve(address).map_or(Port::Lost, Port::Reserved),
+            (Port::Lost, _) => {
+                reserve(address).and_then(|socket| socket.listen(BACKLOG)).map_or(Port::Lost, Port::Listening)
             }
             (same, _) => same,
         }
     }
 }
 
-fn keep(address: SocketAddr) -> std::io::Result<TcpSocket> {
+fn reserve(address: SocketAddr) -> std::io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)
 }
 
-async fn accept(mut entrance: Entrance, address: SocketAddr, shared: Arc<Shared>) {
+async fn accept(mut port: Port, address: SocketAddr, shared: Arc<Shared>) {
     // Dropped with this task, and the connections with it.
     let mut connections = JoinSet::new();
     let mut changed = shared.watch();
-    let mut was = Door::Open;
+    let mut was = AcceptMode::Accept;
     loop {
         changed.mark_unchanged();
-        let (door, lasts) = shared.door();
-        entrance = entrance.turned(door, address);
-        if door != was {
-            shared.door_turned(door);
-            was = door;
+        let (accept_mode, lasts) = shared.accept_mode();
+        port = port.switched(accept_mode, address);
+        if accept_mode != was {
+            shared.accept_mode_changed(accept_mode);
+            was = accept_mode;
         }
         let dialed = async {
-            match &entrance {
-                Entrance::Listening(listener) => listener.accept().await,
-                Entrance::Kept(_) | Entrance::Lost => std::future::pending().await,
+            match &port {
+                Port::Listening(listener) => listener.accept().await,
+                Port::Reserved(_) | Port::Lost => std::future::pending().await,
             }
         };
         let over = async {
@@ -198,7 +198,7 @@ async fn accept(mut entrance: Entrance, address: SocketAddr, shared: Arc<Shared>
             Some(_) = connections.join_next() => {}
             accepted = dialed => {
                 if let Ok((client, _)) = accepted {
-                    connections.spawn(connection::carry(client, door, Arc::clone(&shared)));
+                    connections.spawn(connection::carry(client, accept_mode, Arc::clone(&shared)));
                 }
             }
         }

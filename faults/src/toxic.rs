@@ -127,13 +127,13 @@ pub(crate) enum Flow {
 
 /// What happens to those who come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Door {
+pub(crate) enum AcceptMode {
     /// They come in.
-    Open,
+    Accept,
     /// They come in and are reset.
-    Resets,
+    Reset,
     /// Nobody listens.
-    Closed,
+    Refuse,
 }
 
 /// What a toxic may do. All of it is decided from what it is told.
@@ -160,9 +160,9 @@ pub(crate) trait Behaviour {
     }
 
     /// What happens to those who come so long after it was put in, and how long that stays so.
-    fn door(&self, elapsed: Duration) -> (Door, Option<Duration>) {
+    fn accept_mode(&self, elapsed: Duration) -> (AcceptMode, Option<Duration>) {
         let _ = elapsed;
-        (Door::Open, None)
+        (AcceptMode::Accept, None)
     }
 
     /// What becomes of the connections that are there when the door is not open, or when it is put in.

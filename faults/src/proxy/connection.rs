@@ -12,16 +12,16 @@ use super::plug::Plug;
 use super::pump::{self, Pump};
 use super::shared::{Life, Shared};
 use crate::Ending;
-use crate::toxic::{Door, Flow};
+use crate::toxic::{AcceptMode, Flow};
 
 /// The longest that a peer is listened to after it was told that all is over.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Carries a connection that has been accepted.
-pub(super) async fn carry(client: TcpStream, door: Door, shared: Arc<Shared>) {
+pub(super) async fn carry(client: TcpStream, accept_mode: AcceptMode, shared: Arc<Shared>) {
     let (number, life) = shared.enter();
     let visit = Visit { number, shared, life };
-    if door == Door::Resets {
+    if accept_mode == AcceptMode::Reset {
         visit.cut(Ending::Reset, client, None).await;
         return;
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Direction;
 use super::counts::Tally;
 use crate::Ending;
-use crate::toxic::{Door, Flow, Pacing, Chunk, ExistingConnections, Toxic, Payload};
+use crate::toxic::{AcceptMode, Flow, Pacing, Chunk, ExistingConnections, Toxic, Payload};
 
 /// What all connections share.
 #[derive(Debug)]
@@ -117,22 +117,22 @@ impl Shared {
     }
 
     /// What happens to those who come now, and how long that stays so at least.
-    pub(super) fn door(&self) -> (Door, Option<Duration>) {
+    pub(super) fn accept_mode(&self) -> (AcceptMode, Option<Duration>) {
         let state = self.state();
-        let doors = state.toxics.iter().map(|it| it.toxic.behaviour().door(it.since.elapsed()));
-        doors.fold((Door::Open, None), |(worst, soonest), (door, lasts)| {
+        let modes = state.toxics.iter().map(|it| it.toxic.behaviour().accept_mode(it.since.elapsed()));
+        modes.fold((AcceptMode::Accept, None), |(worst, soonest), (accept_mode, lasts)| {
             let soonest: Option<Duration> = match (soonest, lasts) {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
             };
-            (worst.max(door), soonest)
+            (worst.max(accept_mode), soonest)
         })
     }
 
     /// The door has opened or closed; a toxic that goes down takes the connections with it, each time.
-    pub(super) fn door_turned(&self, door: Door) {
+    pub(super) fn accept_mode_changed(&self, accept_mode: AcceptMode) {
         let resets = self.state().toxics.iter().any(|it| it.toxic.behaviour().on_existing() == ExistingConnections::Reset);
-        if door == Door::Closed && resets {
+        if accept_mode == AcceptMode::Refuse && resets {
             self.end_all(Ending::Reset);
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Door, Behaviour, ExistingConnections};
+use super::{AcceptMode, Behaviour, ExistingConnections};
 
 /// Down and up, again and again, beginning with down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,12 +17,12 @@ pub struct Flap {
 }
 
 impl Behaviour for Flap {
-    fn door(&self, elapsed: Duration) -> (Door, Option<Duration>) {
+    fn accept_mode(&self, elapsed: Duration) -> (AcceptMode, Option<Duration>) {
         // A period of nothing would turn the proxy into a busy loop.
         let period = self.down_ms.saturating_add(self.up_ms).max(1);
         let at = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX) % period;
-        let (door, until) = if at < self.down_ms { (Door::Closed, self.down_ms) } else { (Door::Open, period) };
-        (door, Some(Duration::from_millis((until - at).max(1))))
+        let (accept_mode, until) = if at < self.down_ms { (AcceptMode::Refuse, self.down_ms) } else { (AcceptMode::Accept, period) };
+        (accept_mode, Some(Duration::from_millis((until - at).max(1))))
     }
 
     fn on_existing(&self) -> ExistingConnections {
@@ -37,12 +37,12 @@ mod tests {
     #[test]
     fn it_goes_down_first_and_says_when_that_changes() {
         let flap = Flap { down_ms: 100, up_ms: 900 };
-        let at = |ms: u64| flap.door(Duration::from_millis(ms));
+        let at = |ms: u64| flap.accept_mode(Duration::from_millis(ms));
         let ms = |ms: u64| Some(Duration::from_millis(ms));
-        assert_eq!(at(0), (Door::Closed, ms(100)));
-        assert_eq!(at(99), (Door::Closed, ms(1)));
-        assert_eq!(at(100), (Door::Open, ms(900)));
-        assert_eq!(at(1_050), (Door::Closed, ms(50)));
-        assert_eq!(Flap { down_ms: 0, up_ms: 0 }.door(Duration::ZERO), (Door::Open, ms(1)));
+        assert_eq!(at(0), (AcceptMode::Refuse, ms(100)));
+        assert_eq!(at(99), (AcceptMode::Refuse, ms(1)));
+        assert_eq!(at(100), (AcceptMode::Accept, ms(900)));
+        assert_eq!(at(1_050), (AcceptMode::Refuse, ms(50)));
+        assert_eq!(Flap { down_ms: 0, up_ms: 0 }.accept_mode(Duration::ZERO), (AcceptMode::Accept, ms(1)));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Door, Behaviour};
+use super::{AcceptMode, Behaviour};
 
 /// Nobody listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,7 +12,7 @@ use super::{Door, Behaviour};
 pub struct Refuse {}
 
 impl Behaviour for Refuse {
-    fn door(&self, _: Duration) -> (Door, Option<Duration>) {
-        (Door::Closed, None)
+    fn accept_mode(&self, _: Duration) -> (AcceptMode, Option<Duration>) {
+        (AcceptMode::Refuse, None)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Door, Behaviour, ExistingConnections};
+use super::{AcceptMode, Behaviour, ExistingConnections};
 
 /// Everything is reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,8 +12,8 @@ use super::{Door, Behaviour, ExistingConnections};
 pub struct Reset {}
 
 impl Behaviour for Reset {
-    fn door(&self, _: Duration) -> (Door, Option<Duration>) {
-        (Door::Resets, None)
+    fn accept_mode(&self, _: Duration) -> (AcceptMode, Option<Duration>) {
+        (AcceptMode::Reset, None)
     }
 
     fn on_existing(&self) -> ExistingConnections {
