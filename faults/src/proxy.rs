@@ -6,7 +6,7 @@
 
 mod connection;
 mod counts;
-mod plug;
+mod packet_filter;
 mod pump;
 mod shared;
 

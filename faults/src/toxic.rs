@@ -155,7 +155,7 @@ pub(crate) trait Behaviour {
     }
 
     /// Whether packets of the client are lost before even the kernel has seen them.
-    fn unplugs(&self) -> bool {
+    fn drops_packets(&self) -> bool {
         false
     }
 

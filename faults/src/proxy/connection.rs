@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Direction;
-use super::plug::Plug;
+use super::packet_filter::PacketFilter;
 use super::pump::{self, Pump};
 use super::shared::{Life, Shared};
 use crate::Ending;
@@ -56,7 +56,7 @@ impl Visit {
             },
         };
         let ended = {
-            let plug = Plug::of(&client);
+            let filter = PacketFilter::new(&client);
             let (from_client, to_client) = client.split();
             let (from_upstream, to_upstream) = upstream.split();
             let up = Pump::new(&self.shared, life, Direction::Up).run(from_client, to_upstream);
@@ -64,7 +64,7 @@ impl Visit {
             tokio::select! {
                 biased;
                 ending = told_to_end(life) => Some(pump::Broken::Cut(ending)),
-                () = plug.follow(&self.shared, life) => None,
+                () = filter.follow(&self.shared, life) => None,
                 both = async { tokio::try_join!(up, down) } => both.err(),
             }
         };

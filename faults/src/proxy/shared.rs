@@ -41,7 +41,7 @@ struct Installed {
 impl Installed {
     /// Whether a connection has it. Connections and toxics are numbered in one row, so it is known which was there first.
     fn is_on(&self, life: &Life) -> bool {
-        !self.toxic.behaviour().unplugs() || life.number < self.number
+        !self.toxic.behaviour().drops_packets() || life.number < self.number
     }
 }
 
@@ -202,12 +202,12 @@ impl Shared {
     }
 
     /// Whether not even the kernel hears what the client of this connection says.
-    pub(super) fn is_deaf(&self, life: &Life) -> bool {
+    pub(super) fn is_filtered(&self, life: &Life) -> bool {
         let state = self.state();
         state
             .toxics
             .iter()
-            .any(|it| it.direction.covers(Direction::Up) && it.toxic.behaviour().unplugs() && it.is_on(life))
+            .any(|it| it.direction.covers(Direction::Up) && it.toxic.behaviour().drops_packets() && it.is_on(life))
     }
 
     /// What the toxics make of bytes that were just read.

@@ -19,7 +19,7 @@ impl Behaviour for Unplugged {
         Flow::Hold
     }
 
-    fn unplugs(&self) -> bool {
+    fn drops_packets(&self) -> bool {
         true
     }
 }

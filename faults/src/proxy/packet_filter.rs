@@ -19,24 +19,24 @@ use super::shared::{Life, Shared};
 const KEEP: u16 = 0x06;
 
 /// The client's side of a connection, by which it is unplugged.
-pub(super) struct Plug(Option<Socket>);
+pub(super) struct PacketFilter(Option<Socket>);
 
-impl Plug {
-    pub(super) fn of(client: &TcpStream) -> Plug {
-        Plug(client.as_fd().try_clone_to_owned().ok().map(Socket::from))
+impl PacketFilter {
+    pub(super) fn new(client: &TcpStream) -> PacketFilter {
+        PacketFilter(client.as_fd().try_clone_to_owned().ok().map(Socket::from))
     }
 
     /// Follows the toxics for as long as it is polled.
     pub(super) async fn follow(&self, shared: &Shared, life: &Life) {
         let mut changed = shared.watch();
-        let mut was_deaf = false;
+        let mut was_filtered = false;
         loop {
             changed.mark_unchanged();
-            let is_deaf = shared.is_deaf(life);
-            if is_deaf != was_deaf {
-                self.turn(is_deaf);
-                shared.counts.record(|counts| counts.unplugged += u64::from(is_deaf));
-                was_deaf = is_deaf;
+            let is_filtered = shared.is_filtered(life);
+            if is_filtered != was_filtered {
+                self.set(is_filtered);
+                shared.counts.record(|counts| counts.unplugged += u64::from(is_filtered));
+                was_filtered = is_filtered;
             }
             if changed.changed().await.is_err() {
                 std::future::pending::<()>().await;
@@ -44,29 +44,29 @@ impl Plug {
         }
     }
 
-    fn turn(&self, is_deaf: bool) {
+    fn set(&self, is_filtered: bool) {
         let Some(socket) = &self.0 else { return };
         // A connection that has just ended cannot be filtered and need not be.
-        let _ = if is_deaf { deafen(socket) } else { hear(socket) };
+        let _ = if is_filtered { drop_packets(socket) } else { accept_packets(socket) };
     }
 }
 
 #[cfg(target_os = "linux")]
-fn deafen(socket: &Socket) -> std::io::Result<()> {
+fn drop_packets(socket: &Socket) -> std::io::Result<()> {
     socket.attach_filter(&[SockFilter::new(KEEP, 0, 0, 0)])
 }
 
 #[cfg(target_os = "linux")]
-fn hear(socket: &Socket) -> std::io::Result<()> {
+fn accept_packets(socket: &Socket) -> std::io::Result<()> {
     socket.detach_filter()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn deafen(_: &Socket) -> std::io::Result<()> {
+fn drop_packets(_: &Socket) -> std::io::Result<()> {
     Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn hear(_: &Socket) -> std::io::Result<()> {
+fn accept_packets(_: &Socket) -> std::io::Result<()> {
     Ok(())
 }
