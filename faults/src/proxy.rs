@@ -198,7 +198,7 @@ async fn accept(mut port: Port, address: SocketAddr, shared: Arc<Shared>) {
             Some(_) = connections.join_next() => {}
             accepted = dialed => {
                 if let Ok((client, _)) = accepted {
-                    connections.spawn(connection::carry(client, accept_mode, Arc::clone(&shared)));
+                    connections.spawn(connection::serve(client, accept_mode, Arc::clone(&shared)));
                 }
             }
         }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::Direction;
 use super::packet_filter::PacketFilter;
 use super::pump::{self, Pump};
-use super::shared::{Life, Shared};
+use super::shared::{ConnectionControl, Shared};
 use crate::Ending;
 use crate::toxic::{AcceptMode, Flow};
 
@@ -18,37 +18,37 @@ use crate::toxic::{AcceptMode, Flow};
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Carries a connection that has been accepted.
-pub(super) async fn carry(client: TcpStream, accept_mode: AcceptMode, shared: Arc<Shared>) {
-    let (number, life) = shared.enter();
-    let visit = Visit { number, shared, life };
+pub(super) async fn serve(client: TcpStream, accept_mode: AcceptMode, shared: Arc<Shared>) {
+    let (number, control) = shared.open_connection();
+    let proxied = ProxiedConnection { number, shared, control };
     if accept_mode == AcceptMode::Reset {
-        visit.cut(Ending::Reset, client, None).await;
+        proxied.cut(Ending::Reset, client, None).await;
         return;
     }
     // Sliced bytes shall arrive sliced.
     let _ = client.set_nodelay(true);
-    visit.carry(client).await;
+    proxied.run(client).await;
 }
 
 /// A connection that is counted as long as this lives.
-struct Visit {
+struct ProxiedConnection {
     number: u64,
     shared: Arc<Shared>,
-    life: Arc<Life>,
+    control: Arc<ConnectionControl>,
 }
 
-impl Drop for Visit {
+impl Drop for ProxiedConnection {
     fn drop(&mut self) {
-        self.shared.leave(self.number);
+        self.shared.close_connection(self.number);
     }
 }
 
-impl Visit {
-    async fn carry(&self, mut client: TcpStream) {
-        let life = &self.life;
+impl ProxiedConnection {
+    async fn run(&self, mut client: TcpStream) {
+        let control = &self.control;
         let mut upstream = tokio::select! {
             biased;
-            ending = told_to_end(life) => return self.cut(ending, client, None).await,
+            ending = told_to_end(control) => return self.cut(ending, client, None).await,
             dialed = self.dial(&mut client) => match dialed {
                 Some(upstream) => upstream,
                 // Nobody to talk to: the client is told as rudely as a dead host would.
@@ -59,12 +59,12 @@ impl Visit {
             let filter = PacketFilter::new(&client);
             let (from_client, to_client) = client.split();
             let (from_upstream, to_upstream) = upstream.split();
-            let up = Pump::new(&self.shared, life, Direction::Up).run(from_client, to_upstream);
-            let down = Pump::new(&self.shared, life, Direction::Down).run(from_upstream, to_client);
+            let up = Pump::new(&self.shared, control, Direction::Up).run(from_client, to_upstream);
+            let down = Pump::new(&self.shared, control, Direction::Down).run(from_upstream, to_client);
             tokio::select! {
                 biased;
-                ending = told_to_end(life) => Some(pump::Broken::Cut(ending)),
-                () = filter.follow(&self.shared, life) => None,
+                ending = told_to_end(control) => Some(pump::Broken::Cut(ending)),
+                () = filter.follow(&self.shared, control) => None,
                 both = async { tokio::try_join!(up, down) } => both.err(),
             }
         };
@@ -78,7 +78,7 @@ impl Visit {
     /// Reaches the upstream as soon as anything may go there. `None` when it cannot be reached, or the client has gone.
     async fn dial(&self, client: &mut TcpStream) -> Option<TcpStream> {
         if self.flow(Direction::Up).await == Flow::Dead {
-            pump::swallow(client, &self.shared, Direction::Up).await;
+            pump::discard(client, &self.shared, Direction::Up).await;
             return None;
         }
         match TcpStream::connect(self.shared.upstream).await {
@@ -99,7 +99,7 @@ impl Visit {
         let mut changed = self.shared.watch();
         loop {
             changed.mark_unchanged();
-            match self.shared.flow(&self.life, direction) {
+            match self.shared.flow(&self.control, direction) {
                 Flow::Hold => drop(changed.changed().await),
                 flow => return flow,
             }
@@ -161,8 +161,8 @@ async fn tell(ending: Ending, mut client: TcpStream, mut upstream: Option<TcpStr
 }
 
 /// Ends when others want the connection to end.
-async fn told_to_end(life: &Life) -> Ending {
-    let mut told = life.ending.subscribe();
+async fn told_to_end(control: &ConnectionControl) -> Ending {
+    let mut told = control.ending.subscribe();
     match told.wait_for(Option::is_some).await.map(|ending| *ending) {
         Ok(Some(ending)) => ending,
         _ => std::future::pending().await,

@@ -12,7 +12,7 @@ use socket2::SockFilter;
 use socket2::Socket;
 use tokio::net::TcpStream;
 
-use super::shared::{Life, Shared};
+use super::shared::{ConnectionControl, Shared};
 
 /// `BPF_RET | BPF_K`: give back a constant, which is how many bytes of the packet are kept.
 #[cfg(target_os = "linux")]
@@ -27,12 +27,12 @@ impl PacketFilter {
     }
 
     /// Follows the toxics for as long as it is polled.
-    pub(super) async fn follow(&self, shared: &Shared, life: &Life) {
+    pub(super) async fn follow(&self, shared: &Shared, control: &ConnectionControl) {
         let mut changed = shared.watch();
         let mut was_filtered = false;
         loop {
             changed.mark_unchanged();
-            let is_filtered = shared.is_filtered(life);
+            let is_filtered = shared.is_filtered(control);
             if is_filtered != was_filtered {
                 self.set(is_filtered);
                 shared.counts.record(|counts| counts.unplugged += u64::from(is_filtered));

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Direction;
 use super::counts::Passage;
-use super::shared::{Life, Shared};
+use super::shared::{ConnectionControl, Shared};
 use crate::Ending;
 use crate::toxic::{Flow, Pacing, Chunk, Payload};
 
@@ -32,7 +32,7 @@ pub(super) enum Broken {
 /// One direction of one connection.
 pub(super) struct Pump<'a> {
     shared: &'a Shared,
-    life: &'a Life,
+    control: &'a ConnectionControl,
     direction: Direction,
     waiting: VecDeque<Chunk>,
     waiting_bytes: usize,
@@ -41,10 +41,10 @@ pub(super) struct Pump<'a> {
 }
 
 impl<'a> Pump<'a> {
-    pub(super) fn new(shared: &'a Shared, life: &'a Life, direction: Direction) -> Pump<'a> {
+    pub(super) fn new(shared: &'a Shared, control: &'a ConnectionControl, direction: Direction) -> Pump<'a> {
         Pump {
             shared,
-            life,
+            control,
             direction,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -63,11 +63,11 @@ impl<'a> Pump<'a> {
         let mut buffer = BytesMut::new();
         loop {
             changed.mark_unchanged();
-            let flow = self.shared.flow(self.life, self.direction);
+            let flow = self.shared.flow(self.control, self.direction);
             if flow == Flow::Dead {
-                self.forget();
+                self.discard_waiting();
                 if !self.has_ended {
-                    swallow(&mut from, self.shared, self.direction).await;
+                    discard(&mut from, self.shared, self.direction).await;
                 }
                 // The receiver is not told, so the connection stays until it is ended by others or by its other half.
                 return Ok(());
@@ -139,7 +139,7 @@ impl<'a> Pump<'a> {
     }
 
     /// What waits will never arrive.
-    fn forget(&mut self) {
+    fn discard_waiting(&mut self) {
         let lost = self.waiting_bytes as u64;
         self.record(|passage| passage.lost += lost);
         self.waiting.clear();
@@ -165,7 +165,7 @@ impl Delivered {
 }
 
 /// Reads and forgets until the sender ends.
-pub(super) async fn swallow(from: &mut (impl AsyncRead + Unpin), shared: &Shared, direction: Direction) {
+pub(super) async fn discard(from: &mut (impl AsyncRead + Unpin), shared: &Shared, direction: Direction) {
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         record(shared, direction, |passage| {

@@ -27,7 +27,7 @@ pub(super) struct Shared {
 struct State {
     numbers: u64,
     toxics: Vec<Installed>,
-    connections: HashMap<u64, Arc<Life>>,
+    connections: HashMap<u64, Arc<ConnectionControl>>,
 }
 
 #[derive(Clone, Debug)]
@@ -40,14 +40,14 @@ struct Installed {
 
 impl Installed {
     /// Whether a connection has it. Connections and toxics are numbered in one row, so it is known which was there first.
-    fn is_on(&self, life: &Life) -> bool {
-        !self.toxic.behaviour().drops_packets() || life.number < self.number
+    fn is_on(&self, control: &ConnectionControl) -> bool {
+        !self.toxic.behaviour().drops_packets() || control.number < self.number
     }
 }
 
 /// What becomes of one connection, as others decide it.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct ConnectionControl {
     number: u64,
     pub(super) ending: watch::Sender<Option<Ending>>,
     /// Directions on which nothing will ever pass again.
@@ -56,7 +56,7 @@ pub(super) struct Life {
     is_clogged: AtomicBool,
 }
 
-impl Life {
+impl ConnectionControl {
     fn silence(&self, direction: Direction) {
         let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
         dead.0 |= direction.covers(Direction::Up);
@@ -78,11 +78,11 @@ impl Shared {
         let mut state = self.state();
         state.numbers += 1;
         let number = state.numbers;
-        for life in state.connections.values() {
+        for control in state.connections.values() {
             match toxic.behaviour().on_existing() {
                 ExistingConnections::Keep => {}
-                ExistingConnections::Silence => life.silence(direction),
-                ExistingConnections::Reset => drop(life.ending.send_replace(Some(Ending::Reset))),
+                ExistingConnections::Silence => control.silence(direction),
+                ExistingConnections::Reset => drop(control.ending.send_replace(Some(Ending::Reset))),
             }
         }
         state.toxics.push(Installed { number, direction, toxic, since: Instant::now() });
@@ -138,47 +138,47 @@ impl Shared {
     }
 
     pub(super) fn end_all(&self, ending: Ending) {
-        for life in self.state().connections.values() {
-            life.ending.send_replace(Some(ending));
+        for control in self.state().connections.values() {
+            control.ending.send_replace(Some(ending));
         }
     }
 
     /// A connection begins.
-    pub(super) fn enter(&self) -> (u64, Arc<Life>) {
+    pub(super) fn open_connection(&self) -> (u64, Arc<ConnectionControl>) {
         let mut state = self.state();
         state.numbers += 1;
         let number = state.numbers;
         let is_clogged = AtomicBool::new(false);
-        let life = Arc::new(Life { number, ending: watch::channel(None).0, dead: Mutex::default(), is_clogged });
-        state.connections.insert(number, Arc::clone(&life));
+        let control = Arc::new(ConnectionControl { number, ending: watch::channel(None).0, dead: Mutex::default(), is_clogged });
+        state.connections.insert(number, Arc::clone(&control));
         drop(state);
         self.counts.record(|counts| {
             counts.accepted += 1;
             counts.open += 1;
         });
-        (number, life)
+        (number, control)
     }
 
     /// A connection is over.
-    pub(super) fn leave(&self, number: u64) {
+    pub(super) fn close_connection(&self, number: u64) {
         self.state().connections.remove(&number);
         self.counts.record(|counts| counts.open -= 1);
     }
 
     /// Whether anything passes on a connection in this direction. What is dead once stays so.
-    pub(super) fn flow(&self, life: &Life, direction: Direction) -> Flow {
-        if life.is_dead(direction) {
+    pub(super) fn flow(&self, control: &ConnectionControl, direction: Direction) -> Flow {
+        if control.is_dead(direction) {
             return Flow::Dead;
         }
-        if life.is_clogged.load(Ordering::Relaxed) {
+        if control.is_clogged.load(Ordering::Relaxed) {
             return Flow::Hold;
         }
         let state = self.state();
-        let on_it = state.toxics.iter().filter(|it| it.direction.covers(direction) && it.is_on(life));
+        let on_it = state.toxics.iter().filter(|it| it.direction.covers(direction) && it.is_on(control));
         let flows = on_it.map(|it| it.toxic.behaviour().flow());
         let flow = flows.max().unwrap_or(Flow::Pass);
         if flow == Flow::Dead {
-            life.silence(direction);
+            control.silence(direction);
         }
         flow
     }
@@ -192,9 +192,9 @@ impl Shared {
 
     /// Stops one connection, or lets it go on. Says whether it is there.
     pub(super) fn clog(&self, number: u64, is_clogged: bool) -> bool {
-        let life = self.state().connections.get(&number).cloned();
-        let is_there = life.is_some_and(|life| {
-            life.is_clogged.store(is_clogged, Ordering::Relaxed);
+        let control = self.state().connections.get(&number).cloned();
+        let is_there = control.is_some_and(|control| {
+            control.is_clogged.store(is_clogged, Ordering::Relaxed);
             true
         });
         self.changed.send_replace(());
@@ -202,12 +202,12 @@ impl Shared {
     }
 
     /// Whether not even the kernel hears what the client of this connection says.
-    pub(super) fn is_filtered(&self, life: &Life) -> bool {
+    pub(super) fn is_filtered(&self, control: &ConnectionControl) -> bool {
         let state = self.state();
         state
             .toxics
             .iter()
-            .any(|it| it.direction.covers(Direction::Up) && it.toxic.behaviour().drops_packets() && it.is_on(life))
+            .any(|it| it.direction.covers(Direction::Up) && it.toxic.behaviour().drops_packets() && it.is_on(control))
     }
 
     /// What the toxics make of bytes that were just read.
