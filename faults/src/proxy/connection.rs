@@ -15,7 +15,7 @@ use crate::Ending;
 use crate::toxic::{AcceptMode, Flow};
 
 /// The longest that a peer is listened to after it was told that all is over.
-const FAREWELL: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Carries a connection that has been accepted.
 pub(super) async fn serve(client: TcpStream, accept_mode: AcceptMode, shared: Arc<Shared>) {
@@ -48,7 +48,7 @@ impl ProxiedConnection {
         let control = &self.control;
         let mut upstream = tokio::select! {
             biased;
-            ending = told_to_end(control) => return self.cut(ending, client, None).await,
+            ending = end_requested(control) => return self.cut(ending, client, None).await,
             dialed = self.dial(&mut client) => match dialed {
                 Some(upstream) => upstream,
                 // Nobody to talk to: the client is told as rudely as a dead host would.
@@ -63,7 +63,7 @@ impl ProxiedConnection {
             let down = Pump::new(&self.shared, control, Direction::Down).run(from_upstream, to_client);
             tokio::select! {
                 biased;
-                ending = told_to_end(control) => Some(pump::Broken::Cut(ending)),
+                ending = end_requested(control) => Some(pump::Broken::Cut(ending)),
                 () = filter.follow(&self.shared, control) => None,
                 both = async { tokio::try_join!(up, down) } => both.err(),
             }
@@ -108,62 +108,62 @@ impl ProxiedConnection {
 
     /// Ends a connection because a toxic or a test wants it. It is counted when both peers have been told.
     async fn cut(&self, ending: Ending, client: TcpStream, upstream: Option<TcpStream>) {
-        let left = tell(ending, client, upstream).await;
+        let half_closed = close(ending, client, upstream).await;
         self.shared.counts.record(|counts| counts.cut += 1);
-        self.hear_out(left).await;
+        self.drain(half_closed).await;
     }
 
     async fn end(&self, ending: Ending, client: TcpStream, upstream: Option<TcpStream>) {
-        let left = tell(ending, client, upstream).await;
-        self.hear_out(left).await;
+        let half_closed = close(ending, client, upstream).await;
+        self.drain(half_closed).await;
     }
 
     /// An ear for what the peers still say after a FIN: closing a socket with unread bytes would send a RST instead. Who
     /// does not read because nothing passes does not begin to in the end.
-    async fn hear_out(&self, left: Left) {
-        let listening = async |socket: Option<TcpStream>, says: Direction| {
+    async fn drain(&self, half_closed: HalfClosed) {
+        let drain_socket = async |socket: Option<TcpStream>, direction: Direction| {
             let Some(mut socket) = socket else { return };
-            self.flow(says).await;
+            self.flow(direction).await;
             let mut rest = [0; 4096];
             while matches!(socket.read(&mut rest).await, Ok(1..)) {}
         };
-        let client = timeout(FAREWELL, listening(left.client, Direction::Up));
-        let upstream = timeout(FAREWELL, listening(left.upstream, Direction::Down));
+        let client = timeout(DRAIN_TIMEOUT, drain_socket(half_closed.client, Direction::Up));
+        let upstream = timeout(DRAIN_TIMEOUT, drain_socket(half_closed.upstream, Direction::Down));
         let _ = tokio::join!(client, upstream);
     }
 }
 
 /// What is left of a connection whose peers have been told that it is over.
 #[derive(Default)]
-struct Left {
+struct HalfClosed {
     client: Option<TcpStream>,
     upstream: Option<TcpStream>,
 }
 
 /// Tells both peers that all is over.
-async fn tell(ending: Ending, mut client: TcpStream, mut upstream: Option<TcpStream>) -> Left {
+async fn close(ending: Ending, mut client: TcpStream, mut upstream: Option<TcpStream>) -> HalfClosed {
     match ending {
         Ending::Reset => {
             for socket in std::iter::once(client).chain(upstream) {
                 // If it cannot be set, the peer has gone already.
                 let _ = socket.set_zero_linger();
             }
-            Left::default()
+            HalfClosed::default()
         }
         Ending::Fin => {
             let _ = client.shutdown().await;
             if let Some(upstream) = &mut upstream {
                 let _ = upstream.shutdown().await;
             }
-            Left { client: Some(client), upstream }
+            HalfClosed { client: Some(client), upstream }
         }
     }
 }
 
 /// Ends when others want the connection to end.
-async fn told_to_end(control: &ConnectionControl) -> Ending {
-    let mut told = control.ending.subscribe();
-    match told.wait_for(Option::is_some).await.map(|ending| *ending) {
+async fn end_requested(control: &ConnectionControl) -> Ending {
+    let mut requested = control.ending.subscribe();
+    match requested.wait_for(Option::is_some).await.map(|ending| *ending) {
         Ok(Some(ending)) => ending,
         _ => std::future::pending().await,
     }
