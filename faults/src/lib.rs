@@ -29,6 +29,6 @@ pub use control::{Control, Subject};
 pub use identity::{Authority, Certificate, Identity};
 pub use oracle::{Counts, Oracle, Seen, ForeignRequest};
 pub use plan::{Rule, Timing, UnknownFault, When};
-pub use proxy::{Direction, Passage, Proxy, ProxyCounts};
+pub use proxy::{Direction, DirectionCounts, Proxy, ProxyCounts};
 pub use server::{HttpRequest, Ending, Server};
 pub use settings::{Answers, Era, Settings};

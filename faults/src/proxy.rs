@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-pub use counts::{Passage, ProxyCounts};
+pub use counts::{DirectionCounts, ProxyCounts};
 
 use crate::Ending;
 use crate::task::Task;

@@ -88,7 +88,7 @@ impl ProxiedConnection {
                 Some(upstream)
             }
             Err(_) => {
-                self.shared.counts.record(|counts| counts.undialed += 1);
+                self.shared.counts.record(|counts| counts.dial_failures += 1);
                 None
             }
         }

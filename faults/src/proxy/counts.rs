@@ -18,21 +18,21 @@ pub struct ProxyCounts {
     /// Connections that were made to the upstream.
     pub dialed: u64,
     /// Attempts at that which failed.
-    pub undialed: u64,
+    pub dial_failures: u64,
     /// Connections that a toxic or a test ended.
     pub cut: u64,
     /// Connections whose packets a toxic let go nowhere.
     pub unplugged: u64,
     /// What went up.
-    pub up: Passage,
+    pub up: DirectionCounts,
     /// What went down.
-    pub down: Passage,
+    pub down: DirectionCounts,
 }
 
 /// One direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Passage {
+pub struct DirectionCounts {
     /// Bytes that were read from the sender.
     pub read: u64,
     /// Bytes that were written to the receiver.
@@ -47,14 +47,14 @@ pub struct Passage {
 
 /// Counts, and wakes who waits for a count.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct SharedCounts {
     counts: Mutex<ProxyCounts>,
     changed: watch::Sender<()>,
 }
 
-impl Tally {
-    pub(super) fn new() -> Tally {
-        Tally { counts: Mutex::default(), changed: watch::channel(()).0 }
+impl SharedCounts {
+    pub(super) fn new() -> SharedCounts {
+        SharedCounts { counts: Mutex::default(), changed: watch::channel(()).0 }
     }
 
     pub(super) fn now(&self) -> ProxyCounts {

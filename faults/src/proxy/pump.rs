@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until};
 
 use super::Direction;
-use super::counts::Passage;
+use super::counts::DirectionCounts;
 use super::shared::{ConnectionControl, Shared};
 use crate::Ending;
 use crate::toxic::{Flow, Pacing, Chunk, Payload};
@@ -87,7 +87,7 @@ impl<'a> Pump<'a> {
                     Ok(1..) => self.take(buffer.split().freeze()),
                     Ok(0) => self.take_end(),
                     Err(_) => {
-                        self.record(|passage| passage.ends += 1);
+                        self.record(|counts| counts.ends += 1);
                         return Err(Broken::ByPeer);
                     }
                 },
@@ -97,7 +97,7 @@ impl<'a> Pump<'a> {
 
     /// Bytes have come.
     fn take(&mut self, bytes: Bytes) {
-        self.record(|passage| passage.read += bytes.len() as u64);
+        self.record(|counts| counts.read += bytes.len() as u64);
         let chunk = Chunk { due: Instant::now(), payload: Payload::Bytes(bytes) };
         for mut chunk in self.shared.apply_toxics(self.direction, &mut self.pacings, chunk) {
             // Bytes do not overtake each other, whatever a toxic that has gone had promised to those before.
@@ -110,7 +110,7 @@ impl<'a> Pump<'a> {
     /// The sender has ended.
     fn take_end(&mut self) {
         self.has_ended = true;
-        self.record(|passage| passage.ends += 1);
+        self.record(|counts| counts.ends += 1);
         let last = self.waiting.back().map_or_else(Instant::now, |last| last.due);
         let due = last.max(Instant::now() + self.shared.end_delay(self.direction));
         self.waiting.push_back(Chunk { due, payload: Payload::End });
@@ -123,9 +123,9 @@ impl<'a> Pump<'a> {
         match chunk.payload {
             Payload::Bytes(bytes) => {
                 to.write_all(&bytes).await.map_err(|_| Broken::ByPeer)?;
-                self.record(|passage| {
-                    passage.written += bytes.len() as u64;
-                    passage.pieces += 1;
+                self.record(|counts| {
+                    counts.written += bytes.len() as u64;
+                    counts.pieces += 1;
                 });
                 Ok(Delivered::Some)
             }
@@ -141,12 +141,12 @@ impl<'a> Pump<'a> {
     /// What waits will never arrive.
     fn discard_waiting(&mut self) {
         let lost = self.waiting_bytes as u64;
-        self.record(|passage| passage.lost += lost);
+        self.record(|counts| counts.lost += lost);
         self.waiting.clear();
         self.waiting_bytes = 0;
     }
 
-    fn record(&self, update: impl FnOnce(&mut Passage)) {
+    fn record(&self, update: impl FnOnce(&mut DirectionCounts)) {
         record(self.shared, self.direction, update);
     }
 }
@@ -168,15 +168,15 @@ impl Delivered {
 pub(super) async fn discard(from: &mut (impl AsyncRead + Unpin), shared: &Shared, direction: Direction) {
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        record(shared, direction, |passage| {
-            passage.read += read as u64;
-            passage.lost += read as u64;
+        record(shared, direction, |counts| {
+            counts.read += read as u64;
+            counts.lost += read as u64;
         });
     }
-    record(shared, direction, |passage| passage.ends += 1);
+    record(shared, direction, |counts| counts.ends += 1);
 }
 
-fn record(shared: &Shared, direction: Direction, update: impl FnOnce(&mut Passage)) {
+fn record(shared: &Shared, direction: Direction, update: impl FnOnce(&mut DirectionCounts)) {
     shared.counts.record(|counts| update(if direction == Direction::Up { &mut counts.up } else { &mut counts.down }));
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Direction;
-use super::counts::Tally;
+use super::counts::SharedCounts;
 use crate::Ending;
 use crate::toxic::{AcceptMode, Flow, Pacing, Chunk, ExistingConnections, Toxic, Payload};
 
@@ -18,7 +18,7 @@ use crate::toxic::{AcceptMode, Flow, Pacing, Chunk, ExistingConnections, Toxic, 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) upstream: SocketAddr,
-    pub(super) counts: Tally,
+    pub(super) counts: SharedCounts,
     state: Mutex<State>,
     changed: watch::Sender<()>,
 }
@@ -71,7 +71,7 @@ impl ConnectionControl {
 
 impl Shared {
     pub(super) fn new(upstream: SocketAddr) -> Shared {
-        Shared { upstream, counts: Tally::new(), state: Mutex::default(), changed: watch::channel(()).0 }
+        Shared { upstream, counts: SharedCounts::new(), state: Mutex::default(), changed: watch::channel(()).0 }
     }
 
     pub(super) fn add(&self, direction: Direction, toxic: Toxic) -> u64 {

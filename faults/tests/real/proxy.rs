@@ -44,7 +44,7 @@ async fn a_client_is_reset_when_nobody_is_behind() {
     let proxy = Proxy::start(kept.local_addr().unwrap()).await.unwrap();
     let mut line = Line::dial(proxy.address()).await;
     assert_eq!(line.end().await, End::Reset);
-    assert_eq!(proxy.counts().undialed, 1);
+    assert_eq!(proxy.counts().dial_failures, 1);
 }
 
 #[tokio::test]
