@@ -192,13 +192,13 @@ impl Oracle {
     }
 
     /// Waits until the counts are as they should be. Gives back the counts either way: `Err` when they were not so in time.
-    pub async fn until(&self, patience: Duration, is_so: impl Fn(&Counts) -> bool) -> Result<Counts, Counts> {
-        let deadline = Instant::now() + patience;
+    pub async fn until(&self, timeout: Duration, condition: impl Fn(&Counts) -> bool) -> Result<Counts, Counts> {
+        let deadline = Instant::now() + timeout;
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
             let counts = self.counts();
-            if is_so(&counts) {
+            if condition(&counts) {
                 return Ok(counts);
             }
             if timeout_at(deadline, changed.changed()).await.is_err() {

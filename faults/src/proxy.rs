@@ -123,10 +123,10 @@ impl Proxy {
     /// Waits until the counts are as they should be. Gives them back either way: `Err` when they were not so in time.
     pub async fn until(
         &self,
-        patience: Duration,
-        is_so: impl Fn(&ProxyCounts) -> bool,
+        timeout: Duration,
+        condition: impl Fn(&ProxyCounts) -> bool,
     ) -> Result<ProxyCounts, ProxyCounts> {
-        self.shared.counts.until(patience, is_so).await
+        self.shared.counts.until(timeout, condition).await
     }
 }
 

@@ -68,15 +68,15 @@ impl SharedCounts {
 
     pub(super) async fn until(
         &self,
-        patience: Duration,
-        is_so: impl Fn(&ProxyCounts) -> bool,
+        timeout: Duration,
+        condition: impl Fn(&ProxyCounts) -> bool,
     ) -> Result<ProxyCounts, ProxyCounts> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
             let counts = self.now();
-            if is_so(&counts) {
+            if condition(&counts) {
                 return Ok(counts);
             }
             if timeout_at(deadline, changed.changed()).await.is_err() {
