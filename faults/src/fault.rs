@@ -79,7 +79,7 @@ pub struct Fault {
     pub value: &'static str,
     /// Whether the server does what was asked before the fault answers.
     pub runs: Runs,
-    pub(crate) strikes: fn(&HttpRequest) -> bool,
+    pub(crate) applies_to: fn(&HttpRequest) -> bool,
     pub(crate) answer: fn(FaultContext) -> Answering,
 }
 

@@ -98,12 +98,12 @@ impl Rule {
 
     /// Whether a request is one of its own.
     fn is_about(&self, fault: &Fault, request: &HttpRequest) -> bool {
-        let wants = |wish: &Option<String>, what: &str| wish.as_deref().is_none_or(|wish| wish == what);
+        let matches = |filter: &Option<String>, what: &str| filter.as_deref().is_none_or(|filter| filter == what);
         let is_narrowed = self.method.is_some() || self.tool.is_some() || self.verb.is_some();
-        (is_narrowed || (fault.strikes)(request))
-            && wants(&self.method, &request.what())
-            && wants(&self.tool, request.tool().unwrap_or_default())
-            && wants(&self.verb, request.verb.as_str())
+        (is_narrowed || (fault.applies_to)(request))
+            && matches(&self.method, &request.what())
+            && matches(&self.tool, request.tool().unwrap_or_default())
+            && matches(&self.verb, request.verb.as_str())
     }
 }
 
@@ -146,7 +146,7 @@ impl fmt::Display for UnknownFault {
 impl std::error::Error for UnknownFault {}
 
 /// A fault that strikes now.
-pub(crate) struct Blow {
+pub(crate) struct InjectedFault {
     pub(crate) fault: &'static Fault,
     pub(crate) timing: Timing,
     pub(crate) value: Value,
@@ -154,20 +154,20 @@ pub(crate) struct Blow {
 
 /// All rules, in the order in which they were made.
 #[derive(Debug, Default)]
-pub(crate) struct Plan(Mutex<Vec<Armed>>);
+pub(crate) struct Plan(Mutex<Vec<ActiveRule>>);
 
 #[derive(Debug)]
-struct Armed {
+struct ActiveRule {
     rule: Rule,
     fault: &'static Fault,
     since: Instant,
-    met: u64,
+    matched: u64,
 }
 
 impl Plan {
     pub(crate) fn add(&self, rule: Rule) -> Result<(), UnknownFault> {
         let fault = fault::by_name(&rule.fault).ok_or_else(|| UnknownFault(rule.fault.clone()))?;
-        self.rules().push(Armed { rule, fault, since: Instant::now(), met: 0 });
+        self.rules().push(ActiveRule { rule, fault, since: Instant::now(), matched: 0 });
         Ok(())
     }
 
@@ -176,32 +176,32 @@ impl Plan {
     }
 
     pub(crate) fn list(&self) -> Vec<Rule> {
-        self.rules().iter().map(|armed| armed.rule.clone()).collect()
+        self.rules().iter().map(|active| active.rule.clone()).collect()
     }
 
     /// The fault that strikes this request.
-    pub(crate) fn strike(&self, request: &HttpRequest) -> Option<Blow> {
+    pub(crate) fn select(&self, request: &HttpRequest) -> Option<InjectedFault> {
         let mut rules = self.rules();
-        let armed = rules.iter_mut().find_map(|armed| armed.meet(request).then_some(armed))?;
-        Some(Blow { fault: armed.fault, timing: armed.rule.timing, value: armed.rule.value.clone() })
+        let active = rules.iter_mut().find_map(|active| active.count(request).then_some(active))?;
+        Some(InjectedFault { fault: active.fault, timing: active.rule.timing, value: active.rule.value.clone() })
     }
 
-    fn rules(&self) -> MutexGuard<'_, Vec<Armed>> {
+    fn rules(&self) -> MutexGuard<'_, Vec<ActiveRule>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Armed {
+impl ActiveRule {
     /// Counts a request if it is its own, and says whether it strikes it.
-    fn meet(&mut self, request: &HttpRequest) -> bool {
+    fn count(&mut self, request: &HttpRequest) -> bool {
         if !self.rule.is_about(self.fault, request) {
             return false;
         }
-        self.met += 1;
+        self.matched += 1;
         match self.rule.when {
             When::Every => true,
-            When::Nth(nth) => self.met == nth,
-            When::First(count) => self.met <= count,
+            When::Nth(nth) => self.matched == nth,
+            When::First(count) => self.matched <= count,
             When::ForMs(milliseconds) => self.since.elapsed() < Duration::from_millis(milliseconds),
         }
     }
@@ -217,8 +217,8 @@ mod tests {
         HttpRequest::post("/mcp", &text.to_string())
     }
 
-    fn struck(plan: &Plan, request: &HttpRequest) -> Option<&'static str> {
-        plan.strike(request).map(|blow| blow.fault.name)
+    fn selected(plan: &Plan, request: &HttpRequest) -> Option<&'static str> {
+        plan.select(request).map(|injected| injected.fault.name)
     }
 
     #[tokio::test(start_paused = true)]
@@ -226,22 +226,22 @@ mod tests {
         let plan = Plan::default();
         plan.add(Rule::new("h26_500").tool("lookup").nth(2)).unwrap();
         plan.add(Rule::new("h27_502").first(1)).unwrap();
-        assert_eq!(struck(&plan, &call("lookup")), Some("h27_502"), "the first lookup is the second rule's");
-        assert_eq!(struck(&plan, &call("big")), None);
-        assert_eq!(struck(&plan, &call("lookup")), Some("h26_500"));
-        assert_eq!(struck(&plan, &call("lookup")), None);
+        assert_eq!(selected(&plan, &call("lookup")), Some("h27_502"), "the first lookup is the second rule's");
+        assert_eq!(selected(&plan, &call("big")), None);
+        assert_eq!(selected(&plan, &call("lookup")), Some("h26_500"));
+        assert_eq!(selected(&plan, &call("lookup")), None);
         let other = HttpRequest::post("/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
         plan.add(Rule::new("h26_500").method("tools/list")).unwrap();
-        assert_eq!(struck(&plan, &other), Some("h26_500"));
+        assert_eq!(selected(&plan, &other), Some("h26_500"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_rule_for_a_time_is_over_after_it() {
         let plan = Plan::default();
         plan.add(Rule::new("h26_500").during(Duration::from_secs(1))).unwrap();
-        assert_eq!(struck(&plan, &call("lookup")), Some("h26_500"));
+        assert_eq!(selected(&plan, &call("lookup")), Some("h26_500"));
         tokio::time::advance(Duration::from_millis(1_001)).await;
-        assert_eq!(struck(&plan, &call("lookup")), None);
+        assert_eq!(selected(&plan, &call("lookup")), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers with a byte order mark before the JSON text.",
     value: "",
     runs: Runs::Always,
-    strikes: HttpRequest::is_request,
+    applies_to: HttpRequest::is_request,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -20,7 +20,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers in gzip, or in plain bytes under the name of the coding in the value.",
     value: "the coding (gzip)",
     runs: Runs::Always,
-    strikes: HttpRequest::is_request,
+    applies_to: HttpRequest::is_request,
     answer: |context| Box::pin(answer(context)),
 };
 

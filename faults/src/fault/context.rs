@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Runs;
 use crate::HttpRequest;
-use crate::plan::{Blow, Timing};
+use crate::plan::{InjectedFault, Timing};
 use crate::server::admitted::{Admitted, Begun};
 use crate::server::reply::Reply;
 use crate::server::state::{Refused, ServerState};
@@ -28,13 +28,13 @@ pub(crate) struct Executed {
 }
 
 impl FaultContext {
-    pub(crate) fn new(state: Arc<ServerState>, request: HttpRequest, blow: &Blow) -> FaultContext {
-        let runs = match blow.fault.runs {
+    pub(crate) fn new(state: Arc<ServerState>, request: HttpRequest, injected: &InjectedFault) -> FaultContext {
+        let runs = match injected.fault.runs {
             Runs::Never => false,
-            Runs::PerRule => blow.timing == Timing::After,
+            Runs::PerRule => injected.timing == Timing::After,
             Runs::Always => true,
         };
-        FaultContext { state, request, value: blow.value.clone(), runs }
+        FaultContext { state, request, value: injected.value.clone(), runs }
     }
 
     /// Does what was asked, if it is to be done at all, and keeps quiet about the answer.

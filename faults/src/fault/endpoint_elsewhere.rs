@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Names an endpoint at another origin, which counts what arrives (HTTP+SSE only).",
     value: "",
     runs: Runs::Never,
-    strikes: |request| request.path == "/sse" && request.is_fresh_get(),
+    applies_to: |request| request.path == "/sse" && request.is_fresh_get(),
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -15,7 +15,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers 500 in plain text.",
     value: "",
     runs: Runs::PerRule,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -15,7 +15,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers 503 with Retry-After, in seconds or as a date.",
     value: "seconds (1), or {\"date\": seconds}",
     runs: Runs::PerRule,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -14,7 +14,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Sends GOAWAY below the request's stream and closes (HTTP/2 only).",
     value: "",
     runs: Runs::Never,
-    strikes: |request| request.is_call() && request.version == Version::HTTP_2,
+    applies_to: |request| request.is_call() && request.version == Version::HTTP_2,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -13,7 +13,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Resets the stream with REFUSED_STREAM (HTTP/2 only).",
     value: "",
     runs: Runs::Never,
-    strikes: |asked| asked.is_call() && asked.version == Version::HTTP_2,
+    applies_to: |asked| asked.is_call() && asked.version == Version::HTTP_2,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -11,7 +11,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Forgets the session and answers 404.",
     value: "",
     runs: Runs::Never,
-    strikes: |request| request.is_call() && request.session().is_some(),
+    applies_to: |request| request.is_call() && request.session().is_some(),
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -16,7 +16,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers 400 with a JSON-RPC error -32020.",
     value: "",
     runs: Runs::Never,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

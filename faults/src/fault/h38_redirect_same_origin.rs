@@ -15,7 +15,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers 307 (or the value) to /moved/mcp, which serves.",
     value: "status (307)",
     runs: Runs::Never,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

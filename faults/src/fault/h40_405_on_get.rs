@@ -15,7 +15,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers 405 to a GET that does not resume.",
     value: "",
     runs: Runs::Never,
-    strikes: HttpRequest::is_fresh_get,
+    applies_to: HttpRequest::is_fresh_get,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -14,7 +14,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers 202 without a body.",
     value: "",
     runs: Runs::PerRule,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers in HTTP/1.0 without a length, and closes (JSON over HTTP/1.1 without TLS only).",
     value: "",
     runs: Runs::Always,
-    strikes: HttpRequest::is_request,
+    applies_to: HttpRequest::is_request,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -14,7 +14,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Says answers to unknown ids before the right one.",
     value: "",
     runs: Runs::Always,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

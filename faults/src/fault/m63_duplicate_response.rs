@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Says the answer twice.",
     value: "",
     runs: Runs::Always,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

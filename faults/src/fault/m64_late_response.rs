@@ -14,7 +14,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Holds the answer back, deaf to cancellations.",
     value: "milliseconds (1000)",
     runs: Runs::Always,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

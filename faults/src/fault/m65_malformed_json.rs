@@ -14,7 +14,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Says an answer that is no JSON.",
     value: "",
     runs: Runs::PerRule,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -15,7 +15,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Says a thousand notifications (or the value) before the answer.",
     value: "how many (1000)",
     runs: Runs::Always,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -17,7 +17,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Reports progress for ever and never answers.",
     value: "milliseconds between reports (20)",
     runs: Runs::PerRule,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -13,7 +13,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Speaks only the other era from this request on, and forgets all sessions.",
     value: "",
     runs: Runs::Never,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

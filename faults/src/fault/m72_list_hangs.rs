@@ -11,7 +11,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Never answers a tools/list.",
     value: "",
     runs: Runs::Never,
-    strikes: |request| request.method() == Some("tools/list"),
+    applies_to: |request| request.method() == Some("tools/list"),
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers with a line end after the JSON text (or the value).",
     value: "the text after it (a line feed)",
     runs: Runs::Always,
-    strikes: HttpRequest::is_request,
+    applies_to: HttpRequest::is_request,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -16,7 +16,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Takes what is no request with this status, after a while, with a body or none.",
     value: "status (200), or an object of status, body and delayMs",
     runs: Runs::Never,
-    strikes: is_no_request,
+    applies_to: is_no_request,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -18,7 +18,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers in indented JSON: as a body, or as an event of several data lines.",
     value: "lf, crlf or tab (lf)",
     runs: Runs::Always,
-    strikes: HttpRequest::is_request,
+    applies_to: HttpRequest::is_request,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers with events in single bytes, with CRLF and a byte order mark.",
     value: "",
     runs: Runs::Always,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

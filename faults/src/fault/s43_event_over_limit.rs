@@ -16,7 +16,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers with an event of 17 MiB (or the value).",
     value: "bytes (17 MiB)",
     runs: Runs::Always,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -13,7 +13,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers with a stream of comments that never ends.",
     value: "milliseconds between them (20)",
     runs: Runs::PerRule,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

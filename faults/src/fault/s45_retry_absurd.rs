@@ -14,7 +14,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Primes with this retry and closes; the answer waits for whoever resumes.",
     value: "the retry in milliseconds (0)",
     runs: Runs::Always,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -17,7 +17,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers a resuming GET with the stream from its beginning.",
     value: "",
     runs: Runs::Never,
-    strikes: HttpRequest::is_resume,
+    applies_to: HttpRequest::is_resume,
     answer: |context| Box::pin(answer(context)),
 };
 

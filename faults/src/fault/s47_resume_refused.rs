@@ -15,7 +15,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers a resuming GET with 400 (or the value).",
     value: "status (400)",
     runs: Runs::Never,
-    strikes: HttpRequest::is_resume,
+    applies_to: HttpRequest::is_resume,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -17,7 +17,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Primes and closes, at the call and at every resumption.",
     value: "the retry in milliseconds (50)",
     runs: Runs::PerRule,
-    strikes: |request| request.is_call() || request.is_resume(),
+    applies_to: |request| request.is_call() || request.is_resume(),
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Resets the connection instead of answering.",
     value: "",
     runs: Runs::PerRule,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

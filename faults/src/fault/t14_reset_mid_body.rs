@@ -17,7 +17,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Resets the connection after half of the body (or so many bytes of it).",
     value: "bytes of the body (half)",
     runs: Runs::Always,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

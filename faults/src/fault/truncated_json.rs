@@ -14,7 +14,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers with the first half of the JSON text, and a length that fits it.",
     value: "",
     runs: Runs::Always,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -14,7 +14,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Answers with the right JSON as text/plain.",
     value: "",
     runs: Runs::Always,
-    strikes: HttpRequest::is_call,
+    applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
 };
 

@@ -71,12 +71,12 @@ impl ServerState {
 
     /// Answers a request, well or badly.
     pub(crate) async fn answer(self: &Arc<Self>, request: HttpRequest) -> Reply {
-        let blow = self.plan.strike(&request);
-        self.oracle.arrived(&request, blow.as_ref().map(|blow| blow.fault.name));
-        match blow {
-            Some(blow) => {
-                let context = FaultContext::new(Arc::clone(self), request, &blow);
-                (blow.fault.answer)(context).await.unwrap_or_else(|refused| *refused)
+        let injected = self.plan.select(&request);
+        self.oracle.arrived(&request, injected.as_ref().map(|injected| injected.fault.name));
+        match injected {
+            Some(injected) => {
+                let context = FaultContext::new(Arc::clone(self), request, &injected);
+                (injected.fault.answer)(context).await.unwrap_or_else(|refused| *refused)
             }
             None => self.serve(request).await,
         }
