@@ -40,7 +40,7 @@ async fn a_server_is_switched_by_json() {
     assert_eq!(say(at, "DELETE", "rules", &Value::Null).await.0, 200);
     assert_eq!(server.rules().len(), 0);
     assert_eq!(say(at, "POST", "notify", &json!({ "method": "notifications/x" })).await.1, json!({ "clients": 1 }));
-    assert_eq!(say(at, "POST", "ask", &json!({ "what": "roots" })).await.1, json!({ "clients": 1 }));
+    assert_eq!(say(at, "POST", "request", &json!({ "what": "roots" })).await.1, json!({ "clients": 1 }));
     assert_eq!(say(at, "POST", "settings", &json!({ "era": "modern" })).await.0, 200);
     assert_eq!(server.settings().era, Era::Modern);
     assert_eq!(say(at, "GET", "settings", &Value::Null).await.1["era"], "modern");
