@@ -91,7 +91,7 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
     };
     let control = Control::start_on(control, subject).await?;
     places["control"] = control.url().into();
-    say(&places.to_string())?;
+    print_line(&places.to_string())?;
     if stays {
         std::future::pending::<()>().await;
     }
@@ -103,10 +103,10 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
 
 fn list() -> Result<(), Failure> {
     for fault in fault::ALL {
-        say(&format!("{:32} {}", fault.name, fault.description))?;
+        print_line(&format!("{:32} {}", fault.name, fault.description))?;
     }
     for (name, _, description) in toxic::ALL {
-        say(&format!("{name:32} {description}"))?;
+        print_line(&format!("{name:32} {description}"))?;
     }
     Ok(())
 }
@@ -121,7 +121,7 @@ fn address(options: &mut Map<String, Value>, name: &str) -> Result<SocketAddr, F
     Ok(address)
 }
 
-pub(crate) fn say(line: &str) -> Result<(), Failure> {
+pub(crate) fn print_line(line: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}")?;
     Ok(stdout.flush()?)

@@ -17,9 +17,9 @@ use std::path::PathBuf;
 
 use bridge::Bridge;
 use serde_json::{Map, Value};
-use trial::{Came, Trouble};
+use trial::{CallCounts, FaultCase};
 
-use crate::command::{Failure, say};
+use crate::command::{Failure, print_line};
 
 /// Runs every bridge through every trouble, and prints a table.
 pub(crate) async fn run(mut options: Map<String, Value>) -> Result<(), Failure> {
@@ -35,27 +35,27 @@ pub(crate) async fn run(mut options: Map<String, Value>) -> Result<(), Failure> 
     }
     let bridges = bridge::all(&mendline, peers.as_deref(), fastmcp.as_deref());
     let mut rows = Vec::new();
-    for trouble in Trouble::ALL {
+    for case in FaultCase::ALL {
         let mut cells = Vec::new();
         for bridge in &bridges {
-            let mut came = Vec::new();
+            let mut counts = Vec::new();
             for round in 1..=rounds {
-                let result = trial::run(bridge, trouble, calls).await;
-                let words = result.as_ref().map_or_else(ToString::to_string, |came| came.to_string());
+                let result = trial::run(bridge, case, calls).await;
+                let words = result.as_ref().map_or_else(ToString::to_string, |counts| counts.to_string());
                 // People see where it is; stdout belongs to the table.
-                mention(&format!("{} · {} · round {round}: {words}", trouble.words(), bridge.name));
-                came.push(words);
+                report_progress(&format!("{} · {} · round {round}: {words}", case.label(), bridge.name));
+                counts.push(words);
             }
-            came.dedup();
-            cells.push(came.join(" / "));
+            counts.dedup();
+            cells.push(counts.join(" / "));
         }
-        rows.push((trouble.words(), cells));
+        rows.push((case.label(), cells));
     }
-    say(&table(&bridges, &rows, calls, rounds))
+    print_line(&table(&bridges, &rows, calls, rounds))
 }
 
 /// Tells people how it goes, if they look.
-fn mention(words: &str) {
+fn report_progress(words: &str) {
     let _ = writeln!(std::io::stderr(), "{words}");
 }
 
@@ -65,7 +65,7 @@ fn table(bridges: &[Bridge], rows: &[(&str, Vec<String>)], calls: u64, rounds: u
     for (words, cells) in rows {
         table += &format!("| {words} | {} |\n", cells.join(" | "));
     }
-    let seconds = client::PATIENCE.as_secs();
+    let seconds = client::ANSWER_TIMEOUT.as_secs();
     table
         + &format!(
             "\n{calls} calls each, {rounds} rounds; *told*: answered with an error, *lost*: no answer and the bridge has ended, \
@@ -73,15 +73,15 @@ fn table(bridges: &[Bridge], rows: &[(&str, Vec<String>)], calls: u64, rounds: u
         )
 }
 
-impl std::fmt::Display for Came {
+impl std::fmt::Display for CallCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} answered", self.answered)?;
         let rest = [
-            (self.told, "told"),
+            (self.failed, "told"),
             (self.lost, "lost"),
             (self.hung, "hung"),
-            (self.twice, "**ran twice**"),
-            (self.invented, "**made up**"),
+            (self.ran_twice, "**ran twice**"),
+            (self.not_run, "**made up**"),
         ];
         for (count, what) in rest.into_iter().filter(|(count, _)| *count > 0) {
             write!(f, ", {count} {what}")?;
@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn a_cell_names_only_what_there_was() {
-        let came = Came { answered: 9, told: 1, ..Came::default() };
-        assert_eq!(came.to_string(), "9 answered, 1 told");
+        let counts = CallCounts { answered: 9, failed: 1, ..CallCounts::default() };
+        assert_eq!(counts.to_string(), "9 answered, 1 told");
         assert_eq!(
-            Came { answered: 3, hung: 7, twice: 1, ..Came::default() }.to_string(),
+            CallCounts { answered: 3, hung: 7, ran_twice: 1, ..CallCounts::default() }.to_string(),
             "3 answered, 7 hung, 1 **ran twice**"
         );
     }

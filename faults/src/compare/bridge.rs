@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::mention;
-use super::trial::Trouble;
+use super::report_progress;
+use super::trial::FaultCase;
 
 /// What a machine may have set and nobody here must see.
 const PROXIES: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
@@ -27,7 +27,7 @@ pub(super) fn all(mendline: &Path, peers: Option<&Path>, fastmcp: Option<&Path>)
             let words = words.iter().map(|&word| word.to_owned()).collect();
             all.push(Bridge { name, version, words, home: home.join("home") });
         }
-        None => mention(&format!("{name} is not installed in {}, and left out", home.display())),
+        None => report_progress(&format!("{name} is not installed in {}, and left out", home.display())),
     };
     let text = |path: PathBuf| path.display().to_string();
     let here = mendline.parent().unwrap_or(mendline);
@@ -67,11 +67,11 @@ pub(super) fn all(mendline: &Path, peers: Option<&Path>, fastmcp: Option<&Path>)
 
 impl Bridge {
     /// The command that stands before this URL while this happens.
-    pub(super) fn command(&self, url: &str, trouble: Trouble) -> std::io::Result<Command> {
+    pub(super) fn command(&self, url: &str, case: FaultCase) -> std::io::Result<Command> {
         fs::create_dir_all(&self.home)?;
         let mut words = self.words.clone();
         if self.name == "Mendline" {
-            words.extend(trouble.patience().iter().map(|&word| word.to_owned()));
+            words.extend(case.mendline_options().iter().map(|&word| word.to_owned()));
         }
         match words.iter_mut().find(|word| *word == "{url}") {
             Some(place) => url.clone_into(place),

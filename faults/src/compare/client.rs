@@ -11,10 +11,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
 
 /// How long the client waits after its last call.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a bridge may take to start and to greet: some have an interpreter to load first.
-const START: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client and the bridge that it talks to.
 pub(super) struct Client {
@@ -42,17 +42,17 @@ impl Client {
     }
 
     /// Greets, and asks for the list of tools, as every client does.
-    pub(super) async fn greet(&mut self) -> std::io::Result<()> {
-        let who = json!({ "name": "compare", "version": "1" });
-        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who });
-        self.request(0, "initialize", &hello);
-        self.listen(Instant::now() + START, 1).await;
+    pub(super) async fn initialize(&mut self) -> std::io::Result<()> {
+        let client_info = json!({ "name": "compare", "version": "1" });
+        let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client_info });
+        self.request(0, "initialize", &params);
+        self.collect_answers(Instant::now() + START_TIMEOUT, 1).await;
         self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         self.request(1_000_000, "tools/list", &json!({}));
-        self.listen(Instant::now() + START, 2).await;
-        let is_well = self.answers.len() == 2 && self.answers.values().all(|answer| answer.get("result").is_some());
+        self.collect_answers(Instant::now() + START_TIMEOUT, 2).await;
+        let is_ready = self.answers.len() == 2 && self.answers.values().all(|answer| answer.get("result").is_some());
         self.answers.clear();
-        if is_well { Ok(()) } else { Err(std::io::Error::other("did not start")) }
+        if is_ready { Ok(()) } else { Err(std::io::Error::other("did not start")) }
     }
 
     pub(super) fn request(&mut self, id: u64, method: &str, params: &Value) {
@@ -67,7 +67,7 @@ impl Client {
     }
 
     /// Writes down answers until then, or until there are so many, or no more can come.
-    pub(super) async fn listen(&mut self, until: Instant, enough: usize) {
+    pub(super) async fn collect_answers(&mut self, until: Instant, enough: usize) {
         while self.answers.len() < enough {
             let line = match timeout_at(until, self.lines.recv()).await {
                 Ok(Some(line)) => line,
