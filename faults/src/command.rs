@@ -65,9 +65,9 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     let listen = address(&mut options, "listen")?;
     let control = address(&mut options, "control")?;
-    let stays = options.remove("stay") == Some(Value::Bool(true));
+    let keeps_running = options.remove("stay") == Some(Value::Bool(true));
     let ledger = options.remove("ledger");
-    let (subject, mut places) = match command.as_str() {
+    let (subject, mut addresses) = match command.as_str() {
         "server" => {
             let settings = Settings::default().changed(&Value::Object(options))?;
             let server = Arc::new(Server::start_on(listen, settings).await?);
@@ -75,8 +75,8 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
                 server.keep_ledger(Path::new(path))?;
             }
             let elsewhere = format!("http://{}", server.elsewhere());
-            let places = json!({ "url": server.url(), "sseUrl": server.sse_url(), "elsewhere": elsewhere });
-            (Subject::Server(server), places)
+            let addresses = json!({ "url": server.url(), "sseUrl": server.sse_url(), "elsewhere": elsewhere });
+            (Subject::Server(server), addresses)
         }
         "proxy" => {
             let to = address(&mut options, "to")?;
@@ -84,15 +84,15 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
                 return Err(Failure(format!("a proxy has no {name}")));
             }
             let proxy = Arc::new(Proxy::start_on(listen, to).await?);
-            let places = json!({ "address": proxy.address().to_string() });
-            (Subject::Proxy(proxy), places)
+            let addresses = json!({ "address": proxy.address().to_string() });
+            (Subject::Proxy(proxy), addresses)
         }
         _ => return Err(Failure(USAGE.to_owned())),
     };
     let control = Control::start_on(control, subject).await?;
-    places["control"] = control.url().into();
-    print_line(&places.to_string())?;
-    if stays {
+    addresses["control"] = control.url().into();
+    print_line(&addresses.to_string())?;
+    if keeps_running {
         std::future::pending::<()>().await;
     }
     let mut stdin = tokio::io::stdin();

@@ -7,11 +7,11 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return complain(&error),
+        Err(error) => return fail(&error),
     };
     let code = match runtime.block_on(mendline_faults::command::run(&arguments)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => complain(&failure),
+        Err(failure) => fail(&failure),
     };
     // A read of stdin that still blocks a thread must not keep us.
     runtime.shutdown_background();
@@ -19,8 +19,8 @@ fn main() -> ExitCode {
 }
 
 /// Says what is wrong, to people, on stderr.
-fn complain(words: &dyn std::fmt::Display) -> ExitCode {
+fn fail(error: &dyn std::fmt::Display) -> ExitCode {
     // With stderr gone there is nobody left to tell.
-    let _ = writeln!(std::io::stderr(), "mendline-faults: {words}");
+    let _ = writeln!(std::io::stderr(), "mendline-faults: {error}");
     ExitCode::from(2)
 }
