@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// The longest that any of these tests waits for anything.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub const MODERN: &str = "2026-07-28";
 
@@ -31,7 +31,7 @@ pub enum End {
 
 /// What came back.
 #[derive(Clone, Debug)]
-pub struct Got {
+pub struct Reply {
     /// 0 when not even a status came.
     pub status: u16,
     pub headers: Vec<(String, String)>,
@@ -39,7 +39,7 @@ pub struct Got {
     pub end: End,
 }
 
-impl Got {
+impl Reply {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
@@ -70,47 +70,47 @@ impl Got {
     }
 
     /// What the tool said.
-    pub fn said(&self) -> String {
+    pub fn tool_text(&self) -> String {
         self.answer()["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
     }
 }
 
 /// One connection.
-pub struct Line {
+pub struct Connection {
     stream: TcpStream,
     buffer: BytesMut,
     /// Bytes of the current body that are still to come; `None` for a body in chunks.
     left: Option<usize>,
 }
 
-impl Line {
-    pub async fn dial(address: SocketAddr) -> Line {
-        let stream = timeout(PATIENCE, TcpStream::connect(address)).await.unwrap().unwrap();
-        Line { stream, buffer: BytesMut::new(), left: Some(0) }
+impl Connection {
+    pub async fn dial(address: SocketAddr) -> Connection {
+        let stream = timeout(TIMEOUT, TcpStream::connect(address)).await.unwrap().unwrap();
+        Connection { stream, buffer: BytesMut::new(), left: Some(0) }
     }
 
     pub async fn write(&mut self, bytes: &[u8]) {
-        timeout(PATIENCE, self.stream.write_all(bytes)).await.unwrap().unwrap();
+        timeout(TIMEOUT, self.stream.write_all(bytes)).await.unwrap().unwrap();
     }
 
     /// Sends a request and reads the head of the response.
-    pub async fn ask(&mut self, request: &str) -> Result<Got, End> {
+    pub async fn send_request(&mut self, request: &str) -> Result<Reply, End> {
         self.write(request.as_bytes()).await;
         self.head().await
     }
 
     /// Reads the head of a response.
-    pub async fn head(&mut self) -> Result<Got, End> {
+    pub async fn head(&mut self) -> Result<Reply, End> {
         let text = self.until(b"\r\n\r\n").await?;
         let text = String::from_utf8(text.to_vec()).unwrap();
         let mut lines = text.trim_end().split("\r\n");
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
         let pair = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
-        let got = Got { status, headers: lines.filter_map(pair).collect(), body: Vec::new(), end: End::Whole };
-        let is_chunked = got.header("transfer-encoding") == Some("chunked");
-        let length = got.header("content-length").map_or(0, |length| length.parse().unwrap());
+        let reply = Reply { status, headers: lines.filter_map(pair).collect(), body: Vec::new(), end: End::Whole };
+        let is_chunked = reply.header("transfer-encoding") == Some("chunked");
+        let length = reply.header("content-length").map_or(0, |length| length.parse().unwrap());
         self.left = (!is_chunked).then_some(length);
-        Ok(got)
+        Ok(reply)
     }
 
     /// The next piece of the body; empty at its end.
@@ -142,25 +142,25 @@ impl Line {
     }
 
     /// Reads the rest of a response to its end, whatever that is.
-    pub async fn rest(&mut self, mut got: Got) -> Got {
-        got.end = loop {
+    pub async fn rest(&mut self, mut reply: Reply) -> Reply {
+        reply.end = loop {
             match self.piece().await {
                 Ok(piece) if piece.is_empty() => break End::Whole,
-                Ok(piece) => got.body.extend(piece),
+                Ok(piece) => reply.body.extend(piece),
                 Err(end) => break end,
             }
         };
-        got
+        reply
     }
 
     /// Reads the body until there are so many events in it.
-    pub async fn events(&mut self, got: &mut Got, count: usize) -> Vec<SseEvent> {
-        while got.events().len() < count {
+    pub async fn events(&mut self, reply: &mut Reply, count: usize) -> Vec<SseEvent> {
+        while reply.events().len() < count {
             let piece = self.piece().await.unwrap();
-            assert!(!piece.is_empty(), "the stream ended after {:?}", got.text());
-            got.body.extend(piece);
+            assert!(!piece.is_empty(), "the stream ended after {:?}", reply.text());
+            reply.body.extend(piece);
         }
-        got.events()
+        reply.events()
     }
 
     /// Whatever comes next, at most so many bytes.
@@ -197,7 +197,7 @@ impl Line {
     }
 
     async fn fill(&mut self) -> Result<(), End> {
-        match timeout(PATIENCE, self.stream.read_buf(&mut self.buffer)).await.expect("nothing came") {
+        match timeout(TIMEOUT, self.stream.read_buf(&mut self.buffer)).await.expect("nothing came") {
             Ok(1..) => Ok(()),
             Ok(0) => Err(End::Fin),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(End::Reset),
@@ -223,32 +223,32 @@ impl Client {
     /// A legacy client that has been greeted.
     pub async fn legacy(address: SocketAddr) -> Client {
         let mut client = Client { address, path: "/mcp".to_owned(), is_modern: false, session: None };
-        let got = client.send(&initialize()).await;
-        assert_eq!(got.status, 200, "{}", got.text());
-        client.session = got.header("mcp-session-id").map(str::to_owned);
+        let reply = client.send(&initialize()).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        client.session = reply.header("mcp-session-id").map(str::to_owned);
         client
     }
 
     /// One exchange on a connection of its own, to its end.
-    pub async fn send(&self, message: &Value) -> Got {
+    pub async fn send(&self, message: &Value) -> Reply {
         self.exchange(&self.post(message)).await
     }
 
     /// Calls a tool.
-    pub async fn call(&self, tool: &str, key: &str) -> Got {
+    pub async fn call(&self, tool: &str, key: &str) -> Reply {
         self.send(&call(7, tool, &json!({ "key": key }))).await
     }
 
     /// Resumes a stream.
-    pub async fn resume(&self, last: &str) -> Got {
+    pub async fn resume(&self, last: &str) -> Reply {
         self.exchange(&self.get(Some(last))).await
     }
 
-    pub async fn exchange(&self, request: &str) -> Got {
-        let mut line = Line::dial(self.address).await;
-        match line.ask(request).await {
-            Ok(got) => line.rest(got).await,
-            Err(end) => Got { status: 0, headers: Vec::new(), body: Vec::new(), end },
+    pub async fn exchange(&self, request: &str) -> Reply {
+        let mut connection = Connection::dial(self.address).await;
+        match connection.send_request(request).await {
+            Ok(reply) => connection.rest(reply).await,
+            Err(end) => Reply { status: 0, headers: Vec::new(), body: Vec::new(), end },
         }
     }
 

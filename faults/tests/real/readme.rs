@@ -34,7 +34,7 @@ async fn its_example_holds() {
     server.add(Rule::new("t13_reset_before_headers").tool("create_note").nth(2)).unwrap();
     proxy.add(Direction::Down, Toxic::Slicer(Slicer { bytes: 1, gap_ms: 0 }));
     let client = Client::modern(proxy.address());
-    assert_eq!(client.call("create_note", "first").await.said(), "wrote first");
+    assert_eq!(client.call("create_note", "first").await.tool_text(), "wrote first");
     assert_eq!(client.call("create_note", "second").await.end, End::Reset);
     assert_eq!(server.oracle().counts().executions_of("second"), 1);
 }
