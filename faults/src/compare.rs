@@ -31,23 +31,23 @@ pub(crate) async fn run(mut options: Map<String, Value>) -> Result<(), Failure> 
     let rounds = number(options.remove("rounds"), 2);
     let calls = number(options.remove("calls"), 10).max(5);
     if let Some(name) = options.keys().next() {
-        return Err(Failure::new(&format!("compare has no {name}")));
+        return Err(Failure::new(&format!("compare has no option {name}")));
     }
     let bridges = bridge::all(&mendline, peers.as_deref(), fastmcp.as_deref());
     let mut rows = Vec::new();
     for case in FaultCase::ALL {
         let mut cells = Vec::new();
         for bridge in &bridges {
-            let mut counts = Vec::new();
+            let mut results = Vec::new();
             for round in 1..=rounds {
                 let result = trial::run(bridge, case, calls).await;
-                let words = result.as_ref().map_or_else(ToString::to_string, |counts| counts.to_string());
+                let text = result.as_ref().map_or_else(ToString::to_string, |counts| counts.to_string());
                 // People see where it is; stdout belongs to the table.
-                report_progress(&format!("{} · {} · round {round}: {words}", case.label(), bridge.name));
-                counts.push(words);
+                report_progress(&format!("{} · {} · round {round}: {text}", case.label(), bridge.name));
+                results.push(text);
             }
-            counts.dedup();
-            cells.push(counts.join(" / "));
+            results.dedup();
+            cells.push(results.join(" / "));
         }
         rows.push((case.label(), cells));
     }
@@ -55,20 +55,20 @@ pub(crate) async fn run(mut options: Map<String, Value>) -> Result<(), Failure> 
 }
 
 /// Tells people how it goes, if they look.
-fn report_progress(words: &str) {
-    let _ = writeln!(std::io::stderr(), "{words}");
+fn report_progress(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn table(bridges: &[Bridge], rows: &[(&str, Vec<String>)], calls: u64, rounds: u64) -> String {
     let names: Vec<_> = bridges.iter().map(|bridge| format!("{} {}", bridge.name, bridge.version)).collect();
     let mut table = format!("| | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
-    for (words, cells) in rows {
-        table += &format!("| {words} | {} |\n", cells.join(" | "));
+    for (label, cells) in rows {
+        table += &format!("| {label} | {} |\n", cells.join(" | "));
     }
     let seconds = client::ANSWER_TIMEOUT.as_secs();
     table
         + &format!(
-            "\n{calls} calls each, {rounds} rounds; *told*: answered with an error, *lost*: no answer and the bridge has ended, \
+            "\n{calls} calls each, {rounds} rounds; *failed*: answered with an error, *lost*: no answer and the bridge has ended, \
          *hung*: no answer {seconds} s after the last call was made."
         )
 }
@@ -77,11 +77,11 @@ impl std::fmt::Display for CallCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} answered", self.answered)?;
         let rest = [
-            (self.failed, "told"),
+            (self.failed, "failed"),
             (self.lost, "lost"),
             (self.hung, "hung"),
             (self.ran_twice, "**ran twice**"),
-            (self.not_run, "**made up**"),
+            (self.not_run, "**answered without running**"),
         ];
         for (count, what) in rest.into_iter().filter(|(count, _)| *count > 0) {
             write!(f, ", {count} {what}")?;
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_cell_names_only_what_there_was() {
         let counts = CallCounts { answered: 9, failed: 1, ..CallCounts::default() };
-        assert_eq!(counts.to_string(), "9 answered, 1 told");
+        assert_eq!(counts.to_string(), "9 answered, 1 failed");
         assert_eq!(
             CallCounts { answered: 3, hung: 7, ran_twice: 1, ..CallCounts::default() }.to_string(),
             "3 answered, 7 hung, 1 **ran twice**"
