@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 /// What a client says first.
-pub(crate) const GREETING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
+pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
 
 /// Measures the binary behind `--mendline`, with a folder that is gone afterwards.
 pub(crate) fn measured<T>(args: &[String], measure: impl FnOnce(&Path, &Path) -> io::Result<T>) -> Result<T, String> {

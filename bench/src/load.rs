@@ -44,7 +44,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Value, String> {
     // Who serves all lives belongs to the long one as well.
     before.retain(|pid| remote.as_ref().is_none_or(|remote| *pid != remote.id()));
     conversing(&aim, |subject| {
-        subject.greet()?;
+        subject.handshake()?;
         one_at_a_time(subject, 1)?;
         // Helpers that only take part in a start have gone by then.
         thread::sleep(REST);

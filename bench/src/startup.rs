@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::apart::{GREETING, measured};
+use crate::apart::{INITIALIZE, measured};
 
 const STARTS: usize = 50;
 /// What the greeting and the list may take together.
@@ -86,7 +86,7 @@ impl Client {
 
     /// Greets and lists, one after the other as clients do.
     fn ask(&mut self) -> io::Result<()> {
-        self.say(GREETING)?;
+        self.say(INITIALIZE)?;
         self.hear("protocolVersion")?;
         self.say(INITIALIZED)?;
         self.say(LIST)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::apart::{GREETING, measured};
+use crate::apart::{INITIALIZE, measured};
 
 const PROCESSES: usize = 50;
 const LOOKS: usize = 40;
@@ -64,7 +64,7 @@ impl Bridge {
         let (Some(stdin), Some(stdout)) = (&mut bridge.0.stdin, &mut bridge.0.stdout) else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        stdin.write_all(format!("{GREETING}\n").as_bytes())?;
+        stdin.write_all(format!("{INITIALIZE}\n").as_bytes())?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         match line.contains("demo-server") {

@@ -49,7 +49,7 @@ impl Subject {
     }
 
     /// The greeting of the legacy era, which every peer that we compare ourselves with speaks.
-    pub(crate) fn greet(&mut self) -> io::Result<()> {
+    pub(crate) fn handshake(&mut self) -> io::Result<()> {
         self.initialize()?;
         self.channel.send(&mut br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_vec())
     }

@@ -2,7 +2,7 @@
 
 use mendline_core::{Input, LinkId, Output, Port, UpstreamConfig};
 
-use crate::stage::{GREETING, INITIALIZED, Stage};
+use crate::stage::{INITIALIZE, INITIALIZED, Stage};
 use crate::{RESULT, policies};
 
 /// Greets a server and makes this many calls, while `others` more are open all the time.
@@ -10,7 +10,7 @@ pub(crate) fn make(calls: u64, others: u64) {
     let mut stage = Stage::new(policies::all(UpstreamConfig::child("server", "server")));
     let Some(Output::Spawn { link }) = stage.wanted() else { unreachable!("a child is started with its client") };
     stage.tell(Input::Spawned { link, pid: 1 });
-    for word in [GREETING, INITIALIZED] {
+    for word in [INITIALIZE, INITIALIZED] {
         stage.client_says(word);
         settle(&mut stage, link);
     }

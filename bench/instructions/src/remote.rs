@@ -5,7 +5,7 @@ use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Head, Written};
 use mendline_core::{Input, Output, UpstreamConfig};
 use mendline_wire::Received;
 
-use crate::stage::{GREETING, INITIALIZED, Stage};
+use crate::stage::{INITIALIZE, INITIALIZED, Stage};
 use crate::{RESULT, policies};
 
 /// As long as those that servers give out.
@@ -15,7 +15,7 @@ const SESSION: &str = "3f2a6c1e-8b7d-4c55-9e0a-6d1f0b2c7a94";
 pub(crate) fn make(calls: u64) {
     let server = UpstreamConfig::http("server", "http://server.example/mcp", Dialect::Auto);
     let mut stage = Stage::new(policies::all(server));
-    for word in [GREETING, INITIALIZED] {
+    for word in [INITIALIZE, INITIALIZED] {
         stage.client_says(word);
         settle(&mut stage);
     }

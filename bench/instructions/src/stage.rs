@@ -12,8 +12,8 @@ pub(crate) const CLIENT: ClientId = ClientId(0);
 pub(crate) const SERVER: UpstreamId = UpstreamId(0);
 
 /// The first words of a client of the legacy era, and what a server says to them.
-pub(crate) const GREETING: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"mendline-instructions","version":"1"}}}"#;
-const WELCOME: &str = r#","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"server","version":"1"}}}"#;
+pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"mendline-instructions","version":"1"}}}"#;
+const INITIALIZE_RESULT: &str = r#","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"server","version":"1"}}}"#;
 pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 const EMPTY: &str = r#","result":{"tools":[]}}"#;
@@ -69,7 +69,7 @@ impl Stage {
     pub(crate) fn reply(&mut self, message: &Spliced) -> Option<Received> {
         let text = message.to_bytes();
         let says = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
-        let result = if says(b"\"initialize\"") { WELCOME } else { EMPTY };
+        let result = if says(b"\"initialize\"") { INITIALIZE_RESULT } else { EMPTY };
         says(b"\"id\":").then(|| self.answer(message, result))
     }
 

@@ -17,7 +17,7 @@ const LISTENER: usize = usize::MAX;
 const STDIN: usize = usize::MAX - 1;
 
 const SESSION: &[u8] = b"one-for-all";
-const GREETING: &str = "Content-Type: application/json\r\nMcp-Session-Id: one-for-all\r\n";
+const NEW_SESSION: &str = "Content-Type: application/json\r\nMcp-Session-Id: one-for-all\r\n";
 
 /// Prints the address and serves until stdin ends; port 0 takes any that is free.
 pub(crate) fn serve(port: u16) -> io::Result<()> {
@@ -103,7 +103,7 @@ fn respond<'a>(request: &Message, answers: &'a mut Answers) -> (&'static str, &'
     match answers.json() {
         b"" => ("202 Accepted", "", b""),
         json if knows_session => ("200 OK", "Content-Type: application/json\r\n", json),
-        json => ("200 OK", GREETING, json),
+        json => ("200 OK", NEW_SESSION, json),
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn whoever_greets_gets_the_session_that_everybody_else_has_to_know() {
         let session = str::from_utf8(SESSION).unwrap();
-        assert!(GREETING.contains(&format!("Mcp-Session-Id: {session}\r\n")));
+        assert!(NEW_SESSION.contains(&format!("Mcp-Session-Id: {session}\r\n")));
         let known = format!("mcp-session-id: {session}\r\n");
         assert_eq!(post("", r#"{"id":1,"method":"initialize"}"#), "200 OK");
         assert_eq!(post("", r#"{"id":1,"method":"ping"}"#), "404 Not Found");
