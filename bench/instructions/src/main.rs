@@ -11,10 +11,10 @@
 //!
 //! Each answer is checked, because the cost of wrong answers is of no interest.
 
-mod child;
+mod stdio;
 mod policies;
-mod remote;
-mod stage;
+mod http;
+mod harness;
 
 use std::process::ExitCode;
 
@@ -25,15 +25,15 @@ const CALL: &str = r#","method":"tools/call","params":{"name":"echo","arguments"
 const RESULT: &str = r#","result":{"content":[{"type":"text","text":"hello there"}]}}"#;
 
 /// How many calls are open besides; fewer than may be.
-const CROWD: u64 = 200;
+const OPEN_CALLS: u64 = 200;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let calls = args.get(1).and_then(|calls| calls.parse().ok());
     match (args.first().map(String::as_str), calls) {
-        (Some("stdio"), Some(calls)) => child::make(calls, 0),
-        (Some("crowded"), Some(calls)) => child::make(calls, CROWD),
-        (Some("http"), Some(calls)) => remote::make(calls),
+        (Some("stdio"), Some(calls)) => stdio::make(calls, 0),
+        (Some("crowded"), Some(calls)) => stdio::make(calls, OPEN_CALLS),
+        (Some("http"), Some(calls)) => http::make(calls),
         _ => return ExitCode::from(2),
     }
     ExitCode::SUCCESS

@@ -21,75 +21,75 @@ const EMPTY: &str = r#","result":{"tools":[]}}"#;
 const HEAD: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
 
 /// An engine, and the one client that it has.
-pub(crate) struct Stage {
+pub(crate) struct Harness {
     pub(crate) engine: Engine,
     now: Moment,
     limits: Limits,
     scratch: BytesMut,
-    asked: u64,
+    calls_made: u64,
 }
 
-impl Stage {
+impl Harness {
     pub(crate) fn new(config: Config) -> Self {
         let engine = Engine::new(config, 1);
         let limits = Limits::default();
-        let mut stage = Stage { engine, now: Moment::ZERO, limits, scratch: BytesMut::new(), asked: 0 };
-        stage.tell(Input::ClientOpened { client: CLIENT, upstream: SERVER });
-        stage
+        let mut harness = Harness { engine, now: Moment::ZERO, limits, scratch: BytesMut::new(), calls_made: 0 };
+        harness.handle(Input::ClientOpened { client: CLIENT, upstream: SERVER });
+        harness
     }
 
-    pub(crate) fn tell(&mut self, input: Input) {
+    pub(crate) fn handle(&mut self, input: Input) {
         self.engine.handle(input, self.now);
     }
 
     /// The next child or exchange that the engine wants; everything else that it asks or tells is taken and left at that.
-    pub(crate) fn wanted(&mut self) -> Option<Output> {
+    pub(crate) fn next_work(&mut self) -> Option<Output> {
         loop {
-            if let wanted @ (Output::Spawn { .. } | Output::Exchange { .. }) = self.engine.poll_output()? {
-                return Some(wanted);
+            if let next_work @ (Output::Spawn { .. } | Output::Exchange { .. }) = self.engine.poll_output()? {
+                return Some(next_work);
             }
         }
     }
 
-    pub(crate) fn client_says(&mut self, text: &str) {
+    pub(crate) fn client_sends(&mut self, text: &str) {
         let received = self.received(text.as_bytes());
-        self.tell(Input::FromClient { client: CLIENT, received });
+        self.handle(Input::FromClient { client: CLIENT, received });
     }
 
     /// The client's next call; a hundred microseconds have passed since the last.
     pub(crate) fn client_calls(&mut self) {
         self.now = self.now + Duration::from_micros(100);
-        self.asked += 1;
-        let text = labelled(self.asked, CALL);
+        self.calls_made += 1;
+        let text = with_id(self.calls_made, CALL);
         let received = self.received(&text);
-        self.tell(Input::FromClient { client: CLIENT, received });
+        self.handle(Input::FromClient { client: CLIENT, received });
     }
 
     /// What the server says to anything but a call: a welcome, an empty list, or nothing to what wants no answer.
     pub(crate) fn reply(&mut self, message: &Spliced) -> Option<Received> {
         let text = message.to_bytes();
-        let says = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
-        let result = if says(b"\"initialize\"") { INITIALIZE_RESULT } else { EMPTY };
-        says(b"\"id\":").then(|| self.answer(message, result))
+        let contains = |message: &[u8]| text.windows(message.len()).any(|window| window == message);
+        let result = if contains(b"\"initialize\"") { INITIALIZE_RESULT } else { EMPTY };
+        contains(b"\"id\":").then(|| self.answer(message, result))
     }
 
     /// What the server makes of a request: a call is answered under the number that it came with.
     pub(crate) fn answer(&mut self, request: &Spliced, result: &str) -> Received {
         self.scratch.clear();
         request.write_to(&mut self.scratch);
-        let text = labelled(number(&self.scratch), result);
+        let text = with_id(number(&self.scratch), result);
         self.received(&text)
     }
 
     /// Reads the answer to the client's last call.
-    pub(crate) fn client_reads_its_answer(&mut self) {
+    pub(crate) fn client_reads_answer(&mut self) {
         let Some(message) = self.engine.poll_write(Port::Client(CLIENT)) else {
             unreachable!("the client waits for an answer");
         };
         let mut text = std::mem::take(&mut self.scratch);
         text.clear();
         message.write_to(&mut text);
-        assert!(number(&text) == self.asked && text.ends_with(RESULT.as_bytes()), "a wrong answer: {text:?}");
+        assert!(number(&text) == self.calls_made && text.ends_with(RESULT.as_bytes()), "a wrong answer: {text:?}");
         self.scratch = text;
         assert!(self.engine.poll_write(Port::Client(CLIENT)).is_none(), "one answer, and no more");
     }
@@ -105,7 +105,7 @@ impl Stage {
 }
 
 /// A message under this number.
-fn labelled(number: u64, rest: &str) -> Vec<u8> {
+fn with_id(number: u64, rest: &str) -> Vec<u8> {
     let digits = mendline_wire::Id::number(number);
     let mut text = Vec::with_capacity(HEAD.len() + digits.as_bytes().len() + rest.len());
     text.extend_from_slice(HEAD);

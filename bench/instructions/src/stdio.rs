@@ -1,0 +1,48 @@
+//! Calls to a server that is a child process.
+
+use mendline_core::{Input, LinkId, Output, Port, UpstreamConfig};
+
+use crate::harness::{INITIALIZE, INITIALIZED, Harness};
+use crate::{RESULT, policies};
+
+/// Greets a server and makes this many calls, while `others` more are open all the time.
+pub(crate) fn make(calls: u64, others: u64) {
+    let mut harness = Harness::new(policies::all(UpstreamConfig::child("server", "server")));
+    let Some(Output::Spawn { link }) = harness.next_work() else { unreachable!("a child is started with its client") };
+    harness.handle(Input::Spawned { link, pid: 1 });
+    for message in [INITIALIZE, INITIALIZED] {
+        harness.client_sends(message);
+        settle(&mut harness, link);
+    }
+    for _ in 0..others {
+        harness.client_calls();
+        assert!(harness.next_work().is_none(), "one child is enough");
+        assert!(harness.engine.poll_write(Port::Link(link)).is_some(), "a call was made");
+    }
+    for _ in 0..calls {
+        harness.client_calls();
+        serve(&mut harness, link);
+        harness.client_reads_answer();
+    }
+}
+
+/// The child says something to everything that it is asked, until nobody asks any more.
+fn settle(harness: &mut Harness, link: LinkId) {
+    while let Some(message) = harness.engine.poll_write(Port::Link(link)) {
+        if let Some(received) = harness.reply(&message) {
+            harness.handle(Input::FromLink { link, received });
+        }
+    }
+    harness.client_reads();
+    assert!(harness.next_work().is_none(), "one child is enough");
+}
+
+/// The child reads one call and answers it.
+fn serve(harness: &mut Harness, link: LinkId) {
+    assert!(harness.next_work().is_none(), "one child is enough");
+    let Some(request) = harness.engine.poll_write(Port::Link(link)) else { unreachable!("a call was made") };
+    assert!(harness.engine.poll_write(Port::Link(link)).is_none(), "one call, and no more");
+    let received = harness.answer(&request, RESULT);
+    harness.handle(Input::FromLink { link, received });
+    assert!(harness.next_work().is_none(), "one child is enough");
+}
