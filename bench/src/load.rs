@@ -18,7 +18,7 @@ use crate::http::remote::Remote;
 use crate::plan::{Over, Plan, URL};
 use crate::processes::{self, Processes};
 use crate::sample::{Sample, micros};
-use crate::seats::{Seating, Seats};
+use crate::affinity::{Placement, Affinity};
 use crate::subject::{Aim, Subject};
 
 /// A run that takes longer than this does not get on and is ended.
@@ -31,7 +31,7 @@ const BIG: usize = 1 << 20;
 
 /// The figures of one run: one flat JSON object whose names end in their unit.
 pub(crate) fn run(plan: &Plan) -> Result<Value, String> {
-    let seats = Seats::take(plan.cores).map_err(|error| format!("cannot choose the processors: {error}"))?;
+    let affinity = Affinity::take(plan.cores).map_err(|error| format!("cannot choose the processors: {error}"))?;
     processes::adopt_orphans().map_err(|error| format!("cannot adopt orphans: {error}"))?;
     thread::spawn(watch);
     let remote = match plan.over {
@@ -48,7 +48,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Value, String> {
         one_at_a_time(subject, 1)?;
         // Helpers that only take part in a start have gone by then.
         thread::sleep(REST);
-        measure(plan, &seats, subject, &Processes::since(&before)?, &first_answers)
+        measure(plan, &affinity, subject, &Processes::since(&before)?, &first_answers)
     })
 }
 
@@ -77,14 +77,14 @@ fn first_answers(plan: &Plan, aim: &Aim) -> Result<Sample, String> {
 /// One long life.
 fn measure(
     plan: &Plan,
-    seats: &Seats,
+    affinity: &Affinity,
     subject: &mut Subject,
     processes: &Processes,
     first_answers: &Sample,
 ) -> io::Result<Value> {
     let idle = processes.memory()?;
 
-    seats.seat(Seating::Apart, processes.middle(), processes.upstream())?;
+    affinity.place(Placement::Apart, processes.middle(), processes.upstream())?;
     let (round_trips, cpu_lone) = lone_calls(plan, subject, processes)?;
 
     in_flight(subject, plan.in_flight, plan.throughput_for / 10)?;
@@ -97,7 +97,7 @@ fn measure(
     let big = sample(big_results(subject, plan.big_calls)?)?;
     let cpu_big = processes.cpu()?.saturating_sub(cpu_before);
 
-    seats.seat(Seating::Together, processes.middle(), processes.upstream())?;
+    affinity.place(Placement::Together, processes.middle(), processes.upstream())?;
     let (together, cpu_together) = lone_calls(plan, subject, processes)?;
     thread::sleep(REST);
     let after = processes.memory()?;

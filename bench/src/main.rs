@@ -18,7 +18,7 @@ mod processes;
 mod relay;
 mod sample;
 mod scan;
-mod seats;
+mod affinity;
 mod startup;
 mod status;
 mod subject;

@@ -17,7 +17,7 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The processors of a run.
-pub(crate) struct Seats {
+pub(crate) struct Affinity {
     first: CpuSet,
     /// The first again, where there is only one.
     others: CpuSet,
@@ -25,34 +25,34 @@ pub(crate) struct Seats {
 
 /// Who sits where; we, the client, always sit on the first.
 #[derive(Clone, Copy)]
-pub(crate) enum Seating {
+pub(crate) enum Placement {
     /// The middle away from both ends.
     Apart,
     /// All on the first.
     Together,
 }
 
-impl Seats {
+impl Affinity {
     /// Takes the first `cores` of those that we may use; what we start from now on stays there until it is seated.
     pub(crate) fn take(cores: usize) -> io::Result<Self> {
         let allowed = sched_getaffinity(None)?;
         let [mut all, mut first, mut others] = [CpuSet::new(), CpuSet::new(), CpuSet::new()];
-        for (seat, cpu) in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).take(cores).enumerate() {
+        for (index, cpu) in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).take(cores).enumerate() {
             all.set(cpu);
-            if seat == 0 { first.set(cpu) } else { others.set(cpu) }
+            if index == 0 { first.set(cpu) } else { others.set(cpu) }
         }
         sched_setaffinity(None, &all)?;
         Ok(Self { first, others: if others.count() == 0 { first } else { others } })
     }
 
     /// Seats ourselves, the processes of the middle and those of the upstream.
-    pub(crate) fn seat(&self, seating: Seating, middle: &[u32], upstream: &[u32]) -> io::Result<()> {
+    pub(crate) fn place(&self, placement: Placement, middle: &[u32], upstream: &[u32]) -> io::Result<()> {
         sched_setaffinity(None, &self.first)?;
         move_to(&self.first, upstream)?;
         move_to(
-            match seating {
-                Seating::Apart => &self.others,
-                Seating::Together => &self.first,
+            match placement {
+                Placement::Apart => &self.others,
+                Placement::Together => &self.first,
             },
             middle,
         )
@@ -84,31 +84,31 @@ mod tests {
         Command::new("cat").stdin(Stdio::piped()).spawn().unwrap()
     }
 
-    fn seat_of(child: &Child) -> CpuSet {
+    fn affinity_of(child: &Child) -> CpuSet {
         sched_getaffinity(Pid::from_raw(child.id() as i32)).unwrap()
     }
 
     #[test]
     fn the_middle_sits_apart_or_with_the_others_as_told() {
-        let seats = Seats::take(2).unwrap();
+        let affinity = Affinity::take(2).unwrap();
         let mut children = [idle_child(), idle_child()];
         let [middle, upstream] = &children;
-        let seated = [Seating::Apart, Seating::Together].map(|seating| {
-            seats.seat(seating, &[middle.id()], &[upstream.id()]).unwrap();
-            (seat_of(middle), seat_of(upstream), sched_getaffinity(None).unwrap())
+        let placed = [Placement::Apart, Placement::Together].map(|placement| {
+            affinity.place(placement, &[middle.id()], &[upstream.id()]).unwrap();
+            (affinity_of(middle), affinity_of(upstream), sched_getaffinity(None).unwrap())
         });
         for child in &mut children {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        assert!(seated[0] == (seats.others, seats.first, seats.first), "apart");
-        assert!(seated[1] == (seats.first, seats.first, seats.first), "together");
+        assert!(placed[0] == (affinity.others, affinity.first, affinity.first), "apart");
+        assert!(placed[1] == (affinity.first, affinity.first, affinity.first), "together");
     }
 
     #[test]
     fn with_one_processor_there_is_only_one_seat() {
-        let seats = Seats::take(1).unwrap();
-        assert!(seats.first == seats.others);
-        assert_eq!(seats.first.count(), 1);
+        let affinity = Affinity::take(1).unwrap();
+        assert!(affinity.first == affinity.others);
+        assert_eq!(affinity.first.count(), 1);
     }
 }
