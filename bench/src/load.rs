@@ -19,7 +19,7 @@ use crate::plan::{Over, Plan, URL};
 use crate::processes::{self, Processes};
 use crate::sample::{Sample, micros};
 use crate::affinity::{Placement, Affinity};
-use crate::subject::{Aim, Subject};
+use crate::client::{Endpoint, Client};
 
 /// A run that takes longer than this does not get on and is ended.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -33,41 +33,41 @@ const BIG: usize = 1 << 20;
 pub(crate) fn run(plan: &Plan) -> Result<Value, String> {
     let affinity = Affinity::take(plan.cores).map_err(|error| format!("cannot choose the processors: {error}"))?;
     processes::adopt_orphans().map_err(|error| format!("cannot adopt orphans: {error}"))?;
-    thread::spawn(watch);
+    thread::spawn(watchdog);
     let remote = match plan.over {
         Over::Stdio => None,
         Over::Http => Some(Remote::start().map_err(|error| error.to_string())?),
     };
-    let aim = aim(plan, remote.as_ref());
-    let first_answers = first_answers(plan, &aim)?;
+    let endpoint = endpoint(plan, remote.as_ref());
+    let first_answers = first_answers(plan, &endpoint)?;
     let mut before = processes::descendants().map_err(|error| error.to_string())?;
     // Who serves all lives belongs to the long one as well.
     before.retain(|pid| remote.as_ref().is_none_or(|remote| *pid != remote.id()));
-    conversing(&aim, |subject| {
-        subject.handshake()?;
-        one_at_a_time(subject, 1)?;
+    with_client(&endpoint, |client| {
+        client.handshake()?;
+        one_at_a_time(client, 1)?;
         // Helpers that only take part in a start have gone by then.
         thread::sleep(REST);
-        measure(plan, &affinity, subject, &Processes::since(&before)?, &first_answers)
+        measure(plan, &affinity, client, &Processes::since(&before)?, &first_answers)
     })
 }
 
 /// The command with the address filled in, or the address itself where there is no command.
-fn aim(plan: &Plan, remote: Option<&Remote>) -> Aim {
+fn endpoint(plan: &Plan, remote: Option<&Remote>) -> Endpoint {
     match remote {
-        None => Aim::Command(plan.command.clone()),
-        Some(remote) if plan.command.is_empty() => Aim::Url(remote.url().to_owned()),
-        Some(remote) => Aim::Command(plan.command.iter().map(|arg| arg.replace(URL, remote.url())).collect()),
+        None => Endpoint::Command(plan.command.clone()),
+        Some(remote) if plan.command.is_empty() => Endpoint::Url(remote.url().to_owned()),
+        Some(remote) => Endpoint::Command(plan.command.iter().map(|arg| arg.replace(URL, remote.url())).collect()),
     }
 }
 
 /// Many short lives, each up to its first answer.
-fn first_answers(plan: &Plan, aim: &Aim) -> Result<Sample, String> {
+fn first_answers(plan: &Plan, endpoint: &Endpoint) -> Result<Sample, String> {
     let mut durations = Vec::with_capacity(plan.starts);
     for _ in 0..plan.starts {
         let started = Instant::now();
-        durations.push(conversing(aim, |subject| {
-            subject.initialize()?;
+        durations.push(with_client(endpoint, |client| {
+            client.initialize()?;
             Ok(started.elapsed())
         })?);
     }
@@ -78,27 +78,27 @@ fn first_answers(plan: &Plan, aim: &Aim) -> Result<Sample, String> {
 fn measure(
     plan: &Plan,
     affinity: &Affinity,
-    subject: &mut Subject,
+    client: &mut Client,
     processes: &Processes,
     first_answers: &Sample,
 ) -> io::Result<Value> {
     let idle = processes.memory()?;
 
     affinity.place(Placement::Apart, processes.middle(), processes.upstream())?;
-    let (round_trips, cpu_lone) = lone_calls(plan, subject, processes)?;
+    let (round_trips, cpu_lone) = sequential_calls(plan, client, processes)?;
 
-    in_flight(subject, plan.in_flight, plan.throughput_for / 10)?;
+    in_flight(client, plan.in_flight, plan.throughput_for / 10)?;
     let cpu_before = processes.cpu()?;
-    let (calls, took) = in_flight(subject, plan.in_flight, plan.throughput_for)?;
+    let (calls, took) = in_flight(client, plan.in_flight, plan.throughput_for)?;
     let cpu_in_flight = processes.cpu()?.saturating_sub(cpu_before);
 
-    big_results(subject, plan.big_calls.div_ceil(10))?;
+    big_results(client, plan.big_calls.div_ceil(10))?;
     let cpu_before = processes.cpu()?;
-    let big = sample(big_results(subject, plan.big_calls)?)?;
+    let big = sample(big_results(client, plan.big_calls)?)?;
     let cpu_big = processes.cpu()?.saturating_sub(cpu_before);
 
     affinity.place(Placement::Together, processes.middle(), processes.upstream())?;
-    let (together, cpu_together) = lone_calls(plan, subject, processes)?;
+    let (together, cpu_together) = sequential_calls(plan, client, processes)?;
     thread::sleep(REST);
     let after = processes.memory()?;
 
@@ -126,38 +126,38 @@ fn measure(
 }
 
 /// Warmed-up calls one at a time, and the microseconds of processor time that each of them took.
-fn lone_calls(plan: &Plan, subject: &mut Subject, processes: &Processes) -> io::Result<(Sample, f64)> {
-    one_at_a_time(subject, plan.warmup)?;
+fn sequential_calls(plan: &Plan, client: &mut Client, processes: &Processes) -> io::Result<(Sample, f64)> {
+    one_at_a_time(client, plan.warmup)?;
     let cpu_before = processes.cpu()?;
-    let round_trips = sample(one_at_a_time(subject, plan.calls)?)?;
+    let round_trips = sample(one_at_a_time(client, plan.calls)?)?;
     let cpu = processes.cpu()?.saturating_sub(cpu_before);
     Ok((round_trips, micros(cpu) / plan.calls as f64))
 }
 
-fn one_at_a_time(subject: &mut Subject, calls: usize) -> io::Result<Vec<Duration>> {
+fn one_at_a_time(client: &mut Client, calls: usize) -> io::Result<Vec<Duration>> {
     let mut durations = Vec::with_capacity(calls);
     for _ in 0..calls {
-        let asked = Instant::now();
-        subject.ask_echo()?;
-        subject.take_own_answer()?;
-        durations.push(asked.elapsed());
+        let sent = Instant::now();
+        client.call_echo()?;
+        client.read_expected_answer()?;
+        durations.push(sent.elapsed());
     }
     Ok(durations)
 }
 
 /// Keeps `width` calls open for `lasting`: every answer is followed by the next call. Gives the number of answers and
 /// the time up to the last of them.
-fn in_flight(subject: &mut Subject, width: usize, lasting: Duration) -> io::Result<(usize, Duration)> {
+fn in_flight(client: &mut Client, width: usize, lasting: Duration) -> io::Result<(usize, Duration)> {
     let mut open = Vec::with_capacity(width);
     let started = Instant::now();
     for _ in 0..width {
-        open.push(subject.ask_echo()?);
+        open.push(client.call_echo()?);
     }
     let mut answered = 0;
     let mut over = false;
     while !open.is_empty() {
-        let (id, _) = subject.take_answer()?;
-        let Some(at) = open.iter().position(|asked| *asked == id) else {
+        let (id, _) = client.read_answer()?;
+        let Some(at) = open.iter().position(|sent| *sent == id) else {
             return Err(io::Error::other(format!("an answer to {id}, which was not open")));
         };
         answered += 1;
@@ -166,19 +166,19 @@ fn in_flight(subject: &mut Subject, width: usize, lasting: Duration) -> io::Resu
         if over {
             open.swap_remove(at);
         } else {
-            open[at] = subject.ask_echo()?;
+            open[at] = client.call_echo()?;
         }
     }
     Ok((answered, started.elapsed()))
 }
 
-fn big_results(subject: &mut Subject, calls: usize) -> io::Result<Vec<Duration>> {
+fn big_results(client: &mut Client, calls: usize) -> io::Result<Vec<Duration>> {
     let mut durations = Vec::with_capacity(calls);
     for _ in 0..calls {
-        let asked = Instant::now();
-        subject.ask_big(BIG)?;
-        let size = subject.take_own_answer()?;
-        durations.push(asked.elapsed());
+        let sent = Instant::now();
+        client.call_big(BIG)?;
+        let size = client.read_expected_answer()?;
+        durations.push(sent.elapsed());
         if size < BIG {
             return Err(io::Error::other(format!("a big result of only {size} bytes")));
         }
@@ -187,10 +187,10 @@ fn big_results(subject: &mut Subject, calls: usize) -> io::Result<Vec<Duration>>
 }
 
 /// Starts what is measured, converses, and ends it; an error brings what the program itself said.
-fn conversing<T>(aim: &Aim, converse: impl FnOnce(&mut Subject) -> io::Result<T>) -> Result<T, String> {
-    let mut subject = Subject::start(aim)?;
-    let done = converse(&mut subject).map_err(|error| format!("{error}\n{}", subject.complaint()));
-    subject.end().map_err(|error| error.to_string())?;
+fn with_client<T>(endpoint: &Endpoint, run: impl FnOnce(&mut Client) -> io::Result<T>) -> Result<T, String> {
+    let mut client = Client::start(endpoint)?;
+    let done = run(&mut client).map_err(|error| format!("{error}\n{}", client.stderr_tail()));
+    client.end().map_err(|error| error.to_string())?;
     done
 }
 
@@ -199,7 +199,7 @@ fn sample(durations: Vec<Duration>) -> io::Result<Sample> {
 }
 
 /// Ends a run that has no end, with all that it started.
-fn watch() {
+fn watchdog() {
     thread::sleep(LIMIT);
     eprintln!("mendline-bench load: no figures within {} seconds", LIMIT.as_secs());
     for pid in processes::descendants().unwrap_or_default() {

@@ -21,7 +21,7 @@ mod scan;
 mod affinity;
 mod startup;
 mod status;
-mod subject;
+mod client;
 mod upstream;
 
 use std::process::ExitCode;

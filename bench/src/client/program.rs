@@ -10,7 +10,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::lines::Lines;
 
 /// How long a program may take to end after its stdin was closed.
-const GOODBYE: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Program {
     child: Child,
@@ -18,21 +18,21 @@ pub(super) struct Program {
     answers: Lines<ChildStdout>,
     /// Its stderr goes into a file in memory: it must not disturb the figures on a terminal, and is shown when it
     /// fails.
-    complaints: File,
+    stderr: File,
 }
 
 impl Program {
     pub(super) fn start(command: &[String]) -> io::Result<Self> {
-        let complaints = File::from(memfd_create("stderr", MemfdFlags::CLOEXEC)?);
+        let stderr = File::from(memfd_create("stderr", MemfdFlags::CLOEXEC)?);
         let mut child = Command::new(&command[0])
             .args(&command[1..])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(complaints.try_clone()?)
+            .stderr(stderr.try_clone()?)
             .spawn()?;
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("the child has no stdout"))?;
-        Ok(Self { child, stdin, answers: Lines::new(stdout), complaints })
+        Ok(Self { child, stdin, answers: Lines::new(stdout), stderr })
     }
 
     /// Sends a line in one write, for which a newline is put behind the message.
@@ -51,7 +51,7 @@ impl Program {
     /// Closes its stdin and waits for its end; a program that does not go is killed.
     pub(super) fn end(mut self) -> io::Result<()> {
         self.stdin = None;
-        let until = Instant::now() + GOODBYE;
+        let until = Instant::now() + EXIT_TIMEOUT;
         while self.child.try_wait()?.is_none() {
             if Instant::now() > until {
                 self.child.kill()?;
@@ -64,9 +64,9 @@ impl Program {
     }
 
     /// The last lines that it wrote to stderr.
-    pub(super) fn complaint(&mut self) -> String {
+    pub(super) fn stderr_tail(&mut self) -> String {
         let mut text = Vec::new();
-        let read = self.complaints.seek(SeekFrom::Start(0)).and_then(|_| self.complaints.read_to_end(&mut text));
+        let read = self.stderr.seek(SeekFrom::Start(0)).and_then(|_| self.stderr.read_to_end(&mut text));
         if read.is_err() {
             return String::new();
         }

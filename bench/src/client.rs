@@ -18,7 +18,7 @@ use program::Program;
 const ENVELOPE: usize = 256;
 
 /// Whom the client talks to.
-pub(crate) enum Aim {
+pub(crate) enum Endpoint {
     /// A command that speaks MCP on its stdio; never empty.
     Command(Vec<String>),
     /// The upstream itself over HTTP, with nobody in the middle.
@@ -26,56 +26,56 @@ pub(crate) enum Aim {
 }
 
 /// A client and its conversation.
-pub(crate) struct Subject {
-    channel: Channel,
-    request: Vec<u8>,
+pub(crate) struct Client {
+    transport: Transport,
+    buffer: Vec<u8>,
     last_id: u64,
 }
 
-enum Channel {
+enum Transport {
     Stdio(Program),
     Http(Pool),
 }
 
-impl Subject {
-    pub(crate) fn start(aim: &Aim) -> Result<Self, String> {
-        let channel = match aim {
-            Aim::Command(command) => {
-                Program::start(command).map(Channel::Stdio).map_err(|error| format!("{}: {error}", command[0]))?
+impl Client {
+    pub(crate) fn start(endpoint: &Endpoint) -> Result<Self, String> {
+        let transport = match endpoint {
+            Endpoint::Command(command) => {
+                Program::start(command).map(Transport::Stdio).map_err(|error| format!("{}: {error}", command[0]))?
             }
-            Aim::Url(url) => Pool::try_new(url).map(Channel::Http).map_err(|error| error.to_string())?,
+            Endpoint::Url(url) => Pool::try_new(url).map(Transport::Http).map_err(|error| error.to_string())?,
         };
-        Ok(Self { channel, request: Vec::new(), last_id: 0 })
+        Ok(Self { transport, buffer: Vec::new(), last_id: 0 })
     }
 
     /// The greeting of the legacy era, which every peer that we compare ourselves with speaks.
     pub(crate) fn handshake(&mut self) -> io::Result<()> {
         self.initialize()?;
-        self.channel.send(&mut br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_vec())
+        self.transport.send(&mut br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_vec())
     }
 
     /// Only its first half, up to the first answer.
     pub(crate) fn initialize(&mut self) -> io::Result<()> {
         let params = r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"mendline-bench","version":"1"}}"#;
-        self.ask("initialize", params)?;
-        self.take_own_answer().map(drop)
+        self.request("initialize", params)?;
+        self.read_expected_answer().map(drop)
     }
 
     /// Sends a call of about a hundred bytes, whose answer has about as many, and gives its id.
-    pub(crate) fn ask_echo(&mut self) -> io::Result<u64> {
-        self.ask("tools/call", r#"{"name":"echo","arguments":{"text":"hello there"}}"#)
+    pub(crate) fn call_echo(&mut self) -> io::Result<u64> {
+        self.request("tools/call", r#"{"name":"echo","arguments":{"text":"hello there"}}"#)
     }
 
     /// Sends a call for a result of this size.
-    pub(crate) fn ask_big(&mut self, bytes: usize) -> io::Result<u64> {
-        self.ask("tools/call", &format!(r#"{{"name":"big","arguments":{{"bytes":{bytes}}}}}"#))
+    pub(crate) fn call_big(&mut self, bytes: usize) -> io::Result<u64> {
+        self.request("tools/call", &format!(r#"{{"name":"big","arguments":{{"bytes":{bytes}}}}}"#))
     }
 
     /// The id and the size of the next answer; anything but a result is an error, because its figure would mean
     /// nothing.
-    pub(crate) fn take_answer(&mut self) -> io::Result<(u64, usize)> {
+    pub(crate) fn read_answer(&mut self) -> io::Result<(u64, usize)> {
         loop {
-            let line = self.channel.next()?;
+            let line = self.transport.next()?;
             // Members of the envelope stand before or behind the result, and nobody wants to search a MiB for them.
             let head = &line[..line.len().min(ENVELOPE)];
             let tail = &line[line.len().saturating_sub(ENVELOPE)..];
@@ -93,8 +93,8 @@ impl Subject {
     }
 
     /// The size of the answer to the last request, when nothing else is in flight.
-    pub(crate) fn take_own_answer(&mut self) -> io::Result<usize> {
-        match self.take_answer()? {
+    pub(crate) fn read_expected_answer(&mut self) -> io::Result<usize> {
+        match self.read_answer()? {
             (id, size) if id == self.last_id => Ok(size),
             (id, _) => Err(io::Error::other(format!("answered {id} and not {}", self.last_id))),
         }
@@ -102,30 +102,30 @@ impl Subject {
 
     /// Ends the conversation and waits for the end of the program; one that does not go is killed.
     pub(crate) fn end(self) -> io::Result<()> {
-        match self.channel {
-            Channel::Stdio(program) => program.end(),
-            Channel::Http(_) => Ok(()),
+        match self.transport {
+            Transport::Stdio(program) => program.end(),
+            Transport::Http(_) => Ok(()),
         }
     }
 
     /// The last lines that the program wrote to stderr.
-    pub(crate) fn complaint(&mut self) -> String {
-        match &mut self.channel {
-            Channel::Stdio(program) => program.complaint(),
-            Channel::Http(_) => String::new(),
+    pub(crate) fn stderr_tail(&mut self) -> String {
+        match &mut self.transport {
+            Transport::Stdio(program) => program.stderr_tail(),
+            Transport::Http(_) => String::new(),
         }
     }
 
-    fn ask(&mut self, method: &str, params: &str) -> io::Result<u64> {
+    fn request(&mut self, method: &str, params: &str) -> io::Result<u64> {
         self.last_id += 1;
-        self.request.clear();
-        write!(self.request, r#"{{"jsonrpc":"2.0","id":{},"method":"{method}","params":{params}}}"#, self.last_id)?;
-        self.channel.send(&mut self.request)?;
+        self.buffer.clear();
+        write!(self.buffer, r#"{{"jsonrpc":"2.0","id":{},"method":"{method}","params":{params}}}"#, self.last_id)?;
+        self.transport.send(&mut self.buffer)?;
         Ok(self.last_id)
     }
 }
 
-impl Channel {
+impl Transport {
     /// Sends a message; what is left in its buffer afterwards is of no use.
     fn send(&mut self, message: &mut Vec<u8>) -> io::Result<()> {
         match self {
