@@ -7,7 +7,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing figures is what this program is for")]
 
 mod answers;
-mod apart;
+mod scratch;
 mod compare;
 mod http;
 mod lines;

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::apart::{INITIALIZE, measured};
+use crate::scratch::{INITIALIZE, in_scratch_folder};
 
 const STARTS: usize = 50;
 /// What the greeting and the list may take together.
@@ -20,7 +20,7 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
 
 /// Measures it and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let (mut from_start, mut from_request) = measured(args, measure)?;
+    let (mut from_start, mut from_request) = in_scratch_folder(args, measure)?;
     from_start.sort();
     from_request.sort();
     let figure = |times: &[Duration]| {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::apart::{INITIALIZE, measured};
+use crate::scratch::{INITIALIZE, in_scratch_folder};
 
 const PROCESSES: usize = 50;
 const LOOKS: usize = 40;
@@ -17,7 +17,7 @@ const TARGET: Duration = Duration::from_millis(50);
 
 /// Measures it and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let mut took = measured(args, measure)?;
+    let mut took = in_scratch_folder(args, measure)?;
     took.sort();
     let at = |part: usize| took[(took.len() * part / 100).min(took.len() - 1)];
     let millis = |part: usize| at(part).as_secs_f64() * 1000.0;
