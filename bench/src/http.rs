@@ -24,18 +24,18 @@ use rustix::io::Errno;
 const AT_ONCE: usize = 64;
 
 /// Who is waited for, each known by a number of the caller's.
-pub(crate) struct Watch {
+pub(crate) struct Poller {
     epoll: OwnedFd,
     events: Box<[Event]>,
     /// What of `events` was told and not yet taken.
     next: usize,
-    told: usize,
+    ready: usize,
 }
 
-impl Watch {
+impl Poller {
     pub(crate) fn new() -> io::Result<Self> {
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Box::new([nothing; AT_ONCE]), next: 0, told: 0 })
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Box::new([nothing; AT_ONCE]), next: 0, ready: 0 })
     }
 
     /// Closing what is watched ends the watch.
@@ -48,17 +48,17 @@ impl Watch {
     }
 
     /// The next one that has something to be read, if it has been told already.
-    pub(crate) fn next_told(&mut self) -> Option<usize> {
-        let event = self.events[..self.told].get(self.next)?;
+    pub(crate) fn next_ready(&mut self) -> Option<usize> {
+        let event = self.events[..self.ready].get(self.next)?;
         self.next += 1;
         Some(event.data.u64() as usize)
     }
 
     /// Waits until somebody has something to be read.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
-        (self.next, self.told) = (0, 0);
+        (self.next, self.ready) = (0, 0);
         match epoll::wait(&self.epoll, &mut self.events[..], None) {
-            Ok(told) => self.told = told,
+            Ok(ready) => self.ready = ready,
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -94,9 +94,9 @@ mod tests {
     use super::*;
 
     /// Takes a few bytes at a time.
-    struct Sips(Vec<u8>, usize);
+    struct ShortWrites(Vec<u8>, usize);
 
-    impl Write for Sips {
+    impl Write for ShortWrites {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let taken = bytes.len().min(self.1);
             self.0.extend_from_slice(&bytes[..taken]);
@@ -111,25 +111,25 @@ mod tests {
     #[test]
     fn both_parts_are_written_whole_however_little_the_sink_takes() {
         for (first, second) in [("head", "body"), ("head", ""), ("", "body"), ("", "")] {
-            for sip in [1, 3, 100] {
-                let mut sink = Sips(Vec::new(), sip);
+            for limit in [1, 3, 100] {
+                let mut sink = ShortWrites(Vec::new(), limit);
                 write_both(&mut sink, first.as_bytes(), second.as_bytes()).unwrap();
-                assert_eq!(sink.0, [first, second].concat().as_bytes(), "{sip} bytes at a time");
+                assert_eq!(sink.0, [first, second].concat().as_bytes(), "{limit} bytes at a time");
             }
         }
     }
 
     #[test]
     fn only_who_has_something_to_be_read_is_told() {
-        let mut watch = Watch::new().unwrap();
+        let mut poller = Poller::new().unwrap();
         let pipes = [rustix::pipe::pipe().unwrap(), rustix::pipe::pipe().unwrap()];
         for (number, (reader, _)) in pipes.iter().enumerate() {
-            watch.add(reader, number + 5).unwrap();
+            poller.add(reader, number + 5).unwrap();
         }
         rustix::io::write(&pipes[1].1, b"x").unwrap();
-        assert_eq!(watch.next_told(), None);
-        watch.wait().unwrap();
-        assert_eq!(watch.next_told(), Some(6));
-        assert_eq!(watch.next_told(), None);
+        assert_eq!(poller.next_ready(), None);
+        poller.wait().unwrap();
+        assert_eq!(poller.next_ready(), Some(6));
+        assert_eq!(poller.next_ready(), None);
     }
 }

@@ -33,7 +33,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// The next line that is already here.
-    pub(crate) fn next_here(&mut self) -> Option<&[u8]> {
+    pub(crate) fn next_buffered(&mut self) -> Option<&[u8]> {
         self.find().map(|line| &self.buffer[line])
     }
 
@@ -70,9 +70,9 @@ mod tests {
     use super::*;
 
     /// Gives a few bytes at a time.
-    struct Drops<'a>(&'a [u8], usize);
+    struct ShortReads<'a>(&'a [u8], usize);
 
-    impl Read for Drops<'_> {
+    impl Read for ShortReads<'_> {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             let size = self.1.min(into.len()).min(self.0.len());
             into[..size].copy_from_slice(&self.0[..size]);
@@ -86,7 +86,7 @@ mod tests {
         let long = "x".repeat(200_000);
         let text = format!("one\n\n{long}\ntwo\nnot ended");
         for size in [1, 2, 3, 1000, 1 << 20] {
-            let mut lines = Lines::new(Drops(text.as_bytes(), size));
+            let mut lines = Lines::new(ShortReads(text.as_bytes(), size));
             for expected in ["one", "", &long, "two"] {
                 assert_eq!(lines.next().unwrap(), expected.as_bytes(), "{size} bytes at a time");
             }
@@ -96,12 +96,12 @@ mod tests {
 
     #[test]
     fn lines_that_are_here_are_given_without_reading() {
-        let mut lines = Lines::new(Drops(b"one\ntwo\nthr", 100));
-        assert_eq!(lines.next_here(), None);
+        let mut lines = Lines::new(ShortReads(b"one\ntwo\nthr", 100));
+        assert_eq!(lines.next_buffered(), None);
         assert!(lines.read().unwrap());
-        assert_eq!(lines.next_here(), Some(&b"one"[..]));
-        assert_eq!(lines.next_here(), Some(&b"two"[..]));
-        assert_eq!(lines.next_here(), None);
+        assert_eq!(lines.next_buffered(), Some(&b"one"[..]));
+        assert_eq!(lines.next_buffered(), Some(&b"two"[..]));
+        assert_eq!(lines.next_buffered(), None);
         assert!(!lines.read().unwrap());
     }
 }

@@ -8,10 +8,10 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 
 use super::message::Message;
-use super::{Watch, write_both};
+use super::{Poller, write_both};
 
 pub(crate) struct Pool {
-    watch: Watch,
+    poller: Poller,
     /// `host:port`.
     authority: String,
     /// The head of a request up to the value of its last header, the length.
@@ -37,7 +37,7 @@ impl Pool {
              Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-11-25\r\nContent-Length: "
         );
         Ok(Self {
-            watch: Watch::new()?,
+            poller: Poller::new()?,
             authority: authority.to_owned(),
             head: head.into_bytes(),
             has_session: false,
@@ -49,11 +49,11 @@ impl Pool {
 
     /// Has something else than connections waited for; `number` must be larger than any number of connections.
     pub(crate) fn watch(&mut self, what: impl AsFd, number: usize) -> io::Result<()> {
-        Ok(self.watch.add(what, number)?)
+        Ok(self.poller.add(what, number)?)
     }
 
     pub(crate) fn unwatch(&mut self, what: impl AsFd) -> io::Result<()> {
-        Ok(self.watch.remove(what)?)
+        Ok(self.poller.remove(what)?)
     }
 
     /// Whether an exchange is open.
@@ -78,16 +78,16 @@ impl Pool {
     /// The number of the next connection, or of what else is watched, that has something to be read.
     pub(crate) fn ready(&mut self) -> io::Result<usize> {
         loop {
-            match self.watch.next_told() {
+            match self.poller.next_ready() {
                 Some(number) => return Ok(number),
-                None => self.watch.wait()?,
+                None => self.poller.wait()?,
             }
         }
     }
 
     /// The same, if no waiting is needed for it.
     pub(crate) fn ready_already(&mut self) -> Option<usize> {
-        self.watch.next_told()
+        self.poller.next_ready()
     }
 
     /// Reads a connection once. True when that ended the exchange with a body, which stays until the next `post`.
@@ -127,7 +127,7 @@ impl Pool {
         // A small request must not wait for the acknowledgement of the one before.
         stream.set_nodelay(true)?;
         let number = self.connections.len();
-        self.watch.add(&stream, number)?;
+        self.poller.add(&stream, number)?;
         self.connections.push(Connection { stream, response: Message::new() });
         Ok(number)
     }

@@ -35,7 +35,7 @@ pub(crate) fn run(url: &str) -> io::Result<ExitCode> {
                 if !is_open {
                     pool.unwatch(&stdin)?;
                 }
-                while let Some(line) = lines.next_here() {
+                while let Some(line) = lines.next_buffered() {
                     pool.post(line)?;
                 }
             } else if pool.read(number)? {

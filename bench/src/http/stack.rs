@@ -46,19 +46,19 @@ pub(crate) fn run(url: &str) -> io::Result<ExitCode> {
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
-        let stdin = Receiver::from_owned_fd(own(rustix::stdio::stdin())?)?;
-        let stdout = Sender::from_owned_fd(own(rustix::stdio::stdout())?)?;
-        let (answers, arrived) = unbounded_channel();
-        tokio::try_join!(ask(stdin, &server, answers), answer(stdout, arrived))
+        let stdin = Receiver::from_owned_fd(duplicate(rustix::stdio::stdin())?)?;
+        let stdout = Sender::from_owned_fd(duplicate(rustix::stdio::stdout())?)?;
+        let (answers, received) = unbounded_channel();
+        tokio::try_join!(send_requests(stdin, &server, answers), write_answers(stdout, received))
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn own(fd: std::os::fd::BorrowedFd<'_>) -> io::Result<OwnedFd> {
+fn duplicate(fd: std::os::fd::BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(rustix::io::dup(fd)?)
 }
 
-async fn ask(stdin: Receiver, server: &Arc<Server>, answers: UnboundedSender<io::Result<Bytes>>) -> io::Result<()> {
+async fn send_requests(stdin: Receiver, server: &Arc<Server>, answers: UnboundedSender<io::Result<Bytes>>) -> io::Result<()> {
     let mut lines = BufReader::with_capacity(64 << 10, stdin).lines();
     while let Some(line) = lines.next_line().await? {
         let (server, answers) = (Arc::clone(server), answers.clone());
@@ -73,11 +73,11 @@ async fn ask(stdin: Receiver, server: &Arc<Server>, answers: UnboundedSender<io:
     Ok(())
 }
 
-async fn answer(mut stdout: Sender, mut arrived: UnboundedReceiver<io::Result<Bytes>>) -> io::Result<()> {
-    let mut together = Vec::with_capacity(AT_ONCE);
+async fn write_answers(mut stdout: Sender, mut received: UnboundedReceiver<io::Result<Bytes>>) -> io::Result<()> {
+    let mut batch = Vec::with_capacity(AT_ONCE);
     let mut lines = Vec::with_capacity(64 << 10);
-    while arrived.recv_many(&mut together, AT_ONCE).await > 0 {
-        for body in together.drain(..) {
+    while received.recv_many(&mut batch, AT_ONCE).await > 0 {
+        for body in batch.drain(..) {
             lines.extend_from_slice(&body?);
             lines.push(b'\n');
         }

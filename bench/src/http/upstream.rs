@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use rustix::io::Errno;
 
 use super::message::Message;
-use super::{Watch, write_both};
+use super::{Poller, write_both};
 use crate::answers::Answers;
 use crate::scan::member;
 
@@ -26,10 +26,10 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
     writeln!(stdout, "http://{}/mcp", listener.local_addr()?)?;
     stdout.flush()?;
 
-    let mut watch = Watch::new()?;
-    watch.add(&listener, LISTENER)?;
+    let mut poller = Poller::new()?;
+    poller.add(&listener, LISTENER)?;
     let stdin = rustix::stdio::stdin();
-    match watch.add(stdin, STDIN) {
+    match poller.add(stdin, STDIN) {
         // What is not a pipe or a terminal has no end that could be waited for.
         Ok(()) | Err(Errno::PERM) => {}
         Err(error) => return Err(error.into()),
@@ -37,13 +37,13 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
     let mut answers = Answers::default();
     let mut connections: Vec<Option<Connection>> = Vec::new();
     loop {
-        watch.wait()?;
-        while let Some(number) = watch.next_told() {
+        poller.wait()?;
+        while let Some(number) = poller.next_ready() {
             match number {
                 LISTENER => {
                     let connection = Connection::try_new(listener.accept()?.0)?;
                     let free = connections.iter().position(Option::is_none).unwrap_or(connections.len());
-                    watch.add(&connection.stream, free)?;
+                    poller.add(&connection.stream, free)?;
                     connections.resize_with(connections.len().max(free + 1), || None);
                     connections[free] = Some(connection);
                 }
