@@ -20,7 +20,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::plan::Over;
-use contender::{Contender, Places};
+use contender::{Contender, Paths};
 use round::{Figures, Rounds};
 use target::Verdict;
 
@@ -45,8 +45,8 @@ struct Options {
 /// Measures, prints, and says whether a gate was missed.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let options = Options::try_new(args)?;
-    let places = Places { mendline: options.mendline.as_deref(), peers: options.peers.as_deref() };
-    let mut contenders = contender::all(options.over, &places)?;
+    let paths = Paths { mendline: options.mendline.as_deref(), peers: options.peers.as_deref() };
+    let mut contenders = contender::all(options.over, &paths)?;
     let load_average = load_average();
     let rounds = measure(&options, &mut contenders)?;
     let verdicts = target::judge(&rounds, contender::floor(options.over));
@@ -125,8 +125,8 @@ fn measure(options: &Options, contenders: &mut [Contender]) -> Result<Rounds, St
                 Err(why) if contender.must_work => return Err(format!("{}: {why}", contender.name)),
                 Err(why) => {
                     // Without all its rounds it cannot be compared, so it is not started again either.
-                    rounds.forget(contender.name);
-                    contender.leave_out(why);
+                    rounds.remove(contender.name);
+                    contender.exclude(why);
                 }
             }
         }
@@ -183,7 +183,7 @@ fn report(
         .collect();
     let left_out: serde_json::Map<_, _> = contenders
         .iter()
-        .filter_map(|contender| Some((contender.name.to_owned(), contender.why_left_out()?.into())))
+        .filter_map(|contender| Some((contender.name.to_owned(), contender.why_excluded()?.into())))
         .collect();
     json!({
         "rounds": options.rounds,

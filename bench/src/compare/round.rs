@@ -29,7 +29,7 @@ impl Rounds {
         self.0[round].insert(name, figures);
     }
 
-    pub(crate) fn forget(&mut self, name: &str) {
+    pub(crate) fn remove(&mut self, name: &str) {
         for round in &mut self.0 {
             round.remove(name);
         }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn who_is_forgotten_has_no_figures() {
         let mut rounds = rounds(&[(1.0, 2.0, 3.0)]);
-        rounds.forget("other");
+        rounds.remove("other");
         assert!(rounds.of("other", "p50").is_none());
         assert_eq!(rounds.names().collect::<Vec<_>>(), [DIRECT, RELAY]);
     }

@@ -17,8 +17,8 @@ const BUSY_MACHINE: f64 = 0.5;
 
 /// What relays of these kinds took on another machine with two cores: added p50 in µs, calls per second with 32 in
 /// flight, µs of processor time per call. A relay far from it says that the machine or the bench is unusual.
-const BYTE_RELAY_ELSEWHERE: [(&str, f64); 3] = [(P50, 113.0), (CALLS, 54_900.0), (CPU_BUSY, 10.0)];
-const HTTP_RELAY_ELSEWHERE: [(&str, f64); 3] = [(P50, 152.0), (CALLS, 16_850.0), (CPU_BUSY, 50.0)];
+const BYTE_RELAY_REFERENCE: [(&str, f64); 3] = [(P50, 113.0), (CALLS, 54_900.0), (CPU_BUSY, 10.0)];
+const HTTP_RELAY_REFERENCE: [(&str, f64); 3] = [(P50, 152.0), (CALLS, 16_850.0), (CPU_BUSY, 50.0)];
 
 /// Everything that was found out, for a terminal.
 pub(crate) fn text(
@@ -49,17 +49,17 @@ pub(crate) fn text(
     }
     text.push('\n');
     if floor != RELAY {
-        let told = ratios(rounds, RELAY).into_iter().filter_map(|verdict| {
+        let ratios = ratios(rounds, RELAY).into_iter().filter_map(|verdict| {
             Some(format!("{} {:.2} {}", verdict.target.what, verdict.measured?.median, verdict.target.unit))
         });
-        let _ = writeln!(text, "Against the relay written by hand: {}.", told.collect::<Vec<_>>().join("; "));
+        let _ = writeln!(text, "Against the relay written by hand: {}.", ratios.collect::<Vec<_>>().join("; "));
     }
     for contender in contenders {
-        if let Some(why) = contender.why_left_out() {
+        if let Some(why) = contender.why_excluded() {
             let _ = writeln!(text, "{} is left out: {why}", contender.name);
         }
     }
-    let _ = writeln!(text, "{}", relay_elsewhere(over, rounds));
+    let _ = writeln!(text, "{}", relay_reference(over, rounds));
     if let Some(load) = load_average.filter(|load| *load > BUSY_MACHINE) {
         let _ = writeln!(
             text,
@@ -106,15 +106,15 @@ fn line_of(text: &mut String, verdict: &Verdict) {
     let _ = writeln!(text, "  {mark} {:<32}{wanted:<10}{measured}", target.what);
 }
 
-fn relay_elsewhere(over: Over, rounds: &Rounds) -> String {
-    let elsewhere = match over {
-        Over::Stdio => BYTE_RELAY_ELSEWHERE,
-        Over::Http => HTTP_RELAY_ELSEWHERE,
+fn relay_reference(over: Over, rounds: &Rounds) -> String {
+    let reference = match over {
+        Over::Stdio => BYTE_RELAY_REFERENCE,
+        Over::Http => HTTP_RELAY_REFERENCE,
     };
-    let here = elsewhere.map(|(key, elsewhere)| {
+    let here = reference.map(|(key, reference)| {
         let here = if key == P50 { rounds.beyond_direct(floor(over), key) } else { rounds.of(floor(over), key) };
         let digits = if key == CALLS { 0 } else { 1 };
-        format!("{:.digits$} ({elsewhere})", here.map_or(f64::NAN, |here| here.median))
+        format!("{:.digits$} ({reference})", here.map_or(f64::NAN, |here| here.median))
     });
     format!(
         "The {} here, and in brackets on another machine with two cores: added p50 {} µs, \
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_table_says_who_added_what_and_who_was_left_out() {
-        let contenders = contender::all(Over::Stdio, &contender::Places::default()).unwrap();
+        let contenders = contender::all(Over::Stdio, &contender::Paths::default()).unwrap();
         let mut rounds = Rounds::default();
         let figures = |p50: f64, processes: f64| {
             Figures::from(

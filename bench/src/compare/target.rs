@@ -18,7 +18,7 @@ use super::round::{Rounds, Spread};
 pub(crate) struct Target {
     pub(crate) what: &'static str,
     key: &'static str,
-    taken: Taken,
+    measure: Measure,
     pub(crate) bound: Bound,
     pub(crate) unit: &'static str,
     /// What the measured number is divided by to be in that unit.
@@ -26,7 +26,7 @@ pub(crate) struct Target {
 }
 
 /// How the number that is judged comes about.
-enum Taken {
+enum Measure {
     BeyondDirectAgainstFloor,
     AgainstFloor,
     BeyondDirect,
@@ -40,14 +40,14 @@ pub(crate) enum Bound {
 }
 
 const TARGETS: [Target; 6] = [
-    times("added p50 of a call", P50, Taken::BeyondDirectAgainstFloor, Bound::AtMost(1.5)),
-    times("calls/s, 32 in flight", CALLS, Taken::AgainstFloor, Bound::AtLeast(0.7)),
-    times("CPU per call, all on one core", CPU_TOGETHER, Taken::AgainstFloor, Bound::AtMost(2.0)),
-    times("CPU per call, 32 in flight", CPU_BUSY, Taken::AgainstFloor, Bound::AtMost(2.0)),
+    times("added p50 of a call", P50, Measure::BeyondDirectAgainstFloor, Bound::AtMost(1.5)),
+    times("calls/s, 32 in flight", CALLS, Measure::AgainstFloor, Bound::AtLeast(0.7)),
+    times("CPU per call, all on one core", CPU_TOGETHER, Measure::AgainstFloor, Bound::AtMost(2.0)),
+    times("CPU per call, 32 in flight", CPU_BUSY, Measure::AgainstFloor, Bound::AtMost(2.0)),
     Target {
         what: "memory at rest (PSS)",
         key: PSS_AT_REST,
-        taken: Taken::AsItIs,
+        measure: Measure::AsItIs,
         bound: Bound::AtMost(8.0),
         unit: "MiB",
         per: 1024.0,
@@ -55,7 +55,7 @@ const TARGETS: [Target; 6] = [
     Target {
         what: "first answer beyond direct",
         key: FIRST_ANSWER,
-        taken: Taken::BeyondDirect,
+        measure: Measure::BeyondDirect,
         bound: Bound::AtMost(15.0),
         unit: "ms",
         per: 1000.0,
@@ -76,17 +76,17 @@ pub(crate) fn judge(rounds: &Rounds, floor: &str) -> Vec<Verdict> {
 
 /// What the ratios are against another relay, for information.
 pub(crate) fn ratios(rounds: &Rounds, other: &str) -> Vec<Verdict> {
-    let is_ratio = |verdict: &Verdict| !matches!(verdict.target.taken, Taken::BeyondDirect | Taken::AsItIs);
+    let is_ratio = |verdict: &Verdict| !matches!(verdict.target.measure, Measure::BeyondDirect | Measure::AsItIs);
     judge(rounds, other).into_iter().filter(is_ratio).collect()
 }
 
 impl Target {
     fn measured(&self, rounds: &Rounds, floor: &str) -> Option<Spread> {
-        let raw = match self.taken {
-            Taken::BeyondDirectAgainstFloor => rounds.beyond_direct_against(floor, MENDLINE, self.key),
-            Taken::AgainstFloor => rounds.against(floor, MENDLINE, self.key),
-            Taken::BeyondDirect => rounds.beyond_direct(MENDLINE, self.key),
-            Taken::AsItIs => rounds.of(MENDLINE, self.key),
+        let raw = match self.measure {
+            Measure::BeyondDirectAgainstFloor => rounds.beyond_direct_against(floor, MENDLINE, self.key),
+            Measure::AgainstFloor => rounds.against(floor, MENDLINE, self.key),
+            Measure::BeyondDirect => rounds.beyond_direct(MENDLINE, self.key),
+            Measure::AsItIs => rounds.of(MENDLINE, self.key),
         }?;
         Some(Spread { median: raw.median / self.per, least: raw.least / self.per, most: raw.most / self.per })
     }
@@ -124,8 +124,8 @@ impl Verdict {
     }
 }
 
-const fn times(what: &'static str, key: &'static str, taken: Taken, bound: Bound) -> Target {
-    Target { what, key, taken, bound, unit: "×", per: 1.0 }
+const fn times(what: &'static str, key: &'static str, measure: Measure, bound: Bound) -> Target {
+    Target { what, key, measure, bound, unit: "×", per: 1.0 }
 }
 
 #[cfg(test)]
@@ -165,8 +165,8 @@ mod tests {
         rounds.add(0, DIRECT, figures(10.0, 900.0, 0.0, 2_000.0, 0.0));
         rounds.add(0, RELAY, figures(60.0, 500.0, 4.0, 3_000.0, 2_000.0));
         rounds.add(0, MENDLINE, figures(110.0, 250.0, 8.0, 3_000.0, 2_000.0));
-        let told: Vec<_> = ratios(&rounds, RELAY).iter().map(|verdict| verdict.measured.unwrap().median).collect();
-        assert_eq!(told, [2.0, 0.5, 2.0, 2.0]);
+        let ratios: Vec<_> = ratios(&rounds, RELAY).iter().map(|verdict| verdict.measured.unwrap().median).collect();
+        assert_eq!(ratios, [2.0, 0.5, 2.0, 2.0]);
     }
 
     #[test]
