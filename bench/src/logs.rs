@@ -46,7 +46,7 @@ const CASES: [Case; 3] = [
 ];
 
 /// What one turn gave.
-struct Turn {
+struct LogRun {
     calls_a_second: f64,
     cpu_us: f64,
     /// Lines in the files, and those that were dropped.
@@ -70,18 +70,18 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     );
     let mut missed = false;
     for case in &CASES {
-        let mut turns = Vec::new();
+        let mut runs = Vec::new();
         for round in 0..rounds {
             // Each comes first equally often.
             let (first, second) = if round % 2 == 0 { ("off", case.level) } else { (case.level, "off") };
-            let (a, b) = (turn(&mendline, case, first)?, turn(&mendline, case, second)?);
-            turns.push(if round % 2 == 0 { (a, b) } else { (b, a) });
+            let (a, b) = (run_once(&mendline, case, first)?, run_once(&mendline, case, second)?);
+            runs.push(if round % 2 == 0 { (a, b) } else { (b, a) });
         }
-        let of = |figure: &dyn Fn(&(Turn, Turn)) -> f64| quartiles(turns.iter().map(figure).collect())[1];
-        let cost = |(without, with): &(Turn, Turn)| 1.0 - with.calls_a_second / without.calls_a_second;
-        let [low, cost, high] = quartiles(turns.iter().map(cost).collect());
+        let of = |figure: &dyn Fn(&(LogRun, LogRun)) -> f64| quartiles(runs.iter().map(figure).collect())[1];
+        let cost = |(without, with): &(LogRun, LogRun)| 1.0 - with.calls_a_second / without.calls_a_second;
+        let [low, cost, high] = quartiles(runs.iter().map(cost).collect());
         let lines = of(&|(_, with)| with.written);
-        let processor = |(without, with): &(Turn, Turn)| {
+        let processor = |(without, with): &(LogRun, LogRun)| {
             let more = (with.cpu_us - without.cpu_us) * with.calls_a_second / 1e6;
             if with.written > EVENTS / 2.0 { more * EVENTS / with.written } else { 0.0 }
         };
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     if args.iter().any(|arg| arg == "--gate") && missed { Err("the target was missed".into()) } else { Ok(()) }
 }
 
-fn turn(mendline: &Path, case: &Case, level: &str) -> Result<Turn, String> {
+fn run_once(mendline: &Path, case: &Case, level: &str) -> Result<LogRun, String> {
     let state = std::env::temp_dir().join(format!("mendline-bench-logs-{}", std::process::id()));
     let ours = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut load = Command::new(&ours);
@@ -135,7 +135,7 @@ fn turn(mendline: &Path, case: &Case, level: &str) -> Result<Turn, String> {
     let figures: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
     let figure = |key: &str| figures[key].as_f64().ok_or_else(|| format!("no {key}"));
     let (written, dropped, seconds) = written?;
-    Ok(Turn {
+    Ok(LogRun {
         calls_a_second: figure("calls_per_second")?,
         cpu_us: figure("cpu_busy_us")?,
         written: written / seconds.max(1.0),

@@ -25,11 +25,11 @@ pub(crate) fn run(command: &[String]) -> io::Result<ExitCode> {
     let (Some(child_stdin), Some(child_stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(io::Error::other("the child has no pipes"));
     };
-    let mut to_child = Lane::new(io::stdin().as_fd().try_clone_to_owned()?, child_stdin.into())?;
-    let mut to_client = Lane::new(child_stdout.into(), io::stdout().as_fd().try_clone_to_owned()?)?;
+    let mut to_child = Direction::new(io::stdin().as_fd().try_clone_to_owned()?, child_stdin.into())?;
+    let mut to_client = Direction::new(child_stdout.into(), io::stdout().as_fd().try_clone_to_owned()?)?;
 
-    while let Some(client_wait) = to_client.waits_for() {
-        let (for_child, for_client) = match to_child.waits_for() {
+    while let Some(client_wait) = to_client.poll_fd() {
+        let (for_child, for_client) = match to_child.poll_fd() {
             Some(child_wait) => {
                 let mut both = [child_wait, client_wait];
                 await_any(&mut both)?;
@@ -54,7 +54,7 @@ pub(crate) fn run(command: &[String]) -> io::Result<ExitCode> {
 }
 
 /// One direction.
-struct Lane {
+struct Direction {
     /// None once the source has ended or the sink is gone; closing the sink is how the end is passed on.
     pipes: Option<Pipes>,
     buffer: Box<[u8]>,
@@ -68,7 +68,7 @@ struct Pipes {
     sink: OwnedFd,
 }
 
-impl Lane {
+impl Direction {
     fn new(source: OwnedFd, sink: OwnedFd) -> io::Result<Self> {
         for end in [&source, &sink] {
             fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
@@ -76,7 +76,7 @@ impl Lane {
         Ok(Self { pipes: Some(Pipes { source, sink }), buffer: vec![0; BUFFER].into(), start: 0, end: 0 })
     }
 
-    fn waits_for(&self) -> Option<PollFd<'_>> {
+    fn poll_fd(&self) -> Option<PollFd<'_>> {
         let Pipes { source, sink } = self.pipes.as_ref()?;
         Some(if self.start == self.end {
             PollFd::new(source, PollFlags::IN)
@@ -127,46 +127,46 @@ mod tests {
     use super::*;
 
     /// A lane between two pipes, with the ends that stay outside.
-    fn lane() -> (OwnedFd, Lane, OwnedFd) {
+    fn direction() -> (OwnedFd, Direction, OwnedFd) {
         let (source, writer) = rustix::pipe::pipe().unwrap();
         let (reader, sink) = rustix::pipe::pipe().unwrap();
-        (writer, Lane::new(source, sink).unwrap(), reader)
+        (writer, Direction::new(source, sink).unwrap(), reader)
     }
 
     #[test]
     fn bytes_arrive_as_they_were_sent_and_the_end_is_passed_on() {
-        let (writer, mut lane, reader) = lane();
+        let (writer, mut direction, reader) = direction();
         rustix::io::write(&writer, b"one\ntwo").unwrap();
-        lane.step().unwrap();
+        direction.step().unwrap();
         let mut seen = [0; 16];
         assert_eq!(rustix::io::read(&reader, &mut seen), Ok(7));
         assert_eq!(&seen[..7], b"one\ntwo");
 
         drop(writer);
-        lane.step().unwrap();
-        assert!(lane.waits_for().is_none());
+        direction.step().unwrap();
+        assert!(direction.poll_fd().is_none());
         assert_eq!(rustix::io::read(&reader, &mut seen), Ok(0));
     }
 
     #[test]
     fn a_full_sink_is_waited_for_and_nothing_is_lost() {
-        let (writer, mut lane, reader) = lane();
+        let (writer, mut direction, reader) = direction();
         fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
         let mut sent = 0;
         // The lane fills the far pipe, then its buffer, and then leaves its source alone.
         for _ in 0..64 {
             sent += rustix::io::write(&writer, &[b'x'; 4 << 10]).unwrap_or(0);
-            lane.step().unwrap();
+            direction.step().unwrap();
         }
-        assert!(lane.start < lane.end, "the lane should hold what the full pipe did not take");
+        assert!(direction.start < direction.end, "the lane should hold what the full pipe did not take");
         drop(writer);
         let mut received = 0;
         let mut seen = vec![0; BUFFER];
-        while lane.waits_for().is_some() {
+        while direction.poll_fd().is_some() {
             received += rustix::io::read(&reader, &mut seen).unwrap();
-            lane.step().unwrap();
+            direction.step().unwrap();
         }
-        drop(lane);
+        drop(direction);
         received += std::iter::repeat_with(|| rustix::io::read(&reader, &mut seen).unwrap())
             .take_while(|read| *read > 0)
             .sum::<usize>();
@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn a_lane_whose_reader_left_closes() {
-        let (writer, mut lane, reader) = lane();
+        let (writer, mut direction, reader) = direction();
         drop(reader);
         rustix::io::write(&writer, b"unheard").unwrap();
-        lane.step().unwrap();
-        assert!(lane.waits_for().is_none());
+        direction.step().unwrap();
+        assert!(direction.poll_fd().is_none());
     }
 }

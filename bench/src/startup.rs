@@ -39,22 +39,22 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 fn measure(mendline: &Path, folder: &Path) -> io::Result<(Vec<Duration>, Vec<Duration>)> {
     let gate = folder.join("gate");
     fs::write(&gate, "")?;
-    let mut known = Client::start(mendline, folder)?;
-    known.ask()?;
-    known.end()?;
+    let mut first = Client::start(mendline, folder)?;
+    first.initialize_and_list()?;
+    first.end()?;
     fs::remove_file(&gate)?;
     let (mut from_start, mut from_request) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {
         let begun = Instant::now();
         let mut client = Client::start(mendline, folder)?;
-        client.ask()?;
+        client.initialize_and_list()?;
         from_start.push(begun.elapsed());
         client.kill()?;
         let mut client = Client::start(mendline, folder)?;
         // Long enough for the process to run and to have read what it knows.
         std::thread::sleep(Duration::from_millis(30));
         let begun = Instant::now();
-        client.ask()?;
+        client.initialize_and_list()?;
         from_request.push(begun.elapsed());
         client.kill()?;
     }
@@ -85,22 +85,22 @@ impl Client {
     }
 
     /// Greets and lists, one after the other as clients do.
-    fn ask(&mut self) -> io::Result<()> {
-        self.say(INITIALIZE)?;
-        self.hear("protocolVersion")?;
-        self.say(INITIALIZED)?;
-        self.say(LIST)?;
-        self.hear("tools")
+    fn initialize_and_list(&mut self) -> io::Result<()> {
+        self.send(INITIALIZE)?;
+        self.expect("protocolVersion")?;
+        self.send(INITIALIZED)?;
+        self.send(LIST)?;
+        self.expect("tools")
     }
 
-    fn say(&mut self, line: &str) -> io::Result<()> {
+    fn send(&mut self, line: &str) -> io::Result<()> {
         match &mut self.stdin {
             Some(stdin) => stdin.write_all(format!("{line}\n").as_bytes()),
             None => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
-    fn hear(&mut self, expected: &str) -> io::Result<()> {
+    fn expect(&mut self, expected: &str) -> io::Result<()> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
         match line.contains(expected) && !line.contains(r#""version":"unknown""#) {

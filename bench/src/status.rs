@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::scratch::{INITIALIZE, in_scratch_folder};
 
 const PROCESSES: usize = 50;
-const LOOKS: usize = 40;
+const RUNS: usize = 40;
 /// What nine looks of ten may take.
 const TARGET: Duration = Duration::from_millis(50);
 
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     took.sort();
     let at = |part: usize| took[(took.len() * part / 100).min(took.len() - 1)];
     let millis = |part: usize| at(part).as_secs_f64() * 1000.0;
-    println!("mendline status over {PROCESSES} running processes, {LOOKS} times");
+    println!("mendline status over {PROCESSES} running processes, {RUNS} times");
     println!("  p50 {:.2} ms, p90 {:.2} ms, slowest {:.2} ms", millis(50), millis(90), millis(100));
     let met = at(90) <= TARGET;
     println!("  target: {TARGET:?} at p90, {}", if met { "met" } else { "missed" });
@@ -34,13 +34,13 @@ fn measure(mendline: &Path, folder: &Path) -> io::Result<Vec<Duration>> {
         bridges.push(Bridge::start(mendline, folder, number)?);
     }
     let mut took = Vec::new();
-    for _ in 0..LOOKS {
+    for _ in 0..RUNS {
         let begun = Instant::now();
-        let said = Command::new(mendline).arg("status").env("MENDLINE_RUNTIME_DIR", folder.join("run")).output()?;
+        let output = Command::new(mendline).arg("status").env("MENDLINE_RUNTIME_DIR", folder.join("run")).output()?;
         took.push(begun.elapsed());
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        if !said.contains(&format!("{PROCESSES} servers: {PROCESSES} ready")) {
-            return Err(io::Error::other(format!("not all are seen:\n{said}")));
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.contains(&format!("{PROCESSES} servers: {PROCESSES} ready")) {
+            return Err(io::Error::other(format!("not all are seen:\n{output}")));
         }
     }
     Ok(took)

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const BENCH: &str = env!("CARGO_BIN_EXE_mendline-bench");
 
-const LITTLE: [&str; 11] =
+const SHORT_LOAD: [&str; 11] =
     ["load", "--calls", "5", "--warmup", "1", "--millis", "20", "--big-calls", "2", "--starts", "2"];
 
 fn run(args: &[&str]) -> Output {
@@ -16,7 +16,7 @@ fn run(args: &[&str]) -> Output {
 }
 
 fn load(command: &[&str]) -> Output {
-    run(&[&LITTLE[..], &["--"], command].concat())
+    run(&[&SHORT_LOAD[..], &["--"], command].concat())
 }
 
 fn figures(command: &[&str]) -> Value {
@@ -106,7 +106,7 @@ fn a_contender_that_fails_is_left_out_with_its_reason_and_misses_every_gate() {
 
 #[test]
 fn over_http_the_upstream_alone_has_nobody_in_the_middle() {
-    let output = run(&[&LITTLE[..], &["--over", "http"]].concat());
+    let output = run(&[&SHORT_LOAD[..], &["--over", "http"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
     for key in ["processes", "cpu_lone_us", "cpu_busy_us", "idle_private_kib", "peak_rss_kib"] {
@@ -118,7 +118,7 @@ fn over_http_the_upstream_alone_has_nobody_in_the_middle() {
 #[test]
 fn over_http_a_relay_has_all_figures_and_does_not_pay_for_the_upstream() {
     for relay in ["--http", "--stack"] {
-        let output = run(&[&LITTLE[..], &["--over", "http", "--", BENCH, "relay", relay, "{url}"]].concat());
+        let output = run(&[&SHORT_LOAD[..], &["--over", "http", "--", BENCH, "relay", relay, "{url}"]].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(figures["processes"], 1);
