@@ -17,12 +17,12 @@ pub fn target() -> PathBuf {
 }
 
 /// A command line that runs in the root of the workspace.
-pub struct Line {
+pub struct CommandLine {
     command: Command,
     text: String,
 }
 
-impl Line {
+impl CommandLine {
     /// A program and its arguments.
     pub fn new(program: impl AsRef<Path>, args: &[&str]) -> Self {
         let program = program.as_ref();
@@ -112,11 +112,11 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, quoted};
+    use super::{CommandLine, quoted};
 
     #[test]
     fn a_line_can_be_pasted_into_a_shell() {
-        let line = Line::new("cargo", &["nextest", "-E", "not test(x)"]).env("RUSTDOCFLAGS", "-D warnings");
+        let line = CommandLine::new("cargo", &["nextest", "-E", "not test(x)"]).env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(line.text(), "RUSTDOCFLAGS='-D warnings' cargo nextest -E 'not test(x)'");
         assert_eq!(quoted("it's"), r"'it'\''s'");
         assert_eq!(quoted(""), "''");
@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn a_command_that_fails_says_how() {
-        let why = Line::new("sh", &["-c", "exit 3"]).run().unwrap_err();
+        let why = CommandLine::new("sh", &["-c", "exit 3"]).run().unwrap_err();
         assert_eq!(why, "sh -c 'exit 3' (exit status: 3)");
-        let why = Line::new("sh", &["-c", "echo half; exit 3"]).output().unwrap_err();
+        let why = CommandLine::new("sh", &["-c", "echo half; exit 3"]).output().unwrap_err();
         assert_eq!(why, "sh -c 'echo half; exit 3' (exit status: 3)");
     }
 
     #[test]
     fn output_is_what_the_command_prints() {
-        assert_eq!(Line::new("echo", &["printed"]).output().as_deref(), Ok("printed\n"));
+        assert_eq!(CommandLine::new("echo", &["printed"]).output().as_deref(), Ok("printed\n"));
     }
 }

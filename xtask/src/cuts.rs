@@ -1,7 +1,7 @@
 //! `cargo xtask cuts`: every conversation cut at every byte. The work is done by the test target `cuts` of `mendline`,
 //! which takes its wishes from the environment.
 
-use crate::command::Line;
+use crate::command::CommandLine;
 
 const HELP: &str = "\
 Cuts conversations over cables in memory at single bytes, and checks every promise after each cut.
@@ -24,7 +24,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
         print!("{HELP}");
         return Ok(());
     }
-    let mut line = Line::cargo(&[
+    let mut line = CommandLine::cargo(&[
         "test",
         "--quiet",
         "--package",

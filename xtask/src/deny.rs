@@ -13,7 +13,7 @@ use std::fs;
 
 use self::graph::{Graph, Locked};
 use self::policy::Policy;
-use crate::command::{Line, root};
+use crate::command::{CommandLine, root};
 use crate::tools;
 
 const HELP: &str = "\
@@ -70,7 +70,7 @@ fn with_cargo_deny(advisories: bool) -> Result<(), String> {
         let mut words = vec!["deny", "--manifest-path", &manifest, "check", "--config", &config];
         words.extend(["licenses", "bans", "sources"]);
         words.extend(advisories.then_some("advisories"));
-        Line::cargo(&words).run()?;
+        CommandLine::cargo(&words).run()?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::command::Line;
+use crate::command::CommandLine;
 
 /// How often an installation is tried.
 const TRIES: u32 = 3;
@@ -44,16 +44,16 @@ pub(crate) fn npm(from: &Path, folder: &Path) -> Result<(), String> {
     }
     // What npm says goes to stderr, because stdout may belong to a report.
     let npm = "npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2";
-    Line::new("sh", &["-c", npm]).within(folder).run()
+    CommandLine::new("sh", &["-c", npm]).within(folder).run()
 }
 
 /// A Python of its own with the packages of this lock file.
 pub(crate) fn pip(lock: &Path, folder: &Path) -> Result<(), String> {
-    Line::new("python3", &["-m", "venv", &folder.to_string_lossy()]).run()?;
+    CommandLine::new("python3", &["-m", "venv", &folder.to_string_lossy()]).run()?;
     let quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"];
     let lock = lock.to_string_lossy();
     let args: Vec<&str> = quiet.into_iter().chain(["--requirement", &lock]).collect();
-    Line::new(folder.join("bin/python"), &args).run()
+    CommandLine::new(folder.join("bin/python"), &args).run()
 }
 
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), String> {

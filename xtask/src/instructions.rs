@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Line, root, target};
+use crate::command::{CommandLine, root, target};
 use crate::tools::VALGRIND;
 
 const HELP: &str = "\
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         _ => return Err(format!("unknown options\n{HELP}")),
     };
     VALGRIND.ensure()?;
-    Line::cargo(&["build", "--quiet", "--release", "--package", "mendline-instructions"]).run()?;
+    CommandLine::cargo(&["build", "--quiet", "--release", "--package", "mendline-instructions"]).run()?;
     let program = target().join("release/mendline-instructions");
     let counted = WAYS
         .iter()

@@ -10,7 +10,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::command::{Line, root, target};
+use crate::command::{CommandLine, root, target};
 use crate::tools;
 
 const HELP: &str = "\
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     line.extend(["--sharding", "round-robin", "--shard", shard, "--jobs", "1", "--timeout", "30"]);
     line.extend(["--", "--lib", "--tests"]);
     // A place of its own to build in: changed sources are no business of the next ordinary build.
-    let code = Line::cargo(&line).env("CARGO_TARGET_DIR", &folder).code()?;
+    let code = CommandLine::cargo(&line).env("CARGO_TARGET_DIR", &folder).code()?;
     if !FINISHED.contains(&code) {
         return Err(format!("cargo mutants did not get to its end ({code})"));
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::bench;
-use crate::command::{Line, root, target};
+use crate::command::{CommandLine, root, target};
 use crate::installation;
 use crate::tools::{self, NODE, NPM, PYTHON};
 
@@ -52,17 +52,17 @@ fn install() -> Result<(), String> {
 /// The whole workspace is built, as `cargo xtask test` does: cargo unites the features of what it builds together, and a
 /// smaller selection would compile half of the dependencies a second time.
 fn test(only: Option<&str>) -> Result<(), String> {
-    Line::cargo(&["build", "--workspace", "--bins"]).run()?;
+    CommandLine::cargo(&["build", "--workspace", "--bins"]).run()?;
     let home = home();
     let home = home.to_string_lossy();
     if tools::has_nextest() {
         let chosen = only.map(|name| format!(" and test({name})")).unwrap_or_default();
         let chosen = format!("package(mendline-peers){chosen}");
-        return Line::cargo(&["nextest", "run", "--workspace", "-E", &chosen]).env("MENDLINE_PEERS", &home).run();
+        return CommandLine::cargo(&["nextest", "run", "--workspace", "-E", &chosen]).env("MENDLINE_PEERS", &home).run();
     }
     let mut test = vec!["test", "--package", "mendline-peers", "--lib", "--tests"];
     test.extend(only);
-    Line::cargo(&test).env("MENDLINE_PEERS", &home).run()
+    CommandLine::cargo(&test).env("MENDLINE_PEERS", &home).run()
 }
 
 fn home() -> PathBuf {

@@ -3,7 +3,7 @@
 //! The tests themselves are in `tests/tests/soak.rs` and take two minutes as a part of `cargo xtask test`. This builds what
 //! they need, tells them how long to go on, and shows their figures.
 
-use crate::command::Line;
+use crate::command::CommandLine;
 
 const HELP: &str = "\
 Usage: cargo xtask soak [--minutes N]
@@ -28,9 +28,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     if !minutes.parse::<u32>().is_ok_and(|minutes| minutes > 0) {
         return Err(format!("--minutes is a whole number from 1, not {minutes:?}"));
     }
-    Line::cargo(&["build", "--workspace", "--bins"]).run()?;
+    CommandLine::cargo(&["build", "--workspace", "--bins"]).run()?;
     let test = ["test", "--package", "mendline-peers", "--test", "soak", "--", "--nocapture"];
-    Line::cargo(&test).env(VARIABLE, minutes).run()
+    CommandLine::cargo(&test).env(VARIABLE, minutes).run()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use crate::command::Line;
+use crate::command::CommandLine;
 use crate::{defaults, deny, instructions, matrix, peers, sim, tools};
 
 const HELP: &str = "\
@@ -42,18 +42,18 @@ pub fn run(args: &[String]) -> Result<(), String> {
 fn steps(fast: bool) -> Vec<Step> {
     let (unit, unit_command) = unit_tests();
     let mut steps = vec![
-        Step::cargo("format", Line::cargo(&["fmt", "--all", "--", "--check"])),
+        Step::cargo("format", CommandLine::cargo(&["fmt", "--all", "--", "--check"])),
         Step::chore("matrix", "cargo xtask matrix", || matrix::run(&[])),
         Step::chore("licences and sources", "cargo xtask deny", || deny::run(&[])),
         Step::chore("defaults", "cargo xtask defaults", || defaults::run(&[])),
-        Step::cargo("clippy", Line::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
-        Step::cargo("docs", Line::cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings")),
+        Step::cargo("clippy", CommandLine::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+        Step::cargo("docs", CommandLine::cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings")),
         Step::chore("shells", "cargo xtask test --fast", || {
             have_shells();
             Ok(())
         }),
         Step::cargo(unit, unit_command),
-        Step::cargo("doc tests", Line::cargo(&["test", "--doc", "--workspace", "--quiet"])),
+        Step::cargo("doc tests", CommandLine::cargo(&["test", "--doc", "--workspace", "--quiet"])),
         Step::chore("simulation", &format!("cargo xtask sim --seeds {SEEDS}"), || {
             sim::run(&["--seeds".into(), SEEDS.into()])
         }),
@@ -79,14 +79,14 @@ fn have_shells() {
 const PROPERTY_SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "2026");
 
 /// Unit tests, properties and scenarios of everything but the peers package, which needs its installation first.
-fn unit_tests() -> (&'static str, Line) {
+fn unit_tests() -> (&'static str, CommandLine) {
     if tools::has_nextest() {
-        let all = Line::cargo(&["nextest", "run", "--workspace", "-E", "not package(mendline-peers)"]);
+        let all = CommandLine::cargo(&["nextest", "run", "--workspace", "-E", "not package(mendline-peers)"]);
         ("nextest", all.env(PROPERTY_SEED.0, PROPERTY_SEED.1))
     } else {
         // Without doc tests, which are a step of their own.
         let all = ["test", "--workspace", "--exclude", "mendline-peers", "--lib", "--bins", "--tests"];
-        ("cargo test", Line::cargo(&all).env(PROPERTY_SEED.0, PROPERTY_SEED.1))
+        ("cargo test", CommandLine::cargo(&all).env(PROPERTY_SEED.0, PROPERTY_SEED.1))
     }
 }
 
@@ -99,7 +99,7 @@ struct Step {
 }
 
 impl Step {
-    fn cargo(name: &'static str, line: Line) -> Self {
+    fn cargo(name: &'static str, line: CommandLine) -> Self {
         Self { name, repeat: line.text().to_owned(), work: Box::new(|| line.run()) }
     }
 

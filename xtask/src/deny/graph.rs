@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use toml_edit::{Document, Item};
 
-use crate::command::{Line, root};
+use crate::command::{CommandLine, root};
 
 /// A package with its licence and its direct dependencies.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Graph {
         let mut packages = BTreeMap::new();
         for target in targets {
             let words = ["metadata", "--format-version", "1", "--locked", "--filter-platform", target];
-            let printed = Line::cargo(&words).within(&root().join(workspace)).output()?;
+            let printed = CommandLine::cargo(&words).within(&root().join(workspace)).output()?;
             for package in Self::read(&printed)?.packages {
                 packages.insert(package.to_string(), package);
             }
