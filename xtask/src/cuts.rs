@@ -39,20 +39,20 @@ pub fn run(args: &[String]) -> Result<(), String> {
     ]);
     // To read the system's authorities takes longer than a whole conversation, and none of them is asked.
     line = line.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nowhere");
-    for (name, value) in wishes(args)? {
+    for (name, value) in variables(args)? {
         line = line.env(name, &value);
     }
     line.run()
 }
 
 /// The options as variables for the test.
-fn wishes(args: &[String]) -> Result<Vec<(&'static str, String)>, String> {
-    let mut wishes = Vec::new();
+fn variables(args: &[String]) -> Result<Vec<(&'static str, String)>, String> {
+    let mut variables = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let name = match arg.as_str() {
             "--all" => {
-                wishes.push(("MENDLINE_CUTS_ALL", "1".to_owned()));
+                variables.push(("MENDLINE_CUTS_ALL", "1".to_owned()));
                 continue;
             }
             "--conversation" => "MENDLINE_CUTS_CONVERSATION",
@@ -64,17 +64,17 @@ fn wishes(args: &[String]) -> Result<Vec<(&'static str, String)>, String> {
         if arg == "--at" && value.parse::<usize>().is_err() {
             return Err(format!("--at needs the number of a byte, not `{value}`"));
         }
-        wishes.push((name, value.clone()));
+        variables.push((name, value.clone()));
     }
-    Ok(wishes)
+    Ok(variables)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::wishes;
+    use super::variables;
 
     fn parsed(line: &str) -> Result<Vec<(&'static str, String)>, String> {
-        wishes(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        variables(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
