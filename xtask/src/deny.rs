@@ -43,9 +43,9 @@ pub fn run(args: &[String]) -> Result<(), String> {
         let name = format!("{workspace}/Cargo.lock");
         locks.push(Locked::read(&text(&name)?).map_err(|why| format!("{name}: {why}"))?);
     }
-    let complaints = complaints(&policy, &graphs, &locks);
-    if !complaints.is_empty() {
-        return Err(format!("deny.toml and the dependencies disagree:\n{}", complaints.join("\n")));
+    let violations = violations(&policy, &graphs, &locks);
+    if !violations.is_empty() {
+        return Err(format!("deny.toml and the dependencies disagree:\n{}", violations.join("\n")));
     }
     let packages: BTreeSet<_> =
         graphs.iter().flat_map(|graph| &graph.packages).map(|it| (&it.name, &it.version)).collect();
@@ -80,21 +80,21 @@ fn text(name: &str) -> Result<String, String> {
 }
 
 /// All that the policy forbids, and all that it says for nothing.
-fn complaints(policy: &Policy, graphs: &[Graph], locks: &[Locked]) -> Vec<String> {
-    let mut complaints = Vec::new();
+fn violations(policy: &Policy, graphs: &[Graph], locks: &[Locked]) -> Vec<String> {
+    let mut violations = Vec::new();
     for graph in graphs {
-        complaints.extend(graph.packages.iter().filter_map(|package| policy.licence_of(package)));
-        complaints.extend(graph.packages.iter().filter_map(|package| policy.ban_of(package)));
-        complaints.extend(graph.packages.iter().flat_map(graph::Package::wildcards));
-        complaints.extend(policy.duplicates_in(graph));
+        violations.extend(graph.packages.iter().filter_map(|package| policy.licence_of(package)));
+        violations.extend(graph.packages.iter().filter_map(|package| policy.ban_of(package)));
+        violations.extend(graph.packages.iter().flat_map(graph::Package::wildcards));
+        violations.extend(policy.duplicates_in(graph));
     }
     for lock in locks {
-        complaints.extend(lock.packages.iter().filter_map(|package| policy.source_of(package)));
+        violations.extend(lock.packages.iter().filter_map(|package| policy.source_of(package)));
     }
-    complaints.extend(policy.unused(graphs));
-    complaints.sort();
-    complaints.dedup();
-    complaints
+    violations.extend(policy.unused(graphs));
+    violations.sort();
+    violations.dedup();
+    violations
 }
 
 #[cfg(test)]
@@ -146,14 +146,14 @@ mod tests {
         )
     }
 
-    fn said(policy: &str, metadata: &str, lock: &str) -> String {
+    fn violations_of(policy: &str, metadata: &str, lock: &str) -> String {
         let policy = Policy::read(policy).unwrap();
-        complaints(&policy, &[Graph::read(metadata).unwrap()], &[Locked::read(lock).unwrap()]).join("\n")
+        violations(&policy, &[Graph::read(metadata).unwrap()], &[Locked::read(lock).unwrap()]).join("\n")
     }
 
     #[test]
     fn s11_dependencies_within_the_policy_pass() {
-        assert_eq!(said(POLICY, &metadata(""), &lock("")), "");
+        assert_eq!(violations_of(POLICY, &metadata(""), &lock("")), "");
     }
 
     #[test]
@@ -193,15 +193,15 @@ mod tests {
                 "bad 1.0.0: any version of ours",
             ),
         ] {
-            let said = said(POLICY, &metadata(&package.replace("INDEX", &index)), &lock(""));
-            assert!(said.contains(words), "{words}: {said}");
+            let violations_of = violations_of(POLICY, &metadata(&package.replace("INDEX", &index)), &lock(""));
+            assert!(violations_of.contains(words), "{words}: {violations_of}");
         }
     }
 
     #[test]
     fn s11_packages_that_are_not_published_may_name_a_path_only() {
         let package = r#"{"name":"inner","version":"1.0.0","license":"MIT","license_file":null,"source":null,"publish":[],"dependencies":[{"name":"ours","req":"*","path":"/x","kind":null}]}"#;
-        assert_eq!(said(POLICY, &metadata(package), &lock("")), "");
+        assert_eq!(violations_of(POLICY, &metadata(package), &lock("")), "");
     }
 
     #[test]
@@ -215,8 +215,8 @@ mod tests {
             ("source = \"registry+https://github.com/rust-lang/crates.io-index\"", "no checksum"),
         ] {
             let more = format!("[[package]]\nname = \"stray\"\nversion = \"1.0.0\"\n{source}\n");
-            let said = said(POLICY, &metadata(""), &lock(&more));
-            assert!(said.contains("stray 1.0.0") && said.contains(words), "{words}: {said}");
+            let violations_of = violations_of(POLICY, &metadata(""), &lock(&more));
+            assert!(violations_of.contains("stray 1.0.0") && violations_of.contains(words), "{words}: {violations_of}");
         }
     }
 
@@ -227,8 +227,8 @@ mod tests {
             (r#"crate = "fuzzer""#, r#"crate = "gone""#, "no package needs the exception for gone"),
             (r#"twice@1.0.0"#, r#"twice@0.9.0"#, "no package needs the exception for twice@0.9.0"),
         ] {
-            let said = said(&POLICY.replace(from, to), &metadata(""), &lock(""));
-            assert!(said.contains(words), "{words}: {said}");
+            let violations_of = violations_of(&POLICY.replace(from, to), &metadata(""), &lock(""));
+            assert!(violations_of.contains(words), "{words}: {violations_of}");
         }
     }
 

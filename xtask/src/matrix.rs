@@ -37,8 +37,8 @@ pub fn run(args: &[String]) -> Result<(), String> {
     let sources = Sources::read()?;
     let (promise, regressions) = (read(&root().join(PROMISE))?, read(&root().join(REGRESSIONS))?);
     let pages = [
-        (PROMISE, promise::made_anew(&promise, &sources), promise),
-        (REGRESSIONS, regressions::made_anew(&regressions, &sources), regressions),
+        (PROMISE, promise::regenerated(&promise, &sources), promise),
+        (REGRESSIONS, regressions::regenerated(&regressions, &sources), regressions),
     ];
     // The pages are written first: the columns are right even where a row still lacks its test.
     if write {
@@ -49,9 +49,9 @@ pub fn run(args: &[String]) -> Result<(), String> {
         }
     }
     let [(_, promise, _), (_, regressions, _)] = &pages;
-    let faults = complaints(promise, regressions, &sources);
-    if !faults.is_empty() {
-        return Err(format!("the pages and the tests disagree:\n{}", faults.join("\n")));
+    let errors_found = errors(promise, regressions, &sources);
+    if !errors_found.is_empty() {
+        return Err(format!("the pages and the tests disagree:\n{}", errors_found.join("\n")));
     }
     if let (false, Some((name, ..))) = (write, pages.iter().find(|(_, made, page)| made != page)) {
         return Err(format!("{name} is out of date; `cargo xtask matrix --write` makes its tables anew"));
@@ -63,20 +63,20 @@ pub fn run(args: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-fn complaints(promise: &str, regressions: &str, sources: &Sources) -> Vec<String> {
-    let mut complaints = promise::complaints(promise, sources);
-    complaints.extend(regressions::complaints(regressions, sources));
+fn errors(promise: &str, regressions: &str, sources: &Sources) -> Vec<String> {
+    let mut errors = promise::errors(promise, sources);
+    errors.extend(regressions::errors(regressions, sources));
     let (promised, regressed) = (promise::rows(promise), regressions::rows(regressions));
     for row in promised.iter().filter(|row| regressed.contains(row)) {
-        complaints.push(format!("  {row}: it is a row of {PROMISE} and of {REGRESSIONS}"));
+        errors.push(format!("  {row}: it is a row of {PROMISE} and of {REGRESSIONS}"));
     }
     for (row, names) in sources.levels().iter().flat_map(|(_, names)| &names.0) {
         if !promised.contains(row) && !regressed.contains(row) {
             let names = names.join(", ");
-            complaints.push(format!("  {names}: {row} is a row of neither {PROMISE} nor {REGRESSIONS}"));
+            errors.push(format!("  {names}: {row} is a row of neither {PROMISE} nor {REGRESSIONS}"));
         }
     }
-    complaints
+    errors
 }
 
 #[cfg(test)]
@@ -93,9 +93,9 @@ mod tests {
 
     #[test]
     fn pages_that_share_a_letter_are_kept_apart() {
-        assert_eq!(promise::made_anew(PROMISED, &sources()), PROMISED);
-        assert_eq!(regressions::made_anew(REGRESSED, &sources()), REGRESSED);
-        assert!(complaints(PROMISED, REGRESSED, &sources()).is_empty());
+        assert_eq!(promise::regenerated(PROMISED, &sources()), PROMISED);
+        assert_eq!(regressions::regenerated(REGRESSED, &sources()), REGRESSED);
+        assert!(errors(PROMISED, REGRESSED, &sources()).is_empty());
     }
 
     #[test]
@@ -107,15 +107,15 @@ mod tests {
                 .into_iter()
                 .nth(level);
             names.unwrap().0.extend(stray().0);
-            let said = complaints(PROMISED, REGRESSED, &sources);
-            assert_eq!(said, ["  t02_stray: T2 is a row of neither PROMISE.md nor docs/regressions.md"]);
+            let found = errors(PROMISED, REGRESSED, &sources);
+            assert_eq!(found, ["  t02_stray: T2 is a row of neither PROMISE.md nor docs/regressions.md"]);
         }
     }
 
     #[test]
     fn a_row_of_both_pages_is_an_error() {
         let both = PROMISED.replace("T11", "T01");
-        let said = complaints(&both, REGRESSED, &sources());
-        assert!(said.iter().any(|line| line.contains("T1: it is a row of PROMISE.md and of")), "{said:?}");
+        let found = errors(&both, REGRESSED, &sources());
+        assert!(found.iter().any(|line| line.contains("T1: it is a row of PROMISE.md and of")), "{found:?}");
     }
 }

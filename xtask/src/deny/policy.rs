@@ -131,7 +131,7 @@ impl Policy {
     /// Permissions that no package of any workspace needs.
     pub fn unused(&self, graphs: &[Graph]) -> Vec<String> {
         let packages = || graphs.iter().flat_map(|graph| &graph.packages);
-        let mut complaints = Vec::new();
+        let mut violations = Vec::new();
         for licence in &self.licences {
             let needs = |package: &Package| {
                 package.licence.as_deref().is_some_and(|it| {
@@ -140,11 +140,11 @@ impl Policy {
                 })
             };
             if !packages().any(needs) {
-                complaints.push(format!("  no package needs the licence `{licence}`"));
+                violations.push(format!("  no package needs the licence `{licence}`"));
             }
         }
         for name in self.exceptions.keys().filter(|name| packages().all(|package| package.name != **name)) {
-            complaints.push(format!("  no package needs the exception for {name}"));
+            violations.push(format!("  no package needs the exception for {name}"));
         }
         for skipped in &self.skipped {
             let is_needed = |graph: &Graph| {
@@ -153,10 +153,10 @@ impl Policy {
                 is_there && graph.packages.iter().filter(same).count() > 1
             };
             if !graphs.iter().any(is_needed) {
-                complaints.push(format!("  no package needs the exception for {skipped}"));
+                violations.push(format!("  no package needs the exception for {skipped}"));
             }
         }
-        complaints
+        violations
     }
 }
 

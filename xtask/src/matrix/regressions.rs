@@ -55,7 +55,7 @@ pub fn rows(page: &str) -> Vec<String> {
 }
 
 /// The page with the columns for levels and tests made from the names of tests.
-pub fn made_anew(page: &str, sources: &Sources) -> String {
+pub fn regenerated(page: &str, sources: &Sources) -> String {
     let mut made = String::with_capacity(page.len());
     for text in page.lines() {
         match line(text) {
@@ -78,51 +78,51 @@ pub fn made_anew(page: &str, sources: &Sources) -> String {
 }
 
 /// Rows that contradict themselves or the tests, and numbers that are missing or used twice.
-pub fn complaints(page: &str, sources: &Sources) -> Vec<String> {
-    let mut complaints = Vec::new();
+pub fn errors(page: &str, sources: &Sources) -> Vec<String> {
+    let mut errors = Vec::new();
     for line in page.lines().filter_map(line) {
         match line {
-            Line::Row(row) => complaints.extend(row.complaints(sources)),
-            Line::Malformed(name, cells) => complaints.push(format!("  {name}: it has {cells} cells, not six")),
+            Line::Row(row) => errors.extend(row.errors(sources)),
+            Line::Malformed(name, cells) => errors.push(format!("  {name}: it has {cells} cells, not six")),
         }
     }
-    complaints.extend(gaps(&rows(page)));
-    complaints
+    errors.extend(gaps(&rows(page)));
+    errors
 }
 
 impl Row<'_> {
-    fn complaints(&self, sources: &Sources) -> Vec<String> {
+    fn errors(&self, sources: &Sources) -> Vec<String> {
         let Row { name, broke, rule, state } = self;
-        let mut complaints = Vec::new();
-        let mut say = |what: String| complaints.push(format!("  {name}: {what}"));
+        let mut errors = Vec::new();
+        let mut report = |what: String| errors.push(format!("  {name}: {what}"));
         if name.len() != 3 {
-            say("a row has two digits".into());
+            report("a row has two digits".into());
         }
         if broke.strip_prefix(BROKE).is_none_or(str::is_empty) {
-            say(format!("what broke begins with `{BROKE}`"));
+            report(format!("what broke begins with `{BROKE}`"));
         }
         let is_expected = rule.starts_with(EXPECTED);
         match state.strip_prefix("fixed in ") {
-            Some(version) if !is_version(version) => say(format!("`{version}` is no version")),
+            Some(version) if !is_version(version) => report(format!("`{version}` is no version")),
             Some(_) => {
                 if sources.levels().iter().all(|(_, names)| names.of(name).is_empty()) {
-                    say("it counts as repaired, and no test is named after it".into());
+                    report("it counts as repaired, and no test is named after it".into());
                 }
                 if is_expected || rule.is_empty() {
-                    say("it counts as repaired, and its rule is only expected".into());
+                    report("it counts as repaired, and its rule is only expected".into());
                 }
             }
             None if *state == "open" => {
                 if !is_expected {
-                    say(format!("it is open, and its rule does not begin with `{EXPECTED}`"));
+                    report(format!("it is open, and its rule does not begin with `{EXPECTED}`"));
                 }
                 if [broke, rule].iter().any(|text| text.to_lowercase().contains("fixed")) {
-                    say("it is open, and says `fixed`".into());
+                    report("it is open, and says `fixed`".into());
                 }
             }
-            None => say(format!("`{state}` is neither `open` nor `fixed in X.Y.Z`")),
+            None => report(format!("`{state}` is neither `open` nor `fixed in X.Y.Z`")),
         }
-        complaints
+        errors
     }
 }
 
@@ -138,15 +138,15 @@ fn gaps(rows: &[String]) -> Vec<String> {
         let (family, number) = row.split_at(1);
         families.entry(family).or_default().push(number.parse().unwrap_or_default());
     }
-    let mut complaints = Vec::new();
+    let mut errors = Vec::new();
     for (family, mut numbers) in families {
         numbers.sort_unstable();
         if let Some((expected, found)) = (1..).zip(numbers).find(|(expected, found)| expected != found) {
             let what = if found < expected { "is there twice" } else { "is missing" };
-            complaints.push(format!("  {family}{:02}: {what}", expected.min(found)));
+            errors.push(format!("  {family}{:02}: {what}", expected.min(found)));
         }
     }
-    complaints
+    errors
 }
 
 #[cfg(test)]
@@ -174,13 +174,13 @@ mod tests {
         let page = page(
             "| R01 | 0.1.0 broke. | It holds. | old | old | fixed in 0.1.1 |\n| R02 | 0.1.0 broke. | Expected: more. | | | open |\n",
         );
-        let made = made_anew(&page, &sources());
+        let made = regenerated(&page, &sources());
         let first = "| R01 | 0.1.0 broke. | It holds. | unit, simulation, processes | `r01_scenario`, `r01_seen_by_a_user`, `r01_simulated` and 1 more | fixed in 0.1.1 |";
         assert!(made.contains(first), "{made}");
         assert!(made.contains("| R02 | 0.1.0 broke. | Expected: more. | – | – | open |"), "{made}");
         assert!(made.contains(HEAD), "{made}");
-        assert_eq!(made_anew(&made, &sources()), made);
-        assert!(complaints(&made, &sources()).is_empty());
+        assert_eq!(regenerated(&made, &sources()), made);
+        assert!(errors(&made, &sources()).is_empty());
         assert_eq!(rows(&made), ["R1", "R2"]);
     }
 
@@ -198,17 +198,17 @@ mod tests {
             ("| W01 | 0.1.0 broke. | It holds. | | | fixed in 0.1.1 |", "no test"),
             ("| R02 | 0.1.0 broke. | Expected: more. | | | open |", "R01: is missing"),
         ] {
-            let said = complaints(&page(&format!("{row}\n")), &sources()).join("\n");
-            assert!(said.contains(part), "{row}: {said}");
+            let found = errors(&page(&format!("{row}\n")), &sources()).join("\n");
+            assert!(found.contains(part), "{row}: {found}");
         }
     }
 
     #[test]
     fn a_number_that_is_used_twice_or_left_out_is_an_error() {
         let row = |name: &str| format!("| {name} | 0.1.0 broke. | Expected: more. | | | open |\n");
-        let twice = complaints(&page(&(row("U01") + &row("U01"))), &sources());
+        let twice = errors(&page(&(row("U01") + &row("U01"))), &sources());
         assert_eq!(twice, ["  U01: is there twice"]);
-        let gap = complaints(&page(&(row("U01") + &row("U03"))), &sources());
+        let gap = errors(&page(&(row("U01") + &row("U03"))), &sources());
         assert_eq!(gap, ["  U02: is missing"]);
     }
 }
