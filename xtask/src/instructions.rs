@@ -26,7 +26,7 @@ Usage: cargo xtask instructions [--write]
 ";
 
 /// The ways of a call that are counted.
-const WAYS: [&str; 3] = ["stdio", "crowded", "http"];
+const VARIANTS: [&str; 3] = ["stdio", "crowded", "http"];
 
 /// No call may cost more than this, whatever is recorded.
 const LIMIT: u64 = 15_000;
@@ -54,9 +54,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     VALGRIND.ensure()?;
     CommandLine::cargo(&["build", "--quiet", "--release", "--package", "mendline-instructions"]).run()?;
     let program = target().join("release/mendline-instructions");
-    let counted = WAYS
+    let counted = VARIANTS
         .iter()
-        .map(|way| Ok((*way, Figure::count(|calls| instructions(&program, way, calls))?)))
+        .map(|variant| Ok((*variant, Figure::count(|calls| instructions(&program, variant, calls))?)))
         .collect::<Result<Vec<_>, String>>()?;
     if write {
         let text = record(&counted);
@@ -64,15 +64,15 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
     let recorded = std::fs::read_to_string(recorded()).map_err(|why| format!("{}: {why}", recorded().display()))?;
     let recorded = read(&recorded)?;
-    let mut faults = Vec::new();
-    println!("   way      first 1,000    last 1,000      recorded   (instructions per call)");
-    for (way, figure) in &counted {
-        let known = recorded.get(*way).copied();
+    let mut errors = Vec::new();
+    println!("   variant  first 1,000    last 1,000      recorded   (instructions per call)");
+    for (variant, figure) in &counted {
+        let known = recorded.get(*variant).copied();
         let shown = known.map_or_else(|| "-".to_owned(), |known| known.to_string());
-        println!("   {way:<8}{:>12}{:>14}{shown:>14}", figure.first, figure.last);
-        faults.extend(figure.faults(known).into_iter().map(|fault| format!("{way}: {fault}")));
+        println!("   {variant:<8}{:>12}{:>14}{shown:>14}", figure.first, figure.last);
+        errors.extend(figure.errors(known).into_iter().map(|error| format!("{variant}: {error}")));
     }
-    if faults.is_empty() { Ok(()) } else { Err(faults.join("\n       ")) }
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n       ")) }
 }
 
 /// What a call costs, on average over a thousand of them.
@@ -93,53 +93,53 @@ impl Figure {
     }
 
     /// What is wrong with it.
-    fn faults(self, recorded: Option<u64>) -> Vec<String> {
-        let mut faults = Vec::new();
+    fn errors(self, recorded: Option<u64>) -> Vec<String> {
+        let mut errors = Vec::new();
         let Figure { first, last } = self;
         if last == 0 {
-            faults.push("nothing was counted".to_owned());
+            errors.push("nothing was counted".to_owned());
         }
         if last > LIMIT {
-            faults.push(format!("{last} instructions per call are more than the limit of {LIMIT}"));
+            errors.push(format!("{last} instructions per call are more than the limit of {LIMIT}"));
         }
         if last * 100 > first * (100 + GROWTH) {
-            faults.push(format!("a call costs {first} instructions at first and {last} after ten thousand: it grows"));
+            errors.push(format!("a call costs {first} instructions at first and {last} after ten thousand: it grows"));
         }
         let again = "`cargo xtask instructions --write` records it";
         match recorded {
-            None => faults.push(format!("nothing is recorded; {again}")),
+            None => errors.push(format!("nothing is recorded; {again}")),
             Some(known) if last * 100 > known * (100 + TOLERANCE) => {
-                faults.push(format!(
+                errors.push(format!(
                     "{last} instructions per call, and {known} are recorded; if that is worth it, {again}"
                 ));
             }
             Some(known) if last * 100 < known * (100 - TOLERANCE) => {
-                faults.push(format!("{last} instructions per call are fewer than the {known} recorded; {again}"));
+                errors.push(format!("{last} instructions per call are fewer than the {known} recorded; {again}"));
             }
             Some(_) => {}
         }
-        faults
+        errors
     }
 }
 
 /// Counts one run.
-fn instructions(program: &Path, way: &str, calls: u64) -> Result<u64, String> {
+fn instructions(program: &Path, variant: &str, calls: u64) -> Result<u64, String> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program)
-        .args([way, &calls.to_string()])
+        .args([variant, &calls.to_string()])
         .output()
         .map_err(|why| format!("valgrind: {why}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Err(format!("{way} with {calls} calls failed under valgrind:\n{said}"));
+        return Err(format!("{variant} with {calls} calls failed under valgrind:\n{stderr}"));
     }
-    collected(&said).ok_or_else(|| format!("valgrind did not say how much it counted:\n{said}"))
+    collected(&stderr).ok_or_else(|| format!("valgrind did not say how much it counted:\n{stderr}"))
 }
 
 /// The sum in what callgrind says at its end: `==42== Collected : 61234`.
-fn collected(said: &str) -> Option<u64> {
-    let (_, behind) = said.lines().find_map(|line| line.split_once("Collected :"))?;
+fn collected(stderr: &str) -> Option<u64> {
+    let (_, behind) = stderr.lines().find_map(|line| line.split_once("Collected :"))?;
     behind.trim().parse().ok()
 }
 
@@ -152,8 +152,8 @@ fn record(counted: &[(&str, Figure)]) -> String {
 # Instructions per healthy call through the core, written by `cargo xtask instructions --write`.
 "
     .to_owned();
-    for (way, figure) in counted {
-        let _ = writeln!(text, "{way} {}", figure.last);
+    for (variant, figure) in counted {
+        let _ = writeln!(text, "{variant} {}", figure.last);
     }
     text
 }
@@ -162,7 +162,7 @@ fn read(text: &str) -> Result<BTreeMap<String, u64>, String> {
     let figures = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     figures
         .map(|line| {
-            let figure = line.split_once(' ').and_then(|(way, figure)| Some((way.to_owned(), figure.parse().ok()?)));
+            let figure = line.split_once(' ').and_then(|(variant, figure)| Some((variant.to_owned(), figure.parse().ok()?)));
             figure.ok_or_else(|| format!("not a recorded figure: {line:?}"))
         })
         .collect()
@@ -180,30 +180,30 @@ mod tests {
 
     #[test]
     fn the_gate_is_open_within_a_tenth_of_what_is_recorded() {
-        let faults = |last| Figure { first: last, last }.faults(Some(10_000));
-        assert!(faults(9_000).is_empty() && faults(10_000).is_empty() && faults(11_000).is_empty());
-        assert!(faults(11_001)[0].contains("10000 are recorded"));
-        assert!(faults(8_999)[0].contains("fewer"));
+        let errors = |last| Figure { first: last, last }.errors(Some(10_000));
+        assert!(errors(9_000).is_empty() && errors(10_000).is_empty() && errors(11_000).is_empty());
+        assert!(errors(11_001)[0].contains("10000 are recorded"));
+        assert!(errors(8_999)[0].contains("fewer"));
     }
 
     #[test]
     fn the_limit_holds_whatever_is_recorded() {
-        assert!(Figure { first: 15_000, last: 15_000 }.faults(Some(15_000)).is_empty());
-        assert!(Figure { first: 15_001, last: 15_001 }.faults(Some(15_001))[0].contains("limit"));
+        assert!(Figure { first: 15_000, last: 15_000 }.errors(Some(15_000)).is_empty());
+        assert!(Figure { first: 15_001, last: 15_001 }.errors(Some(15_001))[0].contains("limit"));
     }
 
     #[test]
     fn a_cost_that_grows_with_the_calls_made_is_seen() {
-        assert!(Figure { first: 10_000, last: 10_300 }.faults(Some(10_000)).is_empty());
-        assert!(Figure { first: 10_000, last: 10_301 }.faults(Some(10_000))[0].contains("grows"));
+        assert!(Figure { first: 10_000, last: 10_300 }.errors(Some(10_000)).is_empty());
+        assert!(Figure { first: 10_000, last: 10_301 }.errors(Some(10_000))[0].contains("grows"));
         let squared = Figure::count(|calls| Ok(calls * 5_000 + calls * calls / 20)).unwrap();
-        assert!(squared.faults(Some(squared.last))[0].contains("grows"), "{squared:?}");
+        assert!(squared.errors(Some(squared.last))[0].contains("grows"), "{squared:?}");
     }
 
     #[test]
     fn a_run_that_counts_nothing_does_not_pass() {
-        assert!(!Figure { first: 0, last: 0 }.faults(Some(0)).is_empty());
-        assert!(!Figure { first: 10, last: 10 }.faults(None).is_empty());
+        assert!(!Figure { first: 0, last: 0 }.errors(Some(0)).is_empty());
+        assert!(!Figure { first: 10, last: 10 }.errors(None).is_empty());
     }
 
     #[test]
@@ -216,8 +216,8 @@ mod tests {
 
     #[test]
     fn the_sum_is_found_in_what_callgrind_says() {
-        let said = "==7== Events    : Ir\n==7== Collected : 123509816\n==7== \n==7== I   refs:      123,509,816\n";
-        assert_eq!(collected(said), Some(123_509_816));
+        let stderr = "==7== Events    : Ir\n==7== Collected : 123509816\n==7== \n==7== I   refs:      123,509,816\n";
+        assert_eq!(collected(stderr), Some(123_509_816));
         assert_eq!(collected("==7== nothing"), None);
     }
 }

@@ -84,16 +84,16 @@ fn judge(results: &Path) -> Result<(), String> {
         fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
     };
     // A test that never ends has noticed, too.
-    let noticed = read("caught.txt")?.lines().count() + read("timeout.txt")?.lines().count();
+    let caught = read("caught.txt")?.lines().count() + read("timeout.txt")?.lines().count();
     let missed = read("missed.txt")?;
     let survivors = root().join("xtask/survivors.txt");
     let known = fs::read_to_string(&survivors).map_err(|why| format!("{}: {why}", survivors.display()))?;
     for mutant in missed.lines() {
         println!("{mutant}\n    {}", reason(&known, mutant).unwrap_or("not in xtask/survivors.txt: a test is missing"));
     }
-    let all = noticed + missed.lines().count();
-    println!("{noticed} of {all} noticed");
-    if noticed * 100 < all * ENOUGH {
+    let all = caught + missed.lines().count();
+    println!("{caught} of {all} noticed");
+    if caught * 100 < all * ENOUGH {
         return Err(format!("fewer than {ENOUGH} in a hundred are noticed"));
     }
     Ok(())
@@ -101,12 +101,12 @@ fn judge(results: &Path) -> Result<(), String> {
 
 /// Why a mutant may survive: the indented line below its name.
 fn reason<'a>(known: &'a str, mutant: &str) -> Option<&'a str> {
-    let name = without_place(mutant);
+    let name = without_position(mutant);
     known.lines().skip_while(|line| *line != name).nth(1).map(str::trim)
 }
 
 /// `file:line:column: what` without line and column.
-fn without_place(mutant: &str) -> String {
+fn without_position(mutant: &str) -> String {
     let mut parts = mutant.splitn(4, ':');
     match (parts.next(), parts.nth(2)) {
         (Some(file), Some(what)) => format!("{file}:{what}"),
