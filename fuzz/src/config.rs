@@ -31,7 +31,7 @@ pub fn config(data: &[u8]) {
         load(Source::new(path, text), is_ours, Surroundings::new(environment).with_files(files))
     };
     let loaded = read(text);
-    check_words(&loaded);
+    check_findings(&loaded);
     loaded.servers.iter().for_each(check_server);
     if !is_toml {
         let commented = read(&with_comments(loaded.source.text()));
@@ -40,7 +40,7 @@ pub fn config(data: &[u8]) {
 }
 
 /// Every finding is about a place in the text, and can be painted without showing what must not be shown.
-fn check_words(loaded: &Loaded) {
+fn check_findings(loaded: &Loaded) {
     let (text, shown) = (loaded.source.text(), loaded.source.shown());
     for at in loaded.findings.iter().filter_map(|finding| finding.at.clone()) {
         assert!(text.get(at.clone()).is_some(), "{at:?} is nowhere in {text:?}");
@@ -102,13 +102,13 @@ fn check_server(server: &Server) {
 
 /// What a file means and what is said of it, without the places.
 fn meaning(loaded: &Loaded) -> (String, Vec<String>, Vec<String>) {
-    let said = |finding: &Finding| {
+    let shown_length = |finding: &Finding| {
         let Finding { weight, fault, what, help, server, at } = finding;
         // Where something is no JSON any more, the next sign is part of the reason, and a comment is another sign.
         let what = if what.starts_with(NOT_JSON) { NOT_JSON } else { what };
         format!("{weight:?} {fault:?} {what} {help:?} {server:?} {}", at.is_some())
     };
-    let mut findings: Vec<_> = loaded.findings.iter().map(said).collect();
+    let mut findings: Vec<_> = loaded.findings.iter().map(shown_length).collect();
     // Two findings at one place are in the order in which they were found, and a comment may part them.
     findings.sort();
     (format!("{:?} {:?} {:?}", loaded.owner, loaded.servers, loaded.logs), loaded.names.clone(), findings)
@@ -116,33 +116,33 @@ fn meaning(loaded: &Loaded) -> (String, Vec<String>, Vec<String>) {
 
 /// The same JSON with a comment before every sign that is neither in a text nor in a comment.
 fn with_comments(text: &str) -> String {
-    enum Within {
+    enum State {
         Nothing,
         Text,
         Line,
         Block,
     }
-    let mut within = Within::Nothing;
+    let mut state = State::Nothing;
     // A mark of the byte order is taken off the beginning of a file; if there was a second one, it is not at the beginning.
     let mut commented = String::from(" ");
     let mut rest = text;
-    while let Some(sign) = rest.chars().next() {
-        let (next, taken) = match within {
-            Within::Nothing if rest.starts_with("//") => (Within::Line, 2),
-            Within::Nothing if rest.starts_with("/*") => (Within::Block, 2),
-            Within::Block if rest.starts_with("*/") => (Within::Nothing, 2),
-            Within::Line if matches!(sign, '\n' | '\r') => (Within::Nothing, 1),
-            Within::Nothing if sign == '"' => (Within::Text, 1),
-            Within::Text if sign == '"' => (Within::Nothing, 1),
-            Within::Text if sign == '\\' => (Within::Text, 1 + rest[1..].chars().next().map_or(0, char::len_utf8)),
-            Within::Nothing if matches!(sign, '{' | '}' | '[' | ']' | ':' | ',') => {
+    while let Some(character) = rest.chars().next() {
+        let (next, taken) = match state {
+            State::Nothing if rest.starts_with("//") => (State::Line, 2),
+            State::Nothing if rest.starts_with("/*") => (State::Block, 2),
+            State::Block if rest.starts_with("*/") => (State::Nothing, 2),
+            State::Line if matches!(character, '\n' | '\r') => (State::Nothing, 1),
+            State::Nothing if character == '"' => (State::Text, 1),
+            State::Text if character == '"' => (State::Nothing, 1),
+            State::Text if character == '\\' => (State::Text, 1 + rest[1..].chars().next().map_or(0, char::len_utf8)),
+            State::Nothing if matches!(character, '{' | '}' | '[' | ']' | ':' | ',') => {
                 commented.push_str(" /* a \"remark\" { */ // and another }\n");
-                (Within::Nothing, 1)
+                (State::Nothing, 1)
             }
-            same => (same, sign.len_utf8()),
+            same => (same, character.len_utf8()),
         };
         commented.push_str(&rest[..taken]);
-        (within, rest) = (next, &rest[taken..]);
+        (state, rest) = (next, &rest[taken..]);
     }
     commented
 }

@@ -16,9 +16,9 @@ pub const ALL: [fn(&[u8]); 4] = [der, url, proxy, redact];
 /// A certificate is read or not; what is read is bounded by what was sent, and what follows a certificate changes nothing.
 pub fn der(data: &[u8]) {
     let Some(read) = fuzzing::certificate(data) else { return };
-    let said = read.subject.len() + read.issuer.len() + read.names.iter().map(String::len).sum::<usize>();
+    let shown_length = read.subject.len() + read.issuer.len() + read.names.iter().map(String::len).sum::<usize>();
     // A byte that is no UTF-8 becomes three, and an address of 16 bytes at most 39.
-    assert!(said <= 3 * data.len() && read.names.len() <= 32, "{read:?}");
+    assert!(shown_length <= 3 * data.len() && read.names.len() <= 32, "{read:?}");
     assert!(read.not_before >= UNIX_EPOCH && read.not_after >= UNIX_EPOCH, "{read:?}");
     assert_eq!(fuzzing::certificate(&[data, b"\x30\x00"].concat()).as_ref(), Some(&read), "with something behind it");
     for end in [data.len() / 2, data.len() - 1] {
@@ -33,11 +33,11 @@ pub fn url(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (base, reference) = text.split_once('\n').unwrap_or(("http://server.test/a/b?c", text));
     let Ok((origin, path)) = fuzzing::url(base) else { return };
-    check_place(&origin, &path);
+    check_target(&origin, &path);
     assert_eq!(fuzzing::resolve(base, ""), Ok((origin.clone(), path)), "no reference leads nowhere else");
     let resolved = fuzzing::resolve(base, reference);
     if let Ok((there, path)) = &resolved {
-        check_place(there, path);
+        check_target(there, path);
         let names_an_origin = reference.starts_with("//") || reference.contains(':');
         assert!(names_an_origin || *there == origin, "{reference:?} leads from {origin} to {there}");
         // Written in full it leads to the same place, from anywhere.
@@ -56,7 +56,7 @@ pub fn url(data: &[u8]) {
     }
 }
 
-fn check_place(origin: &mendline::transport::http::Origin, path: &str) {
+fn check_target(origin: &mendline::transport::http::Origin, path: &str) {
     assert!(path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()), "{path:?}");
     assert!(!path.contains('#'), "{path:?}");
     let again = fuzzing::url(&format!("{origin}{path}"));
