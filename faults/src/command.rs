@@ -1,4 +1,4 @@
-//! The command line: a server or a proxy as a process of its own.
+//! The command line: runs a server or a proxy as its own process.
 //!
 //! ```text
 //! mendline-faults server [listen=ADDRESS] [control=ADDRESS] [stay=true] [ledger=FILE] [era=modern] [answers=json] …
@@ -6,9 +6,10 @@
 //! mendline-faults compare mendline=PATH [peers=FOLDER] [fastmcp=FOLDER] [rounds=2] [calls=10]
 //! mendline-faults list
 //! ```
-//! The first line on stdout is a JSON object that says where everything is. It runs until its stdin ends, so that it cannot
-//! outlive the test that started it, or with `stay=true` until it is killed. To the ledger every execution is written as it
-//! begins, so that what ran is known after a kill.
+//!
+//! The first line on stdout is a JSON object with all addresses. The process runs until its stdin ends, so that it
+//! cannot outlive the test that started it; with `stay=true` it runs until it is killed. Every execution is appended to
+//! the ledger before the tool answers, so that a test can read it after a kill.
 
 use std::fmt;
 use std::io::Write;
@@ -28,7 +29,7 @@ use crate::{fault, toxic};
 
 const USAGE: &str = "usage: mendline-faults server|proxy|compare|list [name=value …]";
 
-/// Why a command did not run.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub struct Failure(String);
 
@@ -111,7 +112,7 @@ fn list() -> Result<(), Failure> {
     Ok(())
 }
 
-/// An address among the options; a free port of 127.0.0.1 if there is none.
+/// Returns an address among the options, or a free port of 127.0.0.1 if there is none.
 fn address(options: &mut Map<String, Value>, name: &str) -> Result<SocketAddr, Failure> {
     let address = match options.remove(name) {
         None if name == "to" => return Err(Failure("a proxy needs to=ADDRESS".to_owned())),

@@ -1,12 +1,13 @@
-//! What becomes of a client's calls when a server breaks, behind one bridge or another.
+//! Compares how bridges handle a client's calls when a server fails.
 //!
 //! ```text
 //! mendline-faults compare mendline=PATH [peers=FOLDER] [fastmcp=FOLDER] [rounds=2] [calls=10]
 //! ```
-//! Each bridge stands between the same client and the same server; the same faults happen at the same call. Counted is what
-//! the client got, and what the server really did. Everybody runs with its defaults, except where a fault is about
-//! patience: there Mendline is told how long a call may take, as its users can, because its default of five minutes would
-//! only show that this run is shorter. The table is Markdown, as the README has it.
+//!
+//! Each bridge runs between the same client and the same server, and the same fault happens at the same call. The table
+//! counts the answers of the client and the executions on the server. Every bridge runs with its defaults, with one
+//! exception: where a call is never answered, Mendline gets a call timeout, because its default of five minutes is
+//! longer than the run. The output is the Markdown table of the README.
 
 mod bridge;
 mod client;
@@ -21,7 +22,7 @@ use trial::{CallCounts, FaultCase};
 
 use crate::command::{Failure, print_line};
 
-/// Runs every bridge through every trouble, and prints a table.
+/// Runs every bridge through every fault case and prints a table.
 pub(crate) async fn run(mut options: Map<String, Value>) -> Result<(), Failure> {
     let folder = |value: Option<Value>| value.and_then(|value| value.as_str().map(PathBuf::from));
     let mendline = folder(options.remove("mendline")).ok_or_else(|| Failure::new("compare needs mendline=PATH"))?;
@@ -42,7 +43,7 @@ pub(crate) async fn run(mut options: Map<String, Value>) -> Result<(), Failure> 
             for round in 1..=rounds {
                 let result = trial::run(bridge, case, calls).await;
                 let text = result.as_ref().map_or_else(ToString::to_string, |counts| counts.to_string());
-                // People see where it is; stdout belongs to the table.
+                // Progress goes to stderr, because stdout is reserved for the table.
                 report_progress(&format!("{} · {} · round {round}: {text}", case.label(), bridge.name));
                 results.push(text);
             }
@@ -54,7 +55,7 @@ pub(crate) async fn run(mut options: Map<String, Value>) -> Result<(), Failure> 
     print_line(&table(&bridges, &rows, calls, rounds))
 }
 
-/// Tells people how it goes, if they look.
+/// Prints a progress line to stderr.
 fn report_progress(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,19 +1,20 @@
-//! Switching faults from another process.
+//! The control port: changes a server or a proxy from another process.
 //!
-//! A port of its own, so that what is said here is never mistaken for what is tested. Everything is JSON under `/_faults/`:
+//! It has its own port, so that control requests never mix with the tested ones. Bodies are JSON, paths begin with
+//! `/_faults/`:
 //!
 //! | | the server | the proxy |
 //! |---|---|---|
-//! | `GET counts`, `DELETE counts` | what the oracle has counted; begin anew | what it has counted |
-//! | `GET seen` | the requests one by one | |
-//! | `GET rules`, `POST rules`, `DELETE rules` | the rules; a new one; none | |
-//! | `GET settings`, `POST settings` | what kind of server it is; change some of it | |
-//! | `POST notify`, `POST ask` | `{"method", "params"}`; `{"what": "roots"}` | |
-//! | `POST forget`, `POST end-listens` | all sessions; all subscriptions | |
-//! | `GET toxics`, `POST toxics`, `DELETE toxics` | | the toxics; a new one, with its `direction`; none |
-//! | `DELETE toxics/7` | | take one out |
-//! | `POST cut` | `{"ending": "reset"}`: all connections | the same |
-//! | `GET faults` | every fault there is | every toxic there is |
+//! | `GET counts`, `DELETE counts` | returns the counts; resets them | returns the counts |
+//! | `GET seen` | returns the received requests | |
+//! | `GET rules`, `POST rules`, `DELETE rules` | returns the rules; adds one; removes all | |
+//! | `GET settings`, `POST settings` | returns the settings; changes some of them | |
+//! | `POST notify`, `POST request` | sends to all clients: `{"method", "params"}`; `{"what": "roots"}` | |
+//! | `POST forget`, `POST end-listens` | drops all sessions; ends all subscriptions | |
+//! | `GET toxics`, `POST toxics`, `DELETE toxics` | | returns the toxics; adds one, with its `direction`; removes all |
+//! | `DELETE toxics/7` | | removes one |
+//! | `POST cut` | ends all connections: `{"ending": "reset"}` | the same |
+//! | `GET faults` | returns all faults | returns all toxics |
 
 use std::convert::Infallible;
 use std::fmt;
@@ -41,7 +42,7 @@ use crate::{Ending, Rule, fault, toxic};
 
 const PREFIX: &str = "/_faults/";
 
-/// A port at which a server or a proxy is switched. It closes when it is dropped.
+/// A control port of a server or a proxy. It closes when it is dropped.
 #[derive(Debug)]
 pub struct Control {
     address: SocketAddr,
@@ -66,13 +67,13 @@ impl Control {
         format!("http://{}{PREFIX}", self.address)
     }
 
-    /// Where it listens.
+    /// The address of the control port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// What is switched.
+/// The server or proxy that a control port changes.
 #[derive(Clone, Debug)]
 pub enum Subject {
     /// A server.
@@ -81,12 +82,12 @@ pub enum Subject {
     Proxy(Arc<Proxy>),
 }
 
-/// Why something was not done.
+/// The reason why a control request failed.
 #[derive(Debug)]
 enum ControlError {
-    /// There is nothing under this path.
+    /// The path is unknown.
     UnknownPath,
-    /// What was sent cannot be understood.
+    /// The body is invalid.
     BadRequest(String),
 }
 
@@ -105,7 +106,7 @@ impl Subject {
     }
 }
 
-/// What changes a server says nothing; the rest is asked for.
+/// Handles the requests that change a server. All others are queries.
 fn change_server(server: &Server, verb: &Verb, path: &str, input: &Value) -> Result<Value, ControlError> {
     match (verb.as_str(), path) {
         ("DELETE", "counts") => server.oracle().reset(),
@@ -181,7 +182,7 @@ async fn accept(listener: TcpListener, subject: Subject) {
         let subject = subject.clone();
         connections.spawn(async move {
             let service = service_fn(move |request| answer(subject.clone(), request));
-            // Whoever switched something and left has done so.
+            // The change is already made if the client leaves before the response.
             let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
         });
         while connections.try_join_next().is_some() {}

@@ -13,14 +13,14 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => fail(&failure),
     };
-    // A read of stdin that still blocks a thread must not keep us.
+    // A blocking read of stdin must not delay the exit.
     runtime.shutdown_background();
     code
 }
 
-/// Says what is wrong, to people, on stderr.
+/// Prints an error to stderr.
 fn fail(error: &dyn std::fmt::Display) -> ExitCode {
-    // With stderr gone there is nobody left to tell.
+    // Nothing can be reported if stderr is closed.
     let _ = writeln!(std::io::stderr(), "mendline-faults: {error}");
     ExitCode::from(2)
 }

@@ -1,8 +1,9 @@
-//! Which request meets which fault.
+//! Rules that select the fault of a request.
 //!
-//! A rule names a fault, the requests that it is about, and when it strikes: at the n-th of them, at the first few, at every
-//! one, or for a time from the moment the rule was made. Each rule counts its own requests. The first rule that strikes has
-//! the request; the rules after it do not even count it, so two rules on the same requests follow one another.
+//! A rule names a fault, the requests that it applies to, and when it is injected: at the n-th of these requests, at
+//! the first few, at every one, or for a time after the rule was added. Each rule counts its own requests. The first
+//! rule that injects its fault takes the request, and later rules do not count it, so that two rules on the same
+//! requests apply one after the other.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,14 +16,13 @@ use tokio::time::Instant;
 use crate::HttpRequest;
 use crate::fault::{self, Fault};
 
-/// One fault and when it strikes.
+/// A fault and the condition under which it is injected.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rule {
     /// The name of the fault.
     pub fault: String,
-    /// Only requests of this JSON-RPC method. Without this, and without `tool` and `verb`, the requests are those that the
-    /// fault is made for.
+    /// Only requests of this JSON-RPC method. Without this, `tool` and `verb`, the fault's own choice applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// Only calls of this tool.
@@ -31,19 +31,19 @@ pub struct Rule {
     /// Only requests with this HTTP method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verb: Option<String>,
-    /// When.
+    /// The requests at which the fault is injected.
     #[serde(default)]
     pub when: When,
-    /// Before or after the server has done what was asked.
+    /// Whether the tool runs before the fault answers.
     #[serde(default)]
     pub timing: Timing,
-    /// What the fault makes of this is said in its file: seconds, bytes, a status.
+    /// A parameter of the fault, such as seconds, bytes or a status; see the fault's file.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub value: Value,
 }
 
 impl Rule {
-    /// This fault, at every request that it is made for, after the server has done what was asked.
+    /// Injects this fault at every request that it applies to, after the tool has run.
     pub fn new(fault: &str) -> Rule {
         Rule {
             fault: fault.to_owned(),
@@ -56,47 +56,47 @@ impl Rule {
         }
     }
 
-    /// Only at the n-th of its requests, counted from 1.
+    /// Injects it only at the n-th request, from 1.
     pub fn nth(self, nth: u64) -> Rule {
         Rule { when: When::Nth(nth), ..self }
     }
 
-    /// Only at its first requests.
+    /// Injects it only at the first requests.
     pub fn first(self, count: u64) -> Rule {
         Rule { when: When::First(count), ..self }
     }
 
-    /// Only for a time.
+    /// Injects it only for this long.
     pub fn during(self, time: Duration) -> Rule {
         Rule { when: When::ForMs(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)), ..self }
     }
 
-    /// Before the server has done anything.
+    /// Injects it before the tool runs.
     pub fn before(self) -> Rule {
         Rule { timing: Timing::Before, ..self }
     }
 
-    /// Only calls of this tool.
+    /// Applies it only to calls of this tool.
     pub fn tool(self, tool: &str) -> Rule {
         Rule { tool: Some(tool.to_owned()), ..self }
     }
 
-    /// Only requests of this JSON-RPC method.
+    /// Applies it only to requests of this JSON-RPC method.
     pub fn method(self, method: &str) -> Rule {
         Rule { method: Some(method.to_owned()), ..self }
     }
 
-    /// Only requests with this HTTP method.
+    /// Applies it only to requests with this HTTP method.
     pub fn verb(self, verb: &str) -> Rule {
         Rule { verb: Some(verb.to_owned()), ..self }
     }
 
-    /// With this value.
+    /// Sets the parameter of the fault.
     pub fn value(self, value: impl Into<Value>) -> Rule {
         Rule { value: value.into(), ..self }
     }
 
-    /// Whether a request is one of its own.
+    /// Whether the rule applies to a request.
     fn is_about(&self, fault: &Fault, request: &HttpRequest) -> bool {
         let matches = |filter: &Option<String>, what: &str| filter.as_deref().is_none_or(|filter| filter == what);
         let is_narrowed = self.method.is_some() || self.tool.is_some() || self.verb.is_some();
@@ -107,33 +107,33 @@ impl Rule {
     }
 }
 
-/// When a rule strikes.
+/// The requests at which a fault is injected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum When {
-    /// Always.
+    /// Every request.
     #[default]
     Every,
-    /// At the n-th request, counted from 1.
+    /// The n-th request, from 1.
     Nth(u64),
-    /// At the first so many requests.
+    /// The first so many requests.
     First(u64),
-    /// For so many milliseconds.
+    /// All requests for so many milliseconds.
     ForMs(u64),
 }
 
-/// Whether the server does what was asked before a fault answers.
+/// Whether the tool runs before a fault answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Timing {
-    /// It does not do it at all.
+    /// The tool does not run.
     Before,
-    /// It does it, and then the answer is spoilt.
+    /// The tool runs, and then the fault answers.
     #[default]
     After,
 }
 
-/// There is no fault of this name.
+/// The error for a fault name that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownFault(pub String);
 
@@ -145,14 +145,14 @@ impl fmt::Display for UnknownFault {
 
 impl std::error::Error for UnknownFault {}
 
-/// A fault that strikes now.
+/// A fault that answers the current request.
 pub(crate) struct InjectedFault {
     pub(crate) fault: &'static Fault,
     pub(crate) timing: Timing,
     pub(crate) value: Value,
 }
 
-/// All rules, in the order in which they were made.
+/// All rules, in the order in which they were added.
 #[derive(Debug, Default)]
 pub(crate) struct Plan(Mutex<Vec<ActiveRule>>);
 
@@ -179,7 +179,7 @@ impl Plan {
         self.rules().iter().map(|active| active.rule.clone()).collect()
     }
 
-    /// The fault that strikes this request.
+    /// Selects the fault for this request.
     pub(crate) fn select(&self, request: &HttpRequest) -> Option<InjectedFault> {
         let mut rules = self.rules();
         let active = rules.iter_mut().find_map(|active| active.count(request).then_some(active))?;
@@ -192,7 +192,7 @@ impl Plan {
 }
 
 impl ActiveRule {
-    /// Counts a request if it is its own, and says whether it strikes it.
+    /// Counts a request if the rule applies to it. Returns whether the fault is injected.
     fn count(&mut self, request: &HttpRequest) -> bool {
         if !self.rule.is_about(self.fault, request) {
             return false;

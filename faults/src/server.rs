@@ -1,8 +1,8 @@
-//! The MCP server that breaks on purpose.
+//! The faulty MCP server.
 //!
-//! Real sockets on loopback, with TLS or without, HTTP/1.1 and HTTP/2 by hyper, and behind them the [`state`](state::ServerState) with its sessions,
-//! streams and tools. A second origin stands beside it, to which nothing belongs: redirects and endpoints that lead astray
-//! lead there, and the oracle knows what followed.
+//! It listens on real sockets on loopback, with or without TLS, over HTTP/1.1 and HTTP/2. [`ServerState`] holds its
+//! sessions, streams and tools. A second listener is the foreign origin: redirects and endpoints that leave the
+//! server's origin lead there, and the oracle counts what arrives.
 
 pub(crate) mod admitted;
 pub(crate) mod request;
@@ -50,10 +50,10 @@ use reply::{Answer, Outgoing, Reply};
 use state::ServerState;
 use socket::{ConnectionHandle, Socket};
 
-/// A request longer than this is not read to its end.
+/// The longest request that is read completely.
 const LONGEST_REQUEST: usize = 64 << 20;
 
-/// An MCP server that breaks on purpose. It stops when it is dropped.
+/// A faulty MCP server. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Server {
     state: Arc<ServerState>,
@@ -73,7 +73,7 @@ impl Server {
         Server::start_as(address, settings, None).await
     }
 
-    /// Starts on a free port of 127.0.0.1, behind TLS.
+    /// Starts on a free port of 127.0.0.1 with TLS.
     pub async fn start_secure(settings: Settings, identity: Identity) -> std::io::Result<Server> {
         Server::start_as((Ipv4Addr::LOCALHOST, 0).into(), settings, Some(identity)).await
     }
@@ -90,12 +90,12 @@ impl Server {
         Ok(Server { state, address, is_secure, _tasks: tasks })
     }
 
-    /// Writes every execution to the end of this file too, for those who want to know them after we were killed.
+    /// Appends every execution to this file, for tests that kill the process.
     pub fn keep_ledger(&self, path: &Path) -> std::io::Result<()> {
         self.state.oracle.keep_ledger(path)
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -114,59 +114,60 @@ impl Server {
         if self.is_secure { "https" } else { "http" }
     }
 
-    /// The origin where nothing belongs.
+    /// The address of the foreign origin.
     pub fn elsewhere(&self) -> SocketAddr {
         self.state.elsewhere
     }
 
-    /// What it has counted.
+    /// The counts of the server.
     pub fn oracle(&self) -> &Oracle {
         &self.state.oracle
     }
 
-    /// Breaks by this rule from now on, after the rules that are already there.
+    /// Adds a rule after the existing ones.
     pub fn add(&self, rule: Rule) -> Result<(), UnknownFault> {
         self.state.plan.add(rule)
     }
 
-    /// Breaks by no rule any more. What a fault has begun goes on.
+    /// Removes all rules. Faults that have started continue.
     pub fn clear(&self) {
         self.state.plan.clear();
     }
 
-    /// The rules there are.
+    /// Returns all rules.
     pub fn rules(&self) -> Vec<Rule> {
         self.state.plan.list()
     }
 
-    /// What kind of server it is.
+    /// Returns the current settings.
     pub fn settings(&self) -> Settings {
         self.state.settings()
     }
 
-    /// Becomes another kind of server. Sessions and open streams stay as they are.
+    /// Changes the settings. Sessions and open streams stay as they are.
     pub fn change_settings(&self, settings: Settings) {
         self.state.change_settings(settings);
     }
 
-    /// Tells every client something that it did not ask for: on GET streams, on HTTP+SSE streams and on subscriptions that
-    /// want it. Says how many clients there were.
+    /// Sends a notification to every client: on GET streams, HTTP+SSE streams and matching subscriptions. Returns the
+    /// number of clients.
     pub fn notify(&self, method: &str, params: &Value) -> usize {
         self.state.notify(method, params)
     }
 
-    /// Asks every client with a session: `roots`, `sampling` or `elicitation`. Says how many clients there were.
+    /// Sends a request to every client with a session: `roots`, `sampling` or `elicitation`. Returns the number of
+    /// clients.
     pub fn send_request(&self, what: &str) -> usize {
         let (method, params) = tools::server_request(what);
         self.state.send_request(method, &params)
     }
 
-    /// Forgets all sessions, streams and subscriptions, as after a restart.
+    /// Drops all sessions, streams and subscriptions, as after a restart.
     pub fn forget_sessions(&self) {
         self.state.forget_sessions();
     }
 
-    /// Ends all subscriptions in the proper way.
+    /// Ends all subscriptions with a result.
     pub fn end_listens(&self) {
         self.state.end_listens();
     }
@@ -184,13 +185,13 @@ impl Drop for Server {
 }
 
 async fn accept(listener: TcpListener, identity: Option<Identity>, state: Arc<ServerState>) {
-    // Dropped with this task, and the connections with it.
+    // The connections end when this task is dropped.
     let mut connections = JoinSet::new();
     let mut number = 0;
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                // An error here is about one connection that has gone again, or about descriptors that others will free.
+                // The error concerns one connection that has gone, or descriptors that other code will free.
                 let Ok((stream, _)) = accepted else {
                     tokio::task::yield_now().await;
                     continue;
@@ -204,7 +205,7 @@ async fn accept(listener: TcpListener, identity: Option<Identity>, state: Arc<Se
 }
 
 async fn serve(stream: TcpStream, identity: Option<Identity>, handle: ConnectionHandle, state: Arc<ServerState>) {
-    // Faults are about single bytes; the kernel shall not collect them.
+    // Faults cut at single bytes, so the kernel must not coalesce them.
     let _ = stream.set_nodelay(true);
     state.oracle.record(|counts| counts.handshakes += u64::from(identity.is_some()));
     let Ok(connection) = Connection::open(stream, identity.as_ref()).await else {
@@ -214,7 +215,7 @@ async fn serve(stream: TcpStream, identity: Option<Identity>, handle: Connection
     state.register(&handle);
     let socket = Socket::new(connection, handle.clone(), Arc::clone(&state.oracle));
     let service = service_fn(move |request| answer(Arc::clone(&state), handle.clone(), request));
-    // How a connection ends is the client's business or a fault's; both are counted elsewhere.
+    // The result does not matter: faults and closed responses are counted where they happen.
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
 }
 
@@ -233,7 +234,7 @@ async fn answer(
         }
     };
     if handle.is_ending() {
-        // Whoever cut the connection said that this request was not processed, so it must not be.
+        // The fault that ends this connection has declared this request unprocessed, so it must not run.
         return std::future::pending().await;
     }
     match state.answer(HttpRequest::new(&parts, text, handle.clone(), sequence)).await {
@@ -247,7 +248,7 @@ async fn answer(
         Reply::FinalBytes(bytes) => handle.write_and_end(bytes),
         Reply::RefusedStream => return Err(h2::Error::from(h2::Reason::REFUSED_STREAM).into()),
     }
-    // The end of the connection ends this as well.
+    // This task ends with the connection.
     std::future::pending().await
 }
 

@@ -1,9 +1,9 @@
-//! What the proxy does to bytes and connections, one file each.
+//! Toxics: what the proxy does to bytes and connections, one file each.
 //!
-//! A toxic sits on one direction of the proxy or on both. Some delay or slice what passes ([`Latency`], [`Bandwidth`],
-//! [`Slicer`], [`Drip`]), some end it ([`LimitData`], [`SlowClose`], [`Reset`]), some stop it ([`Partition`], [`Unplugged`],
-//! [`HalfOpen`], [`BlackHole`]), and some close the door ([`Refuse`], [`Flap`]). Each is told the time and answers with what is due when,
-//! so that none of them waits, and none throws dice.
+//! A toxic applies to one direction of the proxy or to both. Some delay or slice bytes ([`Latency`], [`Bandwidth`],
+//! [`Slicer`], [`Drip`]), some end connections ([`LimitData`], [`SlowClose`], [`Reset`]), some stop them
+//! ([`Partition`], [`Unplugged`], [`HalfOpen`], [`BlackHole`]), and some refuse new ones ([`Refuse`], [`Flap`]). A
+//! toxic computes due times from the time it is given. It never waits and uses no random numbers.
 
 mod bandwidth;
 mod black_hole;
@@ -78,35 +78,35 @@ pub const ALL: &[(&str, &str, &str)] = &[
     ("flap", "T24", "Down for `downMs` (all reset, nobody listens), up for `upMs`, and again."),
 ];
 
-/// Something on its way through the proxy.
+/// Bytes, or the end of a direction, on their way through the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk {
-    /// Not before this.
+    /// The earliest time at which it is delivered.
     pub(crate) due: Instant,
     pub(crate) payload: Payload,
 }
 
-/// What a parcel holds.
+/// The contents of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Payload {
     Bytes(Bytes),
-    /// The sender will send no more.
+    /// The sender has closed its side.
     End,
-    /// The connection ends here.
+    /// The connection is cut here.
     Cut(Ending),
 }
 
-/// What a toxic remembers of one direction of one connection.
+/// The state of a toxic for one direction of one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pacing {
-    /// How many bytes it has let pass.
+    /// The number of bytes that passed.
     passed: u64,
-    /// When the line is free again.
+    /// The time at which the next piece can be sent.
     free: Option<Instant>,
 }
 
 impl Pacing {
-    /// The next moment at which something that is due can go out, if the line is then taken for a while.
+    /// Reserves the direction for `busy` and returns the time at which the piece can be sent.
     fn take(&mut self, due: Instant, busy: Duration) -> Instant {
         let start = self.free.map_or(due, |free| free.max(due));
         self.free = Some(start + busy);
@@ -114,75 +114,75 @@ impl Pacing {
     }
 }
 
-/// Whether anything passes.
+/// Whether bytes pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Flow {
-    /// Yes.
+    /// Bytes pass.
     Pass,
-    /// Not now: nothing is read, and nothing is lost.
+    /// Nothing is read and nothing is lost.
     Hold,
-    /// Never again.
+    /// Nothing passes again, even after the toxic is removed.
     Dead,
 }
 
-/// What happens to those who come.
+/// The treatment of new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AcceptMode {
-    /// They come in.
+    /// They are accepted.
     Accept,
-    /// They come in and are reset.
+    /// They are accepted and reset.
     Reset,
-    /// Nobody listens.
+    /// They are refused.
     Refuse,
 }
 
-/// What a toxic may do. All of it is decided from what it is told.
+/// The behaviour of a toxic. It depends on the arguments only.
 pub(crate) trait Behaviour {
-    /// What becomes of a parcel of bytes.
+    /// Transforms a chunk of bytes.
     fn pass(&self, pacing: &mut Pacing, chunk: Chunk) -> Vec<Chunk> {
         let _ = pacing;
         vec![chunk]
     }
 
-    /// How much later the end of a connection is passed on.
+    /// The delay before the end of a direction is passed on.
     fn end_delay(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Whether anything passes on a connection that is there while the toxic is.
+    /// Whether bytes pass while the toxic is installed.
     fn flow(&self) -> Flow {
         Flow::Pass
     }
 
-    /// Whether packets of the client are lost before even the kernel has seen them.
+    /// Whether packets of the client are dropped before the kernel acknowledges them.
     fn drops_packets(&self) -> bool {
         false
     }
 
-    /// What happens to those who come so long after it was put in, and how long that stays so.
+    /// The treatment of new connections at this time after the installation, and how long it stays the same.
     fn accept_mode(&self, elapsed: Duration) -> (AcceptMode, Option<Duration>) {
         let _ = elapsed;
         (AcceptMode::Accept, None)
     }
 
-    /// What becomes of the connections that are there when the door is not open, or when it is put in.
+    /// The treatment of open connections when the toxic is installed, and when it begins to refuse new ones.
     fn on_existing(&self) -> ExistingConnections {
         ExistingConnections::Keep
     }
 }
 
-/// What becomes of the connections that are there.
+/// The treatment of open connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExistingConnections {
     Keep,
-    /// They go silent, and do not know it.
+    /// They go silent without an error.
     Silence,
     /// They are reset.
     Reset,
 }
 
 impl Toxic {
-    /// Its name.
+    /// The name of the toxic.
     pub fn name(&self) -> &'static str {
         match self {
             Toxic::Latency(_) => "latency",
@@ -220,7 +220,7 @@ impl Toxic {
     }
 }
 
-/// Cuts a parcel into pieces of at most so many bytes, each taking the line for a while.
+/// Cuts a chunk into pieces of at most `size` bytes, each of which reserves the direction for a while.
 fn slice(pacing: &mut Pacing, chunk: Chunk, size: usize, busy: impl Fn(usize) -> Duration) -> Vec<Chunk> {
     let Chunk { due, payload: Payload::Bytes(mut bytes) } = chunk else { return vec![chunk] };
     let mut pieces = Vec::new();
@@ -237,7 +237,7 @@ fn chunk(due: Instant, text: &'static str) -> Chunk {
     Chunk { due, payload: Payload::Bytes(Bytes::from_static(text.as_bytes())) }
 }
 
-/// The texts and delays of parcels, as a test wants to see them.
+/// The texts and delays of chunks, for assertions.
 #[cfg(test)]
 fn seen(since: Instant, chunks: &[Chunk]) -> Vec<(String, u64)> {
     let text = |payload: &Payload| match payload {

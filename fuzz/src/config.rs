@@ -102,13 +102,13 @@ fn check_server(server: &Server) {
 
 /// What a file means and what is said of it, without the places.
 fn meaning(loaded: &Loaded) -> (String, Vec<String>, Vec<String>) {
-    let shown_length = |finding: &Finding| {
+    let described = |finding: &Finding| {
         let Finding { weight, fault, what, help, server, at } = finding;
         // Where something is no JSON any more, the next sign is part of the reason, and a comment is another sign.
         let what = if what.starts_with(NOT_JSON) { NOT_JSON } else { what };
         format!("{weight:?} {fault:?} {what} {help:?} {server:?} {}", at.is_some())
     };
-    let mut findings: Vec<_> = loaded.findings.iter().map(shown_length).collect();
+    let mut findings: Vec<_> = loaded.findings.iter().map(described).collect();
     // Two findings at one place are in the order in which they were found, and a comment may part them.
     findings.sort();
     (format!("{:?} {:?} {:?}", loaded.owner, loaded.servers, loaded.logs), loaded.names.clone(), findings)

@@ -1,4 +1,4 @@
-//! Who is compared: programs that stand between a client on stdio and a server at a URL.
+//! The compared bridges: programs between a client on stdio and a server at a URL.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,19 +7,19 @@ use std::process::{Command, Stdio};
 use super::report_progress;
 use super::trial::FaultCase;
 
-/// What a machine may have set and nobody here must see.
+/// Proxy variables of the machine, which are removed from the environment.
 const PROXIES: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 
-/// One of them.
+/// One bridge.
 pub(super) struct Bridge {
     pub(super) name: &'static str,
     pub(super) version: String,
     words: Vec<String>,
-    /// What it writes belongs there, and not to whoever compares.
+    /// The home directory of the bridge, so that it does not write into the user's.
     home: PathBuf,
 }
 
-/// All that are installed, Mendline first.
+/// Returns all installed bridges, Mendline first.
 pub(super) fn all(mendline: &Path, peers: Option<&Path>, fastmcp: Option<&Path>) -> Vec<Bridge> {
     let mut all = Vec::new();
     let mut add = |name, version: Option<String>, home: &Path, words: &[&str]| match version {
@@ -66,7 +66,7 @@ pub(super) fn all(mendline: &Path, peers: Option<&Path>, fastmcp: Option<&Path>)
 }
 
 impl Bridge {
-    /// The command that stands before this URL while this happens.
+    /// Returns the command of the bridge in front of this URL.
     pub(super) fn command(&self, url: &str, case: FaultCase) -> std::io::Result<Command> {
         fs::create_dir_all(&self.home)?;
         let mut words = self.words.clone();
@@ -99,7 +99,7 @@ fn version_in_json(path: &Path) -> Option<String> {
     Some(package["version"].as_str()?.to_owned())
 }
 
-/// Packages of Python lie beside a folder that is named after them and their version.
+/// Reads the version from the name of the package's `.dist-info` folder.
 fn version_in_python(python: &Path, package: &str) -> Option<String> {
     let entries = |path: &Path| fs::read_dir(path).ok().into_iter().flatten().flatten().map(|entry| entry.file_name());
     let library = python.join("lib");

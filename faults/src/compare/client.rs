@@ -1,4 +1,4 @@
-//! A client on stdio that makes its calls by the clock and writes down what comes back.
+//! A client on stdio that makes calls at fixed times and collects the answers.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
 
-/// How long the client waits after its last call.
+/// The time that the client waits after its last call.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a bridge may take to start and to greet: some have an interpreter to load first.
+/// The time that a bridge has for its start and its handshake. Some load an interpreter first.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client and the bridge that it talks to.
+/// A client and its bridge.
 pub(super) struct Client {
     process: Child,
     stdin: Option<ChildStdin>,
@@ -41,7 +41,7 @@ impl Client {
         Ok(Client { process, stdin, lines, answers: BTreeMap::new() })
     }
 
-    /// Greets, and asks for the list of tools, as every client does.
+    /// Initializes the session and lists the tools, as every client does.
     pub(super) async fn initialize(&mut self) -> std::io::Result<()> {
         let client_info = json!({ "name": "compare", "version": "1" });
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client_info });
@@ -60,19 +60,19 @@ impl Client {
     }
 
     fn send(&mut self, message: &Value) {
-        // A bridge that has ended cannot be written to; its silence is counted.
+        // A bridge that has ended cannot be written to; its missing answers are counted.
         if let Some(stdin) = &mut self.stdin {
             let _ = stdin.write_all(format!("{message}\n").as_bytes());
         }
     }
 
-    /// Writes down answers until then, or until there are so many, or no more can come.
+    /// Collects answers until this time, until there are `enough`, or until the bridge closes its stdout.
     pub(super) async fn collect_answers(&mut self, until: Instant, enough: usize) {
         while self.answers.len() < enough {
             let line = match timeout_at(until, self.lines.recv()).await {
                 Ok(Some(line)) => line,
                 Ok(None) => {
-                    // It has closed its stdout, so nothing will come; the clock goes on all the same.
+                    // No more answers can come, but the next call must not be made earlier.
                     if enough == usize::MAX {
                         tokio::time::sleep_until(until).await;
                     }
@@ -87,7 +87,7 @@ impl Client {
         }
     }
 
-    /// The answers so far, by their id.
+    /// The answers so far, by id.
     pub(super) fn answers(&self) -> &BTreeMap<u64, Value> {
         &self.answers
     }
@@ -100,7 +100,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // A bridge that is well goes when its stdin ends, and takes what it started along.
+        // A working bridge and its children end when its stdin ends.
         self.stdin = None;
         for _ in 0..100 {
             if self.has_ended() {

@@ -1,7 +1,7 @@
-//! One bridge, one trouble, a few calls.
+//! One run: one bridge, one fault case, a few calls.
 //!
-//! Calls are made by the clock, reads and writes in turn, whether or not earlier ones were answered: a call that hangs must
-//! not hide what becomes of the next. What ran is asked of the server.
+//! Calls alternate between reads and writes and are made at fixed times, even if earlier ones are unanswered, so that a
+//! call that hangs does not hide the fate of the next. Executions are read from the server.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,13 +18,13 @@ use crate::{Era, Rule, Server, Settings};
 /// The time between two calls.
 const CALL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The call at which it happens; a read, so that nothing but the bridge decides what becomes of it.
+/// The call at which the fault happens. It is a read, so that the bridge may repeat it.
 const FAULTED_CALL: u64 = 5;
 
-/// How long a restarted server is away, and a busy one busy.
+/// The time for which a restarted server is down, and an overloaded one answers 429.
 const OUTAGE: Duration = Duration::from_secs(1);
 
-/// What happens.
+/// A fault that all bridges are compared under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FaultCase {
     StreamCut,
@@ -56,7 +56,7 @@ impl FaultCase {
         }
     }
 
-    /// What Mendline is told about its patience.
+    /// The additional options of Mendline for this case.
     pub(super) fn mendline_options(self) -> &'static [&'static str] {
         match self {
             FaultCase::Stalled => &["--call-timeout", "3s"],
@@ -65,7 +65,7 @@ impl FaultCase {
     }
 }
 
-/// What became of the calls.
+/// The outcomes of the calls of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CallCounts {
     pub(super) answered: u64,
@@ -78,22 +78,23 @@ pub(super) struct CallCounts {
     pub(super) not_run: u64,
 }
 
-/// The server, which may be away.
+/// The server, which may be restarting.
 struct RestartableServer {
     running: Option<Server>,
     address: SocketAddr,
     restarting: Option<JoinHandle<std::io::Result<Server>>>,
-    /// What ran at servers that are gone.
+    /// Executions on servers that have ended.
     ran: BTreeMap<String, u64>,
 }
 
-/// Most servers keep no events, so that nothing can be resumed; this one does, except where that is the trouble.
+/// Returns the settings of a case. Most real servers keep no events and cannot resume a stream; this one can, except
+/// where the case forbids it.
 fn settings(case: FaultCase) -> Settings {
     let (ids, retry_ms) = if case == FaultCase::StreamCutForGood { (false, None) } else { (true, Some(100)) };
     Settings { era: Era::Legacy, ids, prime: ids, retry_ms, ..Settings::default() }
 }
 
-/// Tries it.
+/// Runs the calls and counts their outcomes.
 pub(super) async fn run(bridge: &Bridge, case: FaultCase, calls: u64) -> std::io::Result<CallCounts> {
     let server = Server::start(settings(case)).await?;
     let (url, address) = (server.url(), server.address());
@@ -154,7 +155,7 @@ impl RestartableServer {
             }
             FaultCase::Restarted => {
                 self.ran = server.oracle().counts().executions;
-                // Dropped is gone, with every connection.
+                // Dropping the server ends all its connections.
                 self.running = None;
                 let address = self.address;
                 self.restarting = Some(tokio::spawn(async move {
@@ -167,7 +168,7 @@ impl RestartableServer {
         }
     }
 
-    /// Whether what should have happened did: a fault that strikes nobody proves nothing.
+    /// Whether the fault really happened: a run without it proves nothing.
     fn was_injected(&self, case: FaultCase) -> bool {
         let counts = self.running.as_ref().map(|server| server.oracle().counts()).unwrap_or_default();
         match case {
@@ -179,7 +180,7 @@ impl RestartableServer {
         }
     }
 
-    /// How often each call ran, wherever.
+    /// Returns the number of executions of each call over all servers.
     async fn executions(mut self) -> std::io::Result<BTreeMap<String, u64>> {
         if let Some(restarting) = self.restarting.take() {
             self.running = Some(restarting.await.map_err(std::io::Error::other)??);

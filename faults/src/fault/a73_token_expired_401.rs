@@ -1,4 +1,4 @@
-//! A73: who asks is not known any more, and is told where to become known.
+//! A73: the access token has expired, and the response challenges the client.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -9,7 +9,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "a73_token_expired_401",
     row: "A73",

@@ -1,4 +1,4 @@
-//! Every body is compressed, asked for or not.
+//! Every body is compressed, even if the client did not ask for it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,6 @@ use crate::HttpRequest;
 use crate::server::reply::{Content, Piece, Reply};
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "content_coding",
     row: "",
@@ -54,7 +53,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     Ok(reply.with(CONTENT_ENCODING, &coding))
 }
 
-/// A gzip stream of which every piece can be read when it comes.
+/// A gzip stream that is flushed after every piece.
 struct Gzip {
     compressor: Box<CompressorOxide>,
     sum: u32,

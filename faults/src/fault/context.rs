@@ -1,4 +1,4 @@
-//! What a fault has to work with: the request, the rule's value, and a server that can still do the right thing.
+//! The context of a fault: the request, the rule's value, and the server for the parts that work.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,7 +13,7 @@ use crate::server::admitted::{Admitted, Begun};
 use crate::server::reply::Reply;
 use crate::server::state::{Refused, ServerState};
 
-/// One request that a fault answers.
+/// The request that a fault answers.
 pub(crate) struct FaultContext {
     pub(crate) state: Arc<ServerState>,
     pub(crate) request: HttpRequest,
@@ -21,7 +21,7 @@ pub(crate) struct FaultContext {
     runs: bool,
 }
 
-/// What the server would have said: whatever came before, and the answer last.
+/// The messages of the real answer, the result last.
 pub(crate) struct Executed {
     pub(crate) admitted: Arc<Admitted>,
     pub(crate) messages: Vec<Bytes>,
@@ -37,39 +37,39 @@ impl FaultContext {
         FaultContext { state, request, value: injected.value.clone(), runs }
     }
 
-    /// Does what was asked, if it is to be done at all, and keeps quiet about the answer.
+    /// Runs the request if the rule demands it, and discards the answer.
     pub(crate) async fn run(&self) {
         if self.runs && self.request.is_request() {
-            // What the rules refuse is not done, and the fault answers all the same.
+            // A request that the protocol's checks refuse does not run, and the fault answers anyway.
             let _ = self.execute().await;
         }
     }
 
-    /// Accepts the message by the rules of its era.
+    /// Checks and accepts the message by the rules of its era.
     pub(crate) fn admit(&self) -> Result<Arc<Admitted>, Refused> {
         self.state.admit(self.request.clone())
     }
 
-    /// Does what was asked, and tells what the server would have said.
+    /// Runs the request and returns the real answer.
     pub(crate) async fn execute(&self) -> Result<Executed, Refused> {
         let admitted = self.admit()?;
         let messages = admitted.begin(&self.state).stream.collect().await;
         Ok(Executed { admitted, messages })
     }
 
-    /// Does the right thing.
+    /// Answers without the fault.
     pub(crate) async fn serve(self) -> Reply {
         self.state.serve(self.request).await
     }
 
-    /// Says these messages to the client, in the way it expects an answer. More than one cannot travel as one JSON text.
+    /// Sends these messages in the form that the client expects. Several messages need an event stream.
     pub(crate) async fn send(&self, admitted: Arc<Admitted>, messages: Vec<Bytes>) -> Reply {
         let is_single = messages.len() == 1;
         let begun = admitted.stream_of(&self.state, messages);
         if is_single { admitted.deliver(&self.state, begun).await } else { self.stream(admitted, begun).await }
     }
 
-    /// Carries a stream to the client, as events wherever there is a choice.
+    /// Delivers a stream, as events where the protocol has a choice.
     pub(crate) async fn stream(&self, admitted: Arc<Admitted>, begun: Begun) -> Reply {
         match admitted.protocol {
             crate::server::admitted::Protocol::HttpSse => admitted.deliver(&self.state, begun).await,
@@ -90,7 +90,7 @@ impl FaultContext {
         Duration::from_millis(self.number(default))
     }
 
-    /// The rule's value as a `Retry-After`: a number of seconds is written as that, `{"date": n}` as the time in n seconds.
+    /// The rule's value as a `Retry-After`: a number is used as seconds, `{"date": n}` as the date in n seconds.
     pub(crate) fn retry_after(&self) -> String {
         match self.value["date"].as_u64() {
             Some(seconds) => httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(seconds)),
@@ -100,7 +100,7 @@ impl FaultContext {
 }
 
 impl Executed {
-    /// The answer itself; empty when the call was cancelled.
+    /// Returns the result; empty when the call was cancelled.
     pub(crate) fn answer(&self) -> Bytes {
         self.messages.last().cloned().unwrap_or_default()
     }

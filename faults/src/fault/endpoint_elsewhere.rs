@@ -1,11 +1,10 @@
-//! HTTP+SSE names the place to post to. This server names one at another origin.
+//! The HTTP+SSE stream names an endpoint at a foreign origin.
 
 use super::{Fault, Runs, FaultContext};
 use crate::server::http_sse;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "endpoint_elsewhere",
     row: "",

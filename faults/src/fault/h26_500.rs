@@ -1,4 +1,4 @@
-//! H26: the server broke while it answered, and says no more than that.
+//! H26: the server fails without details.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -8,7 +8,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h26_500",
     row: "H26",

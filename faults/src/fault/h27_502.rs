@@ -1,4 +1,4 @@
-//! H27: a gateway in front of the server lost it, and shows its own page.
+//! H27: a gateway cannot reach the server and shows its own page.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -8,7 +8,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h27_502",
     row: "H27",

@@ -1,4 +1,4 @@
-//! H28: the server is not available, and says when it will be.
+//! H28: the server is unavailable and names a time to retry.
 
 use http::StatusCode;
 use http::header::RETRY_AFTER;
@@ -8,7 +8,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h28_503_retry_after",
     row: "H28",

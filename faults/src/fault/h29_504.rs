@@ -1,4 +1,4 @@
-//! H29: a gateway in front of the server did not want to wait any longer.
+//! H29: a gateway timed out while it waited for the server.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -8,7 +8,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h29_504",
     row: "H29",

@@ -1,4 +1,4 @@
-//! H30: too many requests, and when to come back.
+//! H30: the client sent too many requests, and the response names a time to retry.
 
 use http::StatusCode;
 use http::header::RETRY_AFTER;
@@ -8,7 +8,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h30_429_retry_after",
     row: "H30",

@@ -1,4 +1,4 @@
-//! H31: too many requests, and no word about when to come back.
+//! H31: the client sent too many requests, and the response does not name a time to retry.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -8,7 +8,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h31_429_bare",
     row: "H31",

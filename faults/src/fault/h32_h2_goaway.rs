@@ -1,4 +1,4 @@
-//! H32: the server goes away and says that it has not looked at this request, nor at any after it.
+//! H32: the server sends GOAWAY with a stream id below this request, so that the request counts as unprocessed.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::Version;
@@ -7,7 +7,6 @@ use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h32_h2_goaway",
     row: "H32",
@@ -26,7 +25,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     Ok(Reply::FinalBytes(goaway_before(context.request.sequence)))
 }
 
-/// A client's streams are 1, 3, 5, …, one for each request, so the last one before the n-th is known.
+/// Streams of a client are 1, 3, 5, …, one per request, so the id before the n-th request is known.
 fn goaway_before(sequence: u64) -> Bytes {
     let last_stream = u32::try_from(sequence.saturating_mul(2).saturating_sub(3)).unwrap_or(0);
     let mut frame = BytesMut::with_capacity(17);

@@ -1,4 +1,4 @@
-//! H33: the server refuses one stream before it has looked at the request.
+//! H33: the server refuses one stream before it processes the request.
 
 use http::Version;
 
@@ -6,7 +6,6 @@ use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h33_h2_refused_stream",
     row: "H33",

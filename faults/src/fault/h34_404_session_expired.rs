@@ -1,10 +1,9 @@
-//! H34: the server no longer knows the session, and says it as the specification wants it.
+//! H34: the session has expired, and the server answers 404 as the specification requires.
 
 use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h34_404_session_expired",
     row: "H34",

@@ -1,4 +1,4 @@
-//! H35: the modern way to say that there is no such method; a 404 that is not about a session.
+//! H35: the method does not exist, which the modern era reports by a 404. The session is not lost.
 
 use http::StatusCode;
 use mendline_wire::code;
@@ -9,7 +9,6 @@ use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::server::jsonrpc;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h35_404_method_not_found",
     row: "H35",

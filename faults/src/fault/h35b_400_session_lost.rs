@@ -1,4 +1,4 @@
-//! H35b: the server no longer knows the session, and says it with a 400, as many do.
+//! H35b: the session has expired, and the server answers 400, as many servers do.
 
 use http::StatusCode;
 
@@ -7,7 +7,6 @@ use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::server::jsonrpc;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h35b_400_session_lost",
     row: "H35b",

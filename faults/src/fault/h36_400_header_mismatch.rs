@@ -1,4 +1,4 @@
-//! H36: the server says that a header and the body do not agree.
+//! H36: the server reports that a header and the body disagree.
 
 use http::StatusCode;
 use mendline_wire::code;
@@ -9,7 +9,6 @@ use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::server::jsonrpc;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h36_400_header_mismatch",
     row: "H36",

@@ -1,4 +1,4 @@
-//! H37: something in between wants a login, and says so to people only.
+//! H37: a gateway demands a login by an HTML page.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -8,7 +8,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h37_html_instead_of_json",
     row: "H37",

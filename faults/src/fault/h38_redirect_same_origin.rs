@@ -1,4 +1,4 @@
-//! H38: the endpoint has moved, and stayed at home.
+//! H38: the endpoint has moved within its origin.
 
 use http::StatusCode;
 use http::header::LOCATION;
@@ -8,7 +8,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h38_redirect_same_origin",
     row: "H38",
@@ -23,7 +22,7 @@ const MOVED: &str = "/moved/mcp";
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     if context.request.path == MOVED {
-        // Whoever followed has arrived.
+        // The client has followed the redirect.
         return Ok(context.serve().await);
     }
     let status = u16::try_from(context.number(307)).ok().and_then(|status| StatusCode::from_u16(status).ok());

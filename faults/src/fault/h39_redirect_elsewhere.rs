@@ -1,4 +1,4 @@
-//! H39: the endpoint is said to have moved to somebody else. Who follows gives a stranger the request.
+//! H39: the redirect leads to a foreign origin. A client that follows it leaks the request.
 
 use http::StatusCode;
 use http::header::LOCATION;
@@ -8,7 +8,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h39_redirect_elsewhere",
     row: "H39",

@@ -1,4 +1,4 @@
-//! H40: there is no GET stream, which is the server's right.
+//! H40: the server has no GET stream, which the specification allows.
 
 use http::StatusCode;
 use http::header::ALLOW;
@@ -8,7 +8,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h40_405_on_get",
     row: "H40",

@@ -1,4 +1,4 @@
-//! H41: a request is accepted as if it were a notification, and never answered.
+//! H41: the server accepts a request like a notification and never answers it.
 
 use http::StatusCode;
 
@@ -7,7 +7,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h41_202_but_no_answer",
     row: "H41",

@@ -1,11 +1,10 @@
-//! The server speaks HTTP/1.0: no length, no chunks, the end of the body is the end of the connection.
+//! The server answers in HTTP/1.0: no length and no chunks; the body ends with the connection.
 
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::{Answer, Content, Reply};
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "http_1_0",
     row: "",

@@ -1,4 +1,4 @@
-//! M62: the server answers what it was never asked, and then what it was.
+//! M62: the server sends responses to unknown ids before the real one.
 
 use bytes::Bytes;
 
@@ -7,7 +7,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m62_unknown_id",
     row: "M62",

@@ -1,11 +1,10 @@
-//! M63: the server answers twice.
+//! M63: the server sends the response twice.
 
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m63_duplicate_response",
     row: "M63",

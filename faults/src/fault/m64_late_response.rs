@@ -1,4 +1,4 @@
-//! M64: the answer is ready and comes too late. Cancelling does not help: the server does not listen.
+//! M64: the response is late, and the server ignores cancellations.
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m64_late_response",
     row: "M64",

@@ -1,4 +1,4 @@
-//! M65: the frame is whole and its text is no JSON, though one can see whose answer it was meant to be.
+//! M65: the response is complete but not valid JSON. Its id can still be seen.
 
 use bytes::Bytes;
 
@@ -7,7 +7,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m65_malformed_json",
     row: "M65",

@@ -1,4 +1,4 @@
-//! M66: a number in the id comes back as a string.
+//! M66: a numeric id returns as a string.
 
 use serde_json::Value;
 
@@ -7,7 +7,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m66_id_type_changed",
     row: "M66",

@@ -1,4 +1,4 @@
-//! M67: the server says far more than anybody wants to know, and then the answer.
+//! M67: the server sends a flood of notifications before the response.
 
 use serde_json::json;
 
@@ -8,7 +8,6 @@ use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::server::jsonrpc;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m67_notification_storm",
     row: "M67",
@@ -19,7 +18,7 @@ pub(super) const FAULT: Fault = Fault {
     answer: |context| Box::pin(answer(context)),
 };
 
-/// As many as a stream keeps, so that the first ones are still there for whoever reads slowly.
+/// Below the limit of a stream, so that a slow client still gets the first ones.
 const MOST: u64 = 9_000;
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {

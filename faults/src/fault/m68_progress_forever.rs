@@ -1,4 +1,4 @@
-//! M68: the call reports progress for ever and never ends, so that no deadline between two words ends it.
+//! M68: the call reports progress forever, so that no idle timeout ends it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::server::jsonrpc;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m68_progress_forever",
     row: "M68",
@@ -21,7 +20,7 @@ pub(super) const FAULT: Fault = Fault {
     answer: |context| Box::pin(answer(context)),
 };
 
-/// For ever, as far as a test can tell.
+/// More than any test waits for.
 const MOST: u64 = 1_000_000;
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {

@@ -1,4 +1,4 @@
-//! M69: the server was restarted as another version of itself, which speaks the other era and knows no session.
+//! M69: the server was restarted as a version that supports the other era only and has no sessions.
 
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
@@ -6,7 +6,6 @@ use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::settings::{Era, Settings};
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m69_era_flip",
     row: "M69",

@@ -1,10 +1,9 @@
-//! M72: a list is asked for and never comes.
+//! M72: a list request is never answered.
 
 use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m72_list_hangs",
     row: "M72",
@@ -18,6 +17,6 @@ pub(super) const FAULT: Fault = Fault {
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let admitted = context.admit()?;
     let begun = admitted.empty_stream(&context.state);
-    // The stream is never said anything on, and never ends.
+    // The stream stays empty and never ends.
     Ok(admitted.deliver(&context.state, begun).await)
 }

@@ -1,11 +1,10 @@
-//! Every body ends in a line end, as encoders that write to files make them.
+//! Every body ends with a line end, as many encoders write it.
 
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "newline_after",
     row: "",

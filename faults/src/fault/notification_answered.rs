@@ -1,4 +1,4 @@
-//! A notification, or an answer of the client, is taken in another way than with a bare 202, or slowly.
+//! A notification or a response of the client gets another status than 202, a body, or a delay.
 
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use crate::HttpRequest;
 use crate::server::reply::{Answer, Reply};
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "notification_answered",
     row: "",

@@ -1,4 +1,4 @@
-//! Every answer is spread over several lines, as it is good JSON and no line of stdio.
+//! Every answer is indented JSON, which is valid but does not fit into one line of stdio.
 
 use bytes::Bytes;
 use serde::Serialize as _;
@@ -11,7 +11,6 @@ use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::settings::Answers;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "pretty_json",
     row: "",
@@ -26,7 +25,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
     let is_events = executed.admitted.wants(&context.state) == Answers::Events;
     let style = context.value.as_str().unwrap_or("lf").to_owned();
-    // In an event only a line feed is data of several lines.
+    // In an event, only a line feed separates data lines.
     let style = if is_events && style == "crlf" { "lf" } else { &style };
     let messages = executed.messages.iter().map(|message| pretty(message, style)).collect();
     Ok(context.send(executed.admitted, messages).await)
@@ -41,6 +40,6 @@ fn pretty(message: &Bytes, style: &str) -> Bytes {
         return message.clone();
     }
     let text = String::from_utf8_lossy(&out);
-    // Inside of strings a line end is escaped, so that these are all between tokens.
+    // Line ends inside of strings are escaped, so all of these are between tokens.
     Bytes::from(if style == "crlf" { text.replace('\n', "\r\n") } else { text.into_owned() })
 }

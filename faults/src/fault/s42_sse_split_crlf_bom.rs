@@ -1,11 +1,10 @@
-//! S42: an event stream that is right and looks odd: a byte order mark, CRLF, and never two bytes together.
+//! S42: the event stream is valid but unusual: a byte order mark, CRLF, and pieces of one byte.
 
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "s42_sse_split_crlf_bom",
     row: "S42",

@@ -1,4 +1,4 @@
-//! S43: one event that is larger than anybody wants to hold.
+//! S43: one event exceeds the size limit of a client.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -9,7 +9,6 @@ use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::server::jsonrpc;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "s43_event_over_limit",
     row: "S43",
@@ -21,7 +20,7 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 const DEFAULT: u64 = 17 << 20;
-/// A slip in a test should not take all memory.
+/// The upper bound, so that a mistake in a test does not exhaust the memory.
 const MOST: u64 = 256 << 20;
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {

@@ -1,4 +1,4 @@
-//! S44: the stream is alive and says nothing: comments for ever and never an event.
+//! S44: the stream carries comments forever and never an event.
 
 use super::{Fault, Runs, FaultContext};
 use crate::HttpRequest;
@@ -6,7 +6,6 @@ use crate::server::sse::comment;
 use crate::server::reply::{Piece, Reply};
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "s44_comments_only",
     row: "S44",
@@ -22,7 +21,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let pause = context.millis(20);
     let (reply, pieces) = Reply::events();
     context.state.spawn(async move {
-        // Until the client leaves.
+        // The loop ends when the client leaves.
         while pieces.send(Piece::Bytes(comment())).await.is_ok() {
             tokio::time::sleep(pause).await;
         }

@@ -1,4 +1,4 @@
-//! S45: the server closes a primed stream, as it may, and asks for a pause of nothing or of eleven days.
+//! S45: the server closes a primed stream, which is allowed, and asks for a retry delay of zero or of days.
 
 use bytes::Bytes;
 
@@ -7,7 +7,6 @@ use crate::HttpRequest;
 use crate::server::reply::{Piece, Reply};
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "s45_retry_absurd",
     row: "S45",
@@ -26,7 +25,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     sse_format.retry_ms = Some(context.number(0));
     let (reply, pieces) = Reply::events();
     let opening: Bytes = sse_format.opening(&begun.stream, 0).unwrap_or_default();
-    // The channel holds this, and its end is the end of the response.
+    // The channel has room for this. The response ends when the sender is dropped.
     let _ = pieces.send(Piece::Bytes(opening)).await;
     Ok(reply)
 }

@@ -1,4 +1,4 @@
-//! S46: whoever resumes is told everything again, also what it has seen.
+//! S46: a resumed stream repeats events that the client has already received.
 
 use http::HeaderName;
 use mendline_wire::headers::LAST_EVENT_ID;
@@ -10,7 +10,6 @@ use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::server::stream::Stream;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "s46_replays_seen_events",
     row: "S46",

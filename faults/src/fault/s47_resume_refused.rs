@@ -1,4 +1,4 @@
-//! S47: the server has primed the stream and does not want to know of it any more.
+//! S47: the server refuses to resume a stream that it has primed.
 
 use http::StatusCode;
 
@@ -8,7 +8,6 @@ use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::server::jsonrpc;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "s47_resume_refused",
     row: "S47",

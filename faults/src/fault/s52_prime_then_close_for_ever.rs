@@ -1,5 +1,5 @@
-//! S52: every stream is primed and closed, and so is every one that resumes it. Each resumption looks like a success, with a
-//! new id, and none brings a message: who counts failures only goes round for ever.
+//! S52: the server primes and closes every stream, also the resumed ones. Each resumption succeeds with a new id and
+//! carries no message, so a client that counts failures only would loop forever.
 
 use bytes::Bytes;
 use mendline_wire::SseEvent;
@@ -10,7 +10,6 @@ use crate::server::reply::{Piece, Reply};
 use crate::server::state::Refused;
 use crate::server::stream::Stream;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "s52_prime_then_close_for_ever",
     row: "S52",
@@ -35,7 +34,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
         ..SseEvent::default()
     };
     let (reply, pieces) = Reply::events();
-    // The channel holds this, and its end is the end of the response.
+    // The channel has room for this. The response ends when the sender is dropped.
     let _ = pieces.send(Piece::Bytes(encoded(&prime))).await;
     Ok(reply)
 }

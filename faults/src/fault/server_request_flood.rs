@@ -1,4 +1,4 @@
-//! The server asks far more than any client can answer, and then gives the answer.
+//! The server sends a flood of requests to the client before the response.
 
 use serde_json::json;
 
@@ -8,7 +8,6 @@ use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::server::jsonrpc;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "server_request_flood",
     row: "",
@@ -19,7 +18,7 @@ pub(super) const FAULT: Fault = Fault {
     answer: |context| Box::pin(answer(context)),
 };
 
-/// As many as a stream keeps, so that the first ones are still there for a client that reads slowly.
+/// Below the limit of a stream, so that a slow client still gets the first ones.
 const MOST: u64 = 9_000;
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {

@@ -1,4 +1,4 @@
-//! A session that is lost in a third way: the status is 200, and the JSON-RPC error in the body says it.
+//! The session has expired, and a JSON-RPC error with status 200 reports it.
 
 use super::{Fault, Runs, FaultContext};
 use crate::server::legacy::SESSION_NOT_FOUND;
@@ -6,7 +6,6 @@ use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::server::jsonrpc;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "session_lost_in_body",
     row: "",

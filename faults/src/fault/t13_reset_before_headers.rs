@@ -1,11 +1,10 @@
-//! T13: the connection is reset when the whole request was read and nothing was said.
+//! T13: the connection is reset after the whole request was read and before a response is sent.
 
 use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::{HttpRequest, Ending};
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "t13_reset_before_headers",
     row: "T13",

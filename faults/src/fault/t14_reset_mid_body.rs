@@ -1,4 +1,4 @@
-//! T14: the head came and half of the body, then the connection is reset. A primed stream can be resumed after this.
+//! T14: the connection is reset after the head and half of the body. A primed stream can then be resumed.
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
@@ -10,7 +10,6 @@ use crate::server::state::Refused;
 use crate::settings::Answers;
 use crate::{HttpRequest, Ending};
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "t14_reset_mid_body",
     row: "T14",
@@ -24,7 +23,7 @@ pub(super) const FAULT: Fault = Fault {
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
     let (reply, pieces, whole) = match (executed.admitted.protocol, executed.admitted.wants(&context.state)) {
-        // There is no body to cut here; the answer is on its way on the stream.
+        // HTTP+SSE has no body to cut; the answer is on the stream.
         (Protocol::HttpSse, _) => {
             context.send(executed.admitted, executed.messages).await;
             return Ok(Reply::Cut(Ending::Reset));
@@ -47,7 +46,7 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     };
     let passes = context.value.as_u64().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(whole.len() / 2);
     let part: Bytes = whole.slice(..passes.min(whole.len()));
-    // The channel holds both.
+    // The channel has room for both.
     let _ = pieces.send(Piece::Bytes(part)).await;
     let _ = pieces.send(Piece::Cut(Ending::Reset)).await;
     Ok(reply)

@@ -1,11 +1,10 @@
-//! T15: the connection ends properly, without a response.
+//! T15: the connection ends with a FIN and without a response.
 
 use super::{Fault, Runs, FaultContext};
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 use crate::{HttpRequest, Ending};
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "t15_eof_without_response",
     row: "T15",

@@ -1,4 +1,4 @@
-//! A body that is whole to HTTP and cut to JSON: whoever made it stopped in the middle.
+//! The body is complete in HTTP, but its JSON is truncated.
 
 use http::StatusCode;
 
@@ -7,7 +7,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "truncated_json",
     row: "",

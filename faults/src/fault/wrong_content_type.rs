@@ -1,4 +1,4 @@
-//! The right text under the wrong name.
+//! The body is correct, but its media type is wrong.
 
 use http::StatusCode;
 
@@ -7,7 +7,6 @@ use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "wrong_content_type",
     row: "",

@@ -1,4 +1,4 @@
-//! One connection through the proxy, from its first byte to its end.
+//! One connection through the proxy, from accept to close.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::shared::{ConnectionControl, Shared};
 use crate::Ending;
 use crate::toxic::{AcceptMode, Flow};
 
-/// The longest that a peer is listened to after it was told that all is over.
+/// The time for which a socket is still read after a FIN was sent.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Carries a connection that has been accepted.
+/// Handles an accepted connection.
 pub(super) async fn serve(client: TcpStream, accept_mode: AcceptMode, shared: Arc<Shared>) {
     let (number, control) = shared.open_connection();
     let proxied = ProxiedConnection { number, shared, control };
@@ -25,12 +25,12 @@ pub(super) async fn serve(client: TcpStream, accept_mode: AcceptMode, shared: Ar
         proxied.cut(Ending::Reset, client, None).await;
         return;
     }
-    // Sliced bytes shall arrive sliced.
+    // Small pieces must not be coalesced by the kernel.
     let _ = client.set_nodelay(true);
     proxied.run(client).await;
 }
 
-/// A connection that is counted as long as this lives.
+/// An open connection. It is counted until this is dropped.
 struct ProxiedConnection {
     number: u64,
     shared: Arc<Shared>,
@@ -51,7 +51,7 @@ impl ProxiedConnection {
             ending = end_requested(control) => return self.cut(ending, client, None).await,
             dialed = self.dial(&mut client) => match dialed {
                 Some(upstream) => upstream,
-                // Nobody to talk to: the client is told as rudely as a dead host would.
+                // The upstream cannot be reached: the client gets a reset, as from a dead host.
                 None => return self.end(Ending::Reset, client, None).await,
             },
         };
@@ -75,7 +75,7 @@ impl ProxiedConnection {
         }
     }
 
-    /// Reaches the upstream as soon as anything may go there. `None` when it cannot be reached, or the client has gone.
+    /// Dials the upstream as soon as bytes may pass. Returns `None` when the dial fails or the client has gone.
     async fn dial(&self, client: &mut TcpStream) -> Option<TcpStream> {
         if self.flow(Direction::Up).await == Flow::Dead {
             pump::discard(client, &self.shared, Direction::Up).await;
@@ -94,7 +94,7 @@ impl ProxiedConnection {
         }
     }
 
-    /// What happens to bytes that go this way, as soon as they are not held any more.
+    /// Returns the flow of a direction as soon as it is not held.
     async fn flow(&self, direction: Direction) -> Flow {
         let mut changed = self.shared.watch();
         loop {
@@ -106,7 +106,7 @@ impl ProxiedConnection {
         }
     }
 
-    /// Ends a connection because a toxic or a test wants it. It is counted when both peers have been told.
+    /// Cuts a connection for a toxic or a test. It is counted when both sockets have been closed.
     async fn cut(&self, ending: Ending, client: TcpStream, upstream: Option<TcpStream>) {
         let half_closed = close(ending, client, upstream).await;
         self.shared.counts.record(|counts| counts.cut += 1);
@@ -118,8 +118,8 @@ impl ProxiedConnection {
         self.drain(half_closed).await;
     }
 
-    /// An ear for what the peers still say after a FIN: closing a socket with unread bytes would send a RST instead. Who
-    /// does not read because nothing passes does not begin to in the end.
+    /// Reads the sockets after a FIN, because closing a socket with unread bytes would send a RST. A direction that is
+    /// held is not read.
     async fn drain(&self, half_closed: HalfClosed) {
         let drain_socket = async |socket: Option<TcpStream>, direction: Direction| {
             let Some(mut socket) = socket else { return };
@@ -133,19 +133,19 @@ impl ProxiedConnection {
     }
 }
 
-/// What is left of a connection whose peers have been told that it is over.
+/// The sockets of a connection after a FIN was sent on both.
 #[derive(Default)]
 struct HalfClosed {
     client: Option<TcpStream>,
     upstream: Option<TcpStream>,
 }
 
-/// Tells both peers that all is over.
+/// Closes both sockets.
 async fn close(ending: Ending, mut client: TcpStream, mut upstream: Option<TcpStream>) -> HalfClosed {
     match ending {
         Ending::Reset => {
             for socket in std::iter::once(client).chain(upstream) {
-                // If it cannot be set, the peer has gone already.
+                // The option cannot be set if the peer has already gone.
                 let _ = socket.set_zero_linger();
             }
             HalfClosed::default()
@@ -160,7 +160,7 @@ async fn close(ending: Ending, mut client: TcpStream, mut upstream: Option<TcpSt
     }
 }
 
-/// Ends when others want the connection to end.
+/// Waits until the connection is told to end.
 async fn end_requested(control: &ConnectionControl) -> Ending {
     let mut requested = control.ending.subscribe();
     match requested.wait_for(Option::is_some).await.map(|ending| *ending) {

@@ -1,9 +1,9 @@
-//! Taking the plug out of one connection.
+//! Drops all packets of one client connection.
 //!
-//! A proxy that does not read is still acknowledged by its kernel, so a client that probes a silent connection finds it
-//! alive. When a host has vanished nobody acknowledges anything. A packet filter on the socket does just that: every packet
-//! that the client sends is dropped before TCP has seen it, probes included. It needs no privileges; where there is no such
-//! filter, a connection that is unplugged is only silent.
+//! The kernel acknowledges packets for a proxy that does not read, so a keep-alive probe still succeeds. A host that
+//! has vanished acknowledges nothing. A packet filter on the socket has the same effect: every packet of the client,
+//! including probes, is dropped before TCP sees it. The filter needs no privileges. On systems without it, an unplugged
+//! connection is only silent.
 
 use std::os::fd::AsFd as _;
 
@@ -14,11 +14,11 @@ use tokio::net::TcpStream;
 
 use super::shared::{ConnectionControl, Shared};
 
-/// `BPF_RET | BPF_K`: give back a constant, which is how many bytes of the packet are kept.
+/// `BPF_RET | BPF_K`: returns a constant, the number of bytes of the packet to keep.
 #[cfg(target_os = "linux")]
 const KEEP: u16 = 0x06;
 
-/// The client's side of a connection, by which it is unplugged.
+/// The client socket of a connection, on which the filter is set.
 pub(super) struct PacketFilter(Option<Socket>);
 
 impl PacketFilter {
@@ -26,7 +26,7 @@ impl PacketFilter {
         PacketFilter(client.as_fd().try_clone_to_owned().ok().map(Socket::from))
     }
 
-    /// Follows the toxics for as long as it is polled.
+    /// Sets and removes the filter as toxics change, for as long as it is polled.
     pub(super) async fn follow(&self, shared: &Shared, control: &ConnectionControl) {
         let mut changed = shared.watch();
         let mut was_filtered = false;
@@ -46,7 +46,7 @@ impl PacketFilter {
 
     fn set(&self, is_filtered: bool) {
         let Some(socket) = &self.0 else { return };
-        // A connection that has just ended cannot be filtered and need not be.
+        // A connection that has just ended needs no filter.
         let _ = if is_filtered { drop_packets(socket) } else { accept_packets(socket) };
     }
 }

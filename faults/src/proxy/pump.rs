@@ -1,8 +1,8 @@
-//! One direction of one connection.
+//! Forwards one direction of one connection.
 //!
-//! Bytes are read, turned into parcels by the toxics in place, and written when they are due. Nothing is read while too much
-//! waits, or while nothing passes; a direction that is dead is read and forgotten, so that the end of its sender is noticed
-//! though nobody is told.
+//! Bytes are read, split into chunks by the toxics, and written when they are due. The pump does not read while too
+//! many bytes wait or while nothing passes. It reads and discards a dead direction, so that the end of the sender is
+//! counted although the receiver does not see it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,16 +16,16 @@ use super::shared::{ConnectionControl, Shared};
 use crate::Ending;
 use crate::toxic::{Flow, Pacing, Chunk, Payload};
 
-/// No more than this waits for its time. Beyond it the sender is not read, and feels it.
+/// The number of waiting bytes at which the pump stops reading, so that the sender sees backpressure.
 const WAITING: usize = 1 << 20;
 const AT_ONCE: usize = 64 << 10;
 
-/// Why a direction ended before its time.
+/// The reason why a direction ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// A toxic cut it.
+    /// A toxic cut the connection.
     Cut(Ending),
-    /// A peer reset it, or could not be written to.
+    /// A peer reset the connection or could not be written to.
     ByPeer,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Carries until the sender has ended and the receiver knows.
+    /// Forwards until the sender has closed and the receiver has seen it.
     pub(super) async fn run(
         mut self,
         mut from: impl AsyncRead + Unpin,
@@ -69,7 +69,8 @@ impl<'a> Pump<'a> {
                 if !self.has_ended {
                     discard(&mut from, self.shared, self.direction).await;
                 }
-                // The receiver is not told, so the connection stays until it is ended by others or by its other half.
+                // The receiver does not see the end, so the connection stays open until a toxic, a test or the other
+                // direction ends it.
                 return Ok(());
             }
             let due = self.waiting.front().filter(|_| flow == Flow::Pass).map(|chunk| chunk.due);
@@ -95,19 +96,19 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Bytes have come.
+    /// Queues bytes that were read.
     fn take(&mut self, bytes: Bytes) {
         self.record(|counts| counts.read += bytes.len() as u64);
         let chunk = Chunk { due: Instant::now(), payload: Payload::Bytes(bytes) };
         for mut chunk in self.shared.apply_toxics(self.direction, &mut self.pacings, chunk) {
-            // Bytes do not overtake each other, whatever a toxic that has gone had promised to those before.
+            // Bytes stay in order, even if a removed toxic had delayed the ones before.
             chunk.due = self.waiting.back().map_or(chunk.due, |last| chunk.due.max(last.due));
             self.waiting_bytes += length(&chunk);
             self.waiting.push_back(chunk);
         }
     }
 
-    /// The sender has ended.
+    /// Queues the end of the sender.
     fn take_end(&mut self) {
         self.has_ended = true;
         self.record(|counts| counts.ends += 1);
@@ -116,7 +117,7 @@ impl<'a> Pump<'a> {
         self.waiting.push_back(Chunk { due, payload: Payload::End });
     }
 
-    /// The first parcel has its time.
+    /// Writes the first chunk, which is due.
     async fn deliver(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> Result<Delivered, Broken> {
         let Some(chunk) = self.waiting.pop_front() else { return Ok(Delivered::Some) };
         self.waiting_bytes -= length(&chunk);
@@ -130,7 +131,7 @@ impl<'a> Pump<'a> {
                 Ok(Delivered::Some)
             }
             Payload::End => {
-                // A receiver that has gone needs no end.
+                // A receiver that has gone needs no FIN.
                 let _ = to.shutdown().await;
                 Ok(Delivered::Last)
             }
@@ -138,7 +139,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// What waits will never arrive.
+    /// Discards all waiting chunks.
     fn discard_waiting(&mut self) {
         let lost = self.waiting_bytes as u64;
         self.record(|counts| counts.lost += lost);
@@ -151,7 +152,7 @@ impl<'a> Pump<'a> {
     }
 }
 
-/// What was delivered.
+/// Whether more chunks follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delivered {
     Some,
@@ -164,7 +165,7 @@ impl Delivered {
     }
 }
 
-/// Reads and forgets until the sender ends.
+/// Reads and discards until the sender ends.
 pub(super) async fn discard(from: &mut (impl AsyncRead + Unpin), shared: &Shared, direction: Direction) {
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {

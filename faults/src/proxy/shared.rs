@@ -1,4 +1,4 @@
-//! What all connections of a proxy share: the toxics in place, the connections there are, the counts.
+//! The shared state of all connections: toxics, open connections and counts.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use super::counts::SharedCounts;
 use crate::Ending;
 use crate::toxic::{AcceptMode, Flow, Pacing, Chunk, ExistingConnections, Toxic, Payload};
 
-/// What all connections share.
+/// The shared state of all connections.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) upstream: SocketAddr,
@@ -39,20 +39,21 @@ struct Installed {
 }
 
 impl Installed {
-    /// Whether a connection has it. Connections and toxics are numbered in one row, so it is known which was there first.
+    /// Whether the toxic applies to a connection. Connections and toxics share one sequence of numbers, so their order
+    /// is known.
     fn is_on(&self, control: &ConnectionControl) -> bool {
         !self.toxic.behaviour().drops_packets() || control.number < self.number
     }
 }
 
-/// What becomes of one connection, as others decide it.
+/// Control over one connection from outside its task.
 #[derive(Debug)]
 pub(super) struct ConnectionControl {
     number: u64,
     pub(super) ending: watch::Sender<Option<Ending>>,
-    /// Directions on which nothing will ever pass again.
+    /// Directions that are dead: up and down.
     dead: Mutex<(bool, bool)>,
-    /// Nothing passes on this one for now.
+    /// Whether the connection is stopped.
     is_clogged: AtomicBool,
 }
 
@@ -111,12 +112,12 @@ impl Shared {
         state.toxics.iter().map(|it| (it.number, it.direction, it.toxic.clone())).collect()
     }
 
-    /// Whoever waits on this is woken when toxics come or go.
+    /// Subscribes to changes of toxics.
     pub(super) fn watch(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// What happens to those who come now, and how long that stays so at least.
+    /// Returns the treatment of new connections, and how long it stays the same.
     pub(super) fn accept_mode(&self) -> (AcceptMode, Option<Duration>) {
         let state = self.state();
         let modes = state.toxics.iter().map(|it| it.toxic.behaviour().accept_mode(it.since.elapsed()));
@@ -129,7 +130,7 @@ impl Shared {
         })
     }
 
-    /// The door has opened or closed; a toxic that goes down takes the connections with it, each time.
+    /// Handles a change of mode: a toxic that resets connections does so each time it begins to refuse new ones.
     pub(super) fn accept_mode_changed(&self, accept_mode: AcceptMode) {
         let resets = self.state().toxics.iter().any(|it| it.toxic.behaviour().on_existing() == ExistingConnections::Reset);
         if accept_mode == AcceptMode::Refuse && resets {
@@ -143,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// A connection begins.
+    /// Registers a new connection.
     pub(super) fn open_connection(&self) -> (u64, Arc<ConnectionControl>) {
         let mut state = self.state();
         state.numbers += 1;
@@ -159,13 +160,13 @@ impl Shared {
         (number, control)
     }
 
-    /// A connection is over.
+    /// Removes a connection.
     pub(super) fn close_connection(&self, number: u64) {
         self.state().connections.remove(&number);
         self.counts.record(|counts| counts.open -= 1);
     }
 
-    /// Whether anything passes on a connection in this direction. What is dead once stays so.
+    /// Whether bytes pass on a connection in this direction. A dead direction stays dead.
     pub(super) fn flow(&self, control: &ConnectionControl, direction: Direction) -> Flow {
         if control.is_dead(direction) {
             return Flow::Dead;
@@ -183,14 +184,14 @@ impl Shared {
         flow
     }
 
-    /// The connections there are, in the order in which they came.
+    /// Returns the open connections in the order in which they were accepted.
     pub(super) fn connections(&self) -> Vec<u64> {
         let mut numbers: Vec<_> = self.state().connections.keys().copied().collect();
         numbers.sort_unstable();
         numbers
     }
 
-    /// Stops one connection, or lets it go on. Says whether it is there.
+    /// Stops or resumes one connection. Returns whether it exists.
     pub(super) fn clog(&self, number: u64, is_clogged: bool) -> bool {
         let control = self.state().connections.get(&number).cloned();
         let is_there = control.is_some_and(|control| {
@@ -201,7 +202,7 @@ impl Shared {
         is_there
     }
 
-    /// Whether not even the kernel hears what the client of this connection says.
+    /// Whether packets from the client of this connection are dropped.
     pub(super) fn is_filtered(&self, control: &ConnectionControl) -> bool {
         let state = self.state();
         state
@@ -210,7 +211,7 @@ impl Shared {
             .any(|it| it.direction.covers(Direction::Up) && it.toxic.behaviour().drops_packets() && it.is_on(control))
     }
 
-    /// What the toxics make of bytes that were just read.
+    /// Applies all toxics to bytes that were just read.
     pub(super) fn apply_toxics(
         &self,
         direction: Direction,
@@ -230,7 +231,7 @@ impl Shared {
         chunks
     }
 
-    /// How much later the end of a sender is passed on.
+    /// The delay before the end of a sender is passed on.
     pub(super) fn end_delay(&self, direction: Direction) -> Duration {
         let state = self.state();
         state.toxics.iter().filter(|it| it.direction.covers(direction)).map(|it| it.toxic.behaviour().end_delay()).sum()

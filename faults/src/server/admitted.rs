@@ -1,8 +1,8 @@
-//! A message that the server has accepted, and how its answer travels.
+//! An accepted message and the delivery of its answer.
 //!
-//! The eras differ in what they demand of a message, which is settled before there is one of these. After that all is the
-//! same: the answer is said on a stream of its own, and the stream is carried as one JSON text, as events, or on the only
-//! stream of the oldest transport. What a client's leaving means is again the era's: in the modern one it cancels.
+//! The eras differ in their checks, which happen before a message is admitted. After that the path is the same: the
+//! answer is pushed to its own stream, and the stream is delivered as one JSON text, as events, or on the single stream
+//! of HTTP+SSE. In the modern era a client cancels a call by closing the response.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::stream::{Next, Stream};
 use super::{jsonrpc, methods, tools};
 use crate::settings::Answers;
 
-/// The ways to speak.
+/// The protocols of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// HTTP+SSE of 2024-11-05.
@@ -32,7 +32,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// A result with what the era demands of one.
+    /// Completes a result with the members that the era requires.
     pub(crate) fn result(self, mut result: Value) -> Value {
         if self == Protocol::Modern
             && let Some(members) = result.as_object_mut()
@@ -44,7 +44,7 @@ impl Protocol {
     }
 }
 
-/// A message that has passed the rules of its era.
+/// A message that has passed the checks of its era.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) request: HttpRequest,
@@ -52,14 +52,14 @@ pub(crate) struct Admitted {
     pub(crate) session: Arc<Session>,
 }
 
-/// A request that has begun.
+/// A request that has started.
 pub(crate) struct Begun {
     pub(crate) stream: Arc<Stream>,
     pub(crate) call: Arc<Call>,
 }
 
 impl Admitted {
-    /// Does what the message asks, and answers.
+    /// Handles the message and returns the reply.
     pub(crate) async fn perform(self: Arc<Self>, state: &Arc<ServerState>) -> Reply {
         let Some(message) = &self.request.message else { return Reply::empty(StatusCode::ACCEPTED) };
         match message.kind() {
@@ -80,7 +80,7 @@ impl Admitted {
         }
     }
 
-    /// Begins a request. What it has to say comes on a stream of its own.
+    /// Starts a request. Its messages go to a new stream.
     pub(crate) fn begin(self: &Arc<Self>, state: &Arc<ServerState>) -> Begun {
         let stream = Arc::new(Stream::new(state.next_name("s")));
         if self.protocol == Protocol::Legacy {
@@ -100,7 +100,7 @@ impl Admitted {
         Begun { stream, call }
     }
 
-    /// A stream that says these messages and ends, in place of what the server would have said.
+    /// Starts a request whose stream holds these messages only, instead of the real answer.
     pub(crate) fn stream_of(&self, state: &ServerState, messages: impl IntoIterator<Item = Bytes>) -> Begun {
         let begun = self.empty_stream(state);
         messages.into_iter().for_each(|message| begun.stream.push(message));
@@ -109,7 +109,7 @@ impl Admitted {
         begun
     }
 
-    /// A stream on which nothing has been said yet.
+    /// Starts a request whose stream is still empty.
     pub(crate) fn empty_stream(&self, state: &ServerState) -> Begun {
         let stream = Arc::new(Stream::new(state.next_name("s")));
         if self.protocol == Protocol::Legacy {
@@ -119,7 +119,7 @@ impl Admitted {
         Begun { stream, call }
     }
 
-    /// Carries a stream to the client in the way that it asked for.
+    /// Delivers a stream in the form that the client chose.
     pub(crate) async fn deliver(self: Arc<Self>, state: &Arc<ServerState>, begun: Begun) -> Reply {
         match (self.protocol, self.wants(state)) {
             (Protocol::HttpSse, _) => {
@@ -134,7 +134,7 @@ impl Admitted {
         }
     }
 
-    /// Carries a stream as events.
+    /// Delivers a stream as events.
     pub(crate) fn deliver_events(self: Arc<Self>, state: &Arc<ServerState>, begun: Begun, sse_format: SseFormat) -> Reply {
         let (reply, pieces) = Reply::events();
         let reply = self.with_session_id(reply);
@@ -147,7 +147,7 @@ impl Admitted {
         reply
     }
 
-    /// Waits for the last word of a stream and makes it the body.
+    /// Waits for the end of a stream and returns its last message as the body.
     async fn deliver_json(self: Arc<Self>, state: &Arc<ServerState>, begun: Begun) -> Reply {
         let mut waiting = Waiting { admitted: &self, state, call: &begun.call, is_over: false };
         let messages = begun.stream.collect().await;
@@ -155,13 +155,13 @@ impl Admitted {
         drop(waiting);
         let reply = match messages.last() {
             Some(answer) => Reply::json(StatusCode::OK, answer.clone()),
-            // Cancelled: the protocol has no answer for this, and HTTP must have one.
+            // The call was cancelled. The protocol has no answer for it, but HTTP needs a response.
             None => Reply::empty(StatusCode::NO_CONTENT),
         };
         self.with_session_id(reply)
     }
 
-    /// How events look to this client.
+    /// Returns the format of events for this protocol.
     pub(crate) fn sse_format(&self, state: &ServerState) -> SseFormat {
         match self.protocol {
             Protocol::Legacy => SseFormat::legacy(&state.settings()),
@@ -169,7 +169,7 @@ impl Admitted {
         }
     }
 
-    /// Reports progress to a client that asked for it.
+    /// Reports progress if the client asked for it.
     pub(crate) fn progress(&self, stream: &Stream, done: u64, total: Option<u64>) {
         let token = &self.request.params()["_meta"]["progressToken"];
         if !token.is_null() {
@@ -178,12 +178,12 @@ impl Admitted {
         }
     }
 
-    /// Whether it wants JSON or events.
+    /// Returns the form of the answer.
     pub(crate) fn wants(&self, state: &ServerState) -> Answers {
         let arguments = &self.request.params()["arguments"];
         let needs_client = self.request.tool() == Some("ask") && self.protocol == Protocol::Legacy;
         match arguments["answer"].as_str() {
-            // A question to the client has to travel before the answer does.
+            // A request to the client must be sent before the answer.
             _ if needs_client || self.is_listen() => Answers::Events,
             Some("json") => Answers::Json,
             Some("events") => Answers::Events,
@@ -195,7 +195,7 @@ impl Admitted {
         self.protocol == Protocol::Modern && self.request.method() == Some("subscriptions/listen")
     }
 
-    /// A new session is told its id with the answer to its greeting.
+    /// Adds the id of a new session to the answer to `initialize`.
     fn with_session_id(&self, reply: Reply) -> Reply {
         let is_new = self.request.method() == Some("initialize") && !self.session.id().is_empty();
         match headers::SESSION_ID.parse() {
@@ -204,7 +204,7 @@ impl Admitted {
         }
     }
 
-    /// The client did not wait for the end of the answer.
+    /// Handles a client that closed the response before its end.
     fn client_left(&self, state: &ServerState, call: &Call) {
         if self.is_listen() {
             state.oracle.record(|counts| counts.listens_closed += 1);
@@ -218,7 +218,7 @@ impl Admitted {
     }
 }
 
-/// A JSON answer is waited for; hyper drops the wait when the client leaves.
+/// A pending JSON answer. hyper drops it when the client leaves.
 struct Waiting<'a> {
     admitted: &'a Admitted,
     state: &'a ServerState,
@@ -234,7 +234,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Says on one stream what is said on another.
+/// Copies one stream to another.
 async fn relay(from: &Stream, to: &Stream) {
     let (mut changed, mut after) = (from.watch(), 0);
     loop {

@@ -1,4 +1,4 @@
-//! What a connection of the server is carried by: TCP, with TLS above it or not.
+//! A connection of the server: TCP with or without TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::Identity;
 
-/// A connection, secure or not.
+/// A connection of the server.
 #[derive(Debug)]
 pub(crate) enum Connection {
     Plain(TcpStream),
@@ -20,7 +20,7 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// Shows who we are, if there is somebody to be, and waits for the client to believe it.
+    /// Performs the TLS handshake if the server has a certificate.
     pub(crate) async fn open(stream: TcpStream, identity: Option<&Identity>) -> io::Result<Connection> {
         match identity {
             None => Ok(Connection::Plain(stream)),
@@ -31,7 +31,7 @@ impl Connection {
         }
     }
 
-    /// The socket below everything.
+    /// Returns the TCP socket.
     pub(crate) fn tcp(&self) -> &TcpStream {
         match self {
             Connection::Plain(stream) => stream,

@@ -1,6 +1,6 @@
-//! The origin where nothing belongs.
+//! The foreign origin, which no client should send requests to.
 //!
-//! It answers politely and writes down what it was sent, credentials above all.
+//! It answers 200 and records what it receives, credentials in particular.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) async fn accept(listener: TcpListener, oracle: Arc<Oracle>) {
         let oracle = Arc::clone(&oracle);
         connections.spawn(async move {
             let service = service_fn(move |request| record(Arc::clone(&oracle), request));
-            // How it ends is of no interest.
+            // The result of the connection does not matter.
             let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
         });
         while connections.try_join_next().is_some() {}

@@ -1,4 +1,4 @@
-//! HTTP+SSE of 2024-11-05: one stream, which first names the place to post to and then carries every answer.
+//! HTTP+SSE of 2024-11-05: one SSE stream, which first names the endpoint for messages and then carries every answer.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::sse::{SseFormat, encoded};
 use super::reply::{Piece, Reply};
 use super::state::{Refused, ServerState};
 
-/// Where messages are posted to.
+/// The path for messages.
 pub(crate) const PATH: &str = "/messages";
 const QUERY: &str = "session_id=";
 
-/// Opens the stream. `origin` is put before the endpoint's path; an honest server needs none.
+/// Opens the SSE stream. `origin` is prepended to the endpoint's path; it is empty without a fault.
 pub(crate) fn open(state: &Arc<ServerState>, origin: &str) -> Reply {
     let session = state.open_session(Protocol::HttpSse);
     let sse_format = SseFormat::plain(&state.settings());
@@ -31,13 +31,13 @@ pub(crate) fn open(state: &Arc<ServerState>, origin: &str) -> Reply {
         if pieces.send(Piece::Bytes(encoded(&endpoint))).await.is_ok() {
             sse_format.write_stream(&session.stream, 0, &pieces).await;
         }
-        // Without its stream a session of this transport is over.
+        // A session of this transport ends with its stream.
         shared.forget_session(session.id());
     });
     reply
 }
 
-/// Accepts a message, or says why not.
+/// Checks and accepts a message.
 pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
     let id = request.query.split('&').find_map(|pair| pair.strip_prefix(QUERY)).unwrap_or_default();
     let Some(session) = state.find_session(id, Protocol::HttpSse) else {

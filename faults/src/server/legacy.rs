@@ -15,12 +15,12 @@ use super::state::{Refused, ServerState};
 use super::stream::Stream;
 use crate::settings::Era;
 
-/// What official servers say for everything that has no code of its own.
+/// The code that the official SDKs use for errors without their own code.
 const SERVER_ERROR: i64 = -32000;
-/// What they say to a session that they do not know.
+/// The code that they use for an unknown session.
 pub(crate) const SESSION_NOT_FOUND: i64 = -32001;
 
-/// Accepts a message, or says why not.
+/// Checks and accepts a message.
 pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
     if !request.lists("accept", "application/json") || !request.lists("accept", "text/event-stream") {
         let message = "Not Acceptable: Client must accept both application/json and text/event-stream";
@@ -40,7 +40,7 @@ pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Adm
     Ok(Arc::new(Admitted { request, protocol: Protocol::Legacy, session }))
 }
 
-/// Opens the stream of what is said unasked, or resumes any stream of the session.
+/// Opens the session's stream of unsolicited messages, or resumes any stream of the session.
 pub(crate) fn get(state: &Arc<ServerState>, request: &HttpRequest) -> Result<Reply, Refused> {
     if !state.settings().sessions || !state.settings().era.is_legacy() || request.is_modern() {
         return Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED).with(ALLOW, "POST"));
@@ -62,7 +62,7 @@ pub(crate) fn get(state: &Arc<ServerState>, request: &HttpRequest) -> Result<Rep
     Ok(open(state, &session, stream, after, sse_format))
 }
 
-/// Carries a stream on a GET. Of those that carry what is said unasked, the newest one does.
+/// Writes a stream to a GET response. Of several GETs for the session's stream, only the newest one gets messages.
 fn open(state: &ServerState, session: &Session, stream: Arc<Stream>, after: u64, sse_format: SseFormat) -> Reply {
     let (reply, pieces) = Reply::events();
     let is_session_stream = stream.name() == session.stream.name();
@@ -106,7 +106,7 @@ fn find_session(state: &ServerState, request: &HttpRequest) -> Result<Arc<Sessio
     }
 }
 
-/// What a server of the legacy era says to a request of the modern one.
+/// Refuses a modern request on a legacy server.
 pub(crate) fn refuse_modern(state: &ServerState, request: &HttpRequest) -> Refused {
     let revision = request.header(headers::PROTOCOL_VERSION).unwrap_or("none");
     let known = Era::LEGACY.join(", ");
@@ -114,7 +114,7 @@ pub(crate) fn refuse_modern(state: &ServerState, request: &HttpRequest) -> Refus
     state.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, &message)
 }
 
-/// Whether a body is one message at all.
+/// Refuses a body that is not one message.
 pub(crate) fn refuse_unreadable(state: &ServerState, request: &HttpRequest) -> Refused {
     state.refuse(StatusCode::BAD_REQUEST, request, code::PARSE_ERROR, "Parse error")
 }

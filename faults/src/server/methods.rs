@@ -1,4 +1,4 @@
-//! Everything that is answered at once: greetings, lists, and what a client sets.
+//! Requests that are answered at once: `initialize`, lists, and settings of the client.
 
 use bytes::Bytes;
 use mendline_wire::code;
@@ -24,12 +24,12 @@ pub(crate) const MODERN: &[&str] = &[
     "subscriptions/listen",
 ];
 
-/// Who we are.
+/// The `serverInfo` of the server.
 pub(crate) fn server_info() -> Value {
     json!({ "name": "mendline-faults", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// The answer to a request that needs no time.
+/// Returns the answer to a request.
 pub(crate) fn answer(admitted: &Admitted) -> Bytes {
     let request = &admitted.request;
     let id = request.id();
@@ -40,7 +40,7 @@ pub(crate) fn answer(admitted: &Admitted) -> Bytes {
     }
 }
 
-/// A notification.
+/// Handles a notification.
 pub(crate) fn handle_notification(admitted: &Admitted) {
     let request = &admitted.request;
     if request.method() == Some("notifications/cancelled") && admitted.protocol != Protocol::Modern {
@@ -70,12 +70,12 @@ fn result(admitted: &Admitted, method: &str) -> Option<Value> {
             admitted.session.set_level(params["level"].as_str()?);
             json!({})
         }
-        // What this client has set, so that a test can see whether it was set again in a new session.
+        // Returns the client's settings, so that a test can check that they were restored in a new session.
         "faults/state" => {
             let (subscriptions, level) = admitted.session.state();
             json!({ "session": admitted.session.id(), "subscriptions": subscriptions, "level": level })
         }
-        // Whatever is sent comes back.
+        // Returns its parameters.
         "faults/echo" => params.clone(),
         _ => return None,
     };
@@ -98,7 +98,7 @@ fn capabilities() -> Value {
     })
 }
 
-/// Lists and documents of the modern era say how long they may be kept: here, not at all.
+/// Adds the caching members of the modern era to lists and documents: never cache.
 fn cacheable(mut result: Value, method: &str) -> Value {
     let is_kept = method.ends_with("/list") || matches!(method, "server/discover" | "resources/read");
     if let (true, Some(members)) = (is_kept, result.as_object_mut()) {

@@ -1,4 +1,4 @@
-//! Streamable HTTP of 2026-07-28: no session, every request says all about itself, and its headers say the same.
+//! Streamable HTTP of 2026-07-28: no session; every request carries its metadata in the body and in headers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::state::{Refused, ServerState};
 use super::{jsonrpc, methods};
 use crate::settings::Era;
 
-/// Accepts a message, or says why not.
+/// Checks and accepts a message.
 pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
     if request.is_request() {
         validate(state, &request)?;
@@ -20,7 +20,7 @@ pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Adm
     Ok(Arc::new(Admitted { request, protocol: Protocol::Modern, session: state.shared_session() }))
 }
 
-/// What a server of the modern era says to anything of the legacy one.
+/// Refuses a legacy message on a modern server.
 pub(crate) fn refuse_legacy(state: &ServerState, request: &HttpRequest) -> Refused {
     unsupported(state, request, &request.params()["protocolVersion"])
 }
@@ -28,7 +28,7 @@ pub(crate) fn refuse_legacy(state: &ServerState, request: &HttpRequest) -> Refus
 fn validate(state: &ServerState, request: &HttpRequest) -> Result<(), Refused> {
     let declared = &request.params()["_meta"];
     let revision = &declared[meta::PROTOCOL_VERSION];
-    // Read from the body by other means than the ones under test: this is the other side of the contract.
+    // Parsed without the code under test, so that the check is independent of it.
     let method = request.what();
     let name = match method.as_str() {
         "tools/call" | "prompts/get" => request.params()["name"].as_str(),
@@ -52,7 +52,7 @@ fn validate(state: &ServerState, request: &HttpRequest) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A header says what the body says.
+/// Checks that a header agrees with the body.
 fn check_header(state: &ServerState, request: &HttpRequest, name: &str, body: Option<&str>) -> Result<(), Refused> {
     let header = request.header(name).map(headers::decode_value);
     let is_same = match (&header, body) {

@@ -1,4 +1,4 @@
-//! One HTTP request, as far as the server and its faults look at it.
+//! An HTTP request as the server and its faults see it.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method as Verb, Version};
@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::socket::ConnectionHandle;
 use crate::oracle::Seen;
 
-/// One HTTP request.
+/// An HTTP request.
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
     /// GET, POST or DELETE.
     pub verb: Verb,
     /// The path, without the query.
     pub path: String,
-    /// What follows the question mark.
+    /// The query, without the question mark.
     pub query: String,
     /// HTTP/1.1 or HTTP/2.
     pub version: Version,
@@ -23,11 +23,11 @@ pub struct HttpRequest {
     pub headers: HeaderMap,
     /// The body.
     pub text: Bytes,
-    /// The message in it, if it is one.
+    /// The message in the body, if it is valid.
     pub message: Option<Message>,
     params: Value,
     pub(crate) handle: ConnectionHandle,
-    /// Which request of its connection it is, from 1.
+    /// The number of the request on its connection, from 1.
     pub(crate) sequence: u64,
 }
 
@@ -49,7 +49,7 @@ impl HttpRequest {
         }
     }
 
-    /// A header as text.
+    /// Returns a header as text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
@@ -61,12 +61,12 @@ impl HttpRequest {
         kinds.any(|listed| listed.trim().eq_ignore_ascii_case(kind))
     }
 
-    /// The session that it says it belongs to.
+    /// Returns the session id of the request.
     pub fn session(&self) -> Option<&str> {
         self.header(headers::SESSION_ID)
     }
 
-    /// What a stream is to be resumed after.
+    /// Returns the id of the last event that the client has received.
     pub fn last_event_id(&self) -> Option<&str> {
         self.header(headers::LAST_EVENT_ID)
     }
@@ -76,7 +76,7 @@ impl HttpRequest {
         self.verb == Verb::GET && self.last_event_id().is_some()
     }
 
-    /// Whether it is a GET that opens a stream anew.
+    /// Whether it is a GET that opens a new stream.
     pub fn is_fresh_get(&self) -> bool {
         self.verb == Verb::GET && self.last_event_id().is_none()
     }
@@ -91,19 +91,19 @@ impl HttpRequest {
         self.message.as_ref().is_some_and(|message| message.kind() == Kind::Request)
     }
 
-    /// Whether it says itself that it is of the modern era.
+    /// Whether it declares the modern era.
     pub fn is_modern(&self) -> bool {
         let named = self.header(headers::PROTOCOL_VERSION).is_some_and(|revision| revision >= "2026");
         named || self.message.as_ref().is_some_and(meta::is_modern)
     }
 
-    /// The method of the request or notification in it; of a response there is none.
+    /// Returns the method of a request or notification.
     pub fn method(&self) -> Option<&str> {
-        // A name that the table does not know is only asked for where its text is shown; see `what`.
+        // Only methods of the specification have a name here; see `what` for the others.
         self.message.as_ref().and_then(|message| message.method().name())
     }
 
-    /// What it is counted as: its method, `response`, or `unreadable`.
+    /// Returns the name that it is counted under: its method, `response`, or `unreadable`.
     pub fn what(&self) -> String {
         match &self.message {
             None => "unreadable".to_owned(),
@@ -112,18 +112,18 @@ impl HttpRequest {
         }
     }
 
-    /// The JSON text of the id; `null` when it has none.
+    /// Returns the JSON text of the id, or `null`.
     pub fn id(&self) -> Bytes {
         let id = self.message.as_ref().and_then(Message::id).unwrap_or(b"null");
         Bytes::copy_from_slice(id)
     }
 
-    /// The parameters; nothing when there are none.
+    /// Returns the parameters, or null.
     pub fn params(&self) -> &Value {
         &self.params
     }
 
-    /// The tool that it calls.
+    /// Returns the name of the called tool.
     pub fn tool(&self) -> Option<&str> {
         self.is_call().then(|| self.params["name"].as_str())?
     }
@@ -151,7 +151,7 @@ impl HttpRequest {
 
 #[cfg(test)]
 impl HttpRequest {
-    /// A POST with a body and nothing else.
+    /// A POST without headers.
     pub(crate) fn post(path: &str, text: &str) -> HttpRequest {
         let (parts, ()) = http::Request::post(path).body(()).unwrap().into_parts();
         HttpRequest::new(&parts, Bytes::copy_from_slice(text.as_bytes()), ConnectionHandle::new(1), 1)

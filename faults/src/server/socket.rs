@@ -1,8 +1,8 @@
-//! A server's socket that a fault can get hold of.
+//! A server socket that a fault can cut.
 //!
-//! hyper owns the connection and knows how to be a good peer; a fault wants to be a bad one. Between hyper and the kernel
-//! sits [`Socket`], which counts bytes and ends when its [`ConnectionHandle`] says so: at once, or as soon as all that hyper had to say
-//! is written, which is how a response is cut at an exact byte. With TLS it sits above it, and counts what was said.
+//! [`Socket`] sits between hyper and the kernel, above TLS if there is any. It counts bytes and ends when its
+//! [`ConnectionHandle`] demands it: at once, or as soon as everything that hyper has buffered is written, so that a
+//! response can be cut at an exact byte.
 
 use std::io;
 use std::pin::Pin;
@@ -17,23 +17,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::connection::Connection;
 use crate::oracle::Oracle;
 
-/// How a connection is ended.
+/// The way in which a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Ending {
-    /// Properly, with a FIN.
+    /// With a FIN.
     Fin,
-    /// Rudely, with a RST.
+    /// With a RST.
     Reset,
 }
 
-/// What a fault holds a connection by.
+/// A handle by which a fault ends a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionHandle(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Counts the connections of the server, from 1.
+    /// The number of the connection on this server, from 1.
     number: u64,
     requests: AtomicU64,
     state: Mutex<State>,
@@ -42,7 +42,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     end_state: EndState,
-    /// Bytes of our own that go out before the end.
+    /// Bytes that are written before the end.
     final_bytes: Bytes,
     wakers: Vec<Waker>,
 }
@@ -60,44 +60,44 @@ impl ConnectionHandle {
         ConnectionHandle(Arc::new(Shared { number, requests: AtomicU64::new(0), state: Mutex::default() }))
     }
 
-    /// Which connection it is.
+    /// The number of the connection.
     pub(crate) fn number(&self) -> u64 {
         self.0.number
     }
 
-    /// Counts a request, and says which one it is, from 1.
+    /// Counts a request and returns its number, from 1.
     pub(crate) fn count_request(&self) -> u64 {
         self.0.requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Whether nothing more will be heard or said on it.
+    /// Whether the connection is about to end.
     pub(crate) fn is_ending(&self) -> bool {
         !matches!(self.state().end_state, EndState::Open)
     }
 
-    /// Whether the connection is over and nobody else holds it.
+    /// Whether the connection is over and this is the last handle.
     pub(crate) fn is_abandoned(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// Ends the connection now; what hyper still had to say is lost.
+    /// Ends the connection now and discards what hyper has buffered.
     pub(crate) fn end(&self, ending: Ending) {
         self.end_with(EndState::Ends(ending), Bytes::new());
     }
 
-    /// Ends the connection as soon as everything is written that hyper has been given.
+    /// Ends the connection as soon as everything that hyper has buffered is written.
     pub(crate) fn end_when_flushed(&self, ending: Ending) {
         self.end_with(EndState::EndsWhenFlushed(ending), Bytes::new());
     }
 
-    /// Writes these bytes after all that hyper has been given, then ends the connection.
+    /// Writes these bytes after everything that hyper has buffered, then ends the connection.
     pub(crate) fn write_and_end(&self, final_bytes: Bytes) {
         self.end_with(EndState::EndsWhenFlushed(Ending::Fin), final_bytes);
     }
 
     fn end_with(&self, end_state: EndState, final_bytes: Bytes) {
         let mut state = self.state();
-        // The first end counts, but a patient one may be overtaken by one that is not.
+        // The first end wins, but an immediate one replaces one that waits for a flush.
         if matches!((state.end_state, end_state), (EndState::Open, _) | (EndState::EndsWhenFlushed(_), EndState::Ends(_))) {
             state.end_state = end_state;
             state.final_bytes = final_bytes;
@@ -112,17 +112,17 @@ impl ConnectionHandle {
     }
 }
 
-/// The socket under hyper.
+/// The socket below hyper.
 #[derive(Debug)]
 pub(crate) struct Socket {
     connection: Connection,
     handle: ConnectionHandle,
     oracle: Arc<Oracle>,
-    /// After the line, because fields are dropped in their order: what is not counted any more has ended.
+    /// After `connection`, because fields are dropped in order: the count drops after the socket is closed.
     _open: Open,
 }
 
-/// A connection that is counted as open as long as this lives.
+/// A guard that counts the connection as open.
 #[derive(Debug)]
 struct Open(Arc<Oracle>);
 
@@ -136,7 +136,7 @@ impl Socket {
         Socket { connection, handle, _open: Open(Arc::clone(&oracle)), oracle }
     }
 
-    /// Passes as long as the connection is not to end. An error is what makes hyper let go of it.
+    /// Fails once the connection must end. The error makes hyper drop it.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut state = self.handle.state();
         match state.end_state {
@@ -156,7 +156,7 @@ impl Socket {
         }
     }
 
-    /// Writes the last words, if there are any.
+    /// Writes the final bytes, if there are any.
     fn poll_final_bytes(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let bytes = self.handle.state().final_bytes.clone();

@@ -1,8 +1,8 @@
-//! Messages to the bytes of an event stream.
+//! Encodes messages as an event stream.
 //!
-//! A [`SseFormat`] is how the events of one response look: with ids or without, primed or not, with which line ends and in how
-//! small pieces. The server's settings choose an honest one and faults an odd one. [`SseFormat::carry`] then carries a stream
-//! until it ends or the client has gone.
+//! An [`SseFormat`] defines the events of one response: with or without ids, primed or not, with which line ends and in
+//! which pieces. The settings choose a regular format and faults an unusual one. [`SseFormat::write_stream`] writes a
+//! stream until it ends or the client has gone.
 
 use std::time::Duration;
 
@@ -16,32 +16,32 @@ use crate::settings::Settings;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// How events look.
+/// The format of events.
 #[derive(Clone, Debug)]
 pub(crate) struct SseFormat {
-    /// Every event has an id.
+    /// Whether every event has an id.
     pub(crate) ids: bool,
-    /// The first event has an id and no data.
+    /// Whether the first event has an id and no data.
     pub(crate) prime: bool,
-    /// What the first event says about patience.
+    /// The `retry` of the first event.
     pub(crate) retry_ms: Option<u64>,
-    /// How often a comment is written while nothing else is.
+    /// The interval of comments while nothing else is written.
     pub(crate) comment: Option<Duration>,
-    /// CRLF instead of LF, a byte order mark first, and everything in single bytes.
+    /// Whether to use CRLF, a byte order mark at the start, and pieces of one byte.
     pub(crate) is_odd: bool,
 }
 
-/// How carrying ended.
+/// The reason why writing a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamEnd {
-    /// All that the stream will ever say.
+    /// The stream has ended.
     Complete,
-    /// The client did not wait for the end.
+    /// The client left before the end.
     ClientLeft,
 }
 
 impl SseFormat {
-    /// What the legacy era makes of the settings.
+    /// The format of the legacy era for these settings.
     pub(crate) fn legacy(settings: &Settings) -> SseFormat {
         let can_resume = settings.ids && settings.sessions;
         SseFormat {
@@ -53,7 +53,7 @@ impl SseFormat {
         }
     }
 
-    /// The modern era, and the oldest transport, have no ids.
+    /// The format of the modern era and of HTTP+SSE, which have no ids.
     pub(crate) fn plain(settings: &Settings) -> SseFormat {
         SseFormat {
             ids: false,
@@ -64,8 +64,7 @@ impl SseFormat {
         }
     }
 
-    /// Carries what a stream says after a number, and says how that ended. `Pieces` that are closed mean that the client
-    /// has gone.
+    /// Writes the messages of a stream after this number. Closed `pieces` mean that the client has gone.
     pub(crate) async fn write_stream(&self, stream: &Stream, mut after: u64, pieces: &Pieces) -> StreamEnd {
         let mut changed = stream.watch();
         if self.is_odd && !self.put(pieces, Bytes::from_static(BYTE_ORDER_MARK)).await {
@@ -101,7 +100,7 @@ impl SseFormat {
         }
     }
 
-    /// The event that a stream begins with, when it begins with one.
+    /// Returns the first event of a response, if the format has one.
     pub(crate) fn opening(&self, stream: &Stream, after: u64) -> Option<Bytes> {
         let opening = SseEvent {
             id: self.prime.then(|| stream.event_id(after).into()),
@@ -112,7 +111,7 @@ impl SseFormat {
         (opening != SseEvent::default()).then(|| encoded(&opening))
     }
 
-    /// One message as an event.
+    /// Encodes a message as an event.
     pub(crate) fn event(&self, stream: &Stream, number: u64, message: Bytes) -> Bytes {
         encoded(&SseEvent {
             id: self.ids.then(|| stream.event_id(number).into()),
@@ -122,7 +121,7 @@ impl SseFormat {
         })
     }
 
-    /// Puts bytes in their pieces. Says whether the client is still there.
+    /// Writes bytes in the pieces of the format. Returns whether the client is still there.
     async fn put(&self, pieces: &Pieces, bytes: Bytes) -> bool {
         if !self.is_odd {
             return pieces.send(Piece::Bytes(bytes)).await.is_ok();
@@ -143,21 +142,21 @@ impl SseFormat {
     }
 }
 
-/// An event as bytes.
+/// Encodes an event.
 pub(crate) fn encoded(event: &SseEvent) -> Bytes {
     let mut out = BytesMut::new();
     SseEncoder.encode(event, &mut out);
     out.freeze()
 }
 
-/// A comment as bytes.
+/// Encodes a comment.
 pub(crate) fn comment() -> Bytes {
     let mut out = BytesMut::new();
     SseEncoder.comment("still here", &mut out);
     out.freeze()
 }
 
-/// The same text with CRLF for LF.
+/// Replaces LF by CRLF.
 fn odd(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() * 2);
     for &byte in bytes {

@@ -1,7 +1,8 @@
-//! The server behind its sockets: what it knows, and where requests go.
+//! The state of the server and the routing of requests.
 //!
-//! `/mcp` speaks Streamable HTTP, `/sse` and `/messages` the transport before it, `/moved/mcp` is where a redirect leads.
-//! A request first meets the plan: if a rule strikes, its fault answers; if not, the server does, by the rules of the era.
+//! `/mcp` serves Streamable HTTP, `/sse` and `/messages` serve HTTP+SSE, and `/moved/mcp` is the target of a redirect.
+//! A request is first matched against the rules: if one of them injects a fault, the fault answers; otherwise the
+//! server answers by the rules of the era.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -26,15 +27,15 @@ use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::settings::Settings;
 
-/// A reply that the protocol's own rules demand. Boxed, since it is the rarer end of many results.
+/// A reply that the protocol's own checks require. Boxed, because it is rare and large.
 pub(crate) type Refused = Box<Reply>;
 
-/// The server behind its sockets.
+/// The state of the server.
 #[derive(Debug)]
 pub(crate) struct ServerState {
     pub(crate) oracle: Arc<Oracle>,
     pub(crate) plan: Plan,
-    /// The origin where nothing belongs.
+    /// The address of the foreign origin.
     pub(crate) elsewhere: SocketAddr,
     settings: RwLock<Settings>,
     sessions: Mutex<HashMap<String, (Protocol, Arc<Session>)>>,
@@ -45,7 +46,7 @@ pub(crate) struct ServerState {
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// A `subscriptions/listen` that is open.
+/// An open `subscriptions/listen`.
 #[derive(Debug)]
 struct Listen {
     id: Bytes,
@@ -69,7 +70,7 @@ impl ServerState {
         }
     }
 
-    /// Answers a request, well or badly.
+    /// Answers a request, with a fault if a rule injects one.
     pub(crate) async fn answer(self: &Arc<Self>, request: HttpRequest) -> Reply {
         let injected = self.plan.select(&request);
         self.oracle.arrived(&request, injected.as_ref().map(|injected| injected.fault.name));
@@ -82,7 +83,7 @@ impl ServerState {
         }
     }
 
-    /// Answers a request as the protocol has it.
+    /// Answers a request without a fault.
     pub(crate) async fn serve(self: &Arc<Self>, request: HttpRequest) -> Reply {
         let reply = match (request.path.as_str(), &request.verb) {
             ("/mcp" | "/moved/mcp" | http_sse::PATH, &Verb::POST) => match self.admit(request) {
@@ -98,7 +99,7 @@ impl ServerState {
         reply.unwrap_or_else(|refused| *refused)
     }
 
-    /// Accepts a posted message by the rules of its era.
+    /// Checks and accepts a posted message by the rules of its era.
     pub(crate) fn admit(&self, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
         if !request.lists("content-type", "application/json") {
             let message = "Unsupported Media Type: Content-Type must be application/json";
@@ -115,45 +116,45 @@ impl ServerState {
         }
     }
 
-    /// Says no with a JSON-RPC error.
+    /// Refuses a request with a JSON-RPC error.
     pub(crate) fn refuse(&self, status: StatusCode, request: &HttpRequest, code: i64, message: &str) -> Refused {
         self.refuse_with(status, jsonrpc::error(&request.id(), code, message))
     }
 
-    /// Says no with this text.
+    /// Refuses a request with this body.
     pub(crate) fn refuse_with(&self, status: StatusCode, text: Bytes) -> Refused {
         self.oracle.record(|counts| counts.refusals += 1);
         Box::new(Reply::json(status, text))
     }
 
-    /// What kind of server it is now.
+    /// Returns the current settings.
     pub(crate) fn settings(&self) -> Settings {
         self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Becomes another kind of server.
+    /// Changes the settings.
     pub(crate) fn change_settings(&self, settings: Settings) {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
-    /// Does something on the side, at most until the server stops.
+    /// Spawns a task that ends with the server at the latest.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(work);
     }
 
-    /// Stops everything that is done on the side.
+    /// Aborts all spawned tasks.
     pub(crate) fn stop(&self) {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
     }
 
-    /// A name that was never used before.
+    /// Returns a new unique name.
     pub(crate) fn next_name(&self, kind: &str) -> String {
         format!("{kind}{}", self.names.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// What clients without a session share.
+    /// Returns the session that clients without a session share.
     pub(crate) fn shared_session(&self) -> Arc<Session> {
         Arc::clone(&self.shared_session)
     }
@@ -173,7 +174,7 @@ impl ServerState {
         sessions.get(id).filter(|(kind, _)| *kind == protocol).map(|(_, session)| Arc::clone(session))
     }
 
-    /// This session has never been.
+    /// Drops a session.
     pub(crate) fn forget_session(&self, id: &str) {
         if let Some((_, session)) = self.sessions().remove(id) {
             session.stream.end();
@@ -181,7 +182,7 @@ impl ServerState {
         }
     }
 
-    /// As after a restart: no session has ever been, and what was said on streams is forgotten.
+    /// Drops all sessions, streams and subscriptions, as after a restart.
     pub(crate) fn forget_sessions(&self) {
         for (_, (_, session)) in self.sessions().drain() {
             session.stream.end();
@@ -203,12 +204,12 @@ impl ServerState {
         self.oracle.record(|counts| counts.listens_opened += 1);
     }
 
-    /// A subscription is no longer wanted.
+    /// Removes a subscription.
     pub(crate) fn stop_listening(&self, id: &Bytes) {
         self.listens().retain(|listen| listen.id != *id);
     }
 
-    /// Ends all subscriptions in the proper way, with a result.
+    /// Ends all subscriptions with a result.
     pub(crate) fn end_listens(&self) {
         for listen in self.listens().drain(..) {
             let result = json!({ "resultType": "complete", "_meta": { meta::SUBSCRIPTION_ID: listen.id_value() } });
@@ -217,7 +218,7 @@ impl ServerState {
         }
     }
 
-    /// Tells every client something that it did not ask for. Says how many there were.
+    /// Sends a notification to every client. Returns the number of clients.
     pub(crate) fn notify(&self, method: &str, params: &Value) -> usize {
         let sessions = self.sessions();
         for (_, session) in sessions.values() {
@@ -228,12 +229,12 @@ impl ServerState {
         sessions.len() + listening.map(|listen| listen.push(method, params.clone())).count()
     }
 
-    /// Asks every client with a session. Says how many there were.
+    /// Sends a request to every client with a session. Returns the number of clients.
     pub(crate) fn send_request(&self, method: &str, params: &Value) -> usize {
         let sessions = self.sessions();
         for (_, session) in sessions.values() {
             let id = self.next_name("ask");
-            // Nobody waits here: that it was answered is what is counted.
+            // The answer is only counted.
             drop(session.expect_answer(format!("{id:?}").into()));
             session.stream.push(jsonrpc::request(&id, method, params));
             self.oracle.record(|counts| counts.server_requests += 1);
@@ -241,7 +242,7 @@ impl ServerState {
         sessions.len()
     }
 
-    /// Gets hold of a new connection.
+    /// Registers a new connection.
     pub(crate) fn register(&self, handle: &ConnectionHandle) {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         handles.retain(|handle| !handle.is_abandoned());
@@ -265,7 +266,7 @@ impl ServerState {
 }
 
 impl Listen {
-    /// Says something that is marked as belonging to this subscription.
+    /// Pushes a notification that is marked with this subscription.
     fn push(&self, method: &str, mut params: Value) {
         if !params.is_object() {
             params = json!({});

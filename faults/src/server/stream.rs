@@ -1,8 +1,7 @@
-//! A stream of messages that outlives the connections which carry it.
+//! A stream of messages that outlives the connections that carry it.
 //!
-//! What a server says on a stream is written down and numbered from 1. A response carries the stream from some number on,
-//! and a resumed one goes on where the last one broke. How events look on the wire is the business of
-//! [`carry`](super::carry).
+//! Messages are stored and numbered from 1. A response carries the stream from some number on, and a resumed one
+//! continues where the last one broke. [`sse`](super::sse) encodes the events.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::watch;
 
-/// So many messages are kept for those who resume.
+/// The number of messages that are kept for resumption.
 const KEPT: usize = 10_000;
 
 /// A numbered stream of messages.
@@ -23,15 +22,15 @@ pub(crate) struct Stream {
 
 #[derive(Debug, Default)]
 struct Log {
-    /// How many messages were forgotten.
+    /// The number of messages that were dropped.
     forgotten: u64,
     messages: VecDeque<Bytes>,
     ended: bool,
-    /// The last message that a connection took.
+    /// The number of the last message that was delivered.
     delivered: u64,
 }
 
-/// What comes next on a stream.
+/// The next item of a stream.
 pub(crate) enum Next {
     Message(u64, Bytes),
     Ended,
@@ -43,23 +42,23 @@ impl Stream {
         Stream { name, log: Mutex::default(), changed: watch::channel(()).0 }
     }
 
-    /// The id of the event with this number.
+    /// Returns the id of the event with this number.
     pub(crate) fn event_id(&self, number: u64) -> String {
         format!("{}.{number}", self.name)
     }
 
-    /// The stream and the number that an event id names.
+    /// Parses an event id into the name of its stream and its number.
     pub(crate) fn parse_event_id(id: &str) -> Option<(&str, u64)> {
         let (name, number) = id.rsplit_once('.')?;
         Some((name, number.parse().ok()?))
     }
 
-    /// What it is called in event ids.
+    /// The name of the stream in event ids.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Says something. After the end nothing is said any more.
+    /// Appends a message. Ignored after the end.
     pub(crate) fn push(&self, message: Bytes) {
         let mut log = self.log();
         if log.ended {
@@ -74,13 +73,13 @@ impl Stream {
         self.changed.send_replace(());
     }
 
-    /// Nothing more will be said.
+    /// Ends the stream.
     pub(crate) fn end(&self) {
         self.log().ended = true;
         self.changed.send_replace(());
     }
 
-    /// What follows on the message with this number.
+    /// Returns the message after this number.
     pub(crate) fn next(&self, after: u64) -> Next {
         let log = self.log();
         let number = after.max(log.forgotten) + 1;
@@ -92,12 +91,12 @@ impl Stream {
         }
     }
 
-    /// Whoever waits on this is woken by everything that is said, and by the end.
+    /// Subscribes to new messages and the end.
     pub(crate) fn watch(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// All that was said, once it is over.
+    /// Returns all messages once the stream has ended.
     pub(crate) async fn collect(&self) -> Vec<Bytes> {
         let mut changed = self.watch();
         loop {
@@ -113,13 +112,13 @@ impl Stream {
         }
     }
 
-    /// A connection took a message.
+    /// Records that a message was delivered.
     pub(crate) fn mark_delivered(&self, number: u64) {
         let mut log = self.log();
         log.delivered = log.delivered.max(number);
     }
 
-    /// The last message that a connection took.
+    /// Returns the number of the last message that was delivered.
     pub(crate) fn delivered(&self) -> u64 {
         self.log().delivered
     }

@@ -1,9 +1,9 @@
-//! The tools, as in the demonstration server, and one that asks back.
+//! The tools of the demonstration server, and one that sends a request to the client.
 //!
-//! `lookup` only reads, `create_note` has an effect and makes no promises about being repeated, `slow` reports progress,
-//! `big` answers at length, `ask` needs something of the client. All take a `key`, by which the oracle counts how often they
-//! ran, and `delayMs` between running and answering; or `until`, a file that has to be there before they answer, which is not
-//! in the list: it is for tests that have to do something meanwhile.
+//! `lookup` only reads, `create_note` is unsafe to repeat, `slow` reports progress, `big` returns a large result, `ask`
+//! needs input from the client. All take a `key`, under which the oracle counts their executions, and `delayMs`, the
+//! time between execution and answer. `until` names a file that must exist before they answer; it is not in the list,
+//! because only tests use it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use super::state::ServerState;
 use super::stream::Stream;
 use super::jsonrpc;
 
-/// The longest that a client may think about a question.
+/// The time that a client has for an answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// The longest text that `big` answers with.
+/// The longest result of `big`.
 const MAX_RESULT_BYTES: u64 = 64 << 20;
 
 /// The list of tools.
@@ -54,7 +54,7 @@ pub(crate) fn list() -> Value {
     ])
 }
 
-/// Runs a tool. What it has to say goes to the stream, which it ends.
+/// Runs a tool. Its messages go to the stream, which it ends.
 pub(crate) async fn run(state: Arc<ServerState>, admitted: Arc<Admitted>, call: Arc<Call>, stream: Arc<Stream>) {
     let tool = Tool { state: &state, admitted: &admitted, stream: &stream };
     tokio::select! {
@@ -106,7 +106,7 @@ impl Tool<'_> {
         text_result(&format!("{key} is done"))
     }
 
-    /// Asks in the way of the era: with a request of its own, or with a result that wants input.
+    /// Asks the client in the way of the era: with a request, or with a result that requires input.
     async fn ask_client(&self, arguments: &Value) -> Value {
         let (method, params) = server_request(arguments["what"].as_str().unwrap_or("roots"));
         if self.admitted.protocol == Protocol::Modern {
@@ -131,7 +131,7 @@ impl Tool<'_> {
     }
 }
 
-/// A question to the client, by its short name.
+/// Returns a request to the client by its short name.
 pub(crate) fn server_request(what: &str) -> (&'static str, Value) {
     let text = json!({ "type": "text", "text": "How are you?" });
     match what {

@@ -1,4 +1,4 @@
-//! Bandwidth: no more than so many bytes a second, evenly.
+//! Bandwidth: limits the bytes per second, evenly.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{Pacing, Chunk, Behaviour, slice};
 
-/// So many pieces a second, so that a slow line is slow and not a series of pauses.
+/// The number of pieces per second, so that bytes arrive evenly and not in bursts.
 const PIECES: u64 = 20;
 const NANOS: u64 = 1_000_000_000;
 
-/// No more than so many bytes a second.
+/// Limits the bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bandwidth {
-    /// How many.
+    /// The limit.
     pub bytes_per_second: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Drip: one byte, a pause, one byte. The line is never silent and never done.
+//! Drip: passes one byte at a time with a pause after each, so that the connection is never silent and never done.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Pacing, Chunk, Behaviour, slice};
 
-/// One byte at a time.
+/// Passes one byte at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Drip {
-    /// How many milliseconds lie between two.
+    /// The pause between two bytes in milliseconds.
     pub ms: u64,
 }
 

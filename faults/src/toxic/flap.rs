@@ -1,4 +1,4 @@
-//! Flap: down, up, down, up. Each time it goes down every connection is reset and nobody listens.
+//! Flap: alternates between down and up. Each time it goes down, all connections are reset and new ones are refused.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{AcceptMode, Behaviour, ExistingConnections};
 
-/// Down and up, again and again, beginning with down.
+/// Alternates between down and up, beginning with down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Flap {
-    /// How many milliseconds it is down.
+    /// The time for which it is down, in milliseconds.
     pub down_ms: u64,
-    /// How many milliseconds it is up.
+    /// The time for which it is up, in milliseconds.
     pub up_ms: u64,
 }
 
 impl Behaviour for Flap {
     fn accept_mode(&self, elapsed: Duration) -> (AcceptMode, Option<Duration>) {
-        // A period of nothing would turn the proxy into a busy loop.
+        // A period of zero would make the proxy a busy loop.
         let period = self.down_ms.saturating_add(self.up_ms).max(1);
         let at = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX) % period;
         let (accept_mode, until) = if at < self.down_ms { (AcceptMode::Refuse, self.down_ms) } else { (AcceptMode::Accept, period) };

@@ -1,4 +1,4 @@
-//! Latency: everything arrives later, and nothing waits for what came before it.
+//! Latency: delays everything by the same time, without queueing.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Pacing, Chunk, Behaviour};
 
-/// Everything arrives later.
+/// Delays everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Latency {
-    /// By so many milliseconds.
+    /// The delay in milliseconds.
     pub ms: u64,
 }
 

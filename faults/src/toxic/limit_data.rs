@@ -1,17 +1,17 @@
-//! Limit data: so many bytes pass in this direction, and at that byte the connection ends.
+//! Limit data: ends the connection after a number of bytes in this direction.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Pacing, Chunk, Behaviour, Payload};
 use crate::Ending;
 
-/// The connection ends after so many bytes.
+/// Ends the connection after a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LimitData {
-    /// How many, of each connection.
+    /// The number of bytes for each connection.
     pub bytes: u64,
-    /// How it ends, on both sides.
+    /// The way in which the connection ends, on both sides.
     pub ending: Ending,
 }
 

@@ -1,4 +1,4 @@
-//! Refuse: nobody listens. The port is kept, so that nobody else takes it in the meantime.
+//! Refuse: refuses new connections. The port stays bound, so that no other process takes it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AcceptMode, Behaviour};
 
-/// Nobody listens.
+/// Refuses new connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refuse {}

@@ -1,4 +1,4 @@
-//! Reset: every connection ends with a RST, those there are and those that come while it is there.
+//! Reset: resets all open connections, and all new ones while it is installed.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AcceptMode, Behaviour, ExistingConnections};
 
-/// Everything is reset.
+/// Resets all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reset {}

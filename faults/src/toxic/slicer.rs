@@ -1,4 +1,4 @@
-//! Slicer: the same bytes in small pieces, so that no reader finds a frame whole.
+//! Slicer: passes the same bytes in small pieces, so that no read returns a whole frame.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Pacing, Chunk, Behaviour, slice};
 
-/// What passes arrives in pieces.
+/// Passes bytes in small pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Slicer {
-    /// How long a piece is.
+    /// The length of a piece.
     pub bytes: usize,
-    /// How many milliseconds lie between two.
+    /// The pause between two pieces in milliseconds.
     #[serde(default)]
     pub gap_ms: u64,
 }

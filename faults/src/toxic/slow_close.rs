@@ -1,4 +1,4 @@
-//! Slow close: the sender has ended, and the receiver hears of it later.
+//! Slow close: passes on the end of a connection with a delay.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Behaviour;
 
-/// The end of a connection is passed on later.
+/// Delays the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SlowClose {
-    /// By so many milliseconds.
+    /// The delay in milliseconds.
     pub ms: u64,
 }
 

@@ -1,6 +1,6 @@
-//! A client that does nothing by itself: it writes the bytes it is told to and shows the bytes that come back.
+//! A test client that writes given bytes and returns the bytes that come back.
 //!
-//! Every wait has an end, so a test that fails says so instead of hanging.
+//! Every wait has a timeout, so that a test fails instead of hanging.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -13,26 +13,26 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The longest that any of these tests waits for anything.
+/// The timeout of every wait.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub const MODERN: &str = "2026-07-28";
 
-/// How a response ended.
+/// The end of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As HTTP has it.
+    /// Complete by the rules of HTTP.
     Whole,
-    /// With a FIN before its time.
+    /// A FIN before the end.
     Fin,
-    /// With a RST.
+    /// A RST.
     Reset,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// 0 when not even a status came.
+    /// 0 if there is no status line.
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
@@ -55,7 +55,7 @@ impl Reply {
         std::iter::from_fn(|| decoder.next_event()).map(Result::unwrap).collect()
     }
 
-    /// The messages of the body, however they travel.
+    /// The messages of the body, as JSON or as events.
     pub fn messages(&self) -> Vec<Value> {
         if self.header("content-type") == Some("text/event-stream") {
             let data = self.events().into_iter().filter_map(|event| event.data).filter(|data| !data.is_empty());
@@ -69,7 +69,7 @@ impl Reply {
         self.messages().pop().unwrap()
     }
 
-    /// What the tool said.
+    /// The text of the tool's result.
     pub fn tool_text(&self) -> String {
         self.answer()["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
     }
@@ -79,7 +79,7 @@ impl Reply {
 pub struct Connection {
     stream: TcpStream,
     buffer: BytesMut,
-    /// Bytes of the current body that are still to come; `None` for a body in chunks.
+    /// The bytes of the current body that are missing; `None` for a chunked body.
     left: Option<usize>,
 }
 
@@ -113,7 +113,7 @@ impl Connection {
         Ok(reply)
     }
 
-    /// The next piece of the body; empty at its end.
+    /// The next piece of the body; empty at the end.
     pub async fn piece(&mut self) -> Result<Vec<u8>, End> {
         let Some(left) = self.left else { return self.chunk().await };
         if left > 0 && self.buffer.is_empty() {
@@ -129,7 +129,7 @@ impl Connection {
         let length = usize::from_str_radix(std::str::from_utf8(&head).unwrap().trim(), 16).unwrap();
         while self.buffer.len() < length + 2 {
             if let Err(end) = self.fill().await {
-                // What there is of a chunk that was cut still counts as seen.
+                // The bytes of an incomplete chunk are returned.
                 return if self.buffer.is_empty() { Err(end) } else { Ok(self.buffer.split().to_vec()) };
             }
         }
@@ -141,7 +141,7 @@ impl Connection {
         Ok(piece)
     }
 
-    /// Reads the rest of a response to its end, whatever that is.
+    /// Reads the rest of a response until it ends or breaks.
     pub async fn rest(&mut self, mut reply: Reply) -> Reply {
         reply.end = loop {
             match self.piece().await {
@@ -153,7 +153,7 @@ impl Connection {
         reply
     }
 
-    /// Reads the body until there are so many events in it.
+    /// Reads the body until it holds so many events.
     pub async fn events(&mut self, reply: &mut Reply, count: usize) -> Vec<SseEvent> {
         while reply.events().len() < count {
             let piece = self.piece().await.unwrap();
@@ -163,7 +163,7 @@ impl Connection {
         reply.events()
     }
 
-    /// Whatever comes next, at most so many bytes.
+    /// Reads at most so many bytes.
     pub async fn bytes(&mut self, most: usize) -> Result<Vec<u8>, End> {
         if self.buffer.is_empty() {
             self.fill().await?;
@@ -172,17 +172,17 @@ impl Connection {
         Ok(self.buffer.split_to(length).to_vec())
     }
 
-    /// How the connection ends, if nothing more comes before.
+    /// Returns how the connection ends; panics if more bytes come.
     pub async fn end(&mut self) -> End {
         self.fill().await.expect_err("something came")
     }
 
-    /// Nothing comes for a while. This is about the absence of something, so it has to wait.
+    /// Whether nothing arrives for this long.
     pub async fn is_silent(&mut self, time: Duration) -> bool {
         timeout(time, self.stream.read_buf(&mut self.buffer)).await.is_err()
     }
 
-    /// A FIN from our side.
+    /// Sends a FIN.
     pub async fn shutdown(&mut self) {
         self.stream.shutdown().await.unwrap();
     }
@@ -220,7 +220,7 @@ impl Client {
         Client { address, path: "/mcp".to_owned(), is_modern: true, session: None }
     }
 
-    /// A legacy client that has been greeted.
+    /// A legacy client with an initialized session.
     pub async fn legacy(address: SocketAddr) -> Client {
         let mut client = Client { address, path: "/mcp".to_owned(), is_modern: false, session: None };
         let reply = client.send(&initialize()).await;
@@ -229,7 +229,7 @@ impl Client {
         client
     }
 
-    /// One exchange on a connection of its own, to its end.
+    /// One exchange on a new connection.
     pub async fn send(&self, message: &Value) -> Reply {
         self.exchange(&self.post(message)).await
     }
@@ -268,7 +268,7 @@ impl Client {
         self.post_text(&headers, &message.to_string())
     }
 
-    /// The text of a POST with these headers and this body, and nothing derived.
+    /// The text of a POST with exactly these headers and this body.
     pub fn post_text(&self, headers: &str, body: &str) -> String {
         let session = self.session.as_ref().map_or(String::new(), |id| format!("Mcp-Session-Id: {id}\r\n"));
         format!(

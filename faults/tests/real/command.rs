@@ -1,4 +1,4 @@
-//! The binary, as a test in another language would use it.
+//! Tests of the binary.
 
 use std::process::{ExitStatus, Stdio};
 
@@ -16,7 +16,7 @@ fn command(words: &[&str]) -> Command {
     command
 }
 
-/// Starts it and reads where everything is.
+/// Starts the binary and reads the addresses.
 async fn start(words: &[&str]) -> (Child, Value) {
     let mut child = command(words).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -24,7 +24,7 @@ async fn start(words: &[&str]) -> (Child, Value) {
     (child, serde_json::from_str(&line).unwrap())
 }
 
-/// Closes its stdin and waits.
+/// Closes its stdin and waits for its end.
 async fn end(mut child: Child) -> ExitStatus {
     drop(child.stdin.take());
     timeout(TIMEOUT, child.wait()).await.unwrap().unwrap()

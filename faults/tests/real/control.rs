@@ -1,4 +1,4 @@
-//! Everything is switched over HTTP as well.
+//! Tests of the control port.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, End, Reply, Connection};
 
-/// One word to a control port.
+/// Sends a request to a control port.
 pub async fn send(address: SocketAddr, verb: &str, path: &str, input: &Value) -> (u16, Value) {
     let body = if input.is_null() { String::new() } else { input.to_string() };
     let request =

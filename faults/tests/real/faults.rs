@@ -1,4 +1,4 @@
-//! Each fault does what its file says, and the oracle knows whether the tool ran.
+//! Tests of every fault: its effect on the client, and the executions that the oracle counts.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, End, Reply, Connection, TIMEOUT, call, request};
 
-/// A server with one rule, and a legacy client that it has greeted.
+/// A server with one rule and a legacy client with a session.
 async fn start(rule: Rule) -> (Server, Client) {
     let server = Server::start(Settings::default()).await.unwrap();
     let client = Client::legacy(server.address()).await;
@@ -16,7 +16,7 @@ async fn start(rule: Rule) -> (Server, Client) {
     (server, client)
 }
 
-/// What a fault does to a call, and how often the call ran.
+/// Makes one call under a rule. Returns the reply and the number of executions.
 async fn call_under(rule: Rule) -> (Reply, u64) {
     let name = rule.fault.clone();
     let (server, client) = start(rule).await;
@@ -413,7 +413,7 @@ async fn a_rule_strikes_what_it_names_and_when_it_says() {
     assert_eq!(faults, ["h26_500", "t13_reset_before_headers"]);
 }
 
-/// What a fault does to a call whose answer is a JSON body.
+/// Makes one call under a rule, with a JSON body as the answer.
 async fn framed(rule: Rule) -> Reply {
     let server = Server::start(Settings { answers: Answers::Json, ..Settings::default() }).await.unwrap();
     let client = Client::legacy(server.address()).await;

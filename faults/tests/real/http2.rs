@@ -1,4 +1,4 @@
-//! The server over HTTP/2, with the two faults that only exist there.
+//! Tests of the server over HTTP/2 and of the two faults that exist only there.
 
 use std::net::SocketAddr;
 
@@ -81,7 +81,7 @@ async fn start_server(rule: Option<Rule>) -> Server {
     server
 }
 
-/// A client's side of TLS that trusts one authority and speaks HTTP/2.
+/// Connects over TLS and HTTP/2 and trusts one authority.
 async fn dial_securely(server: &Server, authority: &Authority) -> std::io::Result<SendRequest<Whole>> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();

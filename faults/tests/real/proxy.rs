@@ -1,4 +1,4 @@
-//! The proxy when nothing is spoilt, and what it counts.
+//! Tests of the proxy without toxics and of its counts.
 
 use mendline_faults::{Answers, Ending, Proxy, Server, Settings};
 use serde_json::json;
@@ -38,7 +38,7 @@ async fn an_end_and_a_reset_of_one_side_reach_the_other() {
 
 #[tokio::test]
 async fn a_client_is_reset_when_nobody_is_behind() {
-    // Bound and never listened on: nobody else gets the port meanwhile.
+    // Bound without a listener, so that no other process takes the port.
     let kept = TcpSocket::new_v4().unwrap();
     kept.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let proxy = Proxy::start(kept.local_addr().unwrap()).await.unwrap();

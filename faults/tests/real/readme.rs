@@ -1,4 +1,4 @@
-//! The README is what the code says.
+//! Tests that the README matches the code.
 
 use mendline_faults::fault::{self, Runs};
 use mendline_faults::toxic::{self, Slicer, Toxic};

@@ -1,4 +1,4 @@
-//! The server when nothing is broken.
+//! Tests of the server without faults.
 
 use mendline_faults::{Answers, Era, Server, Settings};
 use serde_json::{Value, json};
@@ -164,7 +164,7 @@ async fn a_modern_request_says_the_same_in_its_headers_and_its_body() {
     ] {
         let bad = good.replace(from, to);
         assert_ne!(bad, good, "{what}");
-        // The name header belongs to some methods only.
+        // Only some methods have the name header.
         let bad = if code == -32601 { bad.replace("Mcp-Name: lookup\r\n", "") } else { bad };
         let (head, body) = bad.split_once("\r\n\r\n").unwrap();
         let length = format!("Content-Length: {}", good.split_once("\r\n\r\n").unwrap().1.len());

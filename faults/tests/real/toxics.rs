@@ -1,6 +1,6 @@
-//! Each toxic does what its file says, seen from both ends of the proxy.
+//! Tests of every toxic, seen from both ends of the proxy.
 //!
-//! The upstream here is a socket in the test's own hand, so that every byte can be looked at.
+//! The upstream is a socket of the test, so that every byte can be inspected.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use tokio::time::{Instant, timeout};
 
 use crate::client::{End, Connection, TIMEOUT};
 
-/// Long enough for anything to pass on loopback, short enough to wait for nothing.
+/// Long enough for bytes to pass on loopback, short enough to wait for their absence.
 const A_WHILE: Duration = Duration::from_millis(60);
 
 /// Longer than any test, in milliseconds.
 const AN_HOUR: u64 = 3_600_000;
 const REFUSED: Result<(), ErrorKind> = Err(ErrorKind::ConnectionRefused);
 
-/// A proxy before a socket of our own.
+/// A proxy in front of a socket of the test.
 struct Fixture {
     proxy: Proxy,
     upstream: TcpListener,
@@ -50,7 +50,7 @@ impl Fixture {
         UpstreamSocket(timeout(TIMEOUT, self.upstream.accept()).await.unwrap().unwrap().0)
     }
 
-    /// Dials again and again until that ends as it should, at most as long as we are patient.
+    /// Dials until the result is the wanted one, or until the timeout.
     async fn until_dialing(&self, wanted: Result<(), ErrorKind>) {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -59,7 +59,7 @@ impl Fixture {
             if ended == wanted {
                 return;
             }
-            // Whoever dials while the door closes may be let in and reset.
+            // A dial during the change may be accepted and reset.
             assert!(
                 matches!(ended, Ok(()) | Err(ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset)),
                 "{ended:?}"
@@ -70,7 +70,7 @@ impl Fixture {
     }
 }
 
-/// The upstream's end.
+/// The upstream's end of a connection.
 struct UpstreamSocket(TcpStream);
 
 impl UpstreamSocket {
@@ -100,7 +100,7 @@ impl UpstreamSocket {
     }
 }
 
-/// Everything up to so many bytes.
+/// Reads exactly so many bytes.
 async fn read(connection: &mut Connection, count: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < count {
