@@ -64,18 +64,18 @@ pub enum Toxic {
 /// The name of every toxic, its row in the fault matrix and what it does.
 pub const ALL: &[(&str, &str, &str)] = &[
     ("latency", "T19", "Everything arrives `ms` later."),
-    ("bandwidth", "T20", "No more than `bytesPerSecond` pass."),
-    ("slicer", "T21", "What passes arrives in pieces of `bytes`, `gapMs` apart."),
+    ("bandwidth", "T20", "At most `bytesPerSecond` pass."),
+    ("slicer", "T21", "Bytes arrive in pieces of `bytes`, `gapMs` apart."),
     ("drip", "", "One byte passes every `ms`."),
-    ("limit_data", "T22", "After `bytes` the connection is ended, by `fin` or `reset`."),
+    ("limit_data", "T22", "The connection ends after `bytes`, by `fin` or `reset`."),
     ("slow_close", "T23", "The end of a connection is passed on `ms` later."),
-    ("black_hole", "N06", "Connections are accepted and nothing passes; those it caught stay dead."),
-    ("half_open", "", "The connections there are go silent for good; new ones are sound."),
-    ("partition", "T17, T18", "Nothing passes while it is there; then everything does."),
-    ("unplugged", "T16", "The connections there are lose all packets, probes of the kernel too; new ones are sound."),
-    ("reset", "T13", "All connections are reset, and new ones at once."),
-    ("refuse", "N05", "Nobody listens; the connections there are stay."),
-    ("flap", "T24", "Down for `downMs` (all reset, nobody listens), up for `upMs`, and again."),
+    ("black_hole", "N06", "Connections are accepted and nothing passes, also after its removal."),
+    ("half_open", "", "Open connections go silent for good; new ones work."),
+    ("partition", "T17, T18", "Nothing passes while it is installed; nothing is lost."),
+    ("unplugged", "T16", "Open connections lose all packets, including probes; new ones work."),
+    ("reset", "T13", "All connections are reset, including new ones."),
+    ("refuse", "N05", "New connections are refused; open ones stay."),
+    ("flap", "T24", "Alternates: down for `downMs` (all reset, new ones refused), up for `upMs`."),
 ];
 
 /// Bytes, or the end of a direction, on their way through the proxy.

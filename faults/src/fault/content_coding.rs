@@ -16,7 +16,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "content_coding",
     row: "",
-    description: "Answers in gzip, or in plain bytes under the name of the coding in the value.",
+    description: "Answers with gzip, or with plain bytes labelled with the coding in the value.",
     value: "the coding (gzip)",
     runs: Runs::Always,
     applies_to: HttpRequest::is_request,

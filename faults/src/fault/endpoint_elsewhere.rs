@@ -8,7 +8,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "endpoint_elsewhere",
     row: "",
-    description: "Names an endpoint at another origin, which counts what arrives (HTTP+SSE only).",
+    description: "Names an endpoint at a foreign origin, which counts requests (HTTP+SSE only).",
     value: "",
     runs: Runs::Never,
     applies_to: |request| request.path == "/sse" && request.is_fresh_get(),

@@ -11,7 +11,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h27_502",
     row: "H27",
-    description: "Answers 502 with the page of a gateway.",
+    description: "Answers 502 with a gateway page.",
     value: "",
     runs: Runs::PerRule,
     applies_to: HttpRequest::is_call,

@@ -11,7 +11,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h29_504",
     row: "H29",
-    description: "Answers 504 with the page of a gateway.",
+    description: "Answers 504 with a gateway page.",
     value: "",
     runs: Runs::PerRule,
     applies_to: HttpRequest::is_call,

@@ -11,7 +11,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h31_429_bare",
     row: "H31",
-    description: "Answers 429 without a hint.",
+    description: "Answers 429 without Retry-After.",
     value: "",
     runs: Runs::Never,
     applies_to: HttpRequest::is_call,

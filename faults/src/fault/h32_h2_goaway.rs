@@ -10,7 +10,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h32_h2_goaway",
     row: "H32",
-    description: "Sends GOAWAY below the request's stream and closes (HTTP/2 only).",
+    description: "Sends GOAWAY with a stream id below the request and closes (HTTP/2 only).",
     value: "",
     runs: Runs::Never,
     applies_to: |request| request.is_call() && request.version == Version::HTTP_2,

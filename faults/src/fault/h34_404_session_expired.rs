@@ -7,7 +7,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h34_404_session_expired",
     row: "H34",
-    description: "Forgets the session and answers 404.",
+    description: "Drops the session and answers 404.",
     value: "",
     runs: Runs::Never,
     applies_to: |request| request.is_call() && request.session().is_some(),

@@ -10,7 +10,7 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "h35b_400_session_lost",
     row: "H35b",
-    description: "Forgets the session and answers 400.",
+    description: "Drops the session and answers 400.",
     value: "",
     runs: Runs::Never,
     applies_to: |request| request.is_call() && request.session().is_some(),

@@ -11,7 +11,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h38_redirect_same_origin",
     row: "H38",
-    description: "Answers 307 (or the value) to /moved/mcp, which serves.",
+    description: "Answers 307 (or the value) to /moved/mcp, which works.",
     value: "status (307)",
     runs: Runs::Never,
     applies_to: HttpRequest::is_call,

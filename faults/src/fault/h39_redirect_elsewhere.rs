@@ -11,7 +11,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h39_redirect_elsewhere",
     row: "H39",
-    description: "Answers 307 (or the value) to another origin, which counts what arrives.",
+    description: "Answers 307 (or the value) to a foreign origin, which counts requests.",
     value: "status (307)",
     runs: Runs::Never,
     applies_to: HttpRequest::is_call,

@@ -8,7 +8,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "http_1_0",
     row: "",
-    description: "Answers in HTTP/1.0 without a length, and closes (JSON over HTTP/1.1 without TLS only).",
+    description: "Answers in HTTP/1.0 without a length and closes (only JSON over HTTP/1.1 without TLS).",
     value: "",
     runs: Runs::Always,
     applies_to: HttpRequest::is_request,

@@ -10,7 +10,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "m62_unknown_id",
     row: "M62",
-    description: "Says answers to unknown ids before the right one.",
+    description: "Sends responses to unknown ids before the real one.",
     value: "",
     runs: Runs::Always,
     applies_to: HttpRequest::is_call,

@@ -8,7 +8,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "m63_duplicate_response",
     row: "M63",
-    description: "Says the answer twice.",
+    description: "Sends the response twice.",
     value: "",
     runs: Runs::Always,
     applies_to: HttpRequest::is_call,

@@ -10,7 +10,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "m64_late_response",
     row: "M64",
-    description: "Holds the answer back, deaf to cancellations.",
+    description: "Delays the response and ignores cancellations.",
     value: "milliseconds (1000)",
     runs: Runs::Always,
     applies_to: HttpRequest::is_call,

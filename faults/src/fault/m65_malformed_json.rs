@@ -10,7 +10,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "m65_malformed_json",
     row: "M65",
-    description: "Says an answer that is no JSON.",
+    description: "Sends a response that is not valid JSON.",
     value: "",
     runs: Runs::PerRule,
     applies_to: HttpRequest::is_call,

@@ -10,7 +10,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "m66_id_type_changed",
     row: "M66",
-    description: "Answers under the id as a string.",
+    description: "Answers with the id as a string.",
     value: "",
     runs: Runs::Always,
     applies_to: HttpRequest::is_call,

@@ -11,8 +11,8 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "m67_notification_storm",
     row: "M67",
-    description: "Says a thousand notifications (or the value) before the answer.",
-    value: "how many (1000)",
+    description: "Sends 1000 notifications (or the value) before the response.",
+    value: "count (1000)",
     runs: Runs::Always,
     applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),

@@ -13,7 +13,7 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "m68_progress_forever",
     row: "M68",
-    description: "Reports progress for ever and never answers.",
+    description: "Reports progress forever and never answers.",
     value: "milliseconds between reports (20)",
     runs: Runs::PerRule,
     applies_to: HttpRequest::is_call,

@@ -9,7 +9,7 @@ use crate::settings::{Era, Settings};
 pub(super) const FAULT: Fault = Fault {
     name: "m69_era_flip",
     row: "M69",
-    description: "Speaks only the other era from this request on, and forgets all sessions.",
+    description: "Supports only the other era from now on and drops all sessions.",
     value: "",
     runs: Runs::Never,
     applies_to: HttpRequest::is_call,

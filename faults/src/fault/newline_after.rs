@@ -8,8 +8,8 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "newline_after",
     row: "",
-    description: "Answers with a line end after the JSON text (or the value).",
-    value: "the text after it (a line feed)",
+    description: "Answers with a line end (or the value) after the JSON text.",
+    value: "the appended text (a line feed)",
     runs: Runs::Always,
     applies_to: HttpRequest::is_request,
     answer: |context| Box::pin(answer(context)),

@@ -12,7 +12,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "notification_answered",
     row: "",
-    description: "Takes what is no request with this status, after a while, with a body or none.",
+    description: "Answers a notification or response with this status, optionally late and with a body.",
     value: "status (200), or an object of status, body and delayMs",
     runs: Runs::Never,
     applies_to: is_no_request,

@@ -14,7 +14,7 @@ use crate::settings::Answers;
 pub(super) const FAULT: Fault = Fault {
     name: "pretty_json",
     row: "",
-    description: "Answers in indented JSON: as a body, or as an event of several data lines.",
+    description: "Answers with indented JSON: as a body, or as an event of several data lines.",
     value: "lf, crlf or tab (lf)",
     runs: Runs::Always,
     applies_to: HttpRequest::is_request,

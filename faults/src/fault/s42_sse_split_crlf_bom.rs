@@ -8,7 +8,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "s42_sse_split_crlf_bom",
     row: "S42",
-    description: "Answers with events in single bytes, with CRLF and a byte order mark.",
+    description: "Answers with events in pieces of one byte, with CRLF and a byte order mark.",
     value: "",
     runs: Runs::Always,
     applies_to: HttpRequest::is_call,

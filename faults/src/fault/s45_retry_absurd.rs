@@ -10,7 +10,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "s45_retry_absurd",
     row: "S45",
-    description: "Primes with this retry and closes; the answer waits for whoever resumes.",
+    description: "Primes with this retry and closes; the answer comes when the client resumes.",
     value: "the retry in milliseconds (0)",
     runs: Runs::Always,
     applies_to: HttpRequest::is_call,

@@ -13,7 +13,7 @@ use crate::server::stream::Stream;
 pub(super) const FAULT: Fault = Fault {
     name: "s52_prime_then_close_for_ever",
     row: "S52",
-    description: "Primes and closes, at the call and at every resumption.",
+    description: "Primes and closes every stream, also resumed ones.",
     value: "the retry in milliseconds (50)",
     runs: Runs::PerRule,
     applies_to: |request| request.is_call() || request.is_resume(),

@@ -11,8 +11,8 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "server_request_flood",
     row: "",
-    description: "Asks the client for its roots a thousand times (or the value) before the answer.",
-    value: "how many (1000)",
+    description: "Sends 1000 roots/list requests (or the value) before the response.",
+    value: "count (1000)",
     runs: Runs::Always,
     applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),

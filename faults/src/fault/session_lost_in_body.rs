@@ -9,7 +9,7 @@ use crate::server::jsonrpc;
 pub(super) const FAULT: Fault = Fault {
     name: "session_lost_in_body",
     row: "",
-    description: "Forgets the session and answers 200 with an error that says so.",
+    description: "Drops the session and answers 200 with a JSON-RPC error.",
     value: "",
     runs: Runs::Never,
     applies_to: |request| request.is_call() && request.session().is_some(),

@@ -13,7 +13,7 @@ use crate::{HttpRequest, Ending};
 pub(super) const FAULT: Fault = Fault {
     name: "t14_reset_mid_body",
     row: "T14",
-    description: "Resets the connection after half of the body (or so many bytes of it).",
+    description: "Resets the connection after half of the body (or the value).",
     value: "bytes of the body (half)",
     runs: Runs::Always,
     applies_to: HttpRequest::is_call,

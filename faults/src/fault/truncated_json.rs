@@ -10,7 +10,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "truncated_json",
     row: "",
-    description: "Answers with the first half of the JSON text, and a length that fits it.",
+    description: "Answers with the first half of the JSON text and a matching length.",
     value: "",
     runs: Runs::Always,
     applies_to: HttpRequest::is_call,

@@ -10,7 +10,7 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "wrong_content_type",
     row: "",
-    description: "Answers with the right JSON as text/plain.",
+    description: "Answers with the correct JSON as text/plain.",
     value: "",
     runs: Runs::Always,
     applies_to: HttpRequest::is_call,
