@@ -82,7 +82,7 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
         "proxy" => {
             let to = address(&mut options, "to")?;
             if let Some(name) = ledger.map(|_| "ledger").or_else(|| options.keys().next().map(String::as_str)) {
-                return Err(Failure(format!("a proxy has no {name}")));
+                return Err(Failure(format!("a proxy has no option {name}; {USAGE}")));
             }
             let proxy = Arc::new(Proxy::start_on(listen, to).await?);
             let addresses = json!({ "address": proxy.address().to_string() });
@@ -115,7 +115,7 @@ fn list() -> Result<(), Failure> {
 /// Returns an address among the options, or a free port of 127.0.0.1 if there is none.
 fn address(options: &mut Map<String, Value>, name: &str) -> Result<SocketAddr, Failure> {
     let address = match options.remove(name) {
-        None if name == "to" => return Err(Failure("a proxy needs to=ADDRESS".to_owned())),
+        None if name == "to" => return Err(Failure("a proxy needs the address of its upstream: to=ADDRESS".to_owned())),
         None => (Ipv4Addr::LOCALHOST, 0).into(),
         Some(value) => value.as_str().unwrap_or_default().parse()?,
     };

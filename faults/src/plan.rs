@@ -139,7 +139,7 @@ pub struct UnknownFault(pub String);
 
 impl fmt::Display for UnknownFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no fault {:?}", self.0)
+        write!(f, "unknown fault {:?}; `mendline-faults list` prints all names", self.0)
     }
 }
 
@@ -250,6 +250,6 @@ mod tests {
         assert_eq!((rule.when, rule.timing), (When::Nth(2), Timing::After));
         assert!(serde_json::from_value::<Rule>(json!({ "fault": "h26_500", "wen": "every" })).is_err());
         let refused = Plan::default().add(Rule::new("kindness")).unwrap_err();
-        assert_eq!(refused.to_string(), "there is no fault \"kindness\"");
+        assert_eq!(refused.to_string(), "unknown fault \"kindness\"; `mendline-faults list` prints all names");
     }
 }

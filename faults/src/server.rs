@@ -259,7 +259,7 @@ pub(crate) async fn read(mut body: Incoming) -> Result<Bytes, Box<dyn Error + Se
             text.extend_from_slice(&data);
         }
         if text.len() > LONGEST_REQUEST {
-            return Err(format!("a request longer than {LONGEST_REQUEST} bytes").into());
+            return Err(format!("the request is longer than {LONGEST_REQUEST} bytes").into());
         }
     }
     Ok(text.freeze())

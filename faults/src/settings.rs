@@ -95,7 +95,7 @@ impl Settings {
     pub(crate) fn changed(&self, changes: &Value) -> Result<Settings, BadWord> {
         let mut whole = serde_json::to_value(self).map_err(|error| BadWord(error.to_string()))?;
         let (Some(whole_map), Some(changes)) = (whole.as_object_mut(), changes.as_object()) else {
-            return Err(BadWord("settings are an object".to_owned()));
+            return Err(BadWord("settings must be a JSON object".to_owned()));
         };
         whole_map.extend(changes.iter().map(|(name, value)| (name.clone(), value.clone())));
         serde_json::from_value(whole).map_err(|error| BadWord(error.to_string()))
@@ -105,7 +105,7 @@ impl Settings {
 /// Builds an object from `name=value` options. A value that is valid JSON is used as JSON, any other as a string.
 pub(crate) fn object_from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Value, BadWord> {
     let pairs = words.into_iter().map(|word| {
-        let (name, value) = word.split_once('=').ok_or_else(|| BadWord(format!("{word:?} is not name=value")))?;
+        let (name, value) = word.split_once('=').ok_or_else(|| BadWord(format!("option {word:?} is not of the form name=value")))?;
         Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
     });
     pairs.collect::<Result<Map<_, _>, _>>().map(Value::Object)

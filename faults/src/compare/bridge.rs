@@ -27,7 +27,7 @@ pub(super) fn all(mendline: &Path, peers: Option<&Path>, fastmcp: Option<&Path>)
             let words = words.iter().map(|&word| word.to_owned()).collect();
             all.push(Bridge { name, version, words, home: home.join("home") });
         }
-        None => report_progress(&format!("{name} is not installed in {}, and left out", home.display())),
+        None => report_progress(&format!("{name} is not installed in {}: skipped", home.display())),
     };
     let text = |path: PathBuf| path.display().to_string();
     let here = mendline.parent().unwrap_or(mendline);

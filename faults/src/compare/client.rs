@@ -52,7 +52,7 @@ impl Client {
         self.collect_answers(Instant::now() + START_TIMEOUT, 2).await;
         let is_ready = self.answers.len() == 2 && self.answers.values().all(|answer| answer.get("result").is_some());
         self.answers.clear();
-        if is_ready { Ok(()) } else { Err(std::io::Error::other("did not start")) }
+        if is_ready { Ok(()) } else { Err(std::io::Error::other("the bridge did not complete the handshake")) }
     }
 
     pub(super) fn request(&mut self, id: u64, method: &str, params: &Value) {

@@ -28,30 +28,30 @@ const OUTAGE: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FaultCase {
     StreamCut,
-    StreamCutForGood,
-    SessionForgotten,
+    StreamCutNoResume,
+    SessionExpired,
     Restarted,
-    Busy,
+    Overloaded,
     Stalled,
 }
 
 impl FaultCase {
     pub(super) const ALL: [FaultCase; 6] = [
         FaultCase::StreamCut,
-        FaultCase::StreamCutForGood,
-        FaultCase::SessionForgotten,
+        FaultCase::StreamCutNoResume,
+        FaultCase::SessionExpired,
         FaultCase::Restarted,
-        FaultCase::Busy,
+        FaultCase::Overloaded,
         FaultCase::Stalled,
     ];
 
     pub(super) fn label(self) -> &'static str {
         match self {
             FaultCase::StreamCut => "stream cut, can be resumed",
-            FaultCase::StreamCutForGood => "stream cut, cannot be resumed",
-            FaultCase::SessionForgotten => "session forgotten (404)",
-            FaultCase::Restarted => "server away for 1 s",
-            FaultCase::Busy => "429 for 1 s, with `Retry-After`",
+            FaultCase::StreamCutNoResume => "stream cut, cannot be resumed",
+            FaultCase::SessionExpired => "session expired (404)",
+            FaultCase::Restarted => "server down for 1 s",
+            FaultCase::Overloaded => "429 for 1 s, with `Retry-After`",
             FaultCase::Stalled => "one call never answered",
         }
     }
@@ -90,7 +90,7 @@ struct RestartableServer {
 /// Returns the settings of a case. Most real servers keep no events and cannot resume a stream; this one can, except
 /// where the case forbids it.
 fn settings(case: FaultCase) -> Settings {
-    let (ids, retry_ms) = if case == FaultCase::StreamCutForGood { (false, None) } else { (true, Some(100)) };
+    let (ids, retry_ms) = if case == FaultCase::StreamCutNoResume { (false, None) } else { (true, Some(100)) };
     Settings { era: Era::Legacy, ids, prime: ids, retry_ms, ..Settings::default() }
 }
 
@@ -116,7 +116,7 @@ pub(super) async fn run(bridge: &Bridge, case: FaultCase, calls: u64) -> std::io
     }
     client.collect_answers(Instant::now() + ANSWER_TIMEOUT, usize::try_from(calls).unwrap_or(usize::MAX)).await;
     if !server.was_injected(case) {
-        return Err(std::io::Error::other("the fault did not happen"));
+        return Err(std::io::Error::other("the fault was not injected"));
     }
     let ran = server.executions().await?;
     let (mut counts, has_ended) = (CallCounts::default(), client.has_ended());
@@ -143,14 +143,14 @@ impl RestartableServer {
     fn inject(&mut self, case: FaultCase) -> std::io::Result<()> {
         let Some(server) = &self.running else { return Ok(()) };
         match case {
-            FaultCase::StreamCut | FaultCase::StreamCutForGood => {
+            FaultCase::StreamCut | FaultCase::StreamCutNoResume => {
                 server.add(Rule::new("t14_reset_mid_body").nth(1)).map_err(std::io::Error::other)
             }
-            FaultCase::SessionForgotten => {
+            FaultCase::SessionExpired => {
                 server.forget_sessions();
                 Ok(())
             }
-            FaultCase::Busy => {
+            FaultCase::Overloaded => {
                 server.add(Rule::new("h30_429_retry_after").during(OUTAGE).value(1)).map_err(std::io::Error::other)
             }
             FaultCase::Restarted => {
@@ -172,9 +172,9 @@ impl RestartableServer {
     fn was_injected(&self, case: FaultCase) -> bool {
         let counts = self.running.as_ref().map(|server| server.oracle().counts()).unwrap_or_default();
         match case {
-            FaultCase::StreamCut | FaultCase::StreamCutForGood => counts.struck_by("t14_reset_mid_body") == 1,
-            FaultCase::Busy => counts.struck_by("h30_429_retry_after") > 0,
-            FaultCase::SessionForgotten => counts.sessions_opened > counts.open_sessions,
+            FaultCase::StreamCut | FaultCase::StreamCutNoResume => counts.struck_by("t14_reset_mid_body") == 1,
+            FaultCase::Overloaded => counts.struck_by("h30_429_retry_after") > 0,
+            FaultCase::SessionExpired => counts.sessions_opened > counts.open_sessions,
             FaultCase::Restarted => self.restarting.is_some(),
             FaultCase::Stalled => counts.executions_of(&format!("k{FAULTED_CALL}")) > 0,
         }

@@ -20,6 +20,6 @@ pub(super) const FAULT: Fault = Fault {
 };
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
-    let text = jsonrpc::error(&context.request.id(), code::HEADER_MISMATCH, "a header says something else than the body");
+    let text = jsonrpc::error(&context.request.id(), code::HEADER_MISMATCH, "a header and the body disagree");
     Ok(Reply::json(StatusCode::BAD_REQUEST, text))
 }

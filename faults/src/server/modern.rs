@@ -39,14 +39,14 @@ fn validate(state: &ServerState, request: &HttpRequest) -> Result<(), Refused> {
     check_header(state, request, headers::METHOD, Some(&method))?;
     check_header(state, request, headers::NAME, name)?;
     if !revision.is_string() || !declared[meta::CLIENT_CAPABILITIES].is_object() {
-        let message = "the _meta of a request names its protocolVersion and clientCapabilities";
+        let message = "_meta must contain protocolVersion and clientCapabilities";
         return Err(state.refuse(StatusCode::BAD_REQUEST, request, code::INVALID_PARAMS, message));
     }
     if !Era::MODERN.contains(&revision.as_str().unwrap_or_default()) {
         return Err(unsupported(state, request, revision));
     }
     if !methods::MODERN.contains(&method.as_str()) && !method.starts_with("faults/") {
-        let message = format!("no method {method}");
+        let message = format!("unknown method {method}");
         return Err(state.refuse(StatusCode::NOT_FOUND, request, code::METHOD_NOT_FOUND, &message));
     }
     Ok(())
@@ -63,7 +63,7 @@ fn check_header(state: &ServerState, request: &HttpRequest, name: &str, body: Op
     if is_same {
         return Ok(());
     }
-    let message = format!("{name} says {header:?} and the body {body:?}");
+    let message = format!("header {name} is {header:?}, but the body has {body:?}");
     Err(state.refuse(StatusCode::BAD_REQUEST, request, code::HEADER_MISMATCH, &message))
 }
 
