@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_names_only_what_there_was() {
+    fn cell_shows_only_nonzero_counts() {
         let counts = CallCounts { answered: 9, failed: 1, ..CallCounts::default() };
         assert_eq!(counts.to_string(), "9 answered, 1 failed");
         assert_eq!(

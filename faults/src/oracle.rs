@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_count_is_waited_for_and_not_slept_for() {
+    async fn until_returns_when_the_count_is_reached() {
         let oracle = Oracle::new();
         let wanted = oracle.until(Duration::from_secs(5), |counts| counts.executions_of("a") == 2);
         let doing = async {

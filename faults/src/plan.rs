@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rule_counts_its_own_requests_only() {
+    async fn rule_counts_only_its_own_requests() {
         let plan = Plan::default();
         plan.add(Rule::new("h26_500").tool("lookup").nth(2)).unwrap();
         plan.add(Rule::new("h27_502").first(1)).unwrap();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rule_for_a_time_is_over_after_it() {
+    async fn timed_rule_ends_after_its_duration() {
         let plan = Plan::default();
         plan.add(Rule::new("h26_500").during(Duration::from_secs(1))).unwrap();
         assert_eq!(selected(&plan, &call("lookup")), Some("h26_500"));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_reads_as_json_and_a_wrong_one_says_why() {
+    fn rule_is_read_from_json_and_errors_are_named() {
         let rule: Rule = serde_json::from_value(json!({ "fault": "h26_500", "when": { "nth": 2 } })).unwrap();
         assert_eq!((rule.when, rule.timing), (When::Nth(2), Timing::After));
         assert!(serde_json::from_value::<Rule>(json!({ "fault": "h26_500", "wen": "every" })).is_err());

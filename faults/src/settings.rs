@@ -117,7 +117,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn words_and_json_say_the_same() {
+    fn options_and_json_give_the_same_settings() {
         let words = object_from_words(["era=modern", "sessions=false", "retryMs=50"]).unwrap();
         let changed = Settings::default().changed(&words).unwrap();
         assert_eq!(changed, Settings { era: Era::Modern, sessions: false, retry_ms: Some(50), ..Settings::default() });
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_means_nothing_is_refused() {
+    fn unknown_option_is_refused() {
         assert!(object_from_words(["era"]).is_err());
         assert!(Settings::default().changed(&json!({ "ear": "modern" })).is_err());
         assert!(Settings::default().changed(&json!([])).is_err());

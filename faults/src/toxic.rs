@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_toxic_is_listed_under_its_name_and_reads_as_json() {
+    fn every_toxic_is_listed_and_read_from_json() {
         let texts = [
             r#"{"toxic":"latency","ms":5}"#,
             r#"{"toxic":"bandwidth","bytesPerSecond":5}"#,

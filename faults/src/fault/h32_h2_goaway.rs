@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stream_before_the_first_is_none() {
+    fn goaway_names_the_stream_before_the_request() {
         assert_eq!(&goaway_before(1)[..], [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(goaway_before(2)[12], 1);
         assert_eq!(goaway_before(3)[12], 3);

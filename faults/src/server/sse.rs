@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_primed_stream_is_carried_from_where_it_broke() {
+    async fn primed_stream_resumes_after_the_last_event() {
         let sse_format = SseFormat::legacy(&Settings { retry_ms: Some(50), ..Settings::default() });
         let (how, text) = written(&sse_format, &two_messages(), 1).await;
         assert_eq!(how, StreamEnd::Complete);
@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plain_stream_has_no_ids() {
+    async fn plain_stream_has_no_ids() {
         let (_, text) = written(&SseFormat::plain(&Settings::default()), &two_messages(), 0).await;
         assert_eq!(text, "event: message\ndata: 1\n\nevent: message\ndata: 2\n\n");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn comments_keep_a_silent_stream_awake_until_the_client_leaves() {
+    async fn comments_are_written_until_the_client_leaves() {
         let stream = Stream::new("s1".to_owned());
         let sse_format = SseFormat::plain(&Settings { comment_ms: Some(10), ..Settings::default() });
         let (reply, pieces) = Reply::events();

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_stream_is_read_from_any_number_on() {
+    async fn stream_is_read_from_any_number() {
         let stream = Stream::new("s1".to_owned());
         stream.push(Bytes::from_static(b"a"));
         stream.push(Bytes::from_static(b"b"));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn old_messages_are_forgotten_and_numbers_go_on() {
+    fn old_messages_are_dropped_and_numbers_continue() {
         let stream = Stream::new("s1".to_owned());
         for number in 1..=KEPT + 5 {
             stream.push(Bytes::from(number.to_string()));

@@ -33,7 +33,7 @@ mod tests {
     use tokio::time::Instant;
 
     #[test]
-    fn bytes_take_their_time_and_the_next_parcel_waits() {
+    fn next_chunk_waits_for_the_bytes_before() {
         let (now, mut pacing) = (Instant::now(), Pacing::default());
         let line = Bandwidth { bytes_per_second: 40 };
         let first = line.pass(&mut pacing, chunk(now, "abcd"));

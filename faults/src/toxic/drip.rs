@@ -27,7 +27,7 @@ mod tests {
     use tokio::time::Instant;
 
     #[test]
-    fn bytes_fall_one_by_one_whatever_parcel_they_came_in() {
+    fn bytes_pass_one_by_one_across_chunks() {
         let (now, mut pacing) = (Instant::now(), Pacing::default());
         let drip = Drip { ms: 10 };
         let mut pieces = drip.pass(&mut pacing, chunk(now, "ab"));

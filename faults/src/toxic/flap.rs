@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_down_first_and_says_when_that_changes() {
+    fn flap_begins_down_and_returns_the_next_change() {
         let flap = Flap { down_ms: 100, up_ms: 900 };
         let at = |ms: u64| flap.accept_mode(Duration::from_millis(ms));
         let ms = |ms: u64| Some(Duration::from_millis(ms));

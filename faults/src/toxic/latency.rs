@@ -32,7 +32,7 @@ mod tests {
     use tokio::time::Instant;
 
     #[test]
-    fn each_parcel_is_late_by_itself() {
+    fn each_chunk_is_delayed_independently() {
         let (now, mut pacing) = (Instant::now(), Pacing::default());
         let latency = Latency { ms: 100 };
         let first = latency.pass(&mut pacing, chunk(now, "a"));

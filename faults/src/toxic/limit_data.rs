@@ -39,7 +39,7 @@ mod tests {
     use tokio::time::Instant;
 
     #[test]
-    fn the_cut_is_at_the_byte() {
+    fn connection_is_cut_at_the_exact_byte() {
         let (now, mut pacing) = (Instant::now(), Pacing::default());
         let limit = LimitData { bytes: 3, ending: Ending::Fin };
         assert_eq!(seen(now, &limit.pass(&mut pacing, chunk(now, "ab"))), [("ab".to_owned(), 0)]);

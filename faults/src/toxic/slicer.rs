@@ -30,7 +30,7 @@ mod tests {
     use tokio::time::Instant;
 
     #[test]
-    fn the_last_piece_is_what_is_left() {
+    fn last_piece_holds_the_remainder() {
         let (now, mut pacing) = (Instant::now(), Pacing::default());
         let pieces = Slicer { bytes: 2, gap_ms: 3 }.pass(&mut pacing, chunk(now, "abcde"));
         assert_eq!(seen(now, &pieces), [("ab".to_owned(), 0), ("cd".to_owned(), 3), ("e".to_owned(), 6)]);

@@ -36,7 +36,7 @@ fn address(url: &Value) -> std::net::SocketAddr {
 }
 
 #[tokio::test]
-async fn a_server_and_a_proxy_run_as_processes_and_end_with_their_stdin() {
+async fn server_and_proxy_processes_end_with_their_stdin() {
     let (server, at) = start(&["server", "answers=json", "era=modern"]).await;
     let behind = address(&at["url"]).to_string();
     let (proxy, front) = start(&["proxy", &format!("to={behind}")]).await;
@@ -53,7 +53,7 @@ async fn a_server_and_a_proxy_run_as_processes_and_end_with_their_stdin() {
 }
 
 #[tokio::test]
-async fn a_command_that_means_nothing_says_so() {
+async fn invalid_command_prints_an_error() {
     for words in
         [&["server", "ear=modern"][..], &["server", "modern"], &["proxy"], &["proxy", "to=x"], &["juggle"], &[]]
     {
@@ -64,7 +64,7 @@ async fn a_command_that_means_nothing_says_so() {
 }
 
 #[tokio::test]
-async fn the_list_names_everything() {
+async fn list_names_all_faults_and_toxics() {
     let output = timeout(TIMEOUT, command(&["list"]).output()).await.unwrap().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.lines().count(), mendline_faults::fault::ALL.len() + mendline_faults::toxic::ALL.len());

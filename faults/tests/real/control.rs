@@ -20,7 +20,7 @@ pub async fn send(address: SocketAddr, verb: &str, path: &str, input: &Value) ->
 }
 
 #[tokio::test]
-async fn a_server_is_switched_by_json() {
+async fn server_is_changed_over_the_control_port() {
     let server = Arc::new(Server::start(Settings::default()).await.unwrap());
     let control = Control::start(Subject::Server(Arc::clone(&server))).await.unwrap();
     let at = control.address();
@@ -57,7 +57,7 @@ async fn a_server_is_switched_by_json() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_switched_by_json() {
+async fn proxy_is_changed_over_the_control_port() {
     let server = Server::start(Settings::default()).await.unwrap();
     let proxy = Arc::new(Proxy::start(server.address()).await.unwrap());
     let control = Control::start(Subject::Proxy(Arc::clone(&proxy))).await.unwrap();
@@ -80,7 +80,7 @@ async fn a_proxy_is_switched_by_json() {
 }
 
 #[tokio::test]
-async fn what_means_nothing_is_refused_with_words() {
+async fn invalid_control_requests_are_refused_with_an_error() {
     let server = Arc::new(Server::start(Settings::default()).await.unwrap());
     let control = Control::start(Subject::Server(server)).await.unwrap();
     let at = control.address();

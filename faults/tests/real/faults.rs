@@ -32,7 +32,7 @@ fn last_id(reply: &Reply) -> String {
 }
 
 #[test]
-fn every_fault_has_a_test_here_or_with_http2() {
+fn every_fault_has_a_test() {
     let tests = [include_str!("faults.rs"), include_str!("http2.rs")].concat();
     for fault in fault::ALL {
         assert!(tests.contains(&format!("\"{}\"", fault.name)), "{} is not tested", fault.name);
@@ -41,7 +41,7 @@ fn every_fault_has_a_test_here_or_with_http2() {
 }
 
 #[tokio::test]
-async fn a_plain_status_is_answered_before_or_after_the_tool_has_run() {
+async fn status_is_answered_before_or_after_the_tool_ran() {
     for (fault, status) in [("h26_500", 500), ("h27_502", 502), ("h28_503_retry_after", 503), ("h29_504", 504)] {
         assert_eq!(fault::by_name(fault).unwrap().runs, Runs::PerRule);
         let (reply, ran) = call_under(Rule::new(fault)).await;
@@ -52,7 +52,7 @@ async fn a_plain_status_is_answered_before_or_after_the_tool_has_run() {
 }
 
 #[tokio::test]
-async fn a_hint_is_in_seconds_or_a_date() {
+async fn retry_after_is_in_seconds_or_a_date() {
     for fault in ["h28_503_retry_after", "h30_429_retry_after"] {
         let (reply, _) = call_under(Rule::new(fault).value(7)).await;
         assert_eq!(reply.header("retry-after"), Some("7"));
@@ -63,7 +63,7 @@ async fn a_hint_is_in_seconds_or_a_date() {
 }
 
 #[tokio::test]
-async fn too_many_requests_are_never_run() {
+async fn refused_calls_do_not_run() {
     for fault in ["h30_429_retry_after", "h31_429_bare"] {
         let (reply, ran) = call_under(Rule::new(fault)).await;
         assert_eq!((reply.status, ran), (429, 0));
@@ -75,7 +75,7 @@ async fn too_many_requests_are_never_run() {
 }
 
 #[tokio::test]
-async fn a_lost_session_is_told_in_three_ways_and_is_lost() {
+async fn lost_session_is_reported_in_three_ways() {
     for (fault, status) in
         [("h34_404_session_expired", 404), ("h35b_400_session_lost", 400), ("session_lost_in_body", 200)]
     {
@@ -92,7 +92,7 @@ async fn a_lost_session_is_told_in_three_ways_and_is_lost() {
 }
 
 #[tokio::test]
-async fn refusals_with_a_code_carry_it() {
+async fn refusals_carry_their_jsonrpc_code() {
     for (fault, status, code) in [("h35_404_method_not_found", 404, -32601), ("h36_400_header_mismatch", 400, -32020)] {
         let (reply, ran) = call_under(Rule::new(fault)).await;
         assert_eq!((reply.status, reply.answer()["error"]["code"].as_i64(), ran), (status, Some(code), 0));
@@ -100,14 +100,14 @@ async fn refusals_with_a_code_carry_it() {
 }
 
 #[tokio::test]
-async fn a_page_comes_instead_of_json() {
+async fn html_page_replaces_json() {
     let (reply, ran) = call_under(Rule::new("h37_html_instead_of_json")).await;
     assert_eq!((reply.status, reply.header("content-type"), ran), (200, Some("text/html"), 1));
     assert!(reply.text().contains("<title>"));
 }
 
 #[tokio::test]
-async fn a_redirect_at_home_leads_to_an_answer() {
+async fn redirect_within_the_origin_leads_to_an_answer() {
     for status in [307, 308] {
         let (server, mut client) = start(Rule::new("h38_redirect_same_origin").value(status)).await;
         let reply = client.call("create_note", "k").await;
@@ -119,7 +119,7 @@ async fn a_redirect_at_home_leads_to_an_answer() {
 }
 
 #[tokio::test]
-async fn a_redirect_elsewhere_leads_where_everything_is_written_down() {
+async fn redirect_to_a_foreign_origin_is_recorded_there() {
     let (server, client) = start(Rule::new("h39_redirect_elsewhere")).await;
     let reply = client.call("create_note", "k").await;
     assert_eq!(reply.status, 307);
@@ -134,7 +134,7 @@ async fn a_redirect_elsewhere_leads_where_everything_is_written_down() {
 }
 
 #[tokio::test]
-async fn the_get_stream_is_not_offered() {
+async fn get_stream_is_not_offered() {
     let (server, client) = start(Rule::new("h40_405_on_get")).await;
     assert_eq!(client.exchange(&client.get(None)).await.status, 405);
     assert_eq!(client.call("lookup", "k").await.tool_text(), "k is 42", "the rest works");
@@ -142,13 +142,13 @@ async fn the_get_stream_is_not_offered() {
 }
 
 #[tokio::test]
-async fn a_request_is_accepted_and_never_answered() {
+async fn request_is_accepted_and_never_answered() {
     let (reply, ran) = call_under(Rule::new("h41_202_but_no_answer")).await;
     assert_eq!((reply.status, reply.body.len(), ran), (202, 0, 1));
 }
 
 #[tokio::test]
-async fn odd_events_mean_the_same() {
+async fn unusual_event_stream_has_the_same_meaning() {
     let (reply, _) = call_under(Rule::new("s42_sse_split_crlf_bom")).await;
     assert!(reply.body.starts_with(b"\xef\xbb\xbfid: "));
     assert!(reply.text().contains("\r\n\r\n") && !reply.text().replace("\r\n", "").contains('\n'));
@@ -160,7 +160,7 @@ async fn odd_events_mean_the_same() {
 }
 
 #[tokio::test]
-async fn an_event_is_as_large_as_it_was_told_to_be() {
+async fn event_has_the_requested_size() {
     let (reply, ran) = call_under(Rule::new("s43_event_over_limit").value(100_000)).await;
     assert_eq!((reply.tool_text().len(), ran), (100_000, 1));
     let (reply, _) = call_under(Rule::new("s43_event_over_limit")).await;
@@ -168,7 +168,7 @@ async fn an_event_is_as_large_as_it_was_told_to_be() {
 }
 
 #[tokio::test]
-async fn comments_come_and_nothing_else() {
+async fn stream_carries_only_comments() {
     let (server, client) = start(Rule::new("s44_comments_only").value(1).before()).await;
     let mut connection = Connection::dial(server.address()).await;
     let _ = connection.send_request(&client.post(&call(7, "create_note", &json!({ "key": "k" })))).await.unwrap();
@@ -179,7 +179,7 @@ async fn comments_come_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_absurd_retry_comes_with_a_stream_that_can_be_resumed() {
+async fn stream_with_absurd_retry_can_be_resumed() {
     for retry in [0, 1_000_000_000] {
         let (server, client) = start(Rule::new("s45_retry_absurd").value(retry)).await;
         let reply = client.call("create_note", "k").await;
@@ -191,7 +191,7 @@ async fn an_absurd_retry_comes_with_a_stream_that_can_be_resumed() {
 }
 
 #[tokio::test]
-async fn whoever_resumes_is_told_everything_again() {
+async fn resumed_stream_repeats_all_events() {
     let (_server, client) = start(Rule::new("s46_replays_seen_events")).await;
     let reply = client.send(&call(7, "slow", &json!({ "key": "k", "steps": 2, "stepMs": 1 }))).await;
     assert_eq!(reply.messages().len(), 3);
@@ -201,7 +201,7 @@ async fn whoever_resumes_is_told_everything_again() {
 }
 
 #[tokio::test]
-async fn a_resumption_is_refused() {
+async fn resumption_is_refused() {
     let (_server, client) = start(Rule::new("s47_resume_refused").nth(1)).await;
     let reply = client.call("lookup", "k").await;
     let first = String::from_utf8(reply.events()[0].id.clone().unwrap().to_vec()).unwrap();
@@ -212,7 +212,7 @@ async fn a_resumption_is_refused() {
 }
 
 #[tokio::test]
-async fn a_stream_is_primed_and_closed_for_ever() {
+async fn stream_is_primed_and_closed_forever() {
     let (server, client) = start(Rule::new("s52_prime_then_close_for_ever").value(5)).await;
     let mut reply = client.call("create_note", "k").await;
     let mut ids = Vec::new();
@@ -230,7 +230,7 @@ async fn a_stream_is_primed_and_closed_for_ever() {
 }
 
 #[tokio::test]
-async fn a_connection_ends_instead_of_an_answer() {
+async fn connection_ends_before_the_answer() {
     for (fault, end) in [("t13_reset_before_headers", End::Reset), ("t15_eof_without_response", End::Fin)] {
         let (reply, ran) = call_under(Rule::new(fault)).await;
         assert_eq!((reply.status, reply.end, ran), (0, end, 1), "{fault}");
@@ -240,7 +240,7 @@ async fn a_connection_ends_instead_of_an_answer() {
 }
 
 #[tokio::test]
-async fn a_json_body_is_cut_in_the_middle() {
+async fn json_body_is_cut_in_the_middle() {
     let (server, client) = start(Rule::new("t14_reset_mid_body")).await;
     let json = call(7, "create_note", &json!({ "key": "k", "answer": "json" }));
     let reply = client.send(&json).await;
@@ -253,7 +253,7 @@ async fn a_json_body_is_cut_in_the_middle() {
 }
 
 #[tokio::test]
-async fn an_event_stream_is_cut_in_the_middle_and_can_be_resumed() {
+async fn cut_event_stream_can_be_resumed() {
     let (server, client) = start(Rule::new("t14_reset_mid_body").nth(1)).await;
     let reply = client.call("create_note", "k").await;
     assert_eq!((reply.status, reply.end, reply.events().len()), (200, End::Reset, 1), "{}", reply.text());
@@ -262,20 +262,20 @@ async fn an_event_stream_is_cut_in_the_middle_and_can_be_resumed() {
 }
 
 #[tokio::test]
-async fn a_body_is_whole_to_http_and_not_to_json() {
+async fn body_is_complete_http_and_truncated_json() {
     let (reply, ran) = call_under(Rule::new("truncated_json")).await;
     assert_eq!((reply.status, reply.end, ran), (200, End::Whole, 1));
     assert!(serde_json::from_slice::<Value>(&reply.body).is_err() && reply.text().starts_with("{\"jsonrpc\""));
 }
 
 #[tokio::test]
-async fn the_right_text_comes_under_the_wrong_name() {
+async fn correct_body_has_the_wrong_media_type() {
     let (reply, ran) = call_under(Rule::new("wrong_content_type")).await;
     assert_eq!((reply.header("content-type"), reply.tool_text().as_str(), ran), (Some("text/plain"), "wrote k", 1));
 }
 
 #[tokio::test]
-async fn an_endpoint_is_named_at_another_origin() {
+async fn endpoint_is_at_a_foreign_origin() {
     let (server, client) = start(Rule::new("endpoint_elsewhere")).await;
     let mut connection = Connection::dial(server.address()).await;
     let client = Client { path: "/sse".to_owned(), session: None, ..client };
@@ -286,7 +286,7 @@ async fn an_endpoint_is_named_at_another_origin() {
 }
 
 #[tokio::test]
-async fn answers_to_nobody_come_before_the_answer() {
+async fn responses_to_unknown_ids_precede_the_answer() {
     let (reply, ran) = call_under(Rule::new("m62_unknown_id")).await;
     let messages = reply.messages();
     assert_eq!((messages.len(), reply.tool_text().as_str(), ran), (5, "wrote k", 1));
@@ -294,7 +294,7 @@ async fn answers_to_nobody_come_before_the_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_comes_twice() {
+async fn response_is_sent_twice() {
     let (reply, ran) = call_under(Rule::new("m63_duplicate_response")).await;
     let messages = reply.messages();
     assert_eq!((messages.len(), ran), (2, 1));
@@ -302,7 +302,7 @@ async fn an_answer_comes_twice() {
 }
 
 #[tokio::test]
-async fn an_answer_comes_late_and_does_not_hear_of_cancellations() {
+async fn late_response_ignores_cancellation() {
     let (server, client) = start(Rule::new("m64_late_response").value(150)).await;
     let mut connection = Connection::dial(server.address()).await;
     let start = tokio::time::Instant::now();
@@ -315,7 +315,7 @@ async fn an_answer_comes_late_and_does_not_hear_of_cancellations() {
 }
 
 #[tokio::test]
-async fn an_answer_is_no_json_and_shows_its_id() {
+async fn malformed_response_still_shows_its_id() {
     let (reply, ran) = call_under(Rule::new("m65_malformed_json")).await;
     let data = reply.events().pop().unwrap().data.unwrap();
     assert!(serde_json::from_slice::<Value>(&data).is_err());
@@ -325,19 +325,19 @@ async fn an_answer_is_no_json_and_shows_its_id() {
 }
 
 #[tokio::test]
-async fn an_id_changes_its_type() {
+async fn id_returns_as_a_string() {
     let (reply, ran) = call_under(Rule::new("m66_id_type_changed")).await;
     assert_eq!((reply.answer()["id"].clone(), reply.tool_text().as_str(), ran), (json!("7"), "wrote k", 1));
 }
 
 #[tokio::test]
-async fn a_storm_comes_before_the_answer() {
+async fn notifications_precede_the_answer() {
     let (reply, ran) = call_under(Rule::new("m67_notification_storm").value(500)).await;
     assert_eq!((reply.messages().len(), reply.tool_text().as_str(), ran), (501, "wrote k", 1));
 }
 
 #[tokio::test]
-async fn progress_is_reported_for_ever_until_somebody_ends_it() {
+async fn progress_continues_until_the_call_is_cancelled() {
     let (server, legacy) = start(Rule::new("m68_progress_forever").value(1)).await;
     for client in [legacy, Client::modern(server.address())] {
         let mut connection = Connection::dial(server.address()).await;
@@ -358,7 +358,7 @@ async fn progress_is_reported_for_ever_until_somebody_ends_it() {
 }
 
 #[tokio::test]
-async fn the_server_comes_back_in_the_other_era() {
+async fn server_switches_to_the_other_era() {
     let (server, legacy) = start(Rule::new("m69_era_flip").nth(1)).await;
     let reply = legacy.call("create_note", "k").await;
     assert_eq!((reply.status, reply.answer()["error"]["code"].as_i64()), (400, Some(-32022)));
@@ -373,7 +373,7 @@ async fn the_server_comes_back_in_the_other_era() {
 }
 
 #[tokio::test]
-async fn a_list_never_comes() {
+async fn list_is_never_answered() {
     let (server, client) = start(Rule::new("m72_list_hangs")).await;
     let mut connection = Connection::dial(server.address()).await;
     let mut reply = connection.send_request(&client.post(&request(7, "tools/list", &json!({})))).await.unwrap();
@@ -383,7 +383,7 @@ async fn a_list_never_comes() {
 }
 
 #[tokio::test]
-async fn faults_of_the_protocol_also_strike_the_oldest_transport() {
+async fn protocol_faults_apply_to_http_sse() {
     let server = Server::start(Settings { answers: Answers::Json, ..Settings::default() }).await.unwrap();
     server.add(Rule::new("m63_duplicate_response")).unwrap();
     let mut client = Client { path: "/sse".to_owned(), is_modern: false, ..Client::modern(server.address()) };
@@ -397,7 +397,7 @@ async fn faults_of_the_protocol_also_strike_the_oldest_transport() {
 }
 
 #[tokio::test]
-async fn a_rule_strikes_what_it_names_and_when_it_says() {
+async fn rule_applies_to_named_requests_at_named_times() {
     let (server, client) = start(Rule::new("h26_500").method("tools/list").nth(2)).await;
     let list = request(7, "tools/list", &json!({}));
     let mut statuses = Vec::new();
@@ -422,7 +422,7 @@ async fn framed(rule: Rule) -> Reply {
 }
 
 #[tokio::test]
-async fn bodies_are_framed_in_odd_ways_and_say_the_same() {
+async fn unusual_framing_keeps_the_meaning_of_bodies() {
     let plain = framed(Rule::new("h26_500").method("nothing")).await.answer();
     for (style, sign) in [("lf", "{\n  \""), ("crlf", "{\r\n  \""), ("tab", "{\n\t\"")] {
         let reply = framed(Rule::new("pretty_json").value(style)).await;
@@ -437,7 +437,7 @@ async fn bodies_are_framed_in_odd_ways_and_say_the_same() {
 }
 
 #[tokio::test]
-async fn bodies_come_under_a_coding_or_in_the_oldest_version() {
+async fn bodies_are_compressed_or_sent_in_http_1_0() {
     let reply = framed(Rule::new("content_coding")).await;
     assert_eq!((reply.header("content-encoding"), &reply.body[..2]), (Some("gzip"), &b"\x1f\x8b"[..]));
     assert_eq!(framed(Rule::new("content_coding").value("br")).await.header("content-encoding"), Some("br"));
@@ -457,14 +457,14 @@ async fn bodies_come_under_a_coding_or_in_the_oldest_version() {
 }
 
 #[tokio::test]
-async fn a_notification_is_taken_with_any_status() {
+async fn notification_is_answered_with_any_status() {
     let (_server, client) = start(Rule::new("notification_answered").value(204)).await;
     let notification = json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" });
     assert_eq!(client.send(&notification).await.status, 204);
 }
 
 #[tokio::test]
-async fn a_call_is_answered_after_many_questions() {
+async fn server_requests_precede_the_answer() {
     let (_server, client) = start(Rule::new("server_request_flood").value(20)).await;
     let messages = client.call("lookup", "k").await.messages();
     assert_eq!(messages.iter().filter(|message| message["method"] == "roots/list").count(), 20);

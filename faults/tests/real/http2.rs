@@ -99,7 +99,7 @@ async fn dial_securely(server: &Server, authority: &Authority) -> std::io::Resul
 }
 
 #[tokio::test]
-async fn a_secure_server_breaks_above_tls_and_knows_who_did_not_believe_it() {
+async fn secure_server_injects_faults_and_counts_failed_handshakes() {
     let authority = Authority::new("ours").unwrap();
     let certificate = Certificate { host: "127.0.0.1", until: 2200 };
     let server = Server::start_secure(Settings::default(), authority.issue(certificate).unwrap()).await.unwrap();
@@ -118,7 +118,7 @@ async fn a_secure_server_breaks_above_tls_and_knows_who_did_not_believe_it() {
 }
 
 #[tokio::test]
-async fn many_calls_share_one_connection() {
+async fn calls_share_one_connection() {
     let server = start_server(None).await;
     let mut sender = dial(server.address()).await;
     for key in ["a", "b"] {
@@ -130,7 +130,7 @@ async fn many_calls_share_one_connection() {
 }
 
 #[tokio::test]
-async fn a_stream_is_refused_and_the_connection_lives() {
+async fn refused_stream_keeps_the_connection() {
     let server = start_server(Some(Rule::new("h33_h2_refused_stream").nth(2))).await;
     let mut sender = dial(server.address()).await;
     assert_eq!(call_tool(&mut sender, "a").await.unwrap().status(), StatusCode::OK);
@@ -143,7 +143,7 @@ async fn a_stream_is_refused_and_the_connection_lives() {
 }
 
 #[tokio::test]
-async fn the_server_goes_away_below_the_stream() {
+async fn goaway_leaves_the_request_unprocessed() {
     let server = start_server(Some(Rule::new("h32_h2_goaway").nth(2))).await;
     let mut sender = dial(server.address()).await;
     assert_eq!(call_tool(&mut sender, "a").await.unwrap().status(), StatusCode::OK);
@@ -157,7 +157,7 @@ async fn the_server_goes_away_below_the_stream() {
 }
 
 #[tokio::test]
-async fn a_reset_takes_the_whole_connection() {
+async fn reset_ends_the_whole_connection() {
     let server = start_server(Some(Rule::new("t13_reset_before_headers").nth(1))).await;
     let mut sender = dial(server.address()).await;
     let error = call_tool(&mut sender, "a").await.unwrap_err();
@@ -167,7 +167,7 @@ async fn a_reset_takes_the_whole_connection() {
 }
 
 #[tokio::test]
-async fn a_body_is_cut_after_its_half() {
+async fn body_is_cut_in_the_middle() {
     let server = start_server(Some(Rule::new("t14_reset_mid_body"))).await;
     let mut sender = dial(server.address()).await;
     let response = call_tool(&mut sender, "a").await.unwrap();

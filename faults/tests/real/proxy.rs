@@ -7,7 +7,7 @@ use tokio::net::TcpSocket;
 use crate::client::{Client, End, Connection, TIMEOUT, call};
 
 #[tokio::test]
-async fn a_conversation_passes_unchanged_and_is_counted() {
+async fn exchange_passes_unchanged_and_is_counted() {
     let server = Server::start(Settings { answers: Answers::Json, ..Settings::default() }).await.unwrap();
     let proxy = Proxy::start(server.address()).await.unwrap();
     let client = Client::modern(proxy.address());
@@ -21,7 +21,7 @@ async fn a_conversation_passes_unchanged_and_is_counted() {
 }
 
 #[tokio::test]
-async fn an_end_and_a_reset_of_one_side_reach_the_other() {
+async fn fin_and_reset_reach_the_other_side() {
     let server = Server::start(Settings::default()).await.unwrap();
     let proxy = Proxy::start(server.address()).await.unwrap();
     let mut connection = Connection::dial(proxy.address()).await;
@@ -37,7 +37,7 @@ async fn an_end_and_a_reset_of_one_side_reach_the_other() {
 }
 
 #[tokio::test]
-async fn a_client_is_reset_when_nobody_is_behind() {
+async fn client_is_reset_when_the_upstream_refuses() {
     // Bound without a listener, so that no other process takes the port.
     let kept = TcpSocket::new_v4().unwrap();
     kept.bind(([127, 0, 0, 1], 0).into()).unwrap();
@@ -48,7 +48,7 @@ async fn a_client_is_reset_when_nobody_is_behind() {
 }
 
 #[tokio::test]
-async fn all_connections_can_be_cut_in_either_way() {
+async fn cut_ends_all_connections_by_fin_or_reset() {
     let server = Server::start(Settings::default()).await.unwrap();
     let proxy = Proxy::start(server.address()).await.unwrap();
     for (ending, end, number) in [(Ending::Fin, End::Fin, 1), (Ending::Reset, End::Reset, 2)] {

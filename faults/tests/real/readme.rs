@@ -9,7 +9,7 @@ use crate::client::{Client, End};
 const README: &str = include_str!("../../README.md");
 
 #[test]
-fn every_fault_has_its_row() {
+fn every_fault_has_a_row_in_the_readme() {
     for fault in fault::ALL {
         let runs = match fault.runs {
             Runs::Never => "no",
@@ -28,7 +28,7 @@ fn every_fault_has_its_row() {
 }
 
 #[tokio::test]
-async fn its_example_holds() {
+async fn readme_example_works() {
     let server = Server::start(Settings { answers: Answers::Json, ..Settings::default() }).await.unwrap();
     let proxy = Proxy::start(server.address()).await.unwrap();
     server.add(Rule::new("t13_reset_before_headers").tool("create_note").nth(2)).unwrap();

@@ -14,7 +14,7 @@ fn json_answers() -> Settings {
 }
 
 #[tokio::test]
-async fn a_legacy_client_gets_a_session_and_its_answers_as_json_or_events() {
+async fn legacy_client_gets_json_or_events_in_a_session() {
     let server = server(Settings::default()).await;
     let client = Client::legacy(server.address()).await;
     assert!(client.session.is_some());
@@ -37,7 +37,7 @@ async fn a_legacy_client_gets_a_session_and_its_answers_as_json_or_events() {
 }
 
 #[tokio::test]
-async fn a_session_is_demanded_known_and_ended() {
+async fn session_is_required_checked_and_deleted() {
     let server = server(json_answers()).await;
     let mut client = Client::legacy(server.address()).await;
     let stranger = Client { session: None, ..client.clone() };
@@ -54,7 +54,7 @@ async fn a_session_is_demanded_known_and_ended() {
 }
 
 #[tokio::test]
-async fn a_stream_that_broke_is_resumed_where_it_broke() {
+async fn broken_stream_is_resumed_after_the_last_event() {
     let server = server(Settings::default()).await;
     let client = Client::legacy(server.address()).await;
     let mut connection = Connection::dial(server.address()).await;
@@ -74,7 +74,7 @@ async fn a_stream_that_broke_is_resumed_where_it_broke() {
 }
 
 #[tokio::test]
-async fn the_get_stream_carries_notices_and_questions() {
+async fn get_stream_carries_notifications_and_server_requests() {
     let server = server(Settings::default()).await;
     let client = Client::legacy(server.address()).await;
     let mut connection = Connection::dial(server.address()).await;
@@ -98,7 +98,7 @@ async fn the_get_stream_carries_notices_and_questions() {
 }
 
 #[tokio::test]
-async fn a_tool_asks_the_client_while_it_runs() {
+async fn tool_requests_input_from_the_client() {
     let server = server(Settings::default()).await;
     let client = Client::legacy(server.address()).await;
     let mut connection = Connection::dial(server.address()).await;
@@ -118,7 +118,7 @@ async fn a_tool_asks_the_client_while_it_runs() {
 }
 
 #[tokio::test]
-async fn without_sessions_there_is_no_id_and_no_get_stream() {
+async fn sessionless_server_has_no_id_and_no_get_stream() {
     let server = server(Settings { sessions: false, ..json_answers() }).await;
     let client = Client::legacy(server.address()).await;
     assert_eq!(client.session, None);
@@ -128,7 +128,7 @@ async fn without_sessions_there_is_no_id_and_no_get_stream() {
 }
 
 #[tokio::test]
-async fn what_a_client_sets_is_kept_in_its_session() {
+async fn client_settings_belong_to_the_session() {
     let server = server(json_answers()).await;
     let client = Client::legacy(server.address()).await;
     client.send(&request(2, "logging/setLevel", &json!({ "level": "debug" }))).await;
@@ -142,7 +142,7 @@ async fn what_a_client_sets_is_kept_in_its_session() {
 }
 
 #[tokio::test]
-async fn a_modern_request_says_the_same_in_its_headers_and_its_body() {
+async fn modern_headers_must_match_the_body() {
     let server = server(json_answers()).await;
     let client = Client::modern(server.address());
     let answered = client.call("lookup", "a").await;
@@ -188,7 +188,7 @@ async fn a_modern_request_says_the_same_in_its_headers_and_its_body() {
 }
 
 #[tokio::test]
-async fn a_server_of_one_era_refuses_the_other() {
+async fn server_of_one_era_refuses_the_other() {
     let modern_only = server(Settings { era: Era::Modern, ..json_answers() }).await;
     let greeting = Client { is_modern: false, ..Client::modern(modern_only.address()) };
     let reply = greeting.send(&initialize()).await;
@@ -201,7 +201,7 @@ async fn a_server_of_one_era_refuses_the_other() {
 }
 
 #[tokio::test]
-async fn a_subscription_is_acknowledged_marked_and_ended() {
+async fn subscription_is_acknowledged_marked_and_ended() {
     let server = server(json_answers()).await;
     let client = Client::modern(server.address());
     let mut connection = Connection::dial(server.address()).await;
@@ -225,7 +225,7 @@ async fn a_subscription_is_acknowledged_marked_and_ended() {
 }
 
 #[tokio::test]
-async fn leaving_cancels_in_the_modern_era_and_not_in_the_legacy_one() {
+async fn closed_response_cancels_only_in_the_modern_era() {
     let server = server(Settings::default()).await;
     for answer in ["json", "events"] {
         let modern = Client::modern(server.address());
@@ -254,7 +254,7 @@ async fn leaving_cancels_in_the_modern_era_and_not_in_the_legacy_one() {
 }
 
 #[tokio::test]
-async fn the_oldest_transport_answers_on_its_stream() {
+async fn http_sse_answers_on_its_stream() {
     let server = server(Settings::default()).await;
     let mut client = Client { path: "/sse".to_owned(), is_modern: false, ..Client::modern(server.address()) };
     assert_eq!(client.send(&initialize()).await.status, 405, "there is no POST at /sse");
@@ -279,7 +279,7 @@ async fn the_oldest_transport_answers_on_its_stream() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_cut_is_counted_and_not_run() {
+async fn incomplete_request_is_counted_and_does_not_run() {
     let server = server(Settings::default()).await;
     let client = Client::modern(server.address());
     let request = client.post(&call(7, "create_note", &json!({ "key": "cut" })));
@@ -291,7 +291,7 @@ async fn a_request_that_is_cut_is_counted_and_not_run() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_refused() {
+async fn invalid_messages_are_refused() {
     let server = server(Settings::default()).await;
     let client = Client::legacy(server.address()).await;
     let reply = client.exchange(&client.post_text("", "{\"jsonrpc\":")).await;
@@ -309,7 +309,7 @@ async fn what_is_no_message_is_refused() {
 }
 
 #[tokio::test]
-async fn connections_are_reused_and_can_all_be_cut() {
+async fn connections_are_reused_and_can_be_cut() {
     let server = server(json_answers()).await;
     let client = Client::modern(server.address());
     let mut connection = Connection::dial(server.address()).await;

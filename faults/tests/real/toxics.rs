@@ -118,7 +118,7 @@ fn every_toxic_has_a_test_here() {
 }
 
 #[tokio::test]
-async fn latency_delays_one_direction_and_leaves_the_other() {
+async fn latency_delays_only_its_direction() {
     let fixture = Fixture::new().await;
     let (mut near, mut far) = fixture.connect().await;
     fixture.proxy.add(Direction::Down, Toxic::Latency(Latency { ms: AN_HOUR }));
@@ -136,7 +136,7 @@ async fn latency_delays_one_direction_and_leaves_the_other() {
 }
 
 #[tokio::test]
-async fn bandwidth_takes_the_time_that_the_bytes_need() {
+async fn bandwidth_limits_the_rate_of_bytes() {
     let fixture = Fixture::new().await;
     let (mut near, mut far) = fixture.connect().await;
     fixture.proxy.add(Direction::Up, Toxic::Bandwidth(Bandwidth { bytes_per_second: 10_000 }));
@@ -148,7 +148,7 @@ async fn bandwidth_takes_the_time_that_the_bytes_need() {
 }
 
 #[tokio::test]
-async fn slicer_changes_the_pieces_and_not_the_bytes() {
+async fn slicer_changes_pieces_and_keeps_bytes() {
     let fixture = Fixture::new().await;
     let (mut near, mut far) = fixture.connect().await;
     fixture.proxy.add(Direction::Both, Toxic::Slicer(Slicer { bytes: 1, gap_ms: 0 }));
@@ -161,7 +161,7 @@ async fn slicer_changes_the_pieces_and_not_the_bytes() {
 }
 
 #[tokio::test]
-async fn drip_lets_one_byte_fall_at_a_time() {
+async fn drip_passes_one_byte_at_a_time() {
     let fixture = Fixture::new().await;
     let (mut near, mut far) = fixture.connect().await;
     fixture.proxy.add(Direction::Down, Toxic::Drip(Drip { ms: 10 }));
@@ -173,7 +173,7 @@ async fn drip_lets_one_byte_fall_at_a_time() {
 }
 
 #[tokio::test]
-async fn limit_data_ends_the_connection_at_the_byte() {
+async fn limit_data_ends_the_connection_at_the_exact_byte() {
     for (ending, end) in [(Ending::Fin, End::Fin), (Ending::Reset, End::Reset)] {
         let fixture = Fixture::new().await;
         fixture.proxy.add(Direction::Down, Toxic::LimitData(LimitData { bytes: 3, ending }));
@@ -192,7 +192,7 @@ async fn limit_data_ends_the_connection_at_the_byte() {
 }
 
 #[tokio::test]
-async fn slow_close_holds_the_end_back_and_nothing_else() {
+async fn slow_close_delays_only_the_end() {
     let fixture = Fixture::new().await;
     let (mut near, mut far) = fixture.connect().await;
     fixture.proxy.add(Direction::Down, Toxic::SlowClose(SlowClose { ms: AN_HOUR }));
@@ -210,7 +210,7 @@ async fn slow_close_holds_the_end_back_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn black_hole_accepts_and_forwards_nothing_ever() {
+async fn black_hole_accepts_and_forwards_nothing() {
     let fixture = Fixture::new().await;
     let (mut old, mut far) = fixture.connect().await;
     fixture.proxy.add(Direction::Both, Toxic::BlackHole(BlackHole {}));
@@ -227,7 +227,7 @@ async fn black_hole_accepts_and_forwards_nothing_ever() {
 }
 
 #[tokio::test]
-async fn half_open_silences_what_is_there_and_tells_nobody() {
+async fn half_open_silences_open_connections_without_an_error() {
     let fixture = Fixture::new().await;
     let (mut near, mut far) = fixture.connect().await;
     fixture.proxy.add(Direction::Both, Toxic::HalfOpen(HalfOpen {}));
@@ -244,7 +244,7 @@ async fn half_open_silences_what_is_there_and_tells_nobody() {
 }
 
 #[tokio::test]
-async fn partition_stops_one_way_or_both_and_loses_nothing() {
+async fn partition_stops_directions_and_loses_nothing() {
     let fixture = Fixture::new().await;
     let (mut near, mut far) = fixture.connect().await;
     let down = fixture.proxy.add(Direction::Down, Toxic::Partition(Partition {}));
@@ -266,7 +266,7 @@ async fn partition_stops_one_way_or_both_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_fin_while_nothing_passes_does_not_begin_to_read() {
+async fn fin_during_a_partition_does_not_start_reading() {
     let fixture = Fixture::new().await;
     let mut near = TcpStream::connect(fixture.proxy.address()).await.unwrap();
     let _far = fixture.accept().await;
@@ -279,7 +279,7 @@ async fn a_fin_while_nothing_passes_does_not_begin_to_read() {
 }
 
 #[tokio::test]
-async fn unplugged_loses_even_what_the_kernel_would_answer_and_forgets_nothing() {
+async fn unplugged_drops_keep_alive_probes_and_recovers_bytes() {
     let fixture = Fixture::new().await;
     let (mut near, mut far) = fixture.connect().await;
     let mut probing = TcpStream::connect(fixture.proxy.address()).await.unwrap();
@@ -301,7 +301,7 @@ async fn unplugged_loses_even_what_the_kernel_would_answer_and_forgets_nothing()
 }
 
 #[tokio::test]
-async fn one_connection_is_clogged_and_the_others_go_on() {
+async fn clog_stops_one_connection_only() {
     let fixture = Fixture::new().await;
     let (mut first, mut first_far) = fixture.connect().await;
     let (mut second, mut second_far) = fixture.connect().await;
@@ -317,7 +317,7 @@ async fn one_connection_is_clogged_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn reset_ends_what_is_there_and_what_comes() {
+async fn reset_ends_open_and_new_connections() {
     let fixture = Fixture::new().await;
     let (mut near, mut far) = fixture.connect().await;
     let reset = fixture.proxy.add(Direction::Both, Toxic::Reset(Reset {}));
@@ -332,7 +332,7 @@ async fn reset_ends_what_is_there_and_what_comes() {
 }
 
 #[tokio::test]
-async fn refuse_closes_the_door_and_keeps_what_is_inside() {
+async fn refuse_rejects_new_connections_and_keeps_open_ones() {
     let fixture = Fixture::new().await;
     let (mut near, mut far) = fixture.connect().await;
     for _ in 0..3 {
@@ -346,7 +346,7 @@ async fn refuse_closes_the_door_and_keeps_what_is_inside() {
 }
 
 #[tokio::test]
-async fn flap_goes_down_and_up_again_and_again() {
+async fn flap_alternates_between_down_and_up() {
     let fixture = Fixture::new().await;
     let (mut near, _far) = fixture.connect().await;
     fixture.proxy.add(Direction::Both, Toxic::Flap(Flap { down_ms: 30, up_ms: 30 }));
@@ -360,7 +360,7 @@ async fn flap_goes_down_and_up_again_and_again() {
 }
 
 #[tokio::test]
-async fn toxics_are_seen_in_their_order_and_taken_out_by_number() {
+async fn toxics_are_listed_in_order_and_removed_by_number() {
     let fixture = Fixture::new().await;
     let (mut near, mut far) = fixture.connect().await;
     let slicer = fixture.proxy.add(Direction::Up, Toxic::Slicer(Slicer { bytes: 2, gap_ms: 0 }));
