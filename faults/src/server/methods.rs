@@ -36,7 +36,7 @@ pub(crate) fn answer(admitted: &Admitted) -> Bytes {
     let method = request.what();
     match result(admitted, &method) {
         Some(result) => jsonrpc::result(&id, &admitted.protocol.result(result)),
-        None => jsonrpc::error(&id, code::METHOD_NOT_FOUND, &format!("unknown method {method}")),
+        None => jsonrpc::error(&id, code::METHOD_NOT_FOUND, &format!("no method {method}")),
     }
 }
 

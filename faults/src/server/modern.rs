@@ -46,7 +46,7 @@ fn validate(state: &ServerState, request: &HttpRequest) -> Result<(), Refused> {
         return Err(unsupported(state, request, revision));
     }
     if !methods::MODERN.contains(&method.as_str()) && !method.starts_with("faults/") {
-        let message = format!("unknown method {method}");
+        let message = format!("no method {method}");
         return Err(state.refuse(StatusCode::NOT_FOUND, request, code::METHOD_NOT_FOUND, &message));
     }
     Ok(())

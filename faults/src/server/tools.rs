@@ -30,9 +30,9 @@ pub(crate) fn list() -> Value {
     let number = |description: &str| json!({ "type": "integer", "description": description });
     let tool = |name: &str, description: &str, more: Value, is_read_only: bool| {
         let mut properties = json!({
-            "key": text("the name under which the call is counted"),
-            "delayMs": number("the delay between execution and answer"),
-            "answer": { "type": "string", "enum": ["json", "events"], "description": "the form of the answer" },
+            "key": text("what it is counted under"),
+            "delayMs": number("how long to wait between running and answering"),
+            "answer": { "type": "string", "enum": ["json", "events"], "description": "how to answer" },
         });
         if let (Some(properties), Some(more)) = (properties.as_object_mut(), more.as_object()) {
             properties.extend(more.clone());
@@ -44,13 +44,13 @@ pub(crate) fn list() -> Value {
             "annotations": { "readOnlyHint": is_read_only },
         })
     };
-    let steps = json!({ "steps": number("the number of steps"), "stepMs": number("the duration of a step") });
+    let steps = json!({ "steps": number("how many"), "stepMs": number("how long each") });
     json!([
         tool("lookup", "Looks something up.", json!({}), true),
         tool("create_note", "Writes a note.", json!({}), false),
-        tool("slow", "Runs for a while and reports progress.", steps, true),
-        tool("big", "Returns a large result.", json!({ "bytes": number("the size of the result") }), true),
-        tool("ask", "Asks the client for input.", json!({ "what": text("roots, sampling or elicitation") }), true),
+        tool("slow", "Takes its time and says so.", steps, true),
+        tool("big", "Answers at length.", json!({ "bytes": number("how long") }), true),
+        tool("ask", "Needs something of the client.", json!({ "what": text("roots, sampling or elicitation") }), true),
     ])
 }
 
@@ -79,7 +79,7 @@ impl Tool<'_> {
         let arguments = &request.params()["arguments"];
         let key = arguments["key"].as_str().unwrap_or("-");
         if !matches!(name, "lookup" | "create_note" | "slow" | "big" | "ask") {
-            self.stream.push(jsonrpc::error(&request.id(), code::INVALID_PARAMS, &format!("unknown tool {name}")));
+            self.stream.push(jsonrpc::error(&request.id(), code::INVALID_PARAMS, &format!("no tool {name}")));
             return;
         }
         self.state.oracle.executed(name, key);
