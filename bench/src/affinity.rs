@@ -1,13 +1,12 @@
-//! Which processors everything runs on.
+//! CPU affinity of all processes in a run.
 //!
-//! Two, by default, whatever the machine has: that is little enough to be found everywhere, so figures can be compared.
-//! Who of client, middle and upstream runs where is not left to the scheduler. A message that has to wake up another
-//! processor takes ten times as long as one that does not, and left alone the same relay was measured anywhere between
-//! 0.06 and 7.9 times itself, depending on where the three had happened to settle.
+//! A run uses two processors by default, so that figures of different machines can be compared. The bench, not the
+//! scheduler, decides where client, middle and upstream run: a message that wakes another processor takes ten times as
+//! long as one that does not, and without fixed affinity the same relay measured between 0.06 and 7.9 times itself.
 //!
-//! So the middle has a processor of its own and both ends share the other one: every message crosses over twice, as it
-//! does on a machine with processors to spare, and throughput is what the middle can do. A part of the run is repeated
-//! with everybody on one processor, where nothing has to be woken up elsewhere and only the work counts.
+//! The middle has its own processor, and both ends share the other one. Every message then crosses processors twice, as
+//! on a machine with free processors, and throughput is the limit of the middle. A part of the run is repeated with all
+//! processes on one processor, where no other processor has to be woken and only the work counts.
 
 use std::fs;
 use std::io;
@@ -19,21 +18,21 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// The processors of a run.
 pub(crate) struct Affinity {
     first: CpuSet,
-    /// The first again, where there is only one.
+    /// All but the first; the first again if there is only one.
     others: CpuSet,
 }
 
-/// Who sits where; we, the client, always sit on the first.
+/// The placement of the processes. The client always runs on the first processor.
 #[derive(Clone, Copy)]
 pub(crate) enum Placement {
-    /// The middle away from both ends.
+    /// The middle runs apart from both ends.
     Apart,
-    /// All on the first.
+    /// All run on the first processor.
     Together,
 }
 
 impl Affinity {
-    /// Takes the first `cores` of those that we may use; what we start from now on stays there until it is seated.
+    /// Uses the first `cores` of the allowed processors. New processes inherit them until they are placed.
     pub(crate) fn take(cores: usize) -> io::Result<Self> {
         let allowed = sched_getaffinity(None)?;
         let [mut all, mut first, mut others] = [CpuSet::new(), CpuSet::new(), CpuSet::new()];
@@ -45,7 +44,7 @@ impl Affinity {
         Ok(Self { first, others: if others.count() == 0 { first } else { others } })
     }
 
-    /// Seats ourselves, the processes of the middle and those of the upstream.
+    /// Places this process, the middle and the upstream.
     pub(crate) fn place(&self, placement: Placement, middle: &[u32], upstream: &[u32]) -> io::Result<()> {
         sched_setaffinity(None, &self.first)?;
         move_to(&self.first, upstream)?;
@@ -66,7 +65,7 @@ fn move_to(cpus: &CpuSet, pids: &[u32]) -> io::Result<()> {
                 continue;
             };
             match sched_setaffinity(Some(thread), cpus) {
-                // A thread that has just ended needs no seat.
+                // The thread has just ended.
                 Ok(()) | Err(Errno::SRCH) => {}
                 Err(error) => return Err(error.into()),
             }

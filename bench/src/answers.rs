@@ -1,13 +1,13 @@
-//! What the upstream answers, whatever it is reached by.
+//! The answers of the upstream, independent of the transport.
 //!
-//! Answers are put together from the bytes of the request and constants, without a parser. The big result is built once
-//! and kept.
+//! Answers are built from constants and bytes of the request, without a parser. The big result is built once and
+//! reused.
 
 use std::io::Write;
 
 use crate::scan::{member, number};
 
-/// Larger results are refused; no measurement asks for more than a few MiB.
+/// The largest result; measurements use a few MiB at most.
 const BIGGEST_RESULT: usize = 64 << 20;
 
 const INITIALIZED: &[u8] = br#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"mendline-bench","version":"1"}}"#;
@@ -16,14 +16,14 @@ const TOOLS: &[u8] = br#"{"tools":[{"name":"echo","description":"Says the text a
 /// The answer to the last message.
 #[derive(Default)]
 pub(crate) struct Answers {
-    /// Kept for its capacity.
+    /// Reused for its capacity.
     line: Vec<u8>,
     /// The content of the last big result.
     big: Vec<u8>,
 }
 
 impl Answers {
-    /// Answers a message in place of the one before.
+    /// Builds the answer to a message. It replaces the one before.
     pub(crate) fn answer(&mut self, message: &[u8]) {
         self.line.clear();
         let (Some(id), Some(method)) = (member(message, b"\"id\""), member(message, b"\"method\"")) else { return };
@@ -43,12 +43,12 @@ impl Answers {
         self.line.extend_from_slice(b"}\n");
     }
 
-    /// With a newline; empty if the message needs no answer.
+    /// Returns the answer with a newline; empty if the message needs no answer.
     pub(crate) fn line(&self) -> &[u8] {
         &self.line
     }
 
-    /// Without one.
+    /// Returns the answer without a newline.
     pub(crate) fn json(&self) -> &[u8] {
         self.line.strip_suffix(b"\n").unwrap_or_default()
     }

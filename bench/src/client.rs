@@ -1,8 +1,7 @@
-//! What is measured, and our conversation with it.
+//! The client that makes the measured calls.
 //!
-//! Requests are sent and answers are read on one thread, one `write` per request as real clients do. Nothing here waits
-//! with a timeout, because that would cost a system call per answer: the watchdog of `load` ends a run that does not get
-//! on.
+//! Requests and answers are handled on one thread with one `write` per request, as real clients do. Reads have no
+//! timeout, because a timeout would cost a system call per answer; the watchdog of `load` ends a run that hangs.
 
 mod program;
 
@@ -14,18 +13,18 @@ use crate::http::pool::Pool;
 use crate::scan;
 use program::Program;
 
-/// How far from either end of a message the members of its envelope are looked for.
+/// The distance from either end of a message within which the members of its envelope are searched.
 const ENVELOPE: usize = 256;
 
-/// Whom the client talks to.
+/// The peer of the client.
 pub(crate) enum Endpoint {
-    /// A command that speaks MCP on its stdio; never empty.
+    /// A command that serves MCP on its stdio; never empty.
     Command(Vec<String>),
-    /// The upstream itself over HTTP, with nobody in the middle.
+    /// The upstream itself over HTTP, without a program in the middle.
     Url(String),
 }
 
-/// A client and its conversation.
+/// A client with an open connection.
 pub(crate) struct Client {
     transport: Transport,
     buffer: Vec<u8>,
@@ -48,20 +47,20 @@ impl Client {
         Ok(Self { transport, buffer: Vec::new(), last_id: 0 })
     }
 
-    /// The greeting of the legacy era, which every peer that we compare ourselves with speaks.
+    /// Performs the handshake of the legacy era, which all compared peers support.
     pub(crate) fn handshake(&mut self) -> io::Result<()> {
         self.initialize()?;
         self.transport.send(&mut br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_vec())
     }
 
-    /// Only its first half, up to the first answer.
+    /// Performs the first half of the handshake, up to the first answer.
     pub(crate) fn initialize(&mut self) -> io::Result<()> {
         let params = r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"mendline-bench","version":"1"}}"#;
         self.request("initialize", params)?;
         self.read_expected_answer().map(drop)
     }
 
-    /// Sends a call of about a hundred bytes, whose answer has about as many, and gives its id.
+    /// Sends a call of about a hundred bytes with an answer of the same size. Returns its id.
     pub(crate) fn call_echo(&mut self) -> io::Result<u64> {
         self.request("tools/call", r#"{"name":"echo","arguments":{"text":"hello there"}}"#)
     }
@@ -71,12 +70,12 @@ impl Client {
         self.request("tools/call", &format!(r#"{{"name":"big","arguments":{{"bytes":{bytes}}}}}"#))
     }
 
-    /// The id and the size of the next answer; anything but a result is an error, because its figure would mean
-    /// nothing.
+    /// Reads the next answer and returns its id and size. Anything but a result is an error, because its figure would
+    /// be meaningless.
     pub(crate) fn read_answer(&mut self) -> io::Result<(u64, usize)> {
         loop {
             let line = self.transport.next()?;
-            // Members of the envelope stand before or behind the result, and nobody wants to search a MiB for them.
+            // The members of the envelope are before or after the result; searching the whole message would be slow.
             let head = &line[..line.len().min(ENVELOPE)];
             let tail = &line[line.len().saturating_sub(ENVELOPE)..];
             let has = |quoted| memmem::find(head, quoted).is_some();
@@ -85,14 +84,14 @@ impl Client {
             {
                 return Ok((id, line.len()));
             }
-            // Log messages and the like are none of our business.
+            // Notifications are ignored.
             if !has(b"\"method\"") {
                 return Err(io::Error::other(format!("not a result: {}", String::from_utf8_lossy(head))));
             }
         }
     }
 
-    /// The size of the answer to the last request, when nothing else is in flight.
+    /// Reads the answer to the last request and returns its size. No other request may be in flight.
     pub(crate) fn read_expected_answer(&mut self) -> io::Result<usize> {
         match self.read_answer()? {
             (id, size) if id == self.last_id => Ok(size),
@@ -100,7 +99,7 @@ impl Client {
         }
     }
 
-    /// Ends the conversation and waits for the end of the program; one that does not go is killed.
+    /// Ends the connection and waits for the program. A program that does not end is killed.
     pub(crate) fn end(self) -> io::Result<()> {
         match self.transport {
             Transport::Stdio(program) => program.end(),
@@ -126,7 +125,7 @@ impl Client {
 }
 
 impl Transport {
-    /// Sends a message; what is left in its buffer afterwards is of no use.
+    /// Sends a message. The contents of its buffer are undefined afterwards.
     fn send(&mut self, message: &mut Vec<u8>) -> io::Result<()> {
         match self {
             Self::Stdio(program) => program.send(message),
@@ -134,7 +133,7 @@ impl Transport {
         }
     }
 
-    /// The next message from the other side.
+    /// Returns the next message of the peer.
     fn next(&mut self) -> io::Result<&[u8]> {
         match self {
             Self::Stdio(program) => program.next(),

@@ -1,11 +1,10 @@
-//! Contenders against each other: who adds how much, and is that within the targets?
+//! Compares contenders with each other and with the targets.
 //!
-//! Absolute times say more about the machine than about a program, and a machine is never the same for two minutes. So
-//! all contenders take turns in one run, each round starts with another one, and every difference and ratio is formed
-//! *within* a round before the median over the rounds is taken. A slow spell then spoils one round for all instead of
-//! one contender.
+//! Absolute times depend on the machine and its load. All contenders therefore run in turn, each round starts with
+//! another one, and every difference and ratio is computed *within* a round before the median over the rounds is taken.
+//! A slow phase then affects one round of all contenders and not all rounds of one.
 //!
-//! A contender that cannot be measured is left out with its reason; only those that the ratios need must work.
+//! A contender that cannot be measured is excluded with its reason. The contenders that ratios need must work.
 
 mod contender;
 mod figure;
@@ -24,7 +23,7 @@ use contender::{Contender, Paths};
 use round::{Figures, Rounds};
 use target::Verdict;
 
-/// The smallest amount of work that still gives a p99; for a look while working, not for a note.
+/// The least work that still gives a p99. For quick checks, not for published figures.
 const QUICK: [&str; 10] =
     ["--calls", "1000", "--warmup", "200", "--millis", "500", "--big-calls", "10", "--starts", "5"];
 
@@ -42,7 +41,7 @@ struct Options {
     out: Option<PathBuf>,
 }
 
-/// Measures, prints, and says whether a gate was missed.
+/// Measures and prints. Fails if a target is missed and `--gate` is set.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let options = Options::try_new(args)?;
     let paths = Paths { mendline: options.mendline.as_deref(), peers: options.peers.as_deref() };
@@ -115,7 +114,7 @@ fn count(option: &str, value: &str) -> Result<usize, String> {
 fn measure(options: &Options, contenders: &mut [Contender]) -> Result<Rounds, String> {
     let mut rounds = Rounds::default();
     for round in 0..options.rounds {
-        // Each contender comes first, second and last equally often, so that nobody always runs on the warm machine.
+        // Each contender comes first, second and last equally often, so that none always runs on a warm machine.
         for turn in 0..contenders.len() {
             let contender = &mut contenders[(round + turn) % contenders.len()];
             let Some(command) = contender.command() else { continue };
@@ -124,7 +123,7 @@ fn measure(options: &Options, contenders: &mut [Contender]) -> Result<Rounds, St
                 Ok(figures) => rounds.add(round, contender.name, figures),
                 Err(why) if contender.must_work => return Err(format!("{}: {why}", contender.name)),
                 Err(why) => {
-                    // Without all its rounds it cannot be compared, so it is not started again either.
+                    // A contender without all rounds cannot be compared, so it is not started again.
                     rounds.remove(contender.name);
                     contender.exclude(why);
                 }
@@ -134,8 +133,7 @@ fn measure(options: &Options, contenders: &mut [Contender]) -> Result<Rounds, St
     Ok(rounds)
 }
 
-/// One run of the load generator, in a process of its own: it chooses processors and adopts orphans for a whole
-/// process.
+/// Runs the load generator in a child process, because it sets CPU affinity and adopts orphans for the whole process.
 fn load(options: &Options, command: &[String]) -> Result<Figures, String> {
     let ours = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut load = Command::new(ours);
@@ -149,7 +147,7 @@ fn load(options: &Options, command: &[String]) -> Result<Figures, String> {
     if !command.is_empty() {
         load.arg("--").args(command);
     }
-    // What Mendline writes down is measured with it, but must not lie among the things of whoever measures.
+    // Log files are part of the measurement and must not go into the user's state directory.
     let state = std::env::temp_dir().join(format!("mendline-bench-{}", std::process::id()));
     let output = load.env("MENDLINE_STATE_DIR", &state).output();
     let _ = fs::remove_dir_all(&state);
@@ -209,7 +207,7 @@ fn save(out: &PathBuf, report: &Value) -> std::io::Result<()> {
     fs::write(out, format!("{report:#}\n"))
 }
 
-/// How busy the machine was in the minute before, because figures from a busy machine deserve less trust.
+/// The load average of the last minute, because figures of a busy machine are less reliable.
 fn load_average() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().next()?.parse().ok()
 }

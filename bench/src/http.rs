@@ -1,11 +1,10 @@
-//! Streamable HTTP as the bench needs it: an upstream, two relays in front of it, and a client.
+//! The part of Streamable HTTP that the bench needs: an upstream, two relays and a client.
 //!
-//! All but the relay of [`stack`], which leaves it to others, speak HTTP/1.1 with `Content-Length` on connections that stay open, one exchange at a time on each. Nothing
-//! else is understood, because both ends are ours or real clients that do the same; what is not understood is an error
-//! and never a wrong figure.
+//! All but the relay of [`stack`] use HTTP/1.1 with `Content-Length` on persistent connections, with one exchange at a
+//! time on each. Other forms of HTTP are an error and never a wrong figure.
 //!
-//! Sockets are blocking and are read once whenever `epoll` says that there is something. The usual exchange then costs
-//! one `epoll_wait`, one `read` and one `writev` on each side, which is as few as one thread can do with.
+//! Sockets are blocking and are read once per `epoll` event. A typical exchange costs one `epoll_wait`, one `read` and
+//! one `writev` on each side, which is the minimum for one thread.
 
 pub(crate) mod message;
 pub(crate) mod pool;
@@ -20,14 +19,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-/// How many that are ready are told of in one turn.
+/// The largest number of events per wait.
 const AT_ONCE: usize = 64;
 
-/// Who is waited for, each known by a number of the caller's.
+/// An epoll instance. Each watched descriptor has a number.
 pub(crate) struct Poller {
     epoll: OwnedFd,
     events: Box<[Event]>,
-    /// What of `events` was told and not yet taken.
+    /// The range of `events` that is not yet returned.
     next: usize,
     ready: usize,
 }
@@ -38,7 +37,7 @@ impl Poller {
         Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Box::new([nothing; AT_ONCE]), next: 0, ready: 0 })
     }
 
-    /// Closing what is watched ends the watch.
+    /// Watches a descriptor until it is closed.
     pub(crate) fn add(&self, what: impl AsFd, number: usize) -> Result<(), Errno> {
         epoll::add(&self.epoll, what, EventData::new_u64(number as u64), EventFlags::IN)
     }
@@ -47,14 +46,14 @@ impl Poller {
         epoll::delete(&self.epoll, what)
     }
 
-    /// The next one that has something to be read, if it has been told already.
+    /// Returns the next readable descriptor of the last wait.
     pub(crate) fn next_ready(&mut self) -> Option<usize> {
         let event = self.events[..self.ready].get(self.next)?;
         self.next += 1;
         Some(event.data.u64() as usize)
     }
 
-    /// Waits until somebody has something to be read.
+    /// Waits until a descriptor is readable.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
         (self.next, self.ready) = (0, 0);
         match epoll::wait(&self.epoll, &mut self.events[..], None) {
@@ -66,14 +65,14 @@ impl Poller {
     }
 }
 
-/// `host:port` and the path without its first slash.
+/// Splits a URL into `host:port` and the path without its first slash.
 fn address(url: &str) -> io::Result<(&str, &str)> {
     url.strip_prefix("http://")
         .and_then(|rest| rest.split_once('/'))
         .ok_or_else(|| io::Error::other(format!("`{url}` is not http://HOST:PORT/PATH")))
 }
 
-/// Writes both parts, with one system call unless the sink is full.
+/// Writes both parts, in one system call unless the sink is full.
 fn write_both(sink: &mut impl Write, first: &[u8], second: &[u8]) -> io::Result<()> {
     let mut parts = [IoSlice::new(first), IoSlice::new(second)];
     let mut left = &mut parts[..];
@@ -93,7 +92,7 @@ fn write_both(sink: &mut impl Write, first: &[u8], second: &[u8]) -> io::Result<
 mod tests {
     use super::*;
 
-    /// Takes a few bytes at a time.
+    /// A writer that accepts a few bytes at a time.
     struct ShortWrites(Vec<u8>, usize);
 
     impl Write for ShortWrites {

@@ -1,15 +1,15 @@
-//! Lines out of a byte stream, without copying them.
+//! Reads lines from a byte stream without copying them.
 
 use std::io::{self, Read};
 use std::ops::Range;
 
 use memchr::memchr;
 
-/// A source and what was read of it and not yet given out.
+/// A source and its buffered bytes.
 pub(crate) struct Lines<R> {
     source: R,
     buffer: Vec<u8>,
-    /// The part of the rest before `searched` holds no newline.
+    /// The bytes from `start` to `searched` hold no newline.
     start: usize,
     searched: usize,
     end: usize,
@@ -20,7 +20,7 @@ impl<R: Read> Lines<R> {
         Self { source, buffer: vec![0; 64 << 10], start: 0, searched: 0, end: 0 }
     }
 
-    /// The next line, however often the source has to be read for it.
+    /// Returns the next line and reads the source as often as needed.
     pub(crate) fn next(&mut self) -> io::Result<&[u8]> {
         loop {
             if let Some(line) = self.find() {
@@ -32,7 +32,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The next line that is already here.
+    /// Returns the next buffered line.
     pub(crate) fn next_buffered(&mut self) -> Option<&[u8]> {
         self.find().map(|line| &self.buffer[line])
     }
@@ -69,7 +69,7 @@ impl<R: Read> Lines<R> {
 mod tests {
     use super::*;
 
-    /// Gives a few bytes at a time.
+    /// A reader that returns a few bytes at a time.
     struct ShortReads<'a>(&'a [u8], usize);
 
     impl Read for ShortReads<'_> {

@@ -1,12 +1,13 @@
-//! The load generator: starts a command, calls it, and says what that took. Over HTTP the upstream runs already, and
-//! where there is no command it is called directly.
+//! The load generator: starts a command, calls it, and reports figures. Over HTTP the upstream already runs; without a
+//! command it is called directly.
 //!
-//! First many short lives, for the time from start to first answer; then one long life: memory at rest, round trips one
-//! at a time, throughput with many in flight, big results, round trips with everybody on one processor, memory
-//! afterwards. Processor time is that of the program in the middle and its helpers, never ours or the upstream's. Every
-//! answer is checked to belong to an open request, because the speed of wrong answers is of no interest.
+//! A run first starts the command many times, to measure the time from start to first answer. Then it starts it once
+//! and measures memory at rest, sequential round trips, throughput with many calls in flight, big results, round trips
+//! with all processes on one processor, and memory afterwards. CPU time is that of the program in the middle and its
+//! helpers, without the client and the upstream. Every answer is checked to belong to an open request, because the
+//! speed of wrong answers is meaningless.
 //!
-//! What is said is absolute. Differences and ratios between contenders belong to whoever ran several in turn.
+//! Figures are absolute. `compare` computes differences and ratios between contenders.
 
 use std::io;
 use std::thread;
@@ -21,15 +22,15 @@ use crate::sample::{Sample, micros};
 use crate::affinity::{Placement, Affinity};
 use crate::client::{Endpoint, Client};
 
-/// A run that takes longer than this does not get on and is ended.
+/// The time after which the watchdog ends a run.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// How long a program is left alone before its memory counts as memory at rest.
+/// The idle time before the memory at rest is measured.
 const REST: Duration = Duration::from_millis(1500);
 
 const BIG: usize = 1 << 20;
 
-/// The figures of one run: one flat JSON object whose names end in their unit.
+/// Returns the figures of one run as a flat JSON object whose keys end with their unit.
 pub(crate) fn run(plan: &Plan) -> Result<Value, String> {
     let affinity = Affinity::take(plan.cores).map_err(|error| format!("cannot choose the processors: {error}"))?;
     processes::adopt_orphans().map_err(|error| format!("cannot adopt orphans: {error}"))?;
@@ -41,18 +42,18 @@ pub(crate) fn run(plan: &Plan) -> Result<Value, String> {
     let endpoint = endpoint(plan, remote.as_ref());
     let first_answers = first_answers(plan, &endpoint)?;
     let mut before = processes::descendants().map_err(|error| error.to_string())?;
-    // Who serves all lives belongs to the long one as well.
+    // The HTTP upstream serves all starts and belongs to the long run as well.
     before.retain(|pid| remote.as_ref().is_none_or(|remote| *pid != remote.id()));
     with_client(&endpoint, |client| {
         client.handshake()?;
         one_at_a_time(client, 1)?;
-        // Helpers that only take part in a start have gone by then.
+        // Helpers of the start have ended by then.
         thread::sleep(REST);
         measure(plan, &affinity, client, &Processes::since(&before)?, &first_answers)
     })
 }
 
-/// The command with the address filled in, or the address itself where there is no command.
+/// Returns the command with the URL inserted, or the URL itself if there is no command.
 fn endpoint(plan: &Plan, remote: Option<&Remote>) -> Endpoint {
     match remote {
         None => Endpoint::Command(plan.command.clone()),
@@ -61,7 +62,7 @@ fn endpoint(plan: &Plan, remote: Option<&Remote>) -> Endpoint {
     }
 }
 
-/// Many short lives, each up to its first answer.
+/// Starts the command many times and measures the time to the first answer.
 fn first_answers(plan: &Plan, endpoint: &Endpoint) -> Result<Sample, String> {
     let mut durations = Vec::with_capacity(plan.starts);
     for _ in 0..plan.starts {
@@ -74,7 +75,7 @@ fn first_answers(plan: &Plan, endpoint: &Endpoint) -> Result<Sample, String> {
     sample(durations).map_err(|error| error.to_string())
 }
 
-/// One long life.
+/// Measures one long run.
 fn measure(
     plan: &Plan,
     affinity: &Affinity,
@@ -125,7 +126,7 @@ fn measure(
     }))
 }
 
-/// Warmed-up calls one at a time, and the microseconds of processor time that each of them took.
+/// Makes sequential calls after a warm-up. Returns their durations and the CPU time per call in microseconds.
 fn sequential_calls(plan: &Plan, client: &mut Client, processes: &Processes) -> io::Result<(Sample, f64)> {
     one_at_a_time(client, plan.warmup)?;
     let cpu_before = processes.cpu()?;
@@ -145,8 +146,8 @@ fn one_at_a_time(client: &mut Client, calls: usize) -> io::Result<Vec<Duration>>
     Ok(durations)
 }
 
-/// Keeps `width` calls open for `lasting`: every answer is followed by the next call. Gives the number of answers and
-/// the time up to the last of them.
+/// Keeps `width` calls open for `lasting`: every answer is followed by the next call. Returns the number of answers and
+/// the time up to the last one.
 fn in_flight(client: &mut Client, width: usize, lasting: Duration) -> io::Result<(usize, Duration)> {
     let mut open = Vec::with_capacity(width);
     let started = Instant::now();
@@ -161,7 +162,7 @@ fn in_flight(client: &mut Client, width: usize, lasting: Duration) -> io::Result
             return Err(io::Error::other(format!("an answer to {id}, which was not open")));
         };
         answered += 1;
-        // The clock is not free; a few calls more or less do not matter.
+        // Reading the clock has a cost, so it is read every 32 answers.
         over = over || (answered % 32 == 0 && started.elapsed() >= lasting);
         if over {
             open.swap_remove(at);
@@ -186,7 +187,7 @@ fn big_results(client: &mut Client, calls: usize) -> io::Result<Vec<Duration>> {
     Ok(durations)
 }
 
-/// Starts what is measured, converses, and ends it; an error brings what the program itself said.
+/// Starts the endpoint, runs the measurement and ends it. An error includes the end of the program's stderr.
 fn with_client<T>(endpoint: &Endpoint, run: impl FnOnce(&mut Client) -> io::Result<T>) -> Result<T, String> {
     let mut client = Client::start(endpoint)?;
     let done = run(&mut client).map_err(|error| format!("{error}\n{}", client.stderr_tail()));
@@ -198,13 +199,13 @@ fn sample(durations: Vec<Duration>) -> io::Result<Sample> {
     Sample::try_new(durations).ok_or_else(|| io::Error::other("nothing was measured"))
 }
 
-/// Ends a run that has no end, with all that it started.
+/// The watchdog: ends a run that hangs, with all its processes.
 fn watchdog() {
     thread::sleep(LIMIT);
     eprintln!("mendline-bench load: no figures within {} seconds", LIMIT.as_secs());
     for pid in processes::descendants().unwrap_or_default() {
         if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
-            // One that has just ended by itself is as good as killed.
+            // A process that has just ended needs no signal.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }

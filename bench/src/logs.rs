@@ -1,17 +1,16 @@
-//! What log files cost.
+//! Measures the cost of log files.
 //!
-//! The same load, with as many calls as go through, once without log files and once with them, in turn and many times; the
-//! ratio is formed within a round, as in `compare`. Three loads:
-//! - quiet: a healthy server says nothing, so nothing is written, and only what is remembered for the case of trouble is
-//!   paid for;
-//! - chatter: the server writes ten thousand lines a second to its stderr, and all of them go to the files. This one has
-//!   the target;
-//! - debug: every event of every call is written, which is far more than ten thousand a second.
+//! The same load runs without and with log files in turn, many times, with as many calls as possible. The ratio is
+//! computed within a round, as in `compare`. There are three loads:
+//! - quiet: a healthy server writes nothing, so the cost is that of events kept for a later error;
+//! - chatter: the server writes ten thousand lines per second to its stderr, and all of them go to the files. The
+//! target refers to this one;
+//! - debug: every event of every call is written, far more than ten thousand per second.
 //!
-//! Throughput differs from run to run by more than the target, so its range is shown with it, and the processor time of
-//! Mendline is measured as well, which is steadier: how much of one processor ten thousand lines a second take. Where
-//! Mendline has a processor to itself, throughput cannot fall by more. The target is missed if that is more, or if three
-//! quarters of the rounds lost more throughput.
+//! Throughput varies between runs by more than the target, so its range is shown. The CPU time of Mendline varies less
+//! and is measured as well: the share of one processor that ten thousand lines per second take. Where Mendline has its
+//! own processor, throughput cannot fall by more. The target is missed if that share is larger, or if three quarters of
+//! the rounds lost more throughput.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,19 +18,19 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Events in a second, for the target.
+/// Events per second for the target.
 const EVENTS: f64 = 10_000.0;
 
-/// The part of the throughput that they may cost.
+/// The share of the throughput that they may cost.
 const TARGET: f64 = 0.05;
 
 const ROUNDS: usize = 9;
 
-/// As little as possible of everything but the throughput.
+/// The minimum of everything but the throughput.
 const LOAD: [&str; 12] =
     ["load", "--calls", "1", "--warmup", "1", "--big-calls", "1", "--starts", "1", "--millis", "2000", "--"];
 
-/// One way to load it.
+/// A load.
 struct Case {
     name: &'static str,
     level: &'static str,
@@ -45,16 +44,16 @@ const CASES: [Case; 3] = [
     Case { name: "debug", level: "debug", chatter: false, has_target: false },
 ];
 
-/// What one turn gave.
+/// The figures of one run.
 struct LogRun {
     calls_a_second: f64,
     cpu_us: f64,
-    /// Lines in the files, and those that were dropped.
+    /// Lines per second in the files, and dropped lines.
     written: f64,
     dropped: f64,
 }
 
-/// Measures it and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
+/// Measures and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let value = |option: &str| args.iter().position(|arg| arg == option).and_then(|at| args.get(at + 1));
     let mendline = PathBuf::from(value("--mendline").ok_or("`--mendline PATH` is missing")?);
@@ -72,7 +71,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     for case in &CASES {
         let mut runs = Vec::new();
         for round in 0..rounds {
-            // Each comes first equally often.
+            // Each variant comes first equally often.
             let (first, second) = if round % 2 == 0 { ("off", case.level) } else { (case.level, "off") };
             let (a, b) = (run_once(&mendline, case, first)?, run_once(&mendline, case, second)?);
             runs.push(if round % 2 == 0 { (a, b) } else { (b, a) });
@@ -143,7 +142,7 @@ fn run_once(mendline: &Path, case: &Case, level: &str) -> Result<LogRun, String>
     })
 }
 
-/// How many lines were written and dropped, and in how many seconds.
+/// Returns the numbers of written and dropped lines, and the seconds that they cover.
 fn lines(folder: &Path) -> Result<(f64, f64, f64), String> {
     let (mut written, mut dropped, mut seconds) = (0.0, 0.0, 0.0_f64);
     let Ok(files) = fs::read_dir(folder) else { return Ok((0.0, 0.0, 0.0)) };

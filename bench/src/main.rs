@@ -1,8 +1,8 @@
-//! What `cargo xtask bench` measures with: a load generator, upstreams, relays, and the comparison.
+//! The programs of `cargo xtask bench`: a load generator, upstreams, relays, and the comparison.
 //!
-//! They are one binary so that one build makes all of them, and they are as lean as we could write them, so that what
-//! is measured is the program in the middle. `compare` runs them in turn and holds the figures against the targets;
-//! `cargo xtask bench` only builds and calls it.
+//! They are one binary, so that one build makes all of them. They are minimal, so that the measurement is about the
+//! program in the middle. `compare` runs them in turn and compares the figures with the targets; `cargo xtask bench`
+//! only builds and calls it.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing figures is what this program is for")]
 

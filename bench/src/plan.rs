@@ -1,11 +1,11 @@
-//! How much is measured: the options of `mendline-bench load`.
+//! The options of `mendline-bench load`.
 //!
-//! The defaults give a p99 that rests on fifty calls and a run of about four seconds, short enough that contenders can
-//! take turns several times while the machine is in one mood. `cargo xtask bench --quick` asks for less.
+//! With the defaults, a p99 rests on fifty calls and a run takes about four seconds, short enough for several turns of
+//! each contender under similar machine load. `cargo xtask bench --quick` uses less.
 
 use std::time::Duration;
 
-/// A checked set of options, and the command that is to be measured.
+/// The validated options and the measured command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) calls: usize,
@@ -16,20 +16,20 @@ pub(crate) struct Plan {
     pub(crate) starts: usize,
     pub(crate) cores: usize,
     pub(crate) over: Over,
-    /// Empty only over HTTP, where it means that nobody is in the middle.
+    /// Empty only over HTTP, where it means that there is no program in the middle.
     pub(crate) command: Vec<String>,
 }
 
-/// How the upstream is reached.
+/// The transport to the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
-    /// The command starts it.
+    /// The command starts the upstream.
     Stdio,
-    /// It runs already; the command finds its address in place of [`URL`].
+    /// The upstream already runs; the command gets its URL in place of [`URL`].
     Http,
 }
 
-/// What stands in a command for the address of the upstream.
+/// The placeholder for the URL of the upstream in a command.
 pub(crate) const URL: &str = "{url}";
 
 impl Plan {
@@ -64,7 +64,7 @@ impl Plan {
             match option.as_str() {
                 "--calls" => plan.calls = number,
                 "--warmup" => plan.warmup = number,
-                // Requests are written without looking at the answers first, so they must all fit into one pipe.
+                // Requests are written before answers are read, so they must all fit into one pipe.
                 "--in-flight" if number <= 256 => plan.in_flight = number,
                 "--in-flight" => return Err("`--in-flight` goes up to 256".into()),
                 "--millis" => plan.throughput_for = Duration::from_millis(number as u64),
@@ -81,7 +81,7 @@ impl Plan {
     }
 }
 
-/// What stands behind the first `--`.
+/// Returns the command after the first `--`.
 pub(crate) fn command_of(args: &[String]) -> Result<&[String], String> {
     match args.iter().position(|arg| arg == "--") {
         Some(at) if at + 1 < args.len() => Ok(&args[at + 1..]),

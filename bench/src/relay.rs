@@ -1,12 +1,11 @@
-//! The floor: the least that a program between a client and a server can do.
+//! The lower bound: a minimal program between a client and a server.
 //!
-//! It has the shape of Mendline's bridge, one child, one thread, one loop, and does none of its work: bytes are copied,
-//! not understood. What Mendline takes beyond this is the price of understanding. A threaded relay, or `splice`, would
-//! be a different program and not a floor for this one.
+//! It has the structure of Mendline's bridge, one child, one thread, one loop, without its work: it copies bytes and
+//! does not parse them. The difference to Mendline is the cost of parsing and policies. A threaded relay, or `splice`,
+//! would be a different program and no lower bound for this one.
 //!
-//! Each direction is a lane that waits for exactly one thing at a time: for its source while its buffer is empty, for
-//! its sink while it is not. A write is tried at once after a read, so that the usual message costs one `poll`, one
-//! `read` and one `write`.
+//! Each direction waits for one event at a time: for its source while its buffer is empty, for its sink while it is
+//! not. A write is tried directly after a read, so that a typical message costs one `poll`, one `read` and one `write`.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +17,7 @@ use rustix::io::Errno;
 
 const BUFFER: usize = 64 << 10;
 
-/// Relays between our stdio and the command's until the command closes its stdout; ends as the command ended.
+/// Relays between stdio and the command until the command closes its stdout. Returns the command's exit code.
 pub(crate) fn run(command: &[String]) -> io::Result<ExitCode> {
     let mut child =
         Command::new(&command[0]).args(&command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -47,7 +46,7 @@ pub(crate) fn run(command: &[String]) -> io::Result<ExitCode> {
             to_client.step()?;
         }
     }
-    // The child may still be reading; it is told that nothing more comes before we wait for it.
+    // The child may still be reading, so its stdin is closed before the wait.
     drop(to_child);
     let status = child.wait()?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
@@ -55,10 +54,10 @@ pub(crate) fn run(command: &[String]) -> io::Result<ExitCode> {
 
 /// One direction.
 struct Direction {
-    /// None once the source has ended or the sink is gone; closing the sink is how the end is passed on.
+    /// `None` once the source has ended or the sink is closed. Dropping the sink passes on the end.
     pipes: Option<Pipes>,
     buffer: Box<[u8]>,
-    /// What of the buffer was read and not yet written.
+    /// The range of the buffer that is not yet written.
     start: usize,
     end: usize,
 }
@@ -85,7 +84,7 @@ impl Direction {
         })
     }
 
-    /// Does what has become possible; a lane that can go no further closes.
+    /// Reads or writes once. A direction that cannot continue closes.
     fn step(&mut self) -> io::Result<()> {
         let Some(Pipes { source, sink }) = &self.pipes else { return Ok(()) };
         if self.start == self.end {
@@ -111,13 +110,13 @@ impl Direction {
 
 fn await_any(waits: &mut [PollFd<'_>]) -> io::Result<()> {
     match poll(waits, None) {
-        // After an interrupted wait no flag is set, and the loop asks again.
+        // An interrupted wait sets no flags, and the loop polls again.
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// An error or a hang-up counts as ready: the read or write that follows says what it is.
+/// An error or a hang-up counts as ready: the following read or write reports it.
 fn is_ready(wait: &PollFd<'_>) -> bool {
     !wait.revents().is_empty()
 }
@@ -126,7 +125,7 @@ fn is_ready(wait: &PollFd<'_>) -> bool {
 mod tests {
     use super::*;
 
-    /// A lane between two pipes, with the ends that stay outside.
+    /// A direction between two pipes, and the outer ends of the pipes.
     fn direction() -> (OwnedFd, Direction, OwnedFd) {
         let (source, writer) = rustix::pipe::pipe().unwrap();
         let (reader, sink) = rustix::pipe::pipe().unwrap();
@@ -153,7 +152,7 @@ mod tests {
         let (writer, mut direction, reader) = direction();
         fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
         let mut sent = 0;
-        // The lane fills the far pipe, then its buffer, and then leaves its source alone.
+        // The direction fills the sink, then its buffer, and then stops reading.
         for _ in 0..64 {
             sent += rustix::io::write(&writer, &[b'x'; 4 << 10]).unwrap_or(0);
             direction.step().unwrap();

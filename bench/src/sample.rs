@@ -1,27 +1,27 @@
-//! Durations that were measured, and what is said about them.
+//! Measured durations and their percentiles.
 //!
-//! Percentiles are by nearest rank: each one is a duration that really occurred, which an interpolated value is not.
+//! Percentiles use the nearest rank: each one is a measured duration, not an interpolated value.
 
 use std::time::Duration;
 
-/// One or more durations, in order of size.
+/// One or more durations, sorted.
 pub(crate) struct Sample(Vec<Duration>);
 
 impl Sample {
-    /// Takes the durations in any order; none at all is no sample.
+    /// Sorts the durations. Returns `None` if there are none.
     pub(crate) fn try_new(mut durations: Vec<Duration>) -> Option<Self> {
         durations.sort_unstable();
         (!durations.is_empty()).then_some(Self(durations))
     }
 
-    /// The smallest duration that at least `percent` of all are not longer than, in microseconds.
+    /// Returns the percentile in microseconds, by nearest rank.
     pub(crate) fn percentile_us(&self, percent: u32) -> f64 {
         let rank = (self.0.len() * percent as usize).div_ceil(100).max(1);
         micros(self.0[rank - 1])
     }
 }
 
-/// Microseconds with their fraction.
+/// Converts to microseconds with a fraction.
 pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }

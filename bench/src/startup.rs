@@ -1,8 +1,8 @@
-//! How long a client waits for its tools when the server has not started.
+//! Measures the time to the tools of a server that has not started.
 //!
-//! Mendline gets to know its demo server once. Then the server is kept from starting, and again and again a client starts
-//! Mendline, greets it and asks for the tools. Both must be answered from the catalogue, and the time until then is measured
-//! twice: from the start of the process, and from the first request to one that runs.
+//! One run fills the catalogue with the lists of the demo server. Then the server is prevented from starting, and
+//! clients repeatedly start Mendline, initialize and list the tools. Both must be answered from the catalogue. The time
+//! is measured from the start of the process, and from the first request to a running process.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use crate::scratch::{INITIALIZE, in_scratch_folder};
 
 const STARTS: usize = 50;
-/// What the greeting and the list may take together.
+/// The target for handshake and list together.
 const TARGET: Duration = Duration::from_millis(5);
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
 
-/// Measures it and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
+/// Measures and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let (mut from_start, mut from_request) = in_scratch_folder(args, measure)?;
     from_start.sort();
@@ -51,7 +51,7 @@ fn measure(mendline: &Path, folder: &Path) -> io::Result<(Vec<Duration>, Vec<Dur
         from_start.push(begun.elapsed());
         client.kill()?;
         let mut client = Client::start(mendline, folder)?;
-        // Long enough for the process to run and to have read what it knows.
+        // Long enough for the process to start and to load the catalogue.
         std::thread::sleep(Duration::from_millis(30));
         let begun = Instant::now();
         client.initialize_and_list()?;
@@ -84,7 +84,7 @@ impl Client {
         Ok(Client { process, stdin, stdout: BufReader::new(stdout) })
     }
 
-    /// Greets and lists, one after the other as clients do.
+    /// Initializes and lists the tools, one after the other as clients do.
     fn initialize_and_list(&mut self) -> io::Result<()> {
         self.send(INITIALIZE)?;
         self.expect("protocolVersion")?;
@@ -109,7 +109,7 @@ impl Client {
         }
     }
 
-    /// Closes its stdin and waits for its end, by which the catalogue is kept.
+    /// Closes its stdin and waits for its end. The catalogue is written by then.
     fn end(mut self) -> io::Result<()> {
         self.stdin = None;
         self.process.wait().map(drop)

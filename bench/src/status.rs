@@ -1,7 +1,7 @@
-//! How long `mendline status` takes when many processes run.
+//! Measures the duration of `mendline status` with many running processes.
 //!
-//! Fifty bridges, each in front of a server of its own and greeted, in a runtime directory that nobody else uses. Then the
-//! command is run again and again as a person runs it, and timed from its start to its end.
+//! Fifty bridges run, each with its own initialized server, in a separate runtime directory. Then the command runs
+//! repeatedly and is timed from its start to its end.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::scratch::{INITIALIZE, in_scratch_folder};
 
 const PROCESSES: usize = 50;
 const RUNS: usize = 40;
-/// What nine looks of ten may take.
+/// The target for the p90.
 const TARGET: Duration = Duration::from_millis(50);
 
-/// Measures it and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
+/// Measures and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let mut took = in_scratch_folder(args, measure)?;
     took.sort();
@@ -46,7 +46,7 @@ fn measure(mendline: &Path, folder: &Path) -> io::Result<Vec<Duration>> {
     Ok(took)
 }
 
-/// A bridge that ends with this.
+/// A bridge that is killed when this is dropped.
 struct Bridge(Child);
 
 impl Bridge {

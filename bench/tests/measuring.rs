@@ -1,4 +1,4 @@
-//! The bench as real processes: that every figure is there and means what it says. How large a figure is, is never
+//! Tests of the bench with real processes: every figure exists and has the right meaning. The size of a figure is never
 //! asserted.
 
 use std::io::{BufRead, BufReader, Write};
@@ -36,7 +36,7 @@ fn nothing_is_in_the_middle_of_a_direct_conversation() {
 
 #[test]
 fn a_relay_has_all_figures_and_pays_for_itself_and_its_wrapper_but_not_for_the_upstream() {
-    // The wrapper stays alive in front of the relay, because it has something to do afterwards.
+    // The wrapper stays alive, because it has another command to run.
     let wrapper = format!("'{BENCH}' relay -- '{BENCH}' upstream; exit $?");
     let figures = figures(&["sh", "-c", &wrapper]);
     assert_eq!(figures["processes"], 2);
@@ -53,7 +53,7 @@ fn s08_memory_is_private_and_proportional_at_rest_and_after_load() {
         let [private, written, pss] = ["private", "written", "pss"].map(|kind| kib(&format!("{time}_{kind}_kib")));
         assert!(0 < written && written <= private && private <= pss, "{time}: {private} {written} {pss}");
         assert!(pss <= kib("peak_rss_kib"), "{time}: {pss}");
-        // The resident set of one moment says more about page faults of that moment than about the program.
+        // The resident set of one moment depends on page faults at that moment.
         assert!(figures.get(format!("{time}_rss_kib")).is_none(), "{figures}");
     }
 }
@@ -161,7 +161,7 @@ fn a_relay_over_http_answers_everything_that_it_was_asked_before_it_ends() {
         answered.sort_unstable();
         assert_eq!(answered, (1..=40).collect::<Vec<_>>());
         assert!(relay.wait().unwrap().success());
-        // The end of its stdin is the end of the upstream.
+        // The upstream ends with its stdin.
         drop(upstream.stdin.take());
         assert!(upstream.wait().unwrap().success());
     }

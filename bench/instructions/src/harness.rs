@@ -1,4 +1,4 @@
-//! What both ways have in common: a client, an engine, and the passing of time.
+//! A test harness for both transports: a client, an engine, and simulated time.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{CALL, RESULT};
 pub(crate) const CLIENT: ClientId = ClientId(0);
 pub(crate) const SERVER: UpstreamId = UpstreamId(0);
 
-/// The first words of a client of the legacy era, and what a server says to them.
+/// The `initialize` request of a legacy client, and the result of the server.
 pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"mendline-instructions","version":"1"}}}"#;
 const INITIALIZE_RESULT: &str = r#","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"server","version":"1"}}}"#;
 pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -20,7 +20,7 @@ const EMPTY: &str = r#","result":{"tools":[]}}"#;
 
 const HEAD: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
 
-/// An engine, and the one client that it has.
+/// An engine with one client.
 pub(crate) struct Harness {
     pub(crate) engine: Engine,
     now: Moment,
@@ -42,7 +42,7 @@ impl Harness {
         self.engine.handle(input, self.now);
     }
 
-    /// The next child or exchange that the engine wants; everything else that it asks or tells is taken and left at that.
+    /// Returns the next child or exchange that the engine wants to start. All other outputs are discarded.
     pub(crate) fn next_work(&mut self) -> Option<Output> {
         loop {
             if let next_work @ (Output::Spawn { .. } | Output::Exchange { .. }) = self.engine.poll_output()? {
@@ -56,7 +56,7 @@ impl Harness {
         self.handle(Input::FromClient { client: CLIENT, received });
     }
 
-    /// The client's next call; a hundred microseconds have passed since the last.
+    /// Sends the client's next call, 100 µs after the last one.
     pub(crate) fn client_calls(&mut self) {
         self.now = self.now + Duration::from_micros(100);
         self.calls_made += 1;
@@ -65,7 +65,8 @@ impl Harness {
         self.handle(Input::FromClient { client: CLIENT, received });
     }
 
-    /// What the server says to anything but a call: a welcome, an empty list, or nothing to what wants no answer.
+    /// Returns the server's answer to anything but a call: the result of `initialize`, an empty list, or nothing for a
+    /// notification.
     pub(crate) fn reply(&mut self, message: &Spliced) -> Option<Received> {
         let text = message.to_bytes();
         let contains = |message: &[u8]| text.windows(message.len()).any(|window| window == message);
@@ -73,7 +74,7 @@ impl Harness {
         contains(b"\"id\":").then(|| self.answer(message, result))
     }
 
-    /// What the server makes of a request: a call is answered under the number that it came with.
+    /// Returns the server's answer to a request, with the same id.
     pub(crate) fn answer(&mut self, request: &Spliced, result: &str) -> Received {
         self.scratch.clear();
         request.write_to(&mut self.scratch);
@@ -81,7 +82,7 @@ impl Harness {
         self.received(&text)
     }
 
-    /// Reads the answer to the client's last call.
+    /// Reads and checks the answer to the client's last call.
     pub(crate) fn client_reads_answer(&mut self) {
         let Some(message) = self.engine.poll_write(Port::Client(CLIENT)) else {
             unreachable!("the client waits for an answer");
@@ -94,7 +95,7 @@ impl Harness {
         assert!(self.engine.poll_write(Port::Client(CLIENT)).is_none(), "one answer, and no more");
     }
 
-    /// The client reads whatever there is.
+    /// Reads and discards all messages to the client.
     pub(crate) fn client_reads(&mut self) {
         while self.engine.poll_write(Port::Client(CLIENT)).is_some() {}
     }
@@ -104,7 +105,7 @@ impl Harness {
     }
 }
 
-/// A message under this number.
+/// Builds a message with this id.
 fn with_id(number: u64, rest: &str) -> Vec<u8> {
     let digits = mendline_wire::Id::number(number);
     let mut text = Vec::with_capacity(HEAD.len() + digits.as_bytes().len() + rest.len());
@@ -114,7 +115,7 @@ fn with_id(number: u64, rest: &str) -> Vec<u8> {
     text
 }
 
-/// The number that a message carries, where all of ours carry it.
+/// Returns the id of a message, which is at a fixed position in all messages here.
 fn number(text: &[u8]) -> u64 {
     let digits = text.get(HEAD.len()..).unwrap_or_default();
     digits.iter().take_while(|digit| digit.is_ascii_digit()).fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'))

@@ -1,4 +1,4 @@
-//! Calls to a server over Streamable HTTP, in a session, with answers as plain JSON.
+//! Calls to a server over Streamable HTTP, in a session, with JSON answers.
 
 use mendline_core::config::Dialect;
 use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Head, Written};
@@ -8,10 +8,10 @@ use mendline_wire::Received;
 use crate::harness::{INITIALIZE, INITIALIZED, Harness};
 use crate::{RESULT, policies};
 
-/// As long as those that servers give out.
+/// As long as the session ids of real servers.
 const SESSION: &str = "3f2a6c1e-8b7d-4c55-9e0a-6d1f0b2c7a94";
 
-/// Greets a server and makes this many calls.
+/// Initializes a session and makes this many calls.
 pub(crate) fn make(calls: u64) {
     let server = UpstreamConfig::http("server", "http://server.example/mcp", Dialect::Auto);
     let mut harness = Harness::new(policies::all(server));
@@ -26,7 +26,7 @@ pub(crate) fn make(calls: u64) {
     }
 }
 
-/// The server says something to everything that it is asked, until nobody asks any more. It has nothing to say unasked.
+/// Answers every request of the engine until there are no more. The server has no GET stream.
 fn settle(harness: &mut Harness) {
     while let Some((exchange, ask)) = next_work(harness) {
         match ask.body.as_ref().map(|message| harness.reply(message)) {
@@ -38,7 +38,7 @@ fn settle(harness: &mut Harness) {
     harness.client_reads();
 }
 
-/// The server takes one call and answers it.
+/// Answers one call.
 fn serve(harness: &mut Harness) {
     let Some((exchange, Ask { body: Some(request), .. })) = next_work(harness) else { unreachable!("a call was made") };
     let received = harness.answer(&request, RESULT);

@@ -1,11 +1,11 @@
-//! Calls to a server that is a child process.
+//! Calls to a stdio server.
 
 use mendline_core::{Input, LinkId, Output, Port, UpstreamConfig};
 
 use crate::harness::{INITIALIZE, INITIALIZED, Harness};
 use crate::{RESULT, policies};
 
-/// Greets a server and makes this many calls, while `others` more are open all the time.
+/// Initializes a session and makes this many calls while `others` more are open.
 pub(crate) fn make(calls: u64, others: u64) {
     let mut harness = Harness::new(policies::all(UpstreamConfig::child("server", "server")));
     let Some(Output::Spawn { link }) = harness.next_work() else { unreachable!("a child is started with its client") };
@@ -26,7 +26,7 @@ pub(crate) fn make(calls: u64, others: u64) {
     }
 }
 
-/// The child says something to everything that it is asked, until nobody asks any more.
+/// Answers every request of the engine until there are no more.
 fn settle(harness: &mut Harness, link: LinkId) {
     while let Some(message) = harness.engine.poll_write(Port::Link(link)) {
         if let Some(received) = harness.reply(&message) {
@@ -37,7 +37,7 @@ fn settle(harness: &mut Harness, link: LinkId) {
     assert!(harness.next_work().is_none(), "one child is enough");
 }
 
-/// The child reads one call and answers it.
+/// Answers one call.
 fn serve(harness: &mut Harness, link: LinkId) {
     assert!(harness.next_work().is_none(), "one child is enough");
     let Some(request) = harness.engine.poll_write(Port::Link(link)) else { unreachable!("a call was made") };

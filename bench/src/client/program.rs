@@ -1,4 +1,4 @@
-//! A started program that speaks MCP on its stdio.
+//! A child process that serves MCP on its stdio.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -9,15 +9,14 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::lines::Lines;
 
-/// How long a program may take to end after its stdin was closed.
+/// The time that a program has to end after its stdin was closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Program {
     child: Child,
     stdin: Option<ChildStdin>,
     answers: Lines<ChildStdout>,
-    /// Its stderr goes into a file in memory: it must not disturb the figures on a terminal, and is shown when it
-    /// fails.
+    /// Its stderr, redirected to a file in memory and shown only on failure, so that the output stays readable.
     stderr: File,
 }
 
@@ -35,7 +34,7 @@ impl Program {
         Ok(Self { child, stdin, answers: Lines::new(stdout), stderr })
     }
 
-    /// Sends a line in one write, for which a newline is put behind the message.
+    /// Sends a message as a line, in one write.
     pub(super) fn send(&mut self, message: &mut Vec<u8>) -> io::Result<()> {
         message.push(b'\n');
         match &mut self.stdin {
@@ -48,7 +47,7 @@ impl Program {
         self.answers.next()
     }
 
-    /// Closes its stdin and waits for its end; a program that does not go is killed.
+    /// Closes its stdin and waits for its end. A program that does not end is killed.
     pub(super) fn end(mut self) -> io::Result<()> {
         self.stdin = None;
         let until = Instant::now() + EXIT_TIMEOUT;

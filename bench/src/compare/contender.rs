@@ -1,22 +1,22 @@
-//! Who is compared.
+//! The compared programs.
 //!
-//! A contender is a command in front of the upstream, so a new one is a new row of [`over_stdio`] or [`over_http`].
-//! Helpers that a command starts are counted with it.
+//! A contender is a command in front of the upstream. A new one is a new entry of [`over_stdio`] or [`over_http`].
+//! Helper processes of a command are counted with it.
 
 use std::path::Path;
 
 use crate::plan::{Over, URL};
 
-/// The upstream alone: what everything else is added to.
+/// The upstream alone, which is the baseline.
 pub(crate) const DIRECT: &str = "direct";
-/// The relay of the transport, written by hand: the least that is possible.
+/// The handwritten relay of the transport, which is the lower bound.
 pub(crate) const RELAY: &str = "relay";
-/// The relay over HTTP that stands on the same libraries as Mendline: the least that is possible with them.
+/// The HTTP relay on the same libraries as Mendline, which is the lower bound with them.
 pub(crate) const STACK: &str = "stack relay";
-/// The one that has targets to reach.
+/// The contender with targets.
 pub(crate) const MENDLINE: &str = "mendline";
 
-/// Whom Mendline is held against.
+/// The relay that Mendline's targets refer to.
 pub(crate) fn floor(over: Over) -> &'static str {
     match over {
         Over::Stdio => RELAY,
@@ -24,28 +24,28 @@ pub(crate) fn floor(over: Over) -> &'static str {
     }
 }
 
-/// One column of the table.
+/// A column of the table.
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
-    /// Without it there is nothing to compare with.
+    /// Whether the comparison fails without it.
     pub(crate) must_work: bool,
     state: State,
 }
 
 enum State {
-    /// The command; over HTTP none at all is the upstream alone.
+    /// The command. An empty command over HTTP is the upstream alone.
     Runs(Vec<String>),
     Excluded(String),
 }
 
-/// Where those contenders are that are not part of the bench.
+/// The paths of contenders that are not part of the bench.
 #[derive(Default)]
 pub(crate) struct Paths<'a> {
     pub(crate) mendline: Option<&'a Path>,
     pub(crate) peers: Option<&'a Path>,
 }
 
-/// All contenders, in the order of their columns.
+/// Returns all contenders in the order of their columns.
 pub(crate) fn all(over: Over, paths: &Paths<'_>) -> Result<Vec<Contender>, String> {
     let ours = std::env::current_exe().map_err(|error| error.to_string())?;
     let ours = ours.display().to_string();
@@ -73,7 +73,7 @@ fn over_http(ours: &str, paths: &Paths<'_>) -> Vec<Contender> {
     ];
     let Some(peers) = paths.peers else { return all };
     let within = |path: &str| peers.join(path).display().to_string();
-    // It keeps a file per server, which must not be that of whoever measures. `env` is gone once it has started node.
+    // Its file per server must not go into the user's home. `env` is replaced by node after the start.
     let folder = format!("MCP_REMOTE_CONFIG_DIR={}", within("mcp-remote"));
     let remote = within("node_modules/mcp-remote/dist/proxy.js");
     all.push(if_installed(
@@ -105,7 +105,7 @@ fn mendline(paths: &Paths<'_>, args: &[&str]) -> Contender {
     }
 }
 
-/// A contender that takes part if this file is there.
+/// A contender that is excluded if this file does not exist.
 fn if_installed(name: &'static str, file: &Path, command: &[&str]) -> Contender {
     let state = if file.is_file() { runs(command) } else { State::Excluded(format!("there is no {}", file.display())) };
     Contender { name, must_work: false, state }

@@ -1,4 +1,4 @@
-//! The result for people: a column per contender, a row per figure, a line per target.
+//! The report as text: a column per contender, a row per figure, a line per target.
 
 use std::fmt::Write;
 
@@ -12,15 +12,15 @@ use super::target::{Bound, Verdict, ratios};
 const LABEL: usize = 38;
 const COLUMN: usize = 13;
 
-/// Above this the machine had other things to do, and the reader should know.
+/// The load average above which the report contains a warning.
 const BUSY_MACHINE: f64 = 0.5;
 
-/// What relays of these kinds took on another machine with two cores: added p50 in µs, calls per second with 32 in
-/// flight, µs of processor time per call. A relay far from it says that the machine or the bench is unusual.
+/// Figures of these relays on another machine with two cores: added p50 in µs, calls per second with 32 in flight, µs
+/// of CPU time per call. A large deviation means that the machine or the bench is unusual.
 const BYTE_RELAY_REFERENCE: [(&str, f64); 3] = [(P50, 113.0), (CALLS, 54_900.0), (CPU_BUSY, 10.0)];
 const HTTP_RELAY_REFERENCE: [(&str, f64); 3] = [(P50, 152.0), (CALLS, 16_850.0), (CPU_BUSY, 50.0)];
 
-/// Everything that was found out, for a terminal.
+/// Formats the whole report for a terminal.
 pub(crate) fn text(
     over: Over,
     contenders: &[Contender],
@@ -69,7 +69,7 @@ pub(crate) fn text(
     text
 }
 
-/// Figures of the program in the middle do not exist where there is none.
+/// Figures of the middle do not exist for a contender without one.
 fn cell(figure: &Figure, rounds: &Rounds, name: &str) -> Option<String> {
     let value = rounds.of(name, figure.key)?.median;
     (is_in_the_middle(rounds, name) || figure.has_beyond_direct || figure.key == CALLS).then(|| figure.show(value))

@@ -1,12 +1,12 @@
-//! What Mendline has to reach, and whether it did.
+//! The targets of Mendline.
 //!
-//! Times are ratios against a relay of the same run, because those hold on any machine: over stdio the byte relay, over
-//! HTTP the one that stands on the same libraries (`docs/adr/0008-the-floor-of-the-stack.md`). Memory and the start are
-//! limits that a user would notice, so they are absolute. A target that could not be measured is not reached.
+//! Times are ratios to a relay of the same run, because ratios hold on any machine: over stdio to the byte relay, over
+//! HTTP to the relay on the same libraries (`docs/adr/0008-the-floor-of-the-stack.md`). Memory and start are absolute,
+//! because users notice them. A target that was not measured is not reached.
 //!
-//! The processor time of a call has two targets. With everybody on one processor, each message costs its own system
-//! calls and nothing is hidden behind the cost of waking up another processor. With many in flight the relay moves
-//! several messages in one system call, so what Mendline does for each of them stands out most.
+//! CPU time per call has two targets. With all processes on one processor, each message costs its own system calls, and
+//! waking another processor costs nothing. With many calls in flight, the relay moves several messages per system call,
+//! so that Mendline's work per message has the largest weight.
 
 use serde_json::{Value, json};
 
@@ -14,18 +14,18 @@ use super::contender::MENDLINE;
 use super::figure::{CALLS, CPU_BUSY, CPU_TOGETHER, FIRST_ANSWER, P50, PSS_AT_REST};
 use super::round::{Rounds, Spread};
 
-/// One line of the list.
+/// A target.
 pub(crate) struct Target {
     pub(crate) what: &'static str,
     key: &'static str,
     measure: Measure,
     pub(crate) bound: Bound,
     pub(crate) unit: &'static str,
-    /// What the measured number is divided by to be in that unit.
+    /// The divisor that converts the measured number into the unit.
     per: f64,
 }
 
-/// How the number that is judged comes about.
+/// The computation of the judged number.
 enum Measure {
     BeyondDirectAgainstFloor,
     AgainstFloor,
@@ -62,19 +62,19 @@ const TARGETS: [Target; 6] = [
     },
 ];
 
-/// A target and what was measured.
+/// A target and its measured value.
 pub(crate) struct Verdict {
     pub(crate) target: &'static Target,
     /// In the unit of the target.
     pub(crate) measured: Option<Spread>,
 }
 
-/// Holds Mendline against all its targets; those that are ratios are formed against `floor`.
+/// Compares Mendline with all its targets. Ratios refer to `floor`.
 pub(crate) fn judge(rounds: &Rounds, floor: &str) -> Vec<Verdict> {
     const { &TARGETS }.iter().map(|target| Verdict { target, measured: target.measured(rounds, floor) }).collect()
 }
 
-/// What the ratios are against another relay, for information.
+/// Returns the ratios to another relay, for information.
 pub(crate) fn ratios(rounds: &Rounds, other: &str) -> Vec<Verdict> {
     let is_ratio = |verdict: &Verdict| !matches!(verdict.target.measure, Measure::BeyondDirect | Measure::AsItIs);
     judge(rounds, other).into_iter().filter(is_ratio).collect()

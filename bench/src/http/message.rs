@@ -1,22 +1,22 @@
-//! One HTTP message, request or response, while it is being read.
+//! An HTTP message while it is read.
 
 use std::io::{self, Read};
 
 use memchr::{memchr_iter, memmem};
 
-/// Nobody here has more headers than this.
+/// The longest head.
 const LONGEST_HEAD: usize = 64 << 10;
-/// A little more than the biggest result of the upstream.
+/// The longest body; slightly more than the biggest result of the upstream.
 const LONGEST_BODY: usize = 65 << 20;
 
-/// The bytes of a message that have come so far. Its buffer outlives it and serves the next one.
+/// The received bytes of a message. The buffer is reused for the next one.
 pub(crate) struct Message {
     buffer: Vec<u8>,
     filled: usize,
     frame: Option<Frame>,
 }
 
-/// Where the head ends, its blank line included, and where everything ends.
+/// The end of the head, including its blank line, and the end of the message.
 #[derive(Clone, Copy)]
 struct Frame {
     head: usize,
@@ -28,12 +28,13 @@ impl Message {
         Self { buffer: vec![0; 4 << 10], filled: 0, frame: None }
     }
 
-    /// Makes room for the next message.
+    /// Discards the message and keeps the buffer.
     pub(crate) fn clear(&mut self) {
         (self.filled, self.frame) = (0, None);
     }
 
-    /// Reads once and says whether the message is whole. The end of the source is an error, of kind `UnexpectedEof`.
+    /// Reads once and returns whether the message is complete. The end of the source is an error of kind
+    /// `UnexpectedEof`.
     pub(crate) fn read(&mut self, source: &mut impl Read) -> io::Result<bool> {
         if self.filled == self.buffer.len() {
             self.buffer.resize(2 * self.filled, 0);
@@ -54,7 +55,7 @@ impl Message {
         }
     }
 
-    /// The first line and the headers; nothing before the message is whole.
+    /// The first line and the headers; empty until the message is complete.
     pub(crate) fn head(&self) -> &[u8] {
         self.frame.map_or(b"", |frame| &self.buffer[..frame.head])
     }
@@ -63,14 +64,14 @@ impl Message {
         self.frame.map_or(b"", |frame| &self.buffer[frame.head..frame.end])
     }
 
-    /// The body with a newline behind it, for which the buffer always has room.
+    /// The body with a newline appended, for which the buffer always has room.
     pub(crate) fn body_as_line(&mut self) -> &[u8] {
         let Some(Frame { head, end }) = self.frame else { return b"" };
         self.buffer[end] = b'\n';
         &self.buffer[head..=end]
     }
 
-    /// The value of a header; `name` is in lower case.
+    /// Returns the value of a header; `name` is in lower case.
     pub(crate) fn header(&self, name: &[u8]) -> Option<&[u8]> {
         header(self.head(), name)
     }

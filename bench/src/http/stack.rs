@@ -1,8 +1,9 @@
-//! The floor of the stack: each line becomes a POST and each body a line, as in `relay`, but with tokio and hyper.
+//! The lower bound of the HTTP libraries: each line becomes a POST and each body a line, as in `relay`, but with tokio
+//! and hyper.
 //!
-//! Mendline speaks HTTP through these two because they are right about it in a thousand places. What they cost is not what
-//! Mendline costs, so there is a relay that does nothing but use them, in the way their own examples do: one thread, a
-//! connection for each call in flight, a task for each call. Answers that came together leave in one write.
+//! Mendline uses these libraries for correct HTTP. This relay measures their cost, so that it can be told apart from
+//! Mendline's own. It uses them as their examples do: one thread, a connection and a task for each call in flight.
+//! Answers that are ready together are written together.
 
 use std::future::poll_fn;
 use std::io;
@@ -23,19 +24,19 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 const SESSION: &str = "mcp-session-id";
 
-/// How many answers leave in one write at most.
+/// The largest number of answers per write.
 const AT_ONCE: usize = 64;
 
-/// What all calls share.
+/// The state that all calls share.
 struct Server {
     authority: String,
     path: String,
-    /// The connections that carry nothing, the one that became free last at the end.
+    /// Idle connections, the one that became free last at the end.
     free: Mutex<Vec<SendRequest<String>>>,
     session: OnceLock<HeaderValue>,
 }
 
-/// Relays until stdin ends and everything is answered, or something goes wrong.
+/// Relays until stdin ends and everything is answered, or until the first error.
 pub(crate) fn run(url: &str) -> io::Result<ExitCode> {
     let (authority, path) = super::address(url)?;
     let server = Arc::new(Server {
@@ -65,7 +66,7 @@ async fn send_requests(stdin: Receiver, server: &Arc<Server>, answers: Unbounded
         tokio::spawn(async move {
             let answer = server.post(line).await;
             if !matches!(&answer, Ok(body) if body.is_empty()) {
-                // Nobody listens any more when something else has gone wrong.
+                // The receiver is gone after another error.
                 let _ = answers.send(answer);
             }
         });
@@ -126,7 +127,7 @@ impl Server {
     }
 }
 
-/// A body that came in one piece is passed on as it lies.
+/// Returns a body. A body of one frame is not copied.
 async fn whole(mut body: Incoming) -> io::Result<Bytes> {
     let mut first = Bytes::new();
     let mut all = Vec::new();

@@ -1,7 +1,7 @@
-//! The leanest Streamable HTTP server that we could write, so that the program in front of it is what is measured.
+//! A minimal Streamable HTTP server, so that the measurement is about the program in front of it.
 //!
-//! One thread and `epoll`; every answer is JSON in one `writev`. There is one session for everybody, but whoever forgets
-//! its id is refused, as real servers do. There is no stream to be had by GET.
+//! It has one thread and uses `epoll`; every answer is JSON in one `writev`. All clients share one session, but a
+//! request without its id is refused, as by real servers. There is no GET stream.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -19,7 +19,7 @@ const STDIN: usize = usize::MAX - 1;
 const SESSION: &[u8] = b"one-for-all";
 const NEW_SESSION: &str = "Content-Type: application/json\r\nMcp-Session-Id: one-for-all\r\n";
 
-/// Prints the address and serves until stdin ends; port 0 takes any that is free.
+/// Prints the URL and serves until stdin ends. Port 0 selects a free port.
 pub(crate) fn serve(port: u16) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     let mut stdout = io::stdout();
@@ -30,7 +30,7 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
     poller.add(&listener, LISTENER)?;
     let stdin = rustix::stdio::stdin();
     match poller.add(stdin, STDIN) {
-        // What is not a pipe or a terminal has no end that could be waited for.
+        // A stdin that is neither a pipe nor a terminal cannot be watched.
         Ok(()) | Err(Errno::PERM) => {}
         Err(error) => return Err(error.into()),
     }
@@ -53,7 +53,7 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
                     }
                 }
                 number => {
-                    // Whoever closes or cannot be understood is closed; a client that minds will say so.
+                    // A connection that is closed or invalid is dropped; the client reports the error.
                     if connections[number].as_mut().is_some_and(|open| open.serve(&mut answers).is_err()) {
                         connections[number] = None;
                     }
@@ -66,7 +66,7 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
 struct Connection {
     stream: TcpStream,
     request: Message,
-    /// Kept for its capacity.
+    /// Reused for its capacity.
     head: Vec<u8>,
 }
 
@@ -76,7 +76,7 @@ impl Connection {
         Ok(Self { stream, request: Message::new(), head: Vec::new() })
     }
 
-    /// Reads once, and answers when the request is whole.
+    /// Reads once, and answers when the request is complete.
     fn serve(&mut self, answers: &mut Answers) -> io::Result<()> {
         if !self.request.read(&mut self.stream)? {
             return Ok(());
@@ -90,7 +90,7 @@ impl Connection {
     }
 }
 
-/// Status, headers and body.
+/// Returns status, headers and body.
 fn respond<'a>(request: &Message, answers: &'a mut Answers) -> (&'static str, &'static str, &'a [u8]) {
     if !request.head().starts_with(b"POST ") {
         return ("405 Method Not Allowed", "Allow: POST\r\n", b"");
