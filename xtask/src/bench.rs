@@ -1,9 +1,7 @@
-//! `cargo xtask bench`: builds what is measured and what measures, as it ships, and lets `mendline-bench compare` do
-//! the rest.
+//! `cargo xtask bench`: builds the release binaries and runs `mendline-bench compare`.
 //!
-//! The arithmetic lives with the load generator in `bench/`, where it is tested next to the figures that it is about.
-//! Figures are never asserted in tests, because a shared machine would make them fail for no reason; `--gate` is for
-//! whoever wants a missed target to be an error.
+//! The arithmetic is in `bench/`, next to the load generator and its tests. Figures are never asserted in tests,
+//! because they would fail randomly on a shared machine; with `--gate` a missed target is an error.
 //!
 //! The peers are installed from the lock files in `bench/peers`.
 
@@ -41,7 +39,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         return Ok(());
     }
     let has = |option: &str| args.iter().any(|arg| arg == option);
-    // We run from `<target>/<profile>/xtask`, which finds the target directory however it was configured.
+    // The executable is `<target>/<profile>/xtask`, which gives the target directory for any configuration.
     let ours = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
     let target = ours.ancestors().nth(2).ok_or("this program is in no target directory")?;
 
@@ -66,7 +64,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
     match build(target, "mendline-cli") {
         Ok(()) => _ = compare.arg("--mendline").arg(target.join("release/mendline")),
-        // Direct and relay are still worth measuring, and `--gate` fails without Mendline's figures.
+        // Direct and relay can still be measured, and `--gate` fails without Mendline's figures.
         Err(why) => eprintln!("xtask: going on without Mendline: {why}"),
     }
     finished(&mut compare)
@@ -83,14 +81,14 @@ pub(crate) fn build(target: &Path, package: &str) -> Result<(), String> {
         .args(["build", "--release", "--quiet", "--package", package, "--target-dir"])
         .arg(target)
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        // stdout belongs to the report, which may be JSON.
+        // stdout is reserved for the report, which may be JSON.
         .stdout(Stdio::null())
         .status()
         .map_err(|error| format!("cargo: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{package} does not build")) }
 }
 
-/// Puts the peers into one folder and says which. The tests need one of them too.
+/// Installs the peers and returns their folder. The tests need one of them, too.
 pub(crate) fn install_peers(target: &Path) -> Result<PathBuf, String> {
     let ours = root().join("bench/peers");
     let folder = target.join("peers/bench");

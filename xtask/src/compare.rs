@@ -1,7 +1,7 @@
-//! `cargo xtask compare`: the bridges that people use, before our fault server, one after the other.
+//! `cargo xtask compare`: compares Mendline with other bridges in front of the fault server.
 //!
-//! What happens, and how it is counted, lives with the faults; this builds, installs and calls. A few minutes, and no part
-//! of `test`: what others do is theirs, and changes with their versions.
+//! The comparison itself is in `faults/`; this builds, installs and runs it. It takes a few minutes and is not part of
+//! `test`, because the results depend on the versions of other projects.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         }
         other => return Err(format!("unknown options {other:?}\n{HELP}")),
     };
-    // We run from `<target>/<profile>/xtask`, which finds the target directory however it was configured.
+    // The executable is `<target>/<profile>/xtask`, which gives the target directory for any configuration.
     let ours = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
     let target = ours.ancestors().nth(2).ok_or("this program is in no target directory")?;
     let peers = install_peers(target)?;

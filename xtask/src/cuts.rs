@@ -1,5 +1,5 @@
-//! `cargo xtask cuts`: every conversation cut at every byte. The work is done by the test target `cuts` of `mendline`,
-//! which takes its wishes from the environment.
+//! `cargo xtask cuts`: cuts every conversation at every byte. It runs the test target `cuts` of `mendline`, which reads
+//! its options from the environment.
 
 use crate::command::CommandLine;
 
@@ -18,7 +18,7 @@ Options:
   --at N               only at this byte; with a conversation and a fault, told in full
 ";
 
-/// Runs what was asked for.
+/// Runs the selected cuts.
 pub fn run(args: &[String]) -> Result<(), String> {
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
         print!("{HELP}");
@@ -37,7 +37,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
         "by_hand",
         "--nocapture",
     ]);
-    // To read the system's authorities takes longer than a whole conversation, and none of them is asked.
+    // Loading the system's certificate authorities takes longer than a conversation, and none of them is needed.
     line = line.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nowhere");
     for (name, value) in variables(args)? {
         line = line.env(name, &value);
@@ -45,7 +45,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     line.run()
 }
 
-/// The options as variables for the test.
+/// Converts options to environment variables of the test.
 fn variables(args: &[String]) -> Result<Vec<(&'static str, String)>, String> {
     let mut variables = Vec::new();
     let mut args = args.iter();

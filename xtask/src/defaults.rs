@@ -1,8 +1,8 @@
-//! `cargo xtask defaults`: `docs/defaults.md`, made from the one file of defaults.
+//! `cargo xtask defaults`: generates `docs/defaults.md` from the source of the defaults.
 //!
-//! Each constant of `crates/mendline-core/src/defaults.rs` carries its reason as its documentation, and where people can set
-//! it, the key and the flag in a last line `Set by …`. Comments between the constants are the headings. So the page cannot
-//! say anything else than the code; what is checked is that it was made anew.
+//! Each constant of `crates/mendline-core/src/defaults.rs` has its reason as documentation. If users can set it, the
+//! last line `Set by …` names the key and the flag. Comments between the constants are headings. The check fails if the
+//! page differs from the generated one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ Every number that Mendline uses when nobody says otherwise, each with its reason
 [the one file of defaults](../crates/mendline-core/src/defaults.rs) by `cargo xtask defaults --write`.
 ";
 
-/// Makes the page and writes it, or compares it with the one that is there.
+/// Generates the page, and writes it or compares it with the existing one.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let write = match args {
         [] => false,
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 /// One default.
 #[derive(Debug, PartialEq)]
 struct Entry {
-    /// The heading under which it stands.
+    /// The heading above it.
     heading: String,
     name: String,
     value: String,
@@ -93,7 +93,7 @@ fn parts(constant: &str) -> Option<(&str, &str, &str)> {
     Some((name, kind, value))
 }
 
-/// The reason, and the last line of it that says who can set the number.
+/// Splits off the last line, which names the key and the flag.
 fn split(lines: &[&str]) -> (String, String) {
     match lines.split_last() {
         Some((last, before)) if last.starts_with("Set by ") => {
@@ -103,7 +103,7 @@ fn split(lines: &[&str]) -> (String, String) {
     }
 }
 
-/// The number that an expression stands for; durations in seconds.
+/// Evaluates an expression; durations in seconds.
 fn evaluate(expression: &str, known: &BTreeMap<String, f64>) -> Option<f64> {
     let inside = |prefix: &str| expression.strip_prefix(prefix)?.strip_suffix(')');
     if let Some(seconds) = inside("Duration::from_secs(") {

@@ -1,8 +1,8 @@
-//! `cargo xtask deny`: licences, sources and versions of all dependencies against `deny.toml`.
+//! `cargo xtask deny`: checks licences, sources and versions of all dependencies against `deny.toml`.
 //!
-//! The file is the one that cargo-deny reads. The part that needs no network is checked here, from `cargo metadata` and
-//! the lock files, so that it is part of every test run and installs nothing. cargo-deny repeats it where it is installed,
-//! and is needed for advisories, whose database is fetched.
+//! cargo-deny reads the same file. The checks that need no network are implemented here on `cargo metadata` and the
+//! lock files, so that they run in every test and install nothing. cargo-deny repeats them where it is installed. It is
+//! required for advisories, whose database must be downloaded.
 
 mod graph;
 mod licence;
@@ -79,7 +79,7 @@ fn text(name: &str) -> Result<String, String> {
     fs::read_to_string(root().join(name)).map_err(|why| format!("{name}: {why}"))
 }
 
-/// All that the policy forbids, and all that it says for nothing.
+/// Returns all violations of the policy and all unused permissions.
 fn violations(policy: &Policy, graphs: &[Graph], locks: &[Locked]) -> Vec<String> {
     let mut violations = Vec::new();
     for graph in graphs {
@@ -121,7 +121,7 @@ mod tests {
 
     const INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-    /// What `cargo metadata` prints, as far as it is read, with one package more.
+    /// The used part of the output of `cargo metadata`, with one more package.
     fn metadata(more: &str) -> String {
         let package = |name: &str, version: &str, licence: &str| {
             format!(

@@ -1,18 +1,18 @@
-//! Foreign programs in a folder of their own, installed from lock files.
+//! Installs other programs from lock files into their own folders.
 //!
-//! A copy of each lock file is put beside an installation when it is complete. As long as the copies equal the lock files
-//! in the repository nothing is fetched; a changed lock file, or an installation that was cut short, starts from nothing.
-//! Networks fail, so it is tried more than once.
+//! A complete installation contains a copy of each lock file. While the copies equal the lock files of the repository,
+//! nothing is downloaded. A changed lock file or an incomplete installation starts again from an empty folder.
+//! Downloads are retried.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::command::CommandLine;
 
-/// How often an installation is tried.
+/// The number of attempts.
 const TRIES: u32 = 3;
 
-/// Sees to it that `folder` holds what `install` makes of these lock files.
+/// Ensures that `folder` holds an installation of these lock files.
 pub(crate) fn ensure(folder: &Path, locks: &[PathBuf], install: impl Fn() -> Result<(), String>) -> Result<(), String> {
     if locks.iter().all(|lock| is_same(lock, &stamp_of(folder, lock))) {
         return Ok(());
@@ -37,17 +37,17 @@ pub(crate) fn ensure(folder: &Path, locks: &[PathBuf], install: impl Fn() -> Res
     locks.iter().try_for_each(|lock| copy(lock, &stamp_of(folder, lock)))
 }
 
-/// The packages that the lock file of `from` names.
+/// Installs the packages of the lock file in `from`.
 pub(crate) fn npm(from: &Path, folder: &Path) -> Result<(), String> {
     for file in ["package.json", "package-lock.json", ".npmrc"] {
         copy(&from.join(file), &folder.join(file))?;
     }
-    // What npm says goes to stderr, because stdout may belong to a report.
+    // The output goes to stderr, because stdout may be reserved for a report.
     let npm = "npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2";
     CommandLine::new("sh", &["-c", npm]).within(folder).run()
 }
 
-/// A Python of its own with the packages of this lock file.
+/// Creates a virtual environment with the packages of this lock file.
 pub(crate) fn pip(lock: &Path, folder: &Path) -> Result<(), String> {
     CommandLine::new("python3", &["-m", "venv", &folder.to_string_lossy()]).run()?;
     let quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"];
@@ -60,7 +60,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), String> {
     fs::copy(from, to).map(drop).map_err(|why| format!("{} to {}: {why}", from.display(), to.display()))
 }
 
-/// Where the copies of the lock files lie.
+/// The folder with the copies of the lock files.
 const STAMPS: &str = "installed";
 
 fn stamp_of(folder: &Path, lock: &Path) -> PathBuf {
@@ -88,7 +88,7 @@ mod tests {
         make(&home).unwrap();
         locks.iter().for_each(|lock| fs::write(lock, "1").unwrap());
         let installed = Cell::new(0);
-        // Works from that try on.
+        // Succeeds from this attempt on.
         let ensured = |works: u32| {
             installed.set(0);
             ensure(&folder, &locks, || {

@@ -1,13 +1,12 @@
-//! `cargo xtask instructions`: how many instructions one healthy call costs in the core, counted by callgrind.
+//! `cargo xtask instructions`: counts the instructions of one healthy call in the core with callgrind.
 //!
-//! Times on a shared machine say little, and a cost that creeps in with one change after the other is seen by nobody.
-//! Instructions are the same on a busy machine and on a quiet one, so they can be a gate: within a tenth of what is
-//! recorded in `bench/instructions/recorded.txt`, below the limit whatever is recorded, no more in the ten thousandth
-//! call than in the first, and no more among two hundred open calls than alone. What is counted is the program in `bench/instructions`, optimised as it ships and with every
-//! policy switched on; see there what belongs to a call. Two runs that differ only in their number of calls differ by
-//! these calls alone, so no run has to be told apart from its own beginning.
+//! Times on a shared machine are noisy, and a cost that grows slowly over many changes is not noticed. Instruction
+//! counts do not depend on the load of the machine, so they can be a gate: within a tenth of
+//! `bench/instructions/recorded.txt`, below a fixed limit, no growth over ten thousand calls, and no growth with two
+//! hundred open calls. The counted program is in `bench/instructions`, built as for a release and with every policy
+//! enabled. Two runs with different numbers of calls differ by these calls only, so the setup cancels out.
 //!
-//! Less than recorded is an error too: a gate that was not moved along lets the next regression through.
+//! A lower count than recorded is an error, too, because an outdated record would hide the next regression.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,22 +24,22 @@ Usage: cargo xtask instructions [--write]
   --write   records what is counted now in bench/instructions/recorded.txt
 ";
 
-/// The ways of a call that are counted.
+/// The counted variants of a call.
 const VARIANTS: [&str; 3] = ["stdio", "crowded", "http"];
 
-/// No call may cost more than this, whatever is recorded.
+/// The fixed limit per call.
 const LIMIT: u64 = 15_000;
 
-/// How far a figure may be from the recorded one, in hundredths.
+/// The tolerance around the recorded count in percent.
 const TOLERANCE: u64 = 10;
 
-/// How much more the last thousand of ten thousand calls may cost than the first, in hundredths. Numbers grow longer by a
-/// digit or two; anything that is searched, kept or rebuilt shows by far more.
+/// The tolerance for growth between the first and the last thousand of ten thousand calls in percent. Numbers grow by a
+/// digit or two; data that accumulates costs much more.
 const GROWTH: u64 = 3;
 
 const THOUSAND: u64 = 1_000;
 
-/// Counts, and holds the figures against the gate.
+/// Counts and checks the gate.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let write = match args {
         [] => false,
@@ -75,24 +74,24 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n       ")) }
 }
 
-/// What a call costs, on average over a thousand of them.
+/// The average cost of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Figure {
-    /// The first thousand.
+    /// The average of the first thousand calls.
     first: u64,
-    /// The last thousand of ten thousand.
+    /// The average of the last thousand of ten thousand calls.
     last: u64,
 }
 
 impl Figure {
-    /// From a function that counts a whole run of so many calls.
+    /// Computes the figure with a function that counts a run of so many calls.
     fn count(mut run: impl FnMut(u64) -> Result<u64, String>) -> Result<Figure, String> {
         let first = run(THOUSAND)?.saturating_sub(run(0)?);
         let last = run(10 * THOUSAND)?.saturating_sub(run(9 * THOUSAND)?);
         Ok(Figure { first: first / THOUSAND, last: last / THOUSAND })
     }
 
-    /// What is wrong with it.
+    /// Returns all violations of the gate.
     fn errors(self, recorded: Option<u64>) -> Vec<String> {
         let mut errors = Vec::new();
         let Figure { first, last } = self;
@@ -137,7 +136,7 @@ fn instructions(program: &Path, variant: &str, calls: u64) -> Result<u64, String
     collected(&stderr).ok_or_else(|| format!("valgrind did not say how much it counted:\n{stderr}"))
 }
 
-/// The sum in what callgrind says at its end: `==42== Collected : 61234`.
+/// Parses the sum in the output of callgrind: `==42== Collected : 61234`.
 fn collected(stderr: &str) -> Option<u64> {
     let (_, behind) = stderr.lines().find_map(|line| line.split_once("Collected :"))?;
     behind.trim().parse().ok()

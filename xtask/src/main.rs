@@ -1,4 +1,4 @@
-//! The chores of the workspace: `cargo xtask help` lists them.
+//! The tasks of the workspace: `cargo xtask help` lists them.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks to whoever runs it")]
 

@@ -1,9 +1,9 @@
-//! `cargo xtask matrix`: the tables of PROMISE.md and docs/regressions.md against the tests, both ways.
+//! `cargo xtask matrix`: checks the tables of PROMISE.md and docs/regressions.md against the tests.
 //!
-//! A test is about a row when its name begins with the row's (`p54_…`, `t13_t14_…`, `m62_to_m65_…`, `r15_…`), and so is a
-//! simulated fault, a checker and a scenario by the name of its file. From these names the columns with tests are made.
-//! An error is: a row that counts as proven and is not, a test that names a row of neither page, a row of both pages, a
-//! page that was not made anew.
+//! A test belongs to a row if its name begins with the row (`p54_…`, `t13_t14_…`, `m62_to_m65_…`, `r15_…`). The same
+//! holds for the file names of simulated faults, checkers and scenarios. The columns with tests are generated from
+//! these names. Errors are: a row without the tests that it claims, a test whose row is on neither page, a row on both
+//! pages, and a page that is out of date.
 
 mod names;
 mod promise;
@@ -40,7 +40,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
         (PROMISE, promise::regenerated(&promise, &sources), promise),
         (REGRESSIONS, regressions::regenerated(&regressions, &sources), regressions),
     ];
-    // The pages are written first: the columns are right even where a row still lacks its test.
+    // The pages are written first, because the columns are correct even if a row has no test yet.
     if write {
         for (name, made, page) in &pages {
             if made != page {

@@ -1,7 +1,7 @@
-//! `cargo xtask soak`: the long form of the tests in which a server is killed every twenty seconds.
+//! `cargo xtask soak`: a long run of the tests that kill a server every twenty seconds.
 //!
-//! The tests themselves are in `tests/tests/soak.rs` and take two minutes as a part of `cargo xtask test`. This builds what
-//! they need, tells them how long to go on, and shows their figures.
+//! The tests are in `tests/tests/soak.rs` and take two minutes as part of `cargo xtask test`. This task builds what
+//! they need, sets their duration and shows their figures.
 
 use crate::command::CommandLine;
 
@@ -11,10 +11,10 @@ Usage: cargo xtask soak [--minutes N]
   --minutes N   how long the server is killed every twenty seconds [default: 10]
 ";
 
-/// What the tests look for.
+/// The variable that sets the duration of the tests.
 const VARIABLE: &str = "MENDLINE_SOAK_MINUTES";
 
-/// Runs the soak to its end.
+/// Runs the soak test.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let minutes = match args {
         [] => "10",

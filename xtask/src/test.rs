@@ -1,7 +1,7 @@
-//! `cargo xtask test`: everything that must pass before a change lands, in the order in which it fails fastest.
+//! `cargo xtask test`: everything that must pass before a change lands, the fastest checks first.
 //!
-//! One command, one profile, one set of features: every cargo call is about the whole workspace, so that nothing is compiled
-//! twice. The first failure ends the run with the command that repeats it alone.
+//! All cargo calls use the whole workspace, one profile and one set of features, so that nothing is compiled twice. The
+//! first failure ends the run and prints the command that repeats the step.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ Usage: cargo xtask test [--fast] [--keep-going]
   --keep-going   perform every step even after a failure
 ";
 
-/// How many simulated worlds belong to the tests.
+/// The number of simulated worlds.
 const SEEDS: &str = "10000";
 
-/// Performs the steps.
+/// Runs the steps.
 pub fn run(args: &[String]) -> Result<(), String> {
     let mut fast = false;
     let mut keep_going = false;
@@ -65,7 +65,7 @@ fn steps(fast: bool) -> Vec<Step> {
     steps
 }
 
-/// Without a shell, the tests that type in it pass by, and say so; that is no failure of ours.
+/// Tests that need a missing shell are skipped with a message.
 fn have_shells() {
     for shell in &tools::SHELLS {
         if let Err(why) = shell.ensure() {
@@ -74,26 +74,26 @@ fn have_shells() {
     }
 }
 
-/// The seed of property tests here, so that the same commit always has the same result. Plain `cargo test`
-/// chooses others each time, and more of them with `PROPTEST_CASES=100000`.
+/// The seed of property tests, so that the result of a commit is reproducible. Plain `cargo test` uses random seeds,
+/// and more cases with `PROPTEST_CASES=100000`.
 const PROPERTY_SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "2026");
 
-/// Unit tests, properties and scenarios of everything but the peers package, which needs its installation first.
+/// Unit tests, property tests and scenarios of all packages but the peers, which need an installation first.
 fn unit_tests() -> (&'static str, CommandLine) {
     if tools::has_nextest() {
         let all = CommandLine::cargo(&["nextest", "run", "--workspace", "-E", "not package(mendline-peers)"]);
         ("nextest", all.env(PROPERTY_SEED.0, PROPERTY_SEED.1))
     } else {
-        // Without doc tests, which are a step of their own.
+        // Doc tests are a separate step.
         let all = ["test", "--workspace", "--exclude", "mendline-peers", "--lib", "--bins", "--tests"];
         ("cargo test", CommandLine::cargo(&all).env(PROPERTY_SEED.0, PROPERTY_SEED.1))
     }
 }
 
-/// Something that passes or fails.
+/// A step of the run.
 struct Step {
     name: &'static str,
-    /// What repeats it alone.
+    /// The command that repeats the step.
     repeat: String,
     work: Box<dyn FnOnce() -> Result<(), String>>,
 }
@@ -108,11 +108,11 @@ impl Step {
     }
 }
 
-/// How one step went.
+/// The result of a step.
 struct Done {
     name: &'static str,
     took: Duration,
-    /// What repeats it, if it failed.
+    /// The command that repeats the step, if it failed.
     failed: Option<String>,
 }
 

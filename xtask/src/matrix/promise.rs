@@ -1,7 +1,7 @@
 //! The tables of PROMISE.md: rows with a column for the simulation and one for real processes.
 //!
-//! The last two columns of each table are made from the names of tests, so that they cannot be wrong. Checked is the rest:
-//! a row must be proven where it says that it is.
+//! The last two columns are generated from the names of tests. The check is that a row has tests at the levels that it
+//! claims.
 
 use std::fmt::Write as _;
 
@@ -28,12 +28,12 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The rows of the page in their one spelling.
+/// Returns the canonical rows of the page.
 pub fn rows(page: &str) -> Vec<String> {
     page.lines().filter_map(Row::read).flat_map(|row| row.names).map(canonical).collect()
 }
 
-/// The page with its last columns made from the names of tests.
+/// Returns the page with its last columns generated from the names of tests.
 pub fn regenerated(page: &str, sources: &Sources) -> String {
     let mut made = String::with_capacity(page.len());
     for line in page.lines() {
@@ -49,7 +49,7 @@ pub fn regenerated(page: &str, sources: &Sources) -> String {
     made
 }
 
-/// Rows that are not proven where they say so.
+/// Returns rows without the tests that they claim.
 pub fn errors(page: &str, sources: &Sources) -> Vec<String> {
     let mut errors = Vec::new();
     for row in page.lines().filter_map(Row::read) {

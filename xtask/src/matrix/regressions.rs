@@ -1,7 +1,7 @@
-//! The tables of docs/regressions.md: one row for each defect that a release had.
+//! The tables of docs/regressions.md: one row for each defect of a release.
 //!
-//! A row says what broke, which rule holds now, and in which release that was repaired. Where it is tested and by which
-//! tests is made from the names of tests. A repaired row needs a test; an open one says what is expected and claims nothing.
+//! A row states the defect, the rule that holds now, and the release with the fix. The columns for levels and tests are
+//! generated from the names of tests. A fixed row needs a test; an open one states the expected rule.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use super::names::{canonical, cell};
 use super::sources::Sources;
 
-/// The first words of what broke, and of a rule that does not hold yet.
+/// The beginning of a defect, and of a rule that does not hold yet.
 const BROKE: &str = "0.1.0 ";
 const EXPECTED: &str = "Expected: ";
 
@@ -21,10 +21,10 @@ struct Row<'a> {
     state: &'a str,
 }
 
-/// A line of a table whose first cell is a row, as it was read.
+/// A line of a table whose first cell is a row.
 enum Line<'a> {
     Row(Row<'a>),
-    /// The row has another number of cells.
+    /// The row has the wrong number of cells.
     Malformed(&'a str, usize),
 }
 
@@ -49,12 +49,12 @@ fn well_formed(page: &str) -> impl Iterator<Item = Row<'_>> {
     })
 }
 
-/// The rows of the page in their one spelling.
+/// Returns the canonical rows of the page.
 pub fn rows(page: &str) -> Vec<String> {
     well_formed(page).map(|row| canonical(row.name)).collect()
 }
 
-/// The page with the columns for levels and tests made from the names of tests.
+/// Returns the page with the columns for levels and tests generated from the names of tests.
 pub fn regenerated(page: &str, sources: &Sources) -> String {
     let mut made = String::with_capacity(page.len());
     for text in page.lines() {
@@ -77,7 +77,7 @@ pub fn regenerated(page: &str, sources: &Sources) -> String {
     made
 }
 
-/// Rows that contradict themselves or the tests, and numbers that are missing or used twice.
+/// Returns rows that contradict themselves or the tests, and numbers that are missing or duplicate.
 pub fn errors(page: &str, sources: &Sources) -> Vec<String> {
     let mut errors = Vec::new();
     for line in page.lines().filter_map(line) {
@@ -131,7 +131,7 @@ fn is_version(text: &str) -> bool {
     parts.len() == 3 && parts.iter().all(|part| part.parse::<u32>().is_ok())
 }
 
-/// Rows of a family are numbered from 1 without gaps, so that no row disappears from the middle.
+/// Rows of a family are numbered from 1 without gaps, so that a removed row is noticed.
 fn gaps(rows: &[String]) -> Vec<String> {
     let mut families: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for row in rows {
