@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_sits_apart_or_with_the_others_as_told() {
+    fn middle_runs_apart_or_together_as_placed() {
         let affinity = Affinity::take(2).unwrap();
         let mut children = [idle_child(), idle_child()];
         let [middle, upstream] = &children;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn with_one_processor_there_is_only_one_seat() {
+    fn single_processor_is_used_for_all() {
         let affinity = Affinity::take(1).unwrap();
         assert!(affinity.first == affinity.others);
         assert_eq!(affinity.first.count(), 1);

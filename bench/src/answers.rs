@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_is_json_with_the_id_of_its_request() {
+    fn answer_is_json_with_the_id_of_its_request() {
         for request in [
             r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#,
             r#"{"jsonrpc":"2.0","id":"one","method":"tools/list"}"#,
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn echo_says_the_text_again() {
+    fn echo_returns_the_text() {
         let answer = answer(
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"a \"b\""}}}"#,
         );
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn big_results_have_the_size_asked_for_and_an_end() {
+    fn big_result_has_the_requested_size_up_to_a_limit() {
         let call = |bytes: usize| {
             answer(&format!(
                 r#"{{"id":1,"method":"tools/call","params":{{"name":"big","arguments":{{"bytes":{bytes}}}}}}}"#

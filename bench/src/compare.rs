@@ -221,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn quick_means_fewer_rounds_unless_their_number_is_given() {
+    fn quick_reduces_rounds_unless_they_are_given() {
         assert_eq!(options("").unwrap().rounds, 5);
         assert_eq!(options("--quick").unwrap().rounds, 3);
         assert_eq!(options("--rounds 9 --quick").unwrap().rounds, 9);
     }
 
     #[test]
-    fn senseless_options_are_refused_by_name() {
+    fn invalid_options_are_refused_by_name() {
         for (line, named) in
             [("--rounds 0", "--rounds 0"), ("--rounds", "--rounds"), ("--fast", "--fast"), ("--peers x", "--http")]
         {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_work_is_a_plan_that_load_understands() {
+    fn quick_options_are_accepted_by_load() {
         let args: Vec<String> = QUICK.iter().chain(&["--", "cat"]).map(|arg| (*arg).to_owned()).collect();
         assert_eq!(crate::plan::Plan::try_new(&args).unwrap().calls, 1_000);
     }

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn both_parts_are_written_whole_however_little_the_sink_takes() {
+    fn short_writes_still_write_both_parts() {
         for (first, second) in [("head", "body"), ("head", ""), ("", "body"), ("", "")] {
             for limit in [1, 3, 100] {
                 let mut sink = ShortWrites(Vec::new(), limit);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_has_something_to_be_read_is_told() {
+    fn only_readable_descriptors_are_returned() {
         let mut poller = Poller::new().unwrap();
         let pipes = [rustix::pipe::pipe().unwrap(), rustix::pipe::pipe().unwrap()];
         for (number, (reader, _)) in pipes.iter().enumerate() {

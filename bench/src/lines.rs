@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_the_same_however_the_bytes_arrive() {
+    fn lines_do_not_depend_on_chunk_boundaries() {
         let long = "x".repeat(200_000);
         let text = format!("one\n\n{long}\ntwo\nnot ended");
         for size in [1, 2, 3, 1000, 1 << 20] {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_here_are_given_without_reading() {
+    fn buffered_lines_are_returned_without_reading() {
         let mut lines = Lines::new(ShortReads(b"one\ntwo\nthr", 100));
         assert_eq!(lines.next_buffered(), None);
         assert!(lines.read().unwrap());

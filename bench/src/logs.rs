@@ -4,7 +4,7 @@
 //! computed within a round, as in `compare`. There are three loads:
 //! - quiet: a healthy server writes nothing, so the cost is that of events kept for a later error;
 //! - chatter: the server writes ten thousand lines per second to its stderr, and all of them go to the files. The
-//! target refers to this one;
+//!   target refers to this one;
 //! - debug: every event of every call is written, far more than ten thousand per second.
 //!
 //! Throughput varies between runs by more than the target, so its range is shown. The CPU time of Mendline varies less
@@ -172,13 +172,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quarters_are_those_of_the_sorted_figures() {
+    fn quartiles_are_taken_from_sorted_figures() {
         assert_eq!(quartiles(vec![5.0, 1.0, 4.0, 2.0, 3.0]), [2.0, 3.0, 4.0]);
         assert_eq!(quartiles(vec![7.0]), [7.0; 3]);
     }
 
     #[test]
-    fn lines_are_counted_over_all_files_with_those_that_are_missing() {
+    fn written_and_dropped_lines_are_counted_over_all_files() {
         let folder = std::env::temp_dir().join(format!("mendline-bench-lines-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let line = |second: u32, text: &str| {

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn options_stand_before_the_dashes_and_the_command_behind_them() {
+    fn options_end_at_the_dashes_before_the_command() {
         let plan = Plan::try_new(&words("--calls 7 --millis 300 -- relay -- upstream --calls 9")).unwrap();
         assert_eq!(plan.calls, 7);
         assert_eq!(plan.throughput_for, Duration::from_millis(300));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_to_be_in_the_middle_over_http() {
+    fn http_plan_needs_no_command() {
         let plan = Plan::try_new(&words("--calls 7 --over http")).unwrap();
         assert_eq!((plan.over, plan.command), (Over::Http, Vec::new()));
         let plan = Plan::try_new(&words("--over http -- relay {url}")).unwrap();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_measured_is_refused_by_name() {
+    fn invalid_plan_is_refused_by_name() {
         for (line, named) in [
             ("--calls 7", "command is missing"),
             ("--calls 7 --", "command is missing"),

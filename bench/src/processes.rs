@@ -134,26 +134,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parent_is_found_behind_any_name() {
+    fn parent_is_found_after_any_command_name() {
         assert_eq!(living_parent("42 (cat) S 17 42 42 0"), Some(17));
         assert_eq!(living_parent("42 (a) R 1 (b) S 17 42 42 0"), Some(17));
         assert_eq!(living_parent("42 (cat"), None);
     }
 
     #[test]
-    fn the_dead_have_no_parent() {
+    fn zombie_has_no_living_parent() {
         assert_eq!(living_parent("42 (cat) Z 17 42 42 0"), None);
     }
 
     #[test]
-    fn time_on_a_processor_is_the_first_of_three_numbers() {
+    fn cpu_time_is_the_first_of_three_numbers() {
         assert_eq!(time_on_cpu("1320602 2354901 3\n"), Some(Duration::from_nanos(1_320_602)));
         assert_eq!(time_on_cpu("1320602 2354901"), None);
         assert_eq!(time_on_cpu(""), None);
     }
 
     #[test]
-    fn memory_is_read_from_its_own_line() {
+    fn memory_is_read_from_the_named_line() {
         let rollup = "55d0-7ffe ---p 00000000 00:00 0 [rollup]\nRss:    1864 kB\nPss:     154 kB\nPss_Dirty:   88 kB\nPrivate_Clean:   12 kB\n";
         assert_eq!(kib(rollup, "Private_Clean:"), Some(12));
         assert_eq!(kib(rollup, "Pss:"), Some(154));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_seen_with_its_memory_until_it_is_dead() {
+    fn child_is_listed_until_it_is_dead() {
         let before = descendants().unwrap();
         let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         assert!(Processes::since(&before).unwrap().middle.contains(&child.id()));

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_arrive_as_they_were_sent_and_the_end_is_passed_on() {
+    fn bytes_and_the_end_are_passed_on() {
         let (writer, mut direction, reader) = direction();
         rustix::io::write(&writer, b"one\ntwo").unwrap();
         direction.step().unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_sink_is_waited_for_and_nothing_is_lost() {
+    fn full_sink_loses_no_bytes() {
         let (writer, mut direction, reader) = direction();
         fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
         let mut sent = 0;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_whose_reader_left_closes() {
+    fn direction_closes_when_its_reader_has_gone() {
         let (writer, mut direction, reader) = direction();
         drop(reader);
         rustix::io::write(&writer, b"unheard").unwrap();

@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_the_nearest_rank_whatever_the_order() {
+    fn percentiles_use_the_nearest_rank_in_any_order() {
         let hundred = sample((1..=100).rev());
         assert_eq!([50, 95, 99, 100].map(|p| hundred.percentile_us(p)), [50.0, 95.0, 99.0, 100.0]);
         let five = sample([30, 10, 50, 20, 40]);
@@ -43,13 +43,13 @@ mod tests {
     }
 
     #[test]
-    fn a_single_duration_is_every_percentile() {
+    fn single_duration_is_every_percentile() {
         let one = sample([7]);
         assert_eq!([0, 1, 50, 100].map(|p| one.percentile_us(p)), [7.0; 4]);
     }
 
     #[test]
-    fn no_durations_are_no_sample() {
+    fn empty_sample_is_refused() {
         assert!(Sample::try_new(Vec::new()).is_none());
     }
 }

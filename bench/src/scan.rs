@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_found_as_they_were_written() {
+    fn members_are_returned_as_written() {
         let message = br#"{"jsonrpc":"2.0","id" : "a\"b\\","method":"tools/call","params":{"n": 12 ,"list":[3]}}"#;
         assert_eq!(member(message, b"\"id\""), Some(&br#""a\"b\\""#[..]));
         assert_eq!(member(message, b"\"method\""), Some(&br#""tools/call""#[..]));
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_missing_or_is_a_value_is_not_a_member() {
+    fn missing_names_and_values_are_not_members() {
         assert_eq!(member(br#"{"method":"ping"}"#, b"\"id\""), None);
         assert_eq!(member(br#"{"name":"id"}"#, b"\"id\""), None);
         assert_eq!(member(br#"{"id":"never ends"#, b"\"id\""), None);

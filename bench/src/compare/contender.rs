@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_that_are_not_installed_are_left_out_by_name_of_the_missing_file() {
+    fn missing_peers_are_excluded_with_the_missing_file() {
         let paths = Paths { mendline: None, peers: Some(Path::new("/nowhere")) };
         let contenders = all(Over::Http, &paths).unwrap();
         for name in ["mcp-remote", "supergateway", "mcp-proxy"] {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn over_http_everybody_in_the_middle_is_told_the_address() {
+    fn every_http_contender_but_direct_gets_the_url() {
         let contenders = all(Over::Http, &Paths { mendline: std::env::current_exe().ok().as_deref(), peers: None });
         for contender in contenders.unwrap() {
             let command = contender.command().unwrap();

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+    fn even_median_is_between_the_middle_two() {
         let odd = Spread::try_new(vec![3.0, 1.0, 2.0]).unwrap();
         assert_eq!(odd, Spread { median: 2.0, least: 1.0, most: 3.0 });
         let even = Spread::try_new(vec![4.0, 1.0, 2.0, 3.0]).unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_round_for_all_changes_no_ratio() {
+    fn slow_round_of_all_contenders_changes_no_ratio() {
         let rounds = rounds(&[(10.0, 20.0, 25.0), (100.0, 200.0, 250.0), (10.0, 20.0, 25.0)]);
         let ratio = rounds.beyond_direct_against(RELAY, "other", "p50").unwrap();
         assert_eq!(ratio, Spread { median: 1.5, least: 1.5, most: 1.5 });
@@ -126,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn a_round_without_a_floor_has_no_ratio() {
+    fn round_with_zero_floor_has_no_ratio() {
         let rounds = rounds(&[(10.0, 10.0, 25.0), (10.0, 20.0, 30.0)]);
         let ratio = rounds.beyond_direct_against(RELAY, "other", "p50").unwrap();
         assert_eq!(ratio, Spread { median: 2.0, least: 2.0, most: 2.0 });
     }
 
     #[test]
-    fn who_is_forgotten_has_no_figures() {
+    fn removed_contender_has_no_figures() {
         let mut rounds = rounds(&[(1.0, 2.0, 3.0)]);
         rounds.remove("other");
         assert!(rounds.of("other", "p50").is_none());

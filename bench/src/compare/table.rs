@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_says_who_added_what_and_who_was_left_out() {
+    fn table_shows_differences_and_excluded_contenders() {
         let contenders = contender::all(Over::Stdio, &contender::Paths::default()).unwrap();
         let mut rounds = Rounds::default();
         let figures = |p50: f64, processes: f64| {

@@ -150,17 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_reached_up_to_its_very_bound() {
+    fn target_is_reached_at_its_bound() {
         assert_eq!(reached(figures(160.0, 350.0, 8.0, 17_000.0, 8_192.0)), [true; 6]);
     }
 
     #[test]
-    fn a_target_is_missed_just_beyond_its_bound() {
+    fn target_is_missed_beyond_its_bound() {
         assert_eq!(reached(figures(160.1, 349.9, 8.1, 17_001.0, 8_193.0)), [false; 6]);
     }
 
     #[test]
-    fn only_what_is_a_ratio_is_told_against_another_relay() {
+    fn ratios_returns_only_targets_that_are_ratios() {
         let mut rounds = Rounds::default();
         rounds.add(0, DIRECT, figures(10.0, 900.0, 0.0, 2_000.0, 0.0));
         rounds.add(0, RELAY, figures(60.0, 500.0, 4.0, 3_000.0, 2_000.0));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_was_not_reached() {
+    fn unmeasured_target_is_not_reached() {
         assert_eq!(reached(Figures::new()), [false; 6]);
         assert!(judge(&Rounds::default(), RELAY).iter().all(|verdict| !verdict.is_reached()));
     }

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_whole_with_its_last_byte_and_not_before() {
+    fn message_is_complete_with_its_last_byte() {
         for cut in 1..REQUEST.len() {
             let (mut message, whole) = read(&REQUEST.as_bytes()[..cut]).unwrap();
             assert!(!whole, "whole after {cut} bytes");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_body_has_room_for_its_newline() {
+    fn long_body_has_room_for_its_newline() {
         let body = "x".repeat(100_000);
         let text = format!("HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n{body}");
         let mut source = text.as_bytes();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_message_is_the_next_one() {
+    fn cleared_buffer_reads_the_next_message() {
         let (mut message, _) = read(REQUEST.as_bytes()).unwrap();
         message.clear();
         assert!(message.read(&mut &b"GET /mcp HTTP/1.1\r\n\r\n"[..]).unwrap());
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_an_error() {
+    fn unsupported_http_is_an_error() {
         for text in [
             "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n",
             "POST / HTTP/1.1\r\ncontent-length: many\r\n\r\n",

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_greets_gets_the_session_that_everybody_else_has_to_know() {
+    fn initialize_returns_the_session_that_other_requests_need() {
         let session = str::from_utf8(SESSION).unwrap();
         assert!(NEW_SESSION.contains(&format!("Mcp-Session-Id: {session}\r\n")));
         let known = format!("mcp-session-id: {session}\r\n");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_stream_to_be_had() {
+    fn get_is_refused() {
         assert_eq!(status("GET /mcp HTTP/1.1\r\n\r\n"), "405 Method Not Allowed");
     }
 }
