@@ -95,7 +95,7 @@ impl Client {
     pub(crate) fn read_expected_answer(&mut self) -> io::Result<usize> {
         match self.read_answer()? {
             (id, size) if id == self.last_id => Ok(size),
-            (id, _) => Err(io::Error::other(format!("answered {id} and not {}", self.last_id))),
+            (id, _) => Err(io::Error::other(format!("answered request {id} instead of {}", self.last_id))),
         }
     }
 

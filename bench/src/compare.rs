@@ -155,7 +155,7 @@ fn load(options: &Options, command: &[String]) -> Result<Figures, String> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("figures that cannot be read: {error}"))
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("cannot parse the figures: {error}"))
 }
 
 fn report(

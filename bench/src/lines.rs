@@ -27,7 +27,7 @@ impl<R: Read> Lines<R> {
                 return Ok(&self.buffer[line]);
             }
             if !self.read()? {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed its stdout"));
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the program closed its stdout"));
             }
         }
     }

@@ -159,7 +159,7 @@ fn in_flight(client: &mut Client, width: usize, lasting: Duration) -> io::Result
     while !open.is_empty() {
         let (id, _) = client.read_answer()?;
         let Some(at) = open.iter().position(|sent| *sent == id) else {
-            return Err(io::Error::other(format!("an answer to {id}, which was not open")));
+            return Err(io::Error::other(format!("an answer to request {id}, which is not open")));
         };
         answered += 1;
         // Reading the clock has a cost, so it is read every 32 answers.
@@ -181,7 +181,7 @@ fn big_results(client: &mut Client, calls: usize) -> io::Result<Vec<Duration>> {
         let size = client.read_expected_answer()?;
         durations.push(sent.elapsed());
         if size < BIG {
-            return Err(io::Error::other(format!("a big result of only {size} bytes")));
+            return Err(io::Error::other(format!("the big result has only {size} bytes")));
         }
     }
     Ok(durations)

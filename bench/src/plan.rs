@@ -59,14 +59,14 @@ impl Plan {
             }
             let number: usize = value.parse().map_err(|_| format!("`{option} {value}`: not a number"))?;
             if number == 0 {
-                return Err(format!("`{option} 0` would measure nothing"));
+                return Err(format!("`{option} 0`: must be at least 1"));
             }
             match option.as_str() {
                 "--calls" => plan.calls = number,
                 "--warmup" => plan.warmup = number,
                 // Requests are written before answers are read, so they must all fit into one pipe.
                 "--in-flight" if number <= 256 => plan.in_flight = number,
-                "--in-flight" => return Err("`--in-flight` goes up to 256".into()),
+                "--in-flight" => return Err("`--in-flight`: at most 256".into()),
                 "--millis" => plan.throughput_for = Duration::from_millis(number as u64),
                 "--big-calls" => plan.big_calls = number,
                 "--starts" => plan.starts = number,
@@ -123,7 +123,7 @@ mod tests {
             ("--starts -- cat", "--starts"),
             ("--in-flight 257 -- cat", "--in-flight"),
             ("--color 2 -- cat", "--color"),
-            ("--over pigeon -- cat", "pigeon"),
+            ("--over udp -- cat", "udp"),
             ("--over stdio", "command is missing"),
             ("--over http --", "command is missing"),
         ] {

@@ -157,7 +157,7 @@ mod tests {
             sent += rustix::io::write(&writer, &[b'x'; 4 << 10]).unwrap_or(0);
             direction.step().unwrap();
         }
-        assert!(direction.start < direction.end, "the lane should hold what the full pipe did not take");
+        assert!(direction.start < direction.end, "the direction should hold what the full pipe did not accept");
         drop(writer);
         let mut received = 0;
         let mut seen = vec![0; BUFFER];
@@ -176,7 +176,7 @@ mod tests {
     fn direction_closes_when_its_reader_has_gone() {
         let (writer, mut direction, reader) = direction();
         drop(reader);
-        rustix::io::write(&writer, b"unheard").unwrap();
+        rustix::io::write(&writer, b"lost").unwrap();
         direction.step().unwrap();
         assert!(direction.poll_fd().is_none());
     }

@@ -40,7 +40,7 @@ fn measure(mendline: &Path, folder: &Path) -> io::Result<Vec<Duration>> {
         took.push(begun.elapsed());
         let output = String::from_utf8_lossy(&output.stdout).into_owned();
         if !output.contains(&format!("{PROCESSES} servers: {PROCESSES} ready")) {
-            return Err(io::Error::other(format!("not all are seen:\n{output}")));
+            return Err(io::Error::other(format!("not all servers are listed as ready:\n{output}")));
         }
     }
     Ok(took)
@@ -69,7 +69,7 @@ impl Bridge {
         BufReader::new(stdout).read_line(&mut line)?;
         match line.contains("demo-server") {
             true => Ok(bridge),
-            false => Err(io::Error::other(format!("not greeted: {line}"))),
+            false => Err(io::Error::other(format!("the handshake failed: {line}"))),
         }
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn serve() -> io::Result<()> {
 pub(crate) fn chatter(a_second: u64) {
     const BURSTS: u64 = 100;
     let line =
-        "2026-11-15 12:20:12 INFO [server] handled request 4711 of session 0815 in 12.3 ms without any trouble\n";
+        "2026-11-15 12:20:12 INFO [server] handled request 4711 of session 0815 in 12.3 ms without any errors.\n";
     let burst = line.repeat(usize::try_from(a_second / BURSTS).unwrap_or_default().max(1));
     let mut next = Instant::now();
     while write_all(stderr(), burst.as_bytes()).is_ok() {

@@ -71,7 +71,7 @@ fn wrong_answer_fails_the_run() {
     let output = load(&["sh", "-c", r#"read line; echo '{"jsonrpc":"2.0","id":77,"result":{}}'; cat >/dev/null"#]);
     assert!(!output.status.success());
     let why = String::from_utf8_lossy(&output.stderr);
-    assert!(why.contains("answered 77"), "{why}");
+    assert!(why.contains("answered request 77"), "{why}");
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Harness {
         message.write_to(&mut text);
         assert!(number(&text) == self.calls_made && text.ends_with(RESULT.as_bytes()), "a wrong answer: {text:?}");
         self.scratch = text;
-        assert!(self.engine.poll_write(Port::Client(CLIENT)).is_none(), "one answer, and no more");
+        assert!(self.engine.poll_write(Port::Client(CLIENT)).is_none(), "exactly one answer");
     }
 
     /// Reads and discards all messages to the client.

@@ -43,7 +43,7 @@ fn serve(harness: &mut Harness) {
     let Some((exchange, Ask { body: Some(request), .. })) = next_work(harness) else { unreachable!("a call was made") };
     let received = harness.answer(&request, RESULT);
     respond(harness, exchange, head(200, Content::Json, None), Some(received));
-    assert!(next_work(harness).is_none(), "one call, and no more");
+    assert!(next_work(harness).is_none(), "exactly one call");
 }
 
 fn next_work(harness: &mut Harness) -> Option<(ExchangeId, Ask)> {

@@ -8,7 +8,7 @@ use crate::{RESULT, policies};
 /// Initializes a session and makes this many calls while `others` more are open.
 pub(crate) fn make(calls: u64, others: u64) {
     let mut harness = Harness::new(policies::all(UpstreamConfig::child("server", "server")));
-    let Some(Output::Spawn { link }) = harness.next_work() else { unreachable!("a child is started with its client") };
+    let Some(Output::Spawn { link }) = harness.next_work() else { unreachable!("the child is started with its client") };
     harness.handle(Input::Spawned { link, pid: 1 });
     for message in [INITIALIZE, INITIALIZED] {
         harness.client_sends(message);
@@ -16,7 +16,7 @@ pub(crate) fn make(calls: u64, others: u64) {
     }
     for _ in 0..others {
         harness.client_calls();
-        assert!(harness.next_work().is_none(), "one child is enough");
+        assert!(harness.next_work().is_none(), "no other child is started");
         assert!(harness.engine.poll_write(Port::Link(link)).is_some(), "a call was made");
     }
     for _ in 0..calls {
@@ -34,15 +34,15 @@ fn settle(harness: &mut Harness, link: LinkId) {
         }
     }
     harness.client_reads();
-    assert!(harness.next_work().is_none(), "one child is enough");
+    assert!(harness.next_work().is_none(), "no other child is started");
 }
 
 /// Answers one call.
 fn serve(harness: &mut Harness, link: LinkId) {
-    assert!(harness.next_work().is_none(), "one child is enough");
+    assert!(harness.next_work().is_none(), "no other child is started");
     let Some(request) = harness.engine.poll_write(Port::Link(link)) else { unreachable!("a call was made") };
-    assert!(harness.engine.poll_write(Port::Link(link)).is_none(), "one call, and no more");
+    assert!(harness.engine.poll_write(Port::Link(link)).is_none(), "exactly one call");
     let received = harness.answer(&request, RESULT);
     harness.handle(Input::FromLink { link, received });
-    assert!(harness.next_work().is_none(), "one child is enough");
+    assert!(harness.next_work().is_none(), "no other child is started");
 }

@@ -52,11 +52,11 @@ pub(crate) fn text(
         let ratios = ratios(rounds, RELAY).into_iter().filter_map(|verdict| {
             Some(format!("{} {:.2} {}", verdict.target.what, verdict.measured?.median, verdict.target.unit))
         });
-        let _ = writeln!(text, "Against the relay written by hand: {}.", ratios.collect::<Vec<_>>().join("; "));
+        let _ = writeln!(text, "Against the handwritten relay: {}.", ratios.collect::<Vec<_>>().join("; "));
     }
     for contender in contenders {
         if let Some(why) = contender.why_excluded() {
-            let _ = writeln!(text, "{} is left out: {why}", contender.name);
+            let _ = writeln!(text, "{} is excluded: {why}", contender.name);
         }
     }
     let _ = writeln!(text, "{}", relay_reference(over, rounds));
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(line("  beyond direct"), ["–", "+50.0"]);
         assert_eq!(line("processes in the middle"), ["–", "1"]);
         assert_eq!(line("  – added p50 of a call"), ["≤", "1.5", "×", "not", "measured"]);
-        assert!(text.contains("mendline is left out: no --mendline PATH was given"));
+        assert!(text.contains("mendline is excluded: no --mendline PATH was given"));
         assert!(text.contains("machine was busy"));
     }
 }

@@ -49,7 +49,7 @@ impl Message {
             self.find_frame()?;
         }
         match self.frame {
-            Some(Frame { end, .. }) if self.filled > end => Err(not_understood("more than one message at a time")),
+            Some(Frame { end, .. }) if self.filled > end => Err(unsupported("more than one message at a time")),
             Some(Frame { end, .. }) => Ok(self.filled == end),
             None => Ok(false),
         }
@@ -78,11 +78,11 @@ impl Message {
 
     fn find_frame(&mut self) -> io::Result<()> {
         let Some(blank) = memmem::find(&self.buffer[..self.filled], b"\r\n\r\n") else {
-            return if self.filled > LONGEST_HEAD { Err(not_understood("a head without an end")) } else { Ok(()) };
+            return if self.filled > LONGEST_HEAD { Err(unsupported("a head without an end")) } else { Ok(()) };
         };
         let head = blank + 4;
         if header(&self.buffer[..head], b"transfer-encoding").is_some() {
-            return Err(not_understood("a body without a length"));
+            return Err(unsupported("a body without a length"));
         }
         let length = match header(&self.buffer[..head], b"content-length") {
             None => 0,
@@ -90,7 +90,7 @@ impl Message {
                 .ok()
                 .and_then(|value| value.parse().ok())
                 .filter(|length| *length <= LONGEST_BODY)
-                .ok_or_else(|| not_understood("a strange content-length"))?,
+                .ok_or_else(|| unsupported("an invalid content-length"))?,
         };
         let end = head + length;
         if self.buffer.len() <= end {
@@ -113,8 +113,8 @@ fn header<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     None
 }
 
-fn not_understood(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{what}, which the bench does not understand"))
+fn unsupported(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what}: not supported by the bench"))
 }
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
             "POST / HTTP/1.1\r\ncontent-length: 999999999999\r\n\r\n",
             "GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n",
         ] {
-            let error = read(text.as_bytes()).err().unwrap_or_else(|| panic!("`{text}` was understood"));
+            let error = read(text.as_bytes()).err().unwrap_or_else(|| panic!("`{text}` was accepted"));
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         }
         assert_eq!(read(b"").err().unwrap().kind(), io::ErrorKind::UnexpectedEof);
