@@ -115,7 +115,7 @@ mod tests {
     use super::{CommandLine, quoted};
 
     #[test]
-    fn a_line_can_be_pasted_into_a_shell() {
+    fn command_text_is_quoted_for_a_shell() {
         let line = CommandLine::new("cargo", &["nextest", "-E", "not test(x)"]).env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(line.text(), "RUSTDOCFLAGS='-D warnings' cargo nextest -E 'not test(x)'");
         assert_eq!(quoted("it's"), r"'it'\''s'");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_fails_says_how() {
+    fn failed_command_reports_its_status() {
         let why = CommandLine::new("sh", &["-c", "exit 3"]).run().unwrap_err();
         assert_eq!(why, "sh -c 'exit 3' (exit status: 3)");
         let why = CommandLine::new("sh", &["-c", "echo half; exit 3"]).output().unwrap_err();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_what_the_command_prints() {
+    fn output_returns_stdout() {
         assert_eq!(CommandLine::new("echo", &["printed"]).output().as_deref(), Ok("printed\n"));
     }
 }

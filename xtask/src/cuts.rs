@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_that_a_violation_prints_becomes_wishes() {
+    fn options_of_a_reported_violation_become_variables() {
         let expected = [
             ("MENDLINE_CUTS_CONVERSATION", "stdio".to_owned()),
             ("MENDLINE_CUTS_FAULT", "cut-up".to_owned()),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn invalid_options_are_refused() {
         for line in ["--at", "--at soon", "--byte 3"] {
             assert!(parsed(line).is_err(), "{line}");
         }

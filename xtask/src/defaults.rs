@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_constant_becomes_a_row_with_its_reason_and_those_who_can_set_it() {
+    fn constant_becomes_a_row_with_reason_and_setting() {
         let source = "\
 // Calls
 
@@ -216,13 +216,13 @@ pub const CHANCE: f64 = 0.2;
     }
 
     #[test]
-    fn a_number_without_a_reason_or_one_that_cannot_be_worked_out_is_refused() {
+    fn constant_without_reason_or_value_is_refused() {
         assert!(read("pub const BARE: u32 = 1;\n").unwrap_err().contains("BARE has no reason"));
         assert!(read("/// Why.\npub const ODD: u32 = roll();\n").unwrap_err().contains("roll()"));
     }
 
     #[test]
-    fn every_default_of_the_core_can_be_shown() {
+    fn every_default_of_the_core_is_read() {
         let source = fs::read_to_string(root().join(SOURCE)).unwrap();
         assert_eq!(read(&source).unwrap().len(), source.matches("pub const ").count());
     }

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_installation_counts_only_while_it_is_complete_and_its_lock_files_are_unchanged() {
+    fn changed_or_incomplete_installation_is_repeated() {
         let home = std::env::temp_dir().join(format!("mendline-xtask-{}", std::process::id()));
         let (folder, locks) = (home.join("there"), [home.join("one.lock"), home.join("two.lock")]);
         make(&home).unwrap();

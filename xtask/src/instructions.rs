@@ -172,13 +172,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_costs_before_its_first_call_is_no_part_of_a_call() {
+    fn setup_cost_is_not_part_of_a_call() {
         let counted = Figure::count(|calls| Ok(1_000_000 + calls * 500)).unwrap();
         assert_eq!(counted, Figure { first: 500, last: 500 });
     }
 
     #[test]
-    fn the_gate_is_open_within_a_tenth_of_what_is_recorded() {
+    fn gate_passes_within_a_tenth_of_the_record() {
         let errors = |last| Figure { first: last, last }.errors(Some(10_000));
         assert!(errors(9_000).is_empty() && errors(10_000).is_empty() && errors(11_000).is_empty());
         assert!(errors(11_001)[0].contains("10000 are recorded"));
@@ -186,13 +186,13 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_whatever_is_recorded() {
+    fn limit_applies_to_any_record() {
         assert!(Figure { first: 15_000, last: 15_000 }.errors(Some(15_000)).is_empty());
         assert!(Figure { first: 15_001, last: 15_001 }.errors(Some(15_001))[0].contains("limit"));
     }
 
     #[test]
-    fn a_cost_that_grows_with_the_calls_made_is_seen() {
+    fn cost_that_grows_with_calls_is_an_error() {
         assert!(Figure { first: 10_000, last: 10_300 }.errors(Some(10_000)).is_empty());
         assert!(Figure { first: 10_000, last: 10_301 }.errors(Some(10_000))[0].contains("grows"));
         let squared = Figure::count(|calls| Ok(calls * 5_000 + calls * calls / 20)).unwrap();
@@ -200,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_counts_nothing_does_not_pass() {
+    fn run_without_counts_fails() {
         assert!(!Figure { first: 0, last: 0 }.errors(Some(0)).is_empty());
         assert!(!Figure { first: 10, last: 10 }.errors(None).is_empty());
     }
 
     #[test]
-    fn what_is_recorded_reads_back_and_nonsense_is_named() {
+    fn record_is_read_back_and_errors_are_named() {
         let counted = [("stdio", Figure { first: 1, last: 2 }), ("http", Figure { first: 3, last: 4 })];
         let recorded = read(&record(&counted)).unwrap();
         assert_eq!((recorded["stdio"], recorded["http"]), (2, 4));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_is_found_in_what_callgrind_says() {
+    fn sum_is_parsed_from_callgrind_output() {
         let stderr = "==7== Events    : Ir\n==7== Collected : 123509816\n==7== \n==7== I   refs:      123,509,816\n";
         assert_eq!(collected(stderr), Some(123_509_816));
         assert_eq!(collected("==7== nothing"), None);

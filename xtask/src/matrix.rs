@@ -92,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_share_a_letter_are_kept_apart() {
+    fn pages_may_share_a_letter() {
         assert_eq!(promise::regenerated(PROMISED, &sources()), PROMISED);
         assert_eq!(regressions::regenerated(REGRESSED, &sources()), REGRESSED);
         assert!(errors(PROMISED, REGRESSED, &sources()).is_empty());
     }
 
     #[test]
-    fn a_test_whose_row_is_on_neither_page_is_an_error_at_every_level() {
+    fn test_without_a_row_is_an_error_at_every_level() {
         let stray = || Names::of_all(&["t02_stray"]);
         for level in 0..4 {
             let mut sources = sources();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_both_pages_is_an_error() {
+    fn row_on_both_pages_is_an_error() {
         let both = PROMISED.replace("T11", "T01");
         let found = errors(&both, REGRESSED, &sources());
         assert!(found.iter().any(|line| line.contains("T1: it is a row of PROMISE.md and of")), "{found:?}");

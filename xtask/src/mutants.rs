@@ -119,7 +119,7 @@ mod tests {
     use super::{is_shard, reason, run};
 
     #[test]
-    fn a_shard_that_is_none_is_refused_before_anything_is_built() {
+    fn invalid_shard_is_refused_before_the_build() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         for shard in ["12/12", "0/0", "1", "a/b", "-1/3"] {
             assert!(run(&words(&["--shard", shard])).unwrap_err().contains("K below N"), "{shard}");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_found_whatever_line_the_mutant_is_on() {
+    fn reason_is_found_for_any_line_of_the_mutant() {
         let known = "# prose\n\na.rs: replace A::b -> u8 with 1\n    only for the log\n";
         assert_eq!(reason(known, "a.rs:7:9: replace A::b -> u8 with 1"), Some("only for the log"));
         assert_eq!(reason(known, "a.rs:7:9: replace A::b -> u8 with 0"), None);

@@ -38,7 +38,7 @@ mod tests {
     use super::run;
 
     #[test]
-    fn a_time_that_is_none_is_refused_before_anything_is_built() {
+    fn invalid_duration_is_refused_before_the_build() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         assert!(run(&words(&["--minutes", "0"])).is_err());
         assert!(run(&words(&["--minutes", "soon"])).is_err());

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_ends_the_run_and_says_how_to_repeat_it() {
+    fn first_failure_ends_the_run_with_its_command() {
         let summary = perform(story(), false);
         assert_eq!(summary.left_out, ["late"]);
         assert_eq!(summary.verdict(), Err("bad failed; again with: do bad".into()));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn keep_going_performs_every_step_and_still_fails() {
+    fn keep_going_runs_all_steps_and_still_fails() {
         let summary = perform(story(), true);
         assert_eq!(summary.done.len(), 3);
         assert!(summary.left_out.is_empty());

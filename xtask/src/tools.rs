@@ -95,14 +95,14 @@ mod tests {
     use super::{Tool, succeeds};
 
     #[test]
-    fn a_command_that_fails_or_does_not_exist_is_no_tool() {
+    fn failing_or_missing_command_does_not_succeed() {
         assert!(succeeds(&["true"]));
         assert!(!succeeds(&["false"]));
         assert!(!succeeds(&["no-such-program-anywhere"]));
     }
 
     #[test]
-    fn a_tool_that_is_there_is_left_alone() {
+    fn installed_tool_is_not_reinstalled() {
         let tool = Tool { name: "sh", probe: &["sh", "-c", "true"], debian: &["no-such-package"] };
         assert_eq!(tool.ensure(), Ok(()));
     }

@@ -69,7 +69,7 @@ mod tests {
     use super::is_permitted;
 
     #[test]
-    fn s11_licence_expressions_are_read_as_they_are_meant() {
+    fn s11_licence_expressions_are_evaluated() {
         for (expression, permitted) in [
             ("MIT", Some(true)),
             ("GPL-3.0-only", Some(false)),

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_its_rows() {
+    fn rows_are_parsed_from_a_name() {
         assert_eq!(rows_of("p54_a_read_is_sent_again"), ["P54"]);
         assert_eq!(rows_of("t13_t14_t15_cut"), ["T13", "T14", "T15"]);
         assert_eq!(rows_of("m62_to_m65_babble"), ["M62", "M63", "M64", "M65"]);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_both_pages_are_told_apart_by_number() {
+    fn rows_of_both_pages_differ_by_number() {
         assert_eq!(rows_of("t01_status_proves_no_run"), ["T1"]);
         assert_eq!(rows_of("t10_warnings_reach_the_client"), ["T10"]);
         assert_eq!(rows_of("t11_reset_before_the_write"), ["T11"]);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_only_look_like_a_row_are_none() {
+    fn similar_words_are_not_rows() {
         assert!(rows_of("h2_is_a_protocol").is_empty());
         assert!(rows_of("v6_is_an_address").is_empty());
         assert!(rows_of("x25519_is_a_curve").is_empty());

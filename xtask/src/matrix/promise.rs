@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_columns_are_made_from_the_names() {
+    fn last_columns_are_generated_from_test_names() {
         let sources = Sources {
             simulated: Names::of_all(&["p54_kill9", "i07_calm"]),
             real: Names::of_all(&["p54_a", "p54_b", "p54_c", "p54_d"]),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_a_test_is_an_error() {
+    fn row_without_a_test_is_an_error() {
         let page = "| P54 | killed | S R | | |\n| P55 | loops | | | |\n";
         let sources = Sources { simulated: Names::of_all(&["p54_kill9"]), ..Sources::default() };
         let found = errors(page, &sources);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_and_tests_are_made_from_the_names() {
+    fn levels_and_tests_are_generated_from_test_names() {
         let page = page(
             "| R01 | 0.1.0 broke. | It holds. | old | old | fixed in 0.1.1 |\n| R02 | 0.1.0 broke. | Expected: more. | | | open |\n",
         );
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_of_a_row_is_an_error() {
+    fn each_mistake_in_a_row_is_an_error() {
         for (row, part) in [
             ("| R01 | 0.1.0 broke. | It holds. | | | done |", "neither"),
             ("| R01 | 0.1.0 broke. | It holds. | | | fixed in next |", "no version"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_used_twice_or_left_out_is_an_error() {
+    fn duplicate_or_missing_number_is_an_error() {
         let row = |name: &str| format!("| {name} | 0.1.0 broke. | Expected: more. | | | open |\n");
         let twice = errors(&page(&(row("U01") + &row("U01"))), &sources());
         assert_eq!(twice, ["  U01: is there twice"]);

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_marked_functions_are_tests() {
+    fn only_functions_with_a_test_attribute_are_found() {
         let text = [
             "fn r01_helper() {}",
             "#[test]",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_of_every_level_are_found_in_the_workspace() {
+    fn tests_of_every_level_are_found() {
         let sources = Sources::read().unwrap();
         assert!(!sources.real.of("P54").is_empty());
         assert!(!sources.simulated.of("P54").is_empty());
