@@ -12,13 +12,13 @@ use crate::installation;
 use crate::tools::PYTHON;
 
 const HELP: &str = "\
-What becomes of calls behind Mendline, mcp-remote, supergateway, mcp-proxy and FastMCP when a server breaks.
+Compares the calls behind Mendline, mcp-remote, supergateway, mcp-proxy and FastMCP when a server fails.
 
 Usage: cargo xtask compare [--rounds N]
 
-  --rounds N  how often each is tried [default: 2]
+  --rounds N  runs of each bridge and fault [default: 2]
 
-Prints a Markdown table. Installs the others from lock files into the target directory.
+Prints a Markdown table. Installs the other bridges from lock files into the target directory.
 ";
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -32,8 +32,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         other => return Err(format!("unknown options {other:?}\n{HELP}")),
     };
     // The executable is `<target>/<profile>/xtask`, which gives the target directory for any configuration.
-    let ours = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
-    let target = ours.ancestors().nth(2).ok_or("this program is in no target directory")?;
+    let ours = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
+    let target = ours.ancestors().nth(2).ok_or("this program is not in a target directory; run it with `cargo xtask`")?;
     let peers = install_peers(target)?;
     let fastmcp = install_fastmcp(target)?;
     build(target, "mendline-cli")?;

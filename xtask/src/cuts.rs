@@ -4,18 +4,18 @@
 use crate::command::CommandLine;
 
 const HELP: &str = "\
-Cuts conversations over cables in memory at single bytes, and checks every promise after each cut.
+Cuts in-memory conversations at single bytes and checks every promise after each cut.
 
 Usage: cargo xtask cuts [OPTIONS]
 
 Options:
-  --all                every byte; without it those of the tests: all of short conversations, a sample of long ones
-  --conversation NAME  only this one; a name that does not exist is answered with all that do. They begin with what
-                       carries them (stdio, http1, http2, modern and modern2 over the two HTTPs, trunk and trunk2 for
-                       legacy SSE, fallback for finding it, tls1, tls2) and end with how the server answers or what
-                       happens: -json -events -resumable -polled -together -long -asks -cancels -forgets -redirects -dies
+  --all                cuts at every byte; otherwise as in the tests: all of short conversations, a sample of long ones
+  --conversation NAME  only this one; for an unknown name, all names are printed. Names begin with the
+                       transport (stdio, http1, http2, modern and modern2 over the two HTTPs, trunk and trunk2 for
+                       legacy SSE, fallback for finding it, tls1, tls2) and end with the form of
+                       the answers or the event: -json -events -resumable -polled -together -long -asks -cancels -forgets -redirects -dies
   --fault KIND         only this one: cut-up, cut-down, end-up, end-down, stall-up, stall-down, write-error, drip
-  --at N               only at this byte; with a conversation and a fault, told in full
+  --at N               only at this byte; with a conversation and a fault, the full log is printed
 ";
 
 /// Runs the selected cuts.
@@ -62,7 +62,7 @@ fn variables(args: &[String]) -> Result<Vec<(&'static str, String)>, String> {
         };
         let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;
         if arg == "--at" && value.parse::<usize>().is_err() {
-            return Err(format!("--at needs the number of a byte, not `{value}`"));
+            return Err(format!("--at must be the number of a byte, not `{value}`"));
         }
         variables.push((name, value.clone()));
     }

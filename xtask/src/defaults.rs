@@ -13,7 +13,7 @@ use crate::command::root;
 const HELP: &str = "\
 Usage: cargo xtask defaults [--write]
 
-  --write   makes docs/defaults.md anew
+  --write   regenerates docs/defaults.md
 ";
 
 const SOURCE: &str = "crates/mendline-core/src/defaults.rs";
@@ -22,8 +22,8 @@ const PAGE: &str = "docs/defaults.md";
 const HEAD: &str = "\
 # Defaults
 
-Every number that Mendline uses when nobody says otherwise, each with its reason. Made from
-[the one file of defaults](../crates/mendline-core/src/defaults.rs) by `cargo xtask defaults --write`.
+Every number that Mendline uses unless it is configured, each with its reason. Generated from
+[the source of the defaults](../crates/mendline-core/src/defaults.rs) by `cargo xtask defaults --write`.
 ";
 
 /// Generates the page, and writes it or compares it with the existing one.
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     if write {
         fs::write(&path, &made).map_err(|why| format!("{PAGE}: {why}"))?;
     } else if fs::read_to_string(&path).unwrap_or_default() != made {
-        return Err(format!("{PAGE} is out of date; `cargo xtask defaults --write` makes it anew"));
+        return Err(format!("{PAGE} is out of date; run `cargo xtask defaults --write`"));
     }
     println!("{} defaults", entries.len());
     Ok(())
@@ -72,7 +72,7 @@ fn read(source: &str) -> Result<Vec<Entry>, String> {
             heading = text.trim_end_matches('.').to_owned();
         } else if let Some(constant) = line.strip_prefix("pub const ") {
             let (name, kind, value) = parts(constant).ok_or_else(|| format!("{SOURCE}: cannot read {line:?}"))?;
-            let number = evaluate(value, &known).ok_or_else(|| format!("{SOURCE}: cannot work out {value:?}"))?;
+            let number = evaluate(value, &known).ok_or_else(|| format!("{SOURCE}: cannot evaluate {value:?}"))?;
             known.insert(name.to_owned(), number);
             let (why, set_by) = split(&reason);
             if why.is_empty() {

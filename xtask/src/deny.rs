@@ -19,7 +19,7 @@ use crate::tools;
 const HELP: &str = "\
 Usage: cargo xtask deny [--advisories]
 
-  --advisories   with cargo-deny and the network: known vulnerabilities and yanked versions too
+  --advisories   also checks for known vulnerabilities and yanked versions, with cargo-deny and the network
 ";
 
 /// The workspaces of the repository, each with a lock file.
@@ -57,7 +57,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     if tools::has_deny() {
         with_cargo_deny(advisories)
     } else if advisories {
-        Err("cargo-deny is needed and missing (cargo install --locked cargo-deny)".into())
+        Err("cargo-deny is required; install it with: cargo install --locked cargo-deny".into())
     } else {
         Ok(())
     }
@@ -170,7 +170,7 @@ mod tests {
             ),
             (
                 r#"{"name":"bad","version":"1.0.0","license":null,"license_file":"TERMS","source":null,"publish":[],"dependencies":[]}"#,
-                "bad 1.0.0: it names no licence",
+                "bad 1.0.0: it has no licence",
             ),
             (
                 r#"{"name":"bad","version":"1.0.0","license":"MIT OR","license_file":null,INDEX,"publish":null,"dependencies":[]}"#,
@@ -178,7 +178,7 @@ mod tests {
             ),
             (
                 r#"{"name":"twice","version":"3.0.0","license":"MIT","license_file":null,INDEX,"publish":null,"dependencies":[]}"#,
-                "twice: the versions 2.0.0, 3.0.0",
+                "twice: multiple versions: 2.0.0, 3.0.0",
             ),
             (
                 r#"{"name":"openssl-sys","version":"0.9.0","license":"MIT","license_file":null,INDEX,"publish":null,"dependencies":[]}"#,
@@ -193,8 +193,8 @@ mod tests {
                 "bad 1.0.0: any version of ours",
             ),
         ] {
-            let violations_of = violations_of(POLICY, &metadata(&package.replace("INDEX", &index)), &lock(""));
-            assert!(violations_of.contains(words), "{words}: {violations_of}");
+            let found = violations_of(POLICY, &metadata(&package.replace("INDEX", &index)), &lock(""));
+            assert!(found.contains(words), "{words}: {found}");
         }
     }
 
@@ -215,8 +215,8 @@ mod tests {
             ("source = \"registry+https://github.com/rust-lang/crates.io-index\"", "no checksum"),
         ] {
             let more = format!("[[package]]\nname = \"stray\"\nversion = \"1.0.0\"\n{source}\n");
-            let violations_of = violations_of(POLICY, &metadata(""), &lock(&more));
-            assert!(violations_of.contains("stray 1.0.0") && violations_of.contains(words), "{words}: {violations_of}");
+            let found = violations_of(POLICY, &metadata(""), &lock(&more));
+            assert!(found.contains("stray 1.0.0") && found.contains(words), "{words}: {found}");
         }
     }
 
@@ -227,8 +227,8 @@ mod tests {
             (r#"crate = "fuzzer""#, r#"crate = "gone""#, "no package needs the exception for gone"),
             (r#"twice@1.0.0"#, r#"twice@0.9.0"#, "no package needs the exception for twice@0.9.0"),
         ] {
-            let violations_of = violations_of(&POLICY.replace(from, to), &metadata(""), &lock(""));
-            assert!(violations_of.contains(words), "{words}: {violations_of}");
+            let found = violations_of(&POLICY.replace(from, to), &metadata(""), &lock(""));
+            assert!(found.contains(words), "{words}: {found}");
         }
     }
 

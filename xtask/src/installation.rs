@@ -28,7 +28,7 @@ pub(crate) fn ensure(folder: &Path, locks: &[PathBuf], install: impl Fn() -> Res
         make(folder)?;
         match install() {
             Ok(()) => break,
-            Err(why) if tries < TRIES => eprintln!("{why}: tried again"),
+            Err(why) if tries < TRIES => eprintln!("{why}: retrying"),
             Err(why) => return Err(why),
         }
         tries += 1;

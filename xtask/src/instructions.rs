@@ -17,11 +17,12 @@ use crate::command::{CommandLine, root, target};
 use crate::tools::VALGRIND;
 
 const HELP: &str = "\
-Instructions per healthy call through the core, without I/O and with every policy on, against what is recorded.
+Counts the instructions of a healthy call in the core, without I/O and with every policy enabled, and compares them
+with the recorded counts.
 
 Usage: cargo xtask instructions [--write]
 
-  --write   records what is counted now in bench/instructions/recorded.txt
+  --write   records the counts in bench/instructions/recorded.txt
 ";
 
 /// The counted variants of a call.
@@ -102,14 +103,14 @@ impl Figure {
             errors.push(format!("{last} instructions per call are more than the limit of {LIMIT}"));
         }
         if last * 100 > first * (100 + GROWTH) {
-            errors.push(format!("a call costs {first} instructions at first and {last} after ten thousand: it grows"));
+            errors.push(format!("a call costs {first} instructions at first and {last} after ten thousand calls: the cost grows"));
         }
         let again = "`cargo xtask instructions --write` records it";
         match recorded {
             None => errors.push(format!("nothing is recorded; {again}")),
             Some(known) if last * 100 > known * (100 + TOLERANCE) => {
                 errors.push(format!(
-                    "{last} instructions per call, and {known} are recorded; if that is worth it, {again}"
+                    "{last} instructions per call, but {known} are recorded; if the increase is justified, {again}"
                 ));
             }
             Some(known) if last * 100 < known * (100 - TOLERANCE) => {
@@ -133,7 +134,7 @@ fn instructions(program: &Path, variant: &str, calls: u64) -> Result<u64, String
     if !output.status.success() {
         return Err(format!("{variant} with {calls} calls failed under valgrind:\n{stderr}"));
     }
-    collected(&stderr).ok_or_else(|| format!("valgrind did not say how much it counted:\n{stderr}"))
+    collected(&stderr).ok_or_else(|| format!("valgrind printed no count:\n{stderr}"))
 }
 
 /// Parses the sum in the output of callgrind: `==42== Collected : 61234`.

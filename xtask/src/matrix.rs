@@ -18,7 +18,7 @@ use crate::command::root;
 const HELP: &str = "\
 Usage: cargo xtask matrix [--write]
 
-  --write   makes the columns with tests in PROMISE.md and docs/regressions.md anew
+  --write   regenerates the columns with tests in PROMISE.md and docs/regressions.md
 ";
 
 const PROMISE: &str = "PROMISE.md";
@@ -54,7 +54,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
         return Err(format!("the pages and the tests disagree:\n{}", errors_found.join("\n")));
     }
     if let (false, Some((name, ..))) = (write, pages.iter().find(|(_, made, page)| made != page)) {
-        return Err(format!("{name} is out of date; `cargo xtask matrix --write` makes its tables anew"));
+        return Err(format!("{name} is out of date; run `cargo xtask matrix --write`"));
     }
     let rows = promise::rows(promise).len() + regressions::rows(regressions).len();
     let tests: Vec<String> =

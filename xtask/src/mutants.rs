@@ -16,7 +16,7 @@ use crate::tools;
 const HELP: &str = "\
 Usage: cargo xtask mutants [--shard K/N]
 
-  --shard K/N   which part of the mutants, K from 0 [default: 0/12, about 125]
+  --shard K/N   the part of the mutants, K from 0 [default: 0/12, about 125]
 
 Needs cargo-mutants, which it does not install: cargo install --locked cargo-mutants
 ";
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         return Err(format!("--shard is K/N with K below N, not {shard:?}"));
     }
     if !tools::has_mutants() {
-        return Err("cargo-mutants is needed and missing: cargo install --locked cargo-mutants".into());
+        return Err("cargo-mutants is required; install it with: cargo install --locked cargo-mutants".into());
     }
     let folder = target().join("mutants");
     let results = folder.join("mutants.out");
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     // A separate target directory, so that mutated sources do not affect ordinary builds.
     let code = CommandLine::cargo(&line).env("CARGO_TARGET_DIR", &folder).code()?;
     if !FINISHED.contains(&code) {
-        return Err(format!("cargo mutants did not get to its end ({code})"));
+        return Err(format!("cargo mutants failed with exit code {code}"));
     }
     judge(&results)
 }
@@ -92,9 +92,9 @@ fn judge(results: &Path) -> Result<(), String> {
         println!("{mutant}\n    {}", reason(&known, mutant).unwrap_or("not in xtask/survivors.txt: a test is missing"));
     }
     let all = caught + missed.lines().count();
-    println!("{caught} of {all} noticed");
+    println!("{caught} of {all} caught");
     if caught * 100 < all * ENOUGH {
-        return Err(format!("fewer than {ENOUGH} in a hundred are noticed"));
+        return Err(format!("less than {ENOUGH} % are caught"));
     }
     Ok(())
 }

@@ -11,8 +11,8 @@ use crate::tools::{self, NODE, NPM, PYTHON};
 const HELP: &str = "\
 Usage: cargo xtask peers [--only NAME] [--install]
 
-  --only NAME   only the tests whose name contains NAME, e.g. python_2 or modern
-  --install     install what is missing and stop
+  --only NAME   runs only the tests whose name contains NAME, e.g. python_2 or modern
+  --install     installs what is missing and stops
 ";
 
 /// Installs the peers and runs their tests.

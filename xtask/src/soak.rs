@@ -8,7 +8,7 @@ use crate::command::CommandLine;
 const HELP: &str = "\
 Usage: cargo xtask soak [--minutes N]
 
-  --minutes N   how long the server is killed every twenty seconds [default: 10]
+  --minutes N   the duration of the run [default: 10]
 ";
 
 /// The variable that sets the duration of the tests.
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         _ => return Err(format!("unknown options\n{HELP}")),
     };
     if !minutes.parse::<u32>().is_ok_and(|minutes| minutes > 0) {
-        return Err(format!("--minutes is a whole number from 1, not {minutes:?}"));
+        return Err(format!("--minutes must be a whole number from 1, not {minutes:?}"));
     }
     CommandLine::cargo(&["build", "--workspace", "--bins"]).run()?;
     let test = ["test", "--package", "mendline-peers", "--test", "soak", "--", "--nocapture"];

@@ -12,8 +12,8 @@ use crate::{defaults, deny, instructions, matrix, peers, sim, tools};
 const HELP: &str = "\
 Usage: cargo xtask test [--fast] [--keep-going]
 
-  --fast         without the real peers, which have to be installed once
-  --keep-going   perform every step even after a failure
+  --fast         skips the tests with the official SDKs, which must be installed once
+  --keep-going   runs every step even after a failure
 ";
 
 /// The number of simulated worlds.
@@ -34,7 +34,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
             other => return Err(format!("unknown option `{other}`\n{HELP}")),
         }
     }
-    let summary = perform(steps(fast), keep_going);
+    let summary = run_steps(steps(fast), keep_going);
     println!("\n{}", summary.table());
     summary.verdict()
 }
@@ -43,33 +43,33 @@ fn steps(fast: bool) -> Vec<Step> {
     let (unit, unit_command) = unit_tests();
     let mut steps = vec![
         Step::cargo("format", CommandLine::cargo(&["fmt", "--all", "--", "--check"])),
-        Step::chore("matrix", "cargo xtask matrix", || matrix::run(&[])),
-        Step::chore("licences and sources", "cargo xtask deny", || deny::run(&[])),
-        Step::chore("defaults", "cargo xtask defaults", || defaults::run(&[])),
+        Step::task("matrix", "cargo xtask matrix", || matrix::run(&[])),
+        Step::task("licences and sources", "cargo xtask deny", || deny::run(&[])),
+        Step::task("defaults", "cargo xtask defaults", || defaults::run(&[])),
         Step::cargo("clippy", CommandLine::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
         Step::cargo("docs", CommandLine::cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings")),
-        Step::chore("shells", "cargo xtask test --fast", || {
-            have_shells();
+        Step::task("shells", "cargo xtask test --fast", || {
+            install_shells();
             Ok(())
         }),
         Step::cargo(unit, unit_command),
         Step::cargo("doc tests", CommandLine::cargo(&["test", "--doc", "--workspace", "--quiet"])),
-        Step::chore("simulation", &format!("cargo xtask sim --seeds {SEEDS}"), || {
+        Step::task("simulation", &format!("cargo xtask sim --seeds {SEEDS}"), || {
             sim::run(&["--seeds".into(), SEEDS.into()])
         }),
-        Step::chore("instructions", "cargo xtask instructions", || instructions::run(&[])),
+        Step::task("instructions", "cargo xtask instructions", || instructions::run(&[])),
     ];
     if !fast {
-        steps.push(Step::chore("peers", "cargo xtask peers", || peers::run(&[])));
+        steps.push(Step::task("peers", "cargo xtask peers", || peers::run(&[])));
     }
     steps
 }
 
 /// Tests that need a missing shell are skipped with a message.
-fn have_shells() {
+fn install_shells() {
     for shell in &tools::SHELLS {
         if let Err(why) = shell.ensure() {
-            eprintln!("{why}; what is tested in it is left out");
+            eprintln!("{why}; tests that need it are skipped");
         }
     }
 }
@@ -103,7 +103,7 @@ impl Step {
         Self { name, repeat: line.text().to_owned(), work: Box::new(|| line.run()) }
     }
 
-    fn chore(name: &'static str, repeat: &str, work: impl FnOnce() -> Result<(), String> + 'static) -> Self {
+    fn task(name: &'static str, repeat: &str, work: impl FnOnce() -> Result<(), String> + 'static) -> Self {
         Self { name, repeat: repeat.to_owned(), work: Box::new(work) }
     }
 }
@@ -125,14 +125,14 @@ impl Done {
 
 struct Summary {
     done: Vec<Done>,
-    left_out: Vec<&'static str>,
+    skipped: Vec<&'static str>,
 }
 
-fn perform(steps: Vec<Step>, keep_going: bool) -> Summary {
-    let mut summary = Summary { done: Vec::new(), left_out: Vec::new() };
+fn run_steps(steps: Vec<Step>, keep_going: bool) -> Summary {
+    let mut summary = Summary { done: Vec::new(), skipped: Vec::new() };
     for step in steps {
         if !keep_going && summary.done.iter().any(|done| done.failed.is_some()) {
-            summary.left_out.push(step.name);
+            summary.skipped.push(step.name);
             continue;
         }
         println!("── {}", step.name);
@@ -155,11 +155,11 @@ impl Summary {
         for done in &self.done {
             let _ = writeln!(table, "   {}", done.line());
         }
-        for name in &self.left_out {
+        for name in &self.skipped {
             let _ = writeln!(table, "   {name:<22}{:>10}  not run", "");
         }
         let all: Duration = self.done.iter().map(|done| done.took).sum();
-        let _ = write!(table, "   {:<22}{:>8.1} s", "in all", all.as_secs_f64());
+        let _ = write!(table, "   {:<22}{:>8.1} s", "total", all.as_secs_f64());
         table
     }
 
@@ -169,36 +169,36 @@ impl Summary {
             return Ok(());
         }
         let again: Vec<_> =
-            failed.iter().map(|(name, repeat)| format!("{name} failed; again with: {repeat}")).collect();
+            failed.iter().map(|(name, repeat)| format!("{name} failed; repeat with: {repeat}")).collect();
         Err(again.join("\n       "))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Step, perform};
+    use super::{Step, run_steps};
 
-    fn story() -> Vec<Step> {
+    fn three_steps() -> Vec<Step> {
         vec![
-            Step::chore("good", "do good", || Ok(())),
-            Step::chore("bad", "do bad", || Err("broken".into())),
-            Step::chore("late", "do late", || Ok(())),
+            Step::task("good", "do good", || Ok(())),
+            Step::task("bad", "do bad", || Err("broken".into())),
+            Step::task("late", "do late", || Ok(())),
         ]
     }
 
     #[test]
     fn first_failure_ends_the_run_with_its_command() {
-        let summary = perform(story(), false);
-        assert_eq!(summary.left_out, ["late"]);
-        assert_eq!(summary.verdict(), Err("bad failed; again with: do bad".into()));
+        let summary = run_steps(three_steps(), false);
+        assert_eq!(summary.skipped, ["late"]);
+        assert_eq!(summary.verdict(), Err("bad failed; repeat with: do bad".into()));
         assert!(summary.table().contains("late") && summary.table().contains("not run"), "{}", summary.table());
     }
 
     #[test]
     fn keep_going_runs_all_steps_and_still_fails() {
-        let summary = perform(story(), true);
+        let summary = run_steps(three_steps(), true);
         assert_eq!(summary.done.len(), 3);
-        assert!(summary.left_out.is_empty());
+        assert!(summary.skipped.is_empty());
         assert!(summary.verdict().is_err());
     }
 }

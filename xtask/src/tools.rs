@@ -56,15 +56,15 @@ impl Tool {
         if may_install {
             eprintln!("{} is missing: apt-get install {packages}", self.name);
             // Another installation may hold the lock, and downloads may fail.
-            let patience = ["-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"];
-            let install = ["apt-get", "install", "-y", "--no-install-recommends"].into_iter().chain(patience);
+            let retries = ["-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"];
+            let install = ["apt-get", "install", "-y", "--no-install-recommends"].into_iter().chain(retries);
             let install: Vec<&str> = install.chain(self.debian.iter().copied()).collect();
             // A fresh image has no package lists, and an old one has outdated lists.
             if (succeeds(&install) || succeeds(&["apt-get", "update"]) && succeeds(&install)) && succeeds(self.probe) {
                 return Ok(());
             }
         }
-        Err(format!("{} is needed and missing (on Debian: apt-get install {packages})", self.name))
+        Err(format!("{} is required; install it (on Debian: apt-get install {packages})", self.name))
     }
 }
 

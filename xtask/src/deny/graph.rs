@@ -38,7 +38,7 @@ impl Package {
             it.requirement == "*" && !by_path
         };
         let wild = self.dependencies.iter().filter(is_wild);
-        wild.map(|it| format!("  {self}: any version of {} would do", it.name)).collect()
+        wild.map(|it| format!("  {self}: any version of {} is accepted", it.name)).collect()
     }
 }
 
@@ -74,7 +74,7 @@ impl Graph {
         let metadata: Value = serde_json::from_str(printed).map_err(|why| format!("cargo metadata: {why}"))?;
         let packages = metadata["packages"].as_array().ok_or("cargo metadata lists no packages")?;
         let packages = packages.iter().map(package).collect::<Option<Vec<_>>>();
-        packages.map(|packages| Self { packages }).ok_or_else(|| "cargo metadata has another form".into())
+        packages.map(|packages| Self { packages }).ok_or_else(|| "the output of cargo metadata has an unknown form".into())
     }
 }
 

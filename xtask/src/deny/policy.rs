@@ -77,7 +77,7 @@ impl Policy {
 
     /// Returns the violation by the licence of a package.
     pub fn licence_of(&self, package: &Package) -> Option<String> {
-        let Some(licence) = &package.licence else { return Some(format!("  {package}: it names no licence")) };
+        let Some(licence) = &package.licence else { return Some(format!("  {package}: it has no licence")) };
         match self.permits(package, licence, None) {
             Some(true) => None,
             Some(false) => Some(format!("  {package}: the licence `{licence}` is not allowed")),
@@ -105,9 +105,9 @@ impl Policy {
         let source = package.source.as_deref()?;
         let is_known = source.strip_prefix("registry+").is_some_and(|url| self.registries.contains(url));
         if !is_known {
-            return Some(format!("  {what}: it comes from {source}"));
+            return Some(format!("  {what}: unknown source {source}"));
         }
-        (!package.has_checksum).then(|| format!("  {what}: the lock file has no checksum of it"))
+        (!package.has_checksum).then(|| format!("  {what}: the lock file has no checksum for it"))
     }
 
     /// Returns packages with more than one version that is not skipped.
@@ -123,7 +123,7 @@ impl Policy {
         several
             .map(|(name, found)| {
                 let found: Vec<&str> = found.into_iter().collect();
-                format!("  {name}: the versions {} are both there", found.join(", "))
+                format!("  {name}: multiple versions: {}", found.join(", "))
             })
             .collect()
     }

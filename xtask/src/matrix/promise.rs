@@ -57,11 +57,11 @@ pub fn errors(page: &str, sources: &Sources) -> Vec<String> {
             [('S', &sources.simulated, "in the simulation"), ('R', &sources.real, "with real processes")]
         {
             if row.levels.contains(level) && row.proofs(names).next().is_none() {
-                errors.push(format!("  {}: nothing proves it {what}", row.names.join(" ")));
+                errors.push(format!("  {}: no test {what}", row.names.join(" ")));
             }
         }
         if row.levels.is_empty() {
-            errors.push(format!("  {}: it does not say where it is proven", row.names.join(" ")));
+            errors.push(format!("  {}: it names no level", row.names.join(" ")));
         }
     }
     errors

@@ -83,7 +83,7 @@ pub fn errors(page: &str, sources: &Sources) -> Vec<String> {
     for line in page.lines().filter_map(line) {
         match line {
             Line::Row(row) => errors.extend(row.errors(sources)),
-            Line::Malformed(name, cells) => errors.push(format!("  {name}: it has {cells} cells, not six")),
+            Line::Malformed(name, cells) => errors.push(format!("  {name}: it has {cells} cells instead of six")),
         }
     }
     errors.extend(gaps(&rows(page)));
@@ -96,28 +96,28 @@ impl Row<'_> {
         let mut errors = Vec::new();
         let mut report = |what: String| errors.push(format!("  {name}: {what}"));
         if name.len() != 3 {
-            report("a row has two digits".into());
+            report("a row must have two digits".into());
         }
         if broke.strip_prefix(BROKE).is_none_or(str::is_empty) {
-            report(format!("what broke begins with `{BROKE}`"));
+            report(format!("the defect must begin with `{BROKE}`"));
         }
         let is_expected = rule.starts_with(EXPECTED);
         match state.strip_prefix("fixed in ") {
-            Some(version) if !is_version(version) => report(format!("`{version}` is no version")),
+            Some(version) if !is_version(version) => report(format!("`{version}` is not a version")),
             Some(_) => {
                 if sources.levels().iter().all(|(_, names)| names.of(name).is_empty()) {
-                    report("it counts as repaired, and no test is named after it".into());
+                    report("it is fixed, but no test is named after it".into());
                 }
                 if is_expected || rule.is_empty() {
-                    report("it counts as repaired, and its rule is only expected".into());
+                    report("it is fixed, but its rule is only expected".into());
                 }
             }
             None if *state == "open" => {
                 if !is_expected {
-                    report(format!("it is open, and its rule does not begin with `{EXPECTED}`"));
+                    report(format!("it is open, but its rule does not begin with `{EXPECTED}`"));
                 }
                 if [broke, rule].iter().any(|text| text.to_lowercase().contains("fixed")) {
-                    report("it is open, and says `fixed`".into());
+                    report("it is open, but contains `fixed`".into());
                 }
             }
             None => report(format!("`{state}` is neither `open` nor `fixed in X.Y.Z`")),
@@ -142,7 +142,7 @@ fn gaps(rows: &[String]) -> Vec<String> {
     for (family, mut numbers) in families {
         numbers.sort_unstable();
         if let Some((expected, found)) = (1..).zip(numbers).find(|(expected, found)| expected != found) {
-            let what = if found < expected { "is there twice" } else { "is missing" };
+            let what = if found < expected { "is duplicate" } else { "is missing" };
             errors.push(format!("  {family}{:02}: {what}", expected.min(found)));
         }
     }
@@ -188,11 +188,11 @@ mod tests {
     fn each_mistake_in_a_row_is_an_error() {
         for (row, part) in [
             ("| R01 | 0.1.0 broke. | It holds. | | | done |", "neither"),
-            ("| R01 | 0.1.0 broke. | It holds. | | | fixed in next |", "no version"),
+            ("| R01 | 0.1.0 broke. | It holds. | | | fixed in next |", "not a version"),
             ("| R01 | 0.1.0 broke. | Expected: more. | | | fixed in 0.1.1 |", "only expected"),
-            ("| R01 | It broke. | It holds. | | | fixed in 0.1.1 |", "begins with"),
+            ("| R01 | It broke. | It holds. | | | fixed in 0.1.1 |", "must begin with"),
             ("| R01 | 0.1.0 broke. | It holds. | | | open |", "does not begin"),
-            ("| R01 | 0.1.0 broke. | Expected: it is fixed. | | | open |", "says `fixed`"),
+            ("| R01 | 0.1.0 broke. | Expected: it is fixed. | | | open |", "contains `fixed`"),
             ("| R01 | 0.1.0 broke. | It | holds. | | | open |", "7 cells"),
             ("| R1 | 0.1.0 broke. | It holds. | | | fixed in 0.1.1 |", "two digits"),
             ("| W01 | 0.1.0 broke. | It holds. | | | fixed in 0.1.1 |", "no test"),
@@ -207,7 +207,7 @@ mod tests {
     fn duplicate_or_missing_number_is_an_error() {
         let row = |name: &str| format!("| {name} | 0.1.0 broke. | Expected: more. | | | open |\n");
         let twice = errors(&page(&(row("U01") + &row("U01"))), &sources());
-        assert_eq!(twice, ["  U01: is there twice"]);
+        assert_eq!(twice, ["  U01: is duplicate"]);
         let gap = errors(&page(&(row("U01") + &row("U03"))), &sources());
         assert_eq!(gap, ["  U02: is missing"]);
     }
