@@ -17,6 +17,7 @@ mod sim;
 mod soak;
 mod test;
 mod tools;
+mod words;
 
 use std::process::ExitCode;
 
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         "soak" => soak::run(&rest),
         "cuts" => cuts::run(&rest),
         "matrix" => matrix::run(&rest),
+        "words" => words::run(&rest),
         "defaults" => defaults::run(&rest),
         "deny" => deny::run(&rest),
         "mutants" => mutants::run(&rest),

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::command::CommandLine;
-use crate::{defaults, deny, instructions, matrix, peers, sim, tools};
+use crate::{defaults, deny, instructions, matrix, peers, sim, tools, words};
 
 const HELP: &str = "\
 Usage: cargo xtask test [--fast] [--keep-going]
@@ -43,6 +43,7 @@ fn steps(fast: bool) -> Vec<Step> {
     let (unit, unit_command) = unit_tests();
     let mut steps = vec![
         Step::cargo("format", CommandLine::cargo(&["fmt", "--all", "--", "--check"])),
+        Step::task("words", "cargo xtask words", || words::run(&[])),
         Step::task("matrix", "cargo xtask matrix", || matrix::run(&[])),
         Step::task("licences and sources", "cargo xtask deny", || deny::run(&[])),
         Step::task("defaults", "cargo xtask defaults", || defaults::run(&[])),
