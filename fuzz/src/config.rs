@@ -36,7 +36,7 @@ pub fn config(data: &[u8]) {
     loaded.servers.iter().for_each(check_server);
     if !is_toml {
         let commented = read(&with_comments(loaded.source.text()));
-        assert_eq!(meaning(&commented), meaning(&loaded), "with a comment wherever one may stand");
+        assert_eq!(meaning(&commented), meaning(&loaded), "with comments inserted");
     }
 }
 
@@ -44,7 +44,7 @@ pub fn config(data: &[u8]) {
 fn check_findings(loaded: &Loaded) {
     let (text, shown) = (loaded.source.text(), loaded.source.shown());
     for at in loaded.findings.iter().filter_map(|finding| finding.at.clone()) {
-        assert!(text.get(at.clone()).is_some(), "{at:?} is nowhere in {text:?}");
+        assert!(text.get(at.clone()).is_some(), "{at:?} is not within {text:?}");
     }
     assert_eq!(shown.len(), text.len());
     let is_hidden_or_same = |(shown, written): (u8, u8)| shown == written || shown == b'*';
@@ -93,10 +93,10 @@ fn check_server(server: &Server) {
     }
     match &server.reach {
         Reach::Command { program, environment, .. } => {
-            assert!(!program.is_empty(), "nothing to run");
+            assert!(!program.is_empty(), "the program is empty");
             assert!(environment.iter().all(|(name, _)| !name.is_empty() && !name.contains(['=', '\0'])));
         }
-        Reach::Url { url, .. } => assert!(!url.expose().is_empty(), "nowhere to go"),
+        Reach::Url { url, .. } => assert!(!url.expose().is_empty(), "the URL is empty"),
         Reach::Wrapped { .. } => {}
     }
 }

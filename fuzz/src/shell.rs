@@ -20,7 +20,7 @@ pub fn der(data: &[u8]) {
     // An invalid UTF-8 byte becomes three bytes, and an address of 16 bytes at most 39.
     assert!(shown_length <= 3 * data.len() && read.names.len() <= 32, "{read:?}");
     assert!(read.not_before >= UNIX_EPOCH && read.not_after >= UNIX_EPOCH, "{read:?}");
-    assert_eq!(fuzzing::certificate(&[data, b"\x30\x00"].concat()).as_ref(), Some(&read), "with something behind it");
+    assert_eq!(fuzzing::certificate(&[data, b"\x30\x00"].concat()).as_ref(), Some(&read), "with bytes after it");
     for end in [data.len() / 2, data.len() - 1] {
         let cut = fuzzing::certificate(&data[..end]);
         assert!(cut.is_none_or(|cut| cut == read), "cut at {end}");
@@ -34,7 +34,7 @@ pub fn url(data: &[u8]) {
     let (base, reference) = text.split_once('\n').unwrap_or(("http://server.test/a/b?c", text));
     let Ok((origin, path)) = fuzzing::url(base) else { return };
     check_target(&origin, &path);
-    assert_eq!(fuzzing::resolve(base, ""), Ok((origin.clone(), path)), "no reference leads nowhere else");
+    assert_eq!(fuzzing::resolve(base, ""), Ok((origin.clone(), path)), "an empty reference resolves to the base");
     let resolved = fuzzing::resolve(base, reference);
     if let Ok((there, path)) = &resolved {
         check_target(there, path);
@@ -60,7 +60,7 @@ fn check_target(origin: &mendline::transport::http::Origin, path: &str) {
     assert!(path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()), "{path:?}");
     assert!(!path.contains('#'), "{path:?}");
     let again = fuzzing::url(&format!("{origin}{path}"));
-    assert_eq!(again.as_ref(), Ok(&(origin.clone(), path.to_owned())), "written and read again");
+    assert_eq!(again.as_ref(), Ok(&(origin.clone(), path.to_owned())), "after a round trip");
 }
 
 /// Only a head with status 200 opens a tunnel, no byte after the head is consumed, and the error for a refusal is one

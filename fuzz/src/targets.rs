@@ -16,7 +16,7 @@ pub fn lines(data: &[u8]) {
     let Some((&seed, stream)) = data.split_first() else { return };
     let limit = usize::from(seed % 64);
     let whole = read_lines(limit, [stream]);
-    assert_eq!(whole, read_lines(limit, stream.chunks(usize::from(seed / 64) + 1)), "cut into pieces");
+    assert_eq!(whole, read_lines(limit, stream.chunks(usize::from(seed / 64) + 1)), "split into chunks");
     assert_eq!(whole, read_lines(limit, cut_by_content(stream)), "cut by content");
     for line in whole {
         match line {
@@ -36,7 +36,7 @@ fn read_lines<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> V
         while let Some(line) = lines.next_line() {
             seen.push(line);
         }
-        assert!(lines.buffered() <= limit + 3, "nothing beyond the limit waits");
+        assert!(lines.buffered() <= limit + 3, "the buffer is bounded by the limit");
     }
     while let Some(line) = lines.finish() {
         seen.push(line);
@@ -49,7 +49,7 @@ pub fn sse(data: &[u8]) {
     let Some((&seed, stream)) = data.split_first() else { return };
     let limit = usize::from(seed % 64) * 4;
     let whole = read_events(limit, [stream]);
-    assert_eq!(whole, read_events(limit, stream.chunks(usize::from(seed / 64) + 1)), "cut into pieces");
+    assert_eq!(whole, read_events(limit, stream.chunks(usize::from(seed / 64) + 1)), "split into chunks");
     assert_eq!(whole, read_events(limit, cut_by_content(stream)), "cut by content");
     let events: Vec<SseEvent> = whole.0.into_iter().filter_map(Result::ok).collect();
     let mut written = BytesMut::new();
@@ -57,7 +57,7 @@ pub fn sse(data: &[u8]) {
         SseEncoder.encode(event, &mut written);
     }
     let reread: Result<Vec<_>, _> = read_events(usize::MAX, [&written[..]]).0.into_iter().collect();
-    assert_eq!(reread.as_ref(), Ok(&events), "written and read again");
+    assert_eq!(reread.as_ref(), Ok(&events), "after a round trip");
 }
 
 type Events = (Vec<Result<SseEvent, SseFault>>, Option<Bytes>, u64);
@@ -70,7 +70,7 @@ fn read_events<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> 
         while let Some(event) = decoder.next_event() {
             seen.push(event);
         }
-        assert!(decoder.buffered() <= limit.saturating_add(2), "nothing beyond the limit waits");
+        assert!(decoder.buffered() <= limit.saturating_add(2), "the buffer is bounded by the limit");
     }
     let last_id = decoder.last_event_id().cloned();
     decoder.finish();

@@ -176,7 +176,7 @@ mod tests {
 
     async fn written(sse_format: &SseFormat, stream: &Stream, after: u64) -> (StreamEnd, String) {
         let (Reply::Answer(Answer { content: Content::Pieces(mut taken), .. }), pieces) = Reply::events() else {
-            panic!("a stream of events is in pieces")
+            panic!("an event stream is sent in pieces")
         };
         let reading = async {
             let mut text = Vec::new();
@@ -221,7 +221,7 @@ mod tests {
         let sse_format = SseFormat::plain(&Settings { comment_ms: Some(10), ..Settings::default() });
         let (reply, pieces) = Reply::events();
         let Reply::Answer(Answer { content: Content::Pieces(mut taken), .. }) = reply else {
-            panic!("a stream of events is in pieces")
+            panic!("an event stream is sent in pieces")
         };
         let leaving = async move {
             for _ in 0..3 {

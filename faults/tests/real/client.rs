@@ -174,7 +174,7 @@ impl Connection {
 
     /// Returns how the connection ends; panics if more bytes come.
     pub async fn end(&mut self) -> End {
-        self.fill().await.expect_err("something came")
+        self.fill().await.expect_err("unexpected bytes")
     }
 
     /// Whether nothing arrives for this long.
@@ -197,7 +197,7 @@ impl Connection {
     }
 
     async fn fill(&mut self) -> Result<(), End> {
-        match timeout(TIMEOUT, self.stream.read_buf(&mut self.buffer)).await.expect("nothing came") {
+        match timeout(TIMEOUT, self.stream.read_buf(&mut self.buffer)).await.expect("no bytes before the timeout") {
             Ok(1..) => Ok(()),
             Ok(0) => Err(End::Fin),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(End::Reset),

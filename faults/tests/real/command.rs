@@ -55,7 +55,7 @@ async fn server_and_proxy_processes_end_with_their_stdin() {
 #[tokio::test]
 async fn invalid_command_prints_an_error() {
     for words in
-        [&["server", "ear=modern"][..], &["server", "modern"], &["proxy"], &["proxy", "to=x"], &["juggle"], &[]]
+        [&["server", "ear=modern"][..], &["server", "modern"], &["proxy"], &["proxy", "to=x"], &["unknown"], &[]]
     {
         let output = timeout(TIMEOUT, command(words).output()).await.unwrap().unwrap();
         assert_eq!(output.status.code(), Some(2), "{words:?}");

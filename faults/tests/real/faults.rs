@@ -84,7 +84,7 @@ async fn lost_session_is_reported_in_three_ways() {
         assert_eq!(reply.status, status, "{fault}");
         assert!(reply.answer()["error"]["message"].as_str().unwrap().to_lowercase().contains("session"));
         assert_eq!(reply.answer()["id"], 7);
-        assert_eq!(client.call("create_note", "k").await.status, 404, "it is really gone");
+        assert_eq!(client.call("create_note", "k").await.status, 404, "the session is gone");
         let anew = Client::legacy(server.address()).await;
         assert_eq!(anew.call("create_note", "k").await.tool_text(), "wrote k");
         assert_eq!(server.oracle().counts().executions_of("k"), 1);
@@ -137,7 +137,7 @@ async fn redirect_to_a_foreign_origin_is_recorded_there() {
 async fn get_stream_is_not_offered() {
     let (server, client) = start(Rule::new("h40_405_on_get")).await;
     assert_eq!(client.exchange(&client.get(None)).await.status, 405);
-    assert_eq!(client.call("lookup", "k").await.tool_text(), "k is 42", "the rest works");
+    assert_eq!(client.call("lookup", "k").await.tool_text(), "k is 42", "other requests work");
     assert_eq!(server.oracle().counts().gets, 1);
 }
 
@@ -197,7 +197,7 @@ async fn resumed_stream_repeats_all_events() {
     assert_eq!(reply.messages().len(), 3);
     let again = client.resume(&last_id(&reply)).await;
     assert_eq!(again.messages(), reply.messages());
-    assert_eq!(last_id(&again), last_id(&reply), "under the same ids");
+    assert_eq!(last_id(&again), last_id(&reply), "the same ids");
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn resumption_is_refused() {
     let reply = client.call("lookup", "k").await;
     let first = String::from_utf8(reply.events()[0].id.clone().unwrap().to_vec()).unwrap();
     assert_eq!(client.resume(&first).await.status, 400);
-    assert_eq!(client.resume(&first).await.tool_text(), "k is 42", "only once, as the rule has it");
+    assert_eq!(client.resume(&first).await.tool_text(), "k is 42", "the rule applies once");
     let (_server, client) = start(Rule::new("s47_resume_refused").value(405)).await;
     assert_eq!(client.resume("s1.0").await.status, 405);
 }
@@ -224,7 +224,7 @@ async fn stream_is_primed_and_closed_forever() {
         reply = client.resume(ids.last().unwrap()).await;
     }
     ids.dedup();
-    assert_eq!(ids.len(), 20, "each time under a new id");
+    assert_eq!(ids.len(), 20, "a new id each time");
     let counts = server.oracle().counts();
     assert_eq!((counts.executions_of("k"), counts.resumes), (1, 20));
 }
@@ -248,7 +248,7 @@ async fn json_body_is_cut_in_the_middle() {
     assert_eq!((reply.status, reply.end, reply.body.len()), (200, End::Reset, length / 2));
     server.clear();
     server.add(Rule::new("t14_reset_mid_body").value(3)).unwrap();
-    assert_eq!(client.send(&json).await.body, b"{\"j", "or at the byte that was told");
+    assert_eq!(client.send(&json).await.body, b"{\"j", "or at the given byte");
     assert_eq!(server.oracle().counts().executions_of("k"), 2);
 }
 
@@ -378,8 +378,8 @@ async fn list_is_never_answered() {
     let mut connection = Connection::dial(server.address()).await;
     let mut reply = connection.send_request(&client.post(&request(7, "tools/list", &json!({})))).await.unwrap();
     connection.events(&mut reply, 1).await;
-    assert!(connection.is_silent(Duration::from_millis(50)).await, "primed and nothing more");
-    assert_eq!(client.call("lookup", "k").await.tool_text(), "k is 42", "the rest works");
+    assert!(connection.is_silent(Duration::from_millis(50)).await, "only the priming event");
+    assert_eq!(client.call("lookup", "k").await.tool_text(), "k is 42", "other requests work");
 }
 
 #[tokio::test]

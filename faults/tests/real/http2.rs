@@ -178,7 +178,7 @@ async fn body_is_cut_in_the_middle() {
         match timeout(TIMEOUT, std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))).await.unwrap() {
             Some(Ok(frame)) => seen += frame.into_data().unwrap().len(),
             Some(Err(error)) => break error,
-            None => panic!("it came whole"),
+            None => panic!("the body was complete"),
         }
     };
     assert_eq!(seen, length / 2, "{broken}");

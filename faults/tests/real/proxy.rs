@@ -28,7 +28,7 @@ async fn fin_and_reset_reach_the_other_side() {
     proxy.until(TIMEOUT, |counts| counts.dialed == 1).await.unwrap();
     server.oracle().until(TIMEOUT, |counts| counts.open_connections == 1).await.unwrap();
     connection.shutdown().await;
-    assert_eq!(connection.end().await, End::Fin, "the server ends when its client does");
+    assert_eq!(connection.end().await, End::Fin, "the server closes after its client");
     proxy.until(TIMEOUT, |counts| counts.open == 0).await.unwrap();
     let mut connection = Connection::dial(proxy.address()).await;
     server.oracle().until(TIMEOUT, |counts| counts.open_connections == 1).await.unwrap();

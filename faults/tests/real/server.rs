@@ -91,10 +91,10 @@ async fn get_stream_carries_notifications_and_server_requests() {
     assert_eq!((counts.server_requests, counts.messages_of("response")), (1, 1));
     let mut newer = Connection::dial(server.address()).await;
     let mut newer_got = newer.send_request(&client.get(None)).await.unwrap();
-    assert_eq!(connection.rest(reply).await.end, End::Whole, "the newest GET takes over");
+    assert_eq!(connection.rest(reply).await.end, End::Whole, "the newest GET replaces it");
     server.notify("notifications/prompts/list_changed", &json!({}));
     let events = newer.events(&mut newer_got, 2).await;
-    assert!(events[1].data.as_ref().unwrap().windows(7).any(|text| text == b"prompts"), "and repeats nothing");
+    assert!(events[1].data.as_ref().unwrap().windows(7).any(|text| text == b"prompts"), "nothing is repeated");
 }
 
 #[tokio::test]
@@ -190,11 +190,11 @@ async fn modern_headers_must_match_the_body() {
 #[tokio::test]
 async fn server_of_one_era_refuses_the_other() {
     let modern_only = server(Settings { era: Era::Modern, ..json_answers() }).await;
-    let greeting = Client { is_modern: false, ..Client::modern(modern_only.address()) };
-    let reply = greeting.send(&initialize()).await;
+    let legacy = Client { is_modern: false, ..Client::modern(modern_only.address()) };
+    let reply = legacy.send(&initialize()).await;
     assert_eq!((reply.status, reply.answer()["error"]["code"].as_i64()), (400, Some(-32022)));
-    assert_eq!(greeting.exchange(&greeting.get(None)).await.status, 405);
-    assert_eq!(greeting.exchange(&greeting.delete()).await.status, 405);
+    assert_eq!(legacy.exchange(&legacy.get(None)).await.status, 405);
+    assert_eq!(legacy.exchange(&legacy.delete()).await.status, 405);
     let legacy_only = server(Settings { era: Era::Legacy, ..json_answers() }).await;
     let reply = Client::modern(legacy_only.address()).send(&request(1, "server/discover", &json!({}))).await;
     assert_eq!((reply.status, reply.answer()["error"]["code"].as_i64()), (400, Some(-32000)));
@@ -208,7 +208,7 @@ async fn subscription_is_acknowledged_marked_and_ended() {
     let listen = request(5, "subscriptions/listen", &json!({ "notifications": { "toolsListChanged": true } }));
     let mut reply = connection.send_request(&client.post(&listen)).await.unwrap();
     connection.events(&mut reply, 1).await;
-    assert_eq!(server.notify("notifications/prompts/list_changed", &json!({})), 0, "not wanted");
+    assert_eq!(server.notify("notifications/prompts/list_changed", &json!({})), 0, "not subscribed");
     assert_eq!(server.notify("notifications/tools/list_changed", &json!({})), 1);
     server.end_listens();
     let reply = connection.rest(reply).await;
@@ -216,7 +216,7 @@ async fn subscription_is_acknowledged_marked_and_ended() {
     let methods: Vec<&str> = messages.iter().filter_map(|message| message["method"].as_str()).collect();
     assert_eq!(methods, ["notifications/subscriptions/acknowledged", "notifications/tools/list_changed"]);
     assert_eq!(messages[1]["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 5);
-    assert_eq!((messages.len(), &messages[2]["id"]), (3, &json!(5)), "a proper end is a result");
+    assert_eq!((messages.len(), &messages[2]["id"]), (3, &json!(5)), "the subscription ends with a result");
     let mut connection = Connection::dial(server.address()).await;
     connection.send_request(&client.post(&listen)).await.unwrap();
     drop(connection);
@@ -247,7 +247,7 @@ async fn closed_response_cancels_only_in_the_modern_era() {
         server.oracle().until(TIMEOUT, |counts| counts.executions_of(&key) == 1).await.unwrap();
         drop(connection);
         let counts = server.oracle().until(TIMEOUT, |counts| counts.closed_mid_call == gone).await.unwrap();
-        assert_eq!(counts.cancellations, 2, "leaving is no cancellation here");
+        assert_eq!(counts.cancellations, 2, "a closed response does not cancel");
     }
     legacy.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 8 } })).await;
     server.oracle().until(TIMEOUT, |counts| counts.cancellations == 3).await.unwrap();

@@ -143,7 +143,7 @@ async fn bandwidth_limits_the_rate_of_bytes() {
     let start = Instant::now();
     near.write(&[b'x'; 2_000]).await;
     assert_eq!(far.read(2_000).await.len(), 2_000);
-    assert!(start.elapsed() >= Duration::from_millis(150), "the last 500 bytes have to wait for 1500");
+    assert!(start.elapsed() >= Duration::from_millis(150), "the last 500 bytes wait for 1500");
     assert_eq!(fixture.proxy.until(TIMEOUT, |counts| counts.up.pieces == 4).await.unwrap().up.written, 2_000);
 }
 
@@ -223,7 +223,7 @@ async fn black_hole_accepts_and_forwards_nothing() {
     assert_eq!((fixture.proxy.counts().dialed, fixture.proxy.counts().up.written), (1, 0));
     let (mut sound, mut far) = fixture.connect().await;
     sound.write(b"hello").await;
-    assert_eq!(far.read(5).await, b"hello", "after it, new ones are sound");
+    assert_eq!(far.read(5).await, b"hello", "new connections work after the removal");
 }
 
 #[tokio::test]
@@ -232,15 +232,15 @@ async fn half_open_silences_open_connections_without_an_error() {
     let (mut near, mut far) = fixture.connect().await;
     fixture.proxy.add(Direction::Both, Toxic::HalfOpen(HalfOpen {}));
     near.write(b"hello?").await;
-    far.write(b"anybody?").await;
+    far.write(b"hello???").await;
     fixture.proxy.until(TIMEOUT, |counts| counts.up.lost == 6 && counts.down.lost == 8).await.unwrap();
     assert!(near.is_silent(A_WHILE).await);
     drop(near);
     fixture.proxy.until(TIMEOUT, |counts| counts.up.ends == 1).await.unwrap();
-    assert!(far.is_silent(A_WHILE).await, "the other side does not learn that this one has gone");
+    assert!(far.is_silent(A_WHILE).await, "the other side does not see the end");
     let (mut near, mut far) = fixture.connect().await;
     near.write(b"hello").await;
-    assert_eq!(far.read(5).await, b"hello", "what is dialed anew is sound");
+    assert_eq!(far.read(5).await, b"hello", "new connections work");
 }
 
 #[tokio::test]
@@ -250,7 +250,7 @@ async fn partition_stops_directions_and_loses_nothing() {
     let down = fixture.proxy.add(Direction::Down, Toxic::Partition(Partition {}));
     far.write(b"down").await;
     near.write(b"up").await;
-    assert_eq!(far.read(2).await, b"up", "the other way is open");
+    assert_eq!(far.read(2).await, b"up", "the other direction passes");
     assert!(near.is_silent(A_WHILE).await);
     assert!(fixture.proxy.remove(down));
     assert_eq!(read(&mut near, 4).await, b"down");
@@ -272,10 +272,10 @@ async fn fin_during_a_partition_does_not_start_reading() {
     let _far = fixture.accept().await;
     fixture.proxy.add(Direction::Up, Toxic::Partition(Partition {}));
     fixture.proxy.cut(Ending::Fin);
-    assert_eq!(timeout(TIMEOUT, near.read(&mut [0])).await.unwrap().unwrap(), 0, "the FIN comes at once");
+    assert_eq!(timeout(TIMEOUT, near.read(&mut [0])).await.unwrap().unwrap(), 0, "the FIN is not delayed");
     let more_than_all_buffers = vec![0; 12 << 20];
     let written = timeout(TIMEOUT, near.write_all(&more_than_all_buffers)).await.unwrap();
-    assert!(written.is_err(), "somebody has read it");
+    assert!(written.is_err(), "the proxy has read it");
 }
 
 #[tokio::test]
@@ -292,10 +292,10 @@ async fn unplugged_drops_keep_alive_probes_and_recovers_bytes() {
     assert!(near.is_silent(A_WHILE).await);
     probing.write_all(b"hello?").await.unwrap();
     let ended = timeout(TIMEOUT, probing.read(&mut [0])).await.unwrap();
-    assert_eq!(ended.unwrap_err().kind(), ErrorKind::TimedOut, "the kernel at the other end has answered");
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::TimedOut, "the kernel of the proxy has answered");
     let (mut sound, mut other) = fixture.connect().await;
     sound.write(b"hello").await;
-    assert_eq!(other.read(5).await, b"hello", "what is dialed anew is sound");
+    assert_eq!(other.read(5).await, b"hello", "new connections work");
     fixture.proxy.remove(unplugged);
     assert_eq!((far.read(2).await, read(&mut near, 4).await), (b"up".to_vec(), b"down".to_vec()));
 }
@@ -313,7 +313,7 @@ async fn clog_stops_one_connection_only() {
     assert!(first_far.is_silent(A_WHILE).await);
     assert!(fixture.proxy.unclog(clogged));
     assert_eq!(first_far.read(3).await, b"one");
-    assert!(!fixture.proxy.clog(0), "there is none of that number");
+    assert!(!fixture.proxy.clog(0), "unknown connection");
 }
 
 #[tokio::test]
