@@ -24,7 +24,7 @@ use crate::compare;
 use crate::control::{Control, Subject};
 use crate::proxy::Proxy;
 use crate::server::Server;
-use crate::settings::{Settings, object_from_words};
+use crate::settings::{Settings, object_from_options};
 use crate::{fault, toxic};
 
 const USAGE: &str = "usage: mendline-faults server|proxy|compare|list [name=value …]";
@@ -34,8 +34,8 @@ const USAGE: &str = "usage: mendline-faults server|proxy|compare|list [name=valu
 pub struct Failure(String);
 
 impl Failure {
-    pub(crate) fn new(words: &str) -> Failure {
-        Failure(words.to_owned())
+    pub(crate) fn new(message: &str) -> Failure {
+        Failure(message.to_owned())
     }
 }
 
@@ -53,8 +53,8 @@ impl<E: std::error::Error> From<E> for Failure {
 
 /// Runs a command to its end.
 pub async fn run(arguments: &[String]) -> Result<(), Failure> {
-    let (command, words) = arguments.split_first().ok_or_else(|| Failure(USAGE.to_owned()))?;
-    let mut options = match object_from_words(words.iter().map(String::as_str))? {
+    let (command, rest) = arguments.split_first().ok_or_else(|| Failure(USAGE.to_owned()))?;
+    let mut options = match object_from_options(rest.iter().map(String::as_str))? {
         Value::Object(options) => options,
         _ => Map::new(),
     };

@@ -80,32 +80,32 @@ pub enum Answers {
 
 /// An invalid `name=value` option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BadWord(String);
+pub(crate) struct InvalidOption(String);
 
-impl fmt::Display for BadWord {
+impl fmt::Display for InvalidOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for BadWord {}
+impl std::error::Error for InvalidOption {}
 
 impl Settings {
     /// Returns these settings with the changes of a JSON object.
-    pub(crate) fn changed(&self, changes: &Value) -> Result<Settings, BadWord> {
-        let mut whole = serde_json::to_value(self).map_err(|error| BadWord(error.to_string()))?;
+    pub(crate) fn changed(&self, changes: &Value) -> Result<Settings, InvalidOption> {
+        let mut whole = serde_json::to_value(self).map_err(|error| InvalidOption(error.to_string()))?;
         let (Some(whole_map), Some(changes)) = (whole.as_object_mut(), changes.as_object()) else {
-            return Err(BadWord("settings must be a JSON object".to_owned()));
+            return Err(InvalidOption("settings must be a JSON object".to_owned()));
         };
         whole_map.extend(changes.iter().map(|(name, value)| (name.clone(), value.clone())));
-        serde_json::from_value(whole).map_err(|error| BadWord(error.to_string()))
+        serde_json::from_value(whole).map_err(|error| InvalidOption(error.to_string()))
     }
 }
 
 /// Builds an object from `name=value` options. A value that is valid JSON is used as JSON, any other as a string.
-pub(crate) fn object_from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Value, BadWord> {
-    let pairs = words.into_iter().map(|word| {
-        let (name, value) = word.split_once('=').ok_or_else(|| BadWord(format!("option {word:?} is not of the form name=value")))?;
+pub(crate) fn object_from_options<'a>(options: impl IntoIterator<Item = &'a str>) -> Result<Value, InvalidOption> {
+    let pairs = options.into_iter().map(|option| {
+        let (name, value) = option.split_once('=').ok_or_else(|| InvalidOption(format!("option {option:?} is not of the form name=value")))?;
         Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
     });
     pairs.collect::<Result<Map<_, _>, _>>().map(Value::Object)
@@ -118,15 +118,15 @@ mod tests {
 
     #[test]
     fn options_and_json_give_the_same_settings() {
-        let words = object_from_words(["era=modern", "sessions=false", "retryMs=50"]).unwrap();
-        let changed = Settings::default().changed(&words).unwrap();
+        let options = object_from_options(["era=modern", "sessions=false", "retryMs=50"]).unwrap();
+        let changed = Settings::default().changed(&options).unwrap();
         assert_eq!(changed, Settings { era: Era::Modern, sessions: false, retry_ms: Some(50), ..Settings::default() });
         assert_eq!(changed.changed(&json!({ "retryMs": null, "sessions": true })).unwrap().retry_ms, None);
     }
 
     #[test]
     fn unknown_option_is_refused() {
-        assert!(object_from_words(["era"]).is_err());
+        assert!(object_from_options(["era"]).is_err());
         assert!(Settings::default().changed(&json!({ "ear": "modern" })).is_err());
         assert!(Settings::default().changed(&json!([])).is_err());
     }

@@ -14,7 +14,7 @@ const PROXIES: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PR
 pub(super) struct Bridge {
     pub(super) name: &'static str,
     pub(super) version: String,
-    words: Vec<String>,
+    args: Vec<String>,
     /// The home directory of the bridge, so that it does not write into the user's.
     home: PathBuf,
 }
@@ -22,10 +22,10 @@ pub(super) struct Bridge {
 /// Returns all installed bridges, Mendline first.
 pub(super) fn all(mendline: &Path, peers: Option<&Path>, fastmcp: Option<&Path>) -> Vec<Bridge> {
     let mut all = Vec::new();
-    let mut add = |name, version: Option<String>, home: &Path, words: &[&str]| match version {
+    let mut add = |name, version: Option<String>, home: &Path, args: &[&str]| match version {
         Some(version) => {
-            let words = words.iter().map(|&word| word.to_owned()).collect();
-            all.push(Bridge { name, version, words, home: home.join("home") });
+            let args = args.iter().map(|&arg| arg.to_owned()).collect();
+            all.push(Bridge { name, version, args, home: home.join("home") });
         }
         None => report_progress(&format!("{name} is not installed in {}: skipped", home.display())),
     };
@@ -69,16 +69,16 @@ impl Bridge {
     /// Returns the command of the bridge in front of this URL.
     pub(super) fn command(&self, url: &str, case: FaultCase) -> std::io::Result<Command> {
         fs::create_dir_all(&self.home)?;
-        let mut words = self.words.clone();
+        let mut args = self.args.clone();
         if self.name == "Mendline" {
-            words.extend(case.mendline_options().iter().map(|&word| word.to_owned()));
+            args.extend(case.mendline_options().iter().map(|&arg| arg.to_owned()));
         }
-        match words.iter_mut().find(|word| *word == "{url}") {
-            Some(place) => url.clone_into(place),
-            None => words.push(url.to_owned()),
+        match args.iter_mut().find(|arg| *arg == "{url}") {
+            Some(placeholder) => url.clone_into(placeholder),
+            None => args.push(url.to_owned()),
         }
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut command = Command::new(&args[0]);
+        command.args(&args[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         for name in PROXIES {
             command.env_remove(name);
         }

@@ -12,7 +12,7 @@ pub(super) const FAULT: Fault = Fault {
     description: "Resets the stream with REFUSED_STREAM (HTTP/2 only).",
     value: "",
     runs: Runs::Never,
-    applies_to: |asked| asked.is_call() && asked.version == Version::HTTP_2,
+    applies_to: |request| request.is_call() && request.version == Version::HTTP_2,
     answer: |context| Box::pin(answer(context)),
 };
 

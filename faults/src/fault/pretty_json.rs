@@ -23,7 +23,7 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
-    let is_events = executed.admitted.wants(&context.state) == Answers::Events;
+    let is_events = executed.admitted.answer_form(&context.state) == Answers::Events;
     let style = context.value.as_str().unwrap_or("lf").to_owned();
     // In an event, only a line feed separates data lines.
     let style = if is_events && style == "crlf" { "lf" } else { &style };

@@ -23,7 +23,7 @@ const MOST: u64 = 9_000;
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
-    let asks = (0..context.number(1_000).min(MOST))
+    let requests = (0..context.number(1_000).min(MOST))
         .map(|number| jsonrpc::request(&format!("question-{number}"), "roots/list", &json!({})));
-    Ok(context.send(executed.admitted, asks.chain(executed.messages).collect()).await)
+    Ok(context.send(executed.admitted, requests.chain(executed.messages).collect()).await)
 }

@@ -22,7 +22,7 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     let executed = context.execute().await?;
-    let (reply, pieces, whole) = match (executed.admitted.protocol, executed.admitted.wants(&context.state)) {
+    let (reply, pieces, whole) = match (executed.admitted.protocol, executed.admitted.answer_form(&context.state)) {
         // HTTP+SSE has no body to cut; the answer is on the stream.
         (Protocol::HttpSse, _) => {
             context.send(executed.admitted, executed.messages).await;

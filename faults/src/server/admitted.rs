@@ -121,7 +121,7 @@ impl Admitted {
 
     /// Delivers a stream in the form that the client chose.
     pub(crate) async fn deliver(self: Arc<Self>, state: &Arc<ServerState>, begun: Begun) -> Reply {
-        match (self.protocol, self.wants(state)) {
+        match (self.protocol, self.answer_form(state)) {
             (Protocol::HttpSse, _) => {
                 state.spawn(async move { relay(&begun.stream, &self.session.stream).await });
                 Reply::whole(StatusCode::ACCEPTED, Some("text/plain"), Bytes::from_static(b"Accepted"))
@@ -179,7 +179,7 @@ impl Admitted {
     }
 
     /// Returns the form of the answer.
-    pub(crate) fn wants(&self, state: &ServerState) -> Answers {
+    pub(crate) fn answer_form(&self, state: &ServerState) -> Answers {
         let arguments = &self.request.params()["arguments"];
         let needs_client = self.request.tool() == Some("ask") && self.protocol == Protocol::Legacy;
         match arguments["answer"].as_str() {

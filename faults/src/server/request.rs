@@ -131,13 +131,13 @@ impl HttpRequest {
     pub(crate) fn seen(&self, fault: Option<&'static str>) -> Seen {
         let header = |name| self.header(name).map(str::to_owned);
         let message = self.message.as_ref();
-        let says = message.filter(|message| matches!(message.kind(), Kind::Request | Kind::Notification));
+        let named = message.filter(|message| matches!(message.kind(), Kind::Request | Kind::Notification));
         Seen {
             verb: self.verb.to_string(),
             path: self.path.clone(),
             http2: self.version == Version::HTTP_2,
             connection: self.handle.number(),
-            method: says.map(|message| message.method_name().into_owned()),
+            method: named.map(|message| message.method_name().into_owned()),
             id: message.and_then(Message::id).map(|id| String::from_utf8_lossy(id).into_owned()),
             session: header(headers::SESSION_ID),
             revision: header(headers::PROTOCOL_VERSION),

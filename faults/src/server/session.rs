@@ -97,9 +97,9 @@ impl Session {
     }
 
     /// Subscribes the client to a resource, or unsubscribes it.
-    pub(crate) fn subscribe(&self, uri: &str, wants: bool) {
+    pub(crate) fn subscribe(&self, uri: &str, is_subscribed: bool) {
         let subscriptions = &mut self.inner().subscriptions;
-        if wants {
+        if is_subscribed {
             subscriptions.insert(uri.to_owned());
         } else {
             subscriptions.remove(uri);

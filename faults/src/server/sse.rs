@@ -126,7 +126,7 @@ impl SseFormat {
         if !self.is_odd {
             return pieces.send(Piece::Bytes(bytes)).await.is_ok();
         }
-        for byte in odd(&bytes) {
+        for byte in with_crlf(&bytes) {
             if pieces.send(Piece::Bytes(Bytes::copy_from_slice(&[byte]))).await.is_err() {
                 return false;
             }
@@ -157,7 +157,7 @@ pub(crate) fn comment() -> Bytes {
 }
 
 /// Replaces LF by CRLF.
-fn odd(bytes: &[u8]) -> Vec<u8> {
+fn with_crlf(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() * 2);
     for &byte in bytes {
         if byte == b'\n' {

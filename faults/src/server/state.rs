@@ -50,7 +50,7 @@ pub(crate) struct ServerState {
 #[derive(Debug)]
 struct Listen {
     id: Bytes,
-    wants: Value,
+    filter: Value,
     stream: Arc<Stream>,
 }
 
@@ -196,9 +196,9 @@ impl ServerState {
     /// Opens a subscription.
     pub(crate) fn listen(&self, admitted: &Admitted, stream: &Arc<Stream>) {
         let id = admitted.request.id();
-        let wants = admitted.request.params()["notifications"].clone();
-        let listen = Listen { id, wants, stream: Arc::clone(stream) };
-        let acknowledged = json!({ "notifications": listen.wants });
+        let filter = admitted.request.params()["notifications"].clone();
+        let listen = Listen { id, filter, stream: Arc::clone(stream) };
+        let acknowledged = json!({ "notifications": listen.filter });
         listen.push("notifications/subscriptions/acknowledged", acknowledged);
         self.listens().push(listen);
         self.oracle.record(|counts| counts.listens_opened += 1);
@@ -280,13 +280,13 @@ impl Listen {
     }
 
     fn is_interested_in(&self, method: &str, params: &Value) -> bool {
-        let wants = |what: &str| self.wants[what] == Value::Bool(true);
+        let is_set = |what: &str| self.filter[what] == Value::Bool(true);
         match method {
-            "notifications/tools/list_changed" => wants("toolsListChanged"),
-            "notifications/prompts/list_changed" => wants("promptsListChanged"),
-            "notifications/resources/list_changed" => wants("resourcesListChanged"),
+            "notifications/tools/list_changed" => is_set("toolsListChanged"),
+            "notifications/prompts/list_changed" => is_set("promptsListChanged"),
+            "notifications/resources/list_changed" => is_set("resourcesListChanged"),
             "notifications/resources/updated" => {
-                self.wants["resourceSubscriptions"].as_array().is_some_and(|uris| uris.contains(&params["uri"]))
+                self.filter["resourceSubscriptions"].as_array().is_some_and(|uris| uris.contains(&params["uri"]))
             }
             _ => false,
         }

@@ -83,8 +83,8 @@ impl Stream {
     pub(crate) fn next(&self, after: u64) -> Next {
         let log = self.log();
         let number = after.max(log.forgotten) + 1;
-        let place = usize::try_from(number - log.forgotten - 1).unwrap_or(usize::MAX);
-        match log.messages.get(place) {
+        let index = usize::try_from(number - log.forgotten - 1).unwrap_or(usize::MAX);
+        match log.messages.get(index) {
             Some(message) => Next::Message(number, message.clone()),
             None if log.ended => Next::Ended,
             None => Next::NotYet,
