@@ -104,8 +104,8 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":2,"method":"no/such"}"#,
             r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"none"}}"#,
         ] {
-            let asked: serde_json::Value = serde_json::from_str(request).unwrap();
-            assert_eq!(answer(request)["id"], asked["id"]);
+            let parsed: serde_json::Value = serde_json::from_str(request).unwrap();
+            assert_eq!(answer(request)["id"], parsed["id"]);
         }
     }
 

@@ -33,8 +33,8 @@ pub(crate) struct Poller {
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Self> {
-        let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Box::new([nothing; AT_ONCE]), next: 0, ready: 0 })
+        let empty = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Box::new([empty; AT_ONCE]), next: 0, ready: 0 })
     }
 
     /// Watches a descriptor until it is closed.

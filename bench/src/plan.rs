@@ -93,24 +93,24 @@ pub(crate) fn command_of(args: &[String]) -> Result<&[String], String> {
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Vec<String> {
+    fn split(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
     }
 
     #[test]
     fn options_end_at_the_dashes_before_the_command() {
-        let plan = Plan::try_new(&words("--calls 7 --millis 300 -- relay -- upstream --calls 9")).unwrap();
+        let plan = Plan::try_new(&split("--calls 7 --millis 300 -- relay -- upstream --calls 9")).unwrap();
         assert_eq!(plan.calls, 7);
         assert_eq!(plan.throughput_for, Duration::from_millis(300));
-        assert_eq!(plan.command, words("relay -- upstream --calls 9"));
+        assert_eq!(plan.command, split("relay -- upstream --calls 9"));
     }
 
     #[test]
     fn http_plan_needs_no_command() {
-        let plan = Plan::try_new(&words("--calls 7 --over http")).unwrap();
+        let plan = Plan::try_new(&split("--calls 7 --over http")).unwrap();
         assert_eq!((plan.over, plan.command), (Over::Http, Vec::new()));
-        let plan = Plan::try_new(&words("--over http -- relay {url}")).unwrap();
-        assert_eq!(plan.command, words("relay {url}"));
+        let plan = Plan::try_new(&split("--over http -- relay {url}")).unwrap();
+        assert_eq!(plan.command, split("relay {url}"));
     }
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
             ("--over stdio", "command is missing"),
             ("--over http --", "command is missing"),
         ] {
-            let why = Plan::try_new(&words(line)).unwrap_err();
+            let why = Plan::try_new(&split(line)).unwrap_err();
             assert!(why.contains(named), "`{line}` was refused with `{why}`");
         }
     }

@@ -50,7 +50,7 @@ pub fn url(data: &[u8]) {
                 assert!(there == origin && matches!(status, 307 | 308), "{status} to {there}");
                 assert_eq!(resolved.as_ref(), Ok(&(there, path)));
             }
-            Some(Err(words)) => assert!(words.starts_with(&origin.to_string()) && is_one_line(&words), "{words:?}"),
+            Some(Err(message)) => assert!(message.starts_with(&origin.to_string()) && is_one_line(&message), "{message:?}"),
             None => panic!("{base:?} was a URL"),
         }
     }
@@ -71,9 +71,9 @@ pub fn proxy(data: &[u8]) {
     assert!(taken <= head.unwrap_or(data.len()), "{taken} of {head:?}");
     match made {
         Ok(()) => assert!(data.starts_with(b"HTTP/1.") && head == Some(taken)),
-        Err(words) => {
-            assert!(is_one_line(&words) && words.len() < 200, "{words:?}");
-            assert!(words.starts_with("the proxy proxy.test:3128 ") && !words.contains("s3cret"), "{words:?}");
+        Err(message) => {
+            assert!(is_one_line(&message) && message.len() < 200, "{message:?}");
+            assert!(message.starts_with("the proxy proxy.test:3128 ") && !message.contains("s3cret"), "{message:?}");
         }
     }
 }
@@ -99,6 +99,6 @@ pub fn redact(data: &[u8]) {
     }
 }
 
-fn is_one_line(words: &str) -> bool {
-    !words.contains(char::is_control)
+fn is_one_line(message: &str) -> bool {
+    !message.contains(char::is_control)
 }

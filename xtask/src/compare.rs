@@ -38,12 +38,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let fastmcp = install_fastmcp(target)?;
     build(target, "mendline-cli")?;
     build(target, "mendline-faults")?;
-    let word = |name: &str, path: &Path| format!("{name}={}", path.display());
+    let option = |name: &str, path: &Path| format!("{name}={}", path.display());
     let status = Command::new(target.join("release/mendline-faults"))
         .arg("compare")
-        .arg(word("mendline", &target.join("release/mendline")))
-        .arg(word("peers", &peers))
-        .arg(word("fastmcp", &fastmcp))
+        .arg(option("mendline", &target.join("release/mendline")))
+        .arg(option("peers", &peers))
+        .arg(option("fastmcp", &fastmcp))
         .arg(format!("rounds={rounds}"))
         .status()
         .map_err(|error| format!("mendline-faults: {error}"))?;

@@ -67,10 +67,10 @@ fn with_cargo_deny(advisories: bool) -> Result<(), String> {
     let config = root().join("deny.toml").display().to_string();
     for workspace in WORKSPACES {
         let manifest = format!("{workspace}/Cargo.toml");
-        let mut words = vec!["deny", "--manifest-path", &manifest, "check", "--config", &config];
-        words.extend(["licenses", "bans", "sources"]);
-        words.extend(advisories.then_some("advisories"));
-        CommandLine::cargo(&words).run()?;
+        let mut args = vec!["deny", "--manifest-path", &manifest, "check", "--config", &config];
+        args.extend(["licenses", "bans", "sources"]);
+        args.extend(advisories.then_some("advisories"));
+        CommandLine::cargo(&args).run()?;
     }
     Ok(())
 }
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn s11_each_forbidden_dependency_is_an_error() {
         let index = format!(r#""source":"{INDEX}""#);
-        for (package, words) in [
+        for (package, expected) in [
             (
                 r#"{"name":"bad","version":"1.0.0","license":"GPL-3.0-only","license_file":null,INDEX,"publish":null,"dependencies":[]}"#,
                 "bad 1.0.0: the licence `GPL-3.0-only` is not allowed",
@@ -194,7 +194,7 @@ mod tests {
             ),
         ] {
             let found = violations_of(POLICY, &metadata(&package.replace("INDEX", &index)), &lock(""));
-            assert!(found.contains(words), "{words}: {found}");
+            assert!(found.contains(expected), "{expected}: {found}");
         }
     }
 
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn s11_each_unknown_source_is_an_error() {
-        for (source, words) in [
+        for (source, expected) in [
             ("source = \"git+https://example.org/x#abc\"", "git+https://example.org/x#abc"),
             (
                 "source = \"registry+https://example.org/index\"\nchecksum = \"cd\"",
@@ -216,19 +216,19 @@ mod tests {
         ] {
             let more = format!("[[package]]\nname = \"stray\"\nversion = \"1.0.0\"\n{source}\n");
             let found = violations_of(POLICY, &metadata(""), &lock(&more));
-            assert!(found.contains("stray 1.0.0") && found.contains(words), "{words}: {found}");
+            assert!(found.contains("stray 1.0.0") && found.contains(expected), "{expected}: {found}");
         }
     }
 
     #[test]
     fn s11_permissions_without_use_are_an_error() {
-        for (from, to, words) in [
+        for (from, to, expected) in [
             (r#""MIT", "ISC""#, r#""MIT", "ISC", "Zlib""#, "no package needs the licence `Zlib`"),
             (r#"crate = "fuzzer""#, r#"crate = "gone""#, "no package needs the exception for gone"),
             (r#"twice@1.0.0"#, r#"twice@0.9.0"#, "no package needs the exception for twice@0.9.0"),
         ] {
             let found = violations_of(&POLICY.replace(from, to), &metadata(""), &lock(""));
-            assert!(found.contains(words), "{words}: {found}");
+            assert!(found.contains(expected), "{expected}: {found}");
         }
     }
 

@@ -85,10 +85,10 @@ mod tests {
     use super::*;
 
     const PROMISED: &str = "| T11 | cut | R | – | `t11_cut` |\n";
-    const REGRESSED: &str = "| T01 | 0.1.0 lied. | It says what it knows. | crate | `t01_words` | fixed in 0.1.1 |\n";
+    const REGRESSED: &str = "| T01 | 0.1.0 failed. | It works. | crate | `t01_text` | fixed in 0.1.1 |\n";
 
     fn sources() -> Sources {
-        Sources { crates: Names::of_all(&["t01_words"]), real: Names::of_all(&["t11_cut"]), ..Sources::default() }
+        Sources { crates: Names::of_all(&["t01_text"]), real: Names::of_all(&["t11_cut"]), ..Sources::default() }
     }
 
     #[test]

@@ -120,12 +120,12 @@ mod tests {
 
     #[test]
     fn invalid_shard_is_refused_before_the_build() {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let args = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
         for shard in ["12/12", "0/0", "1", "a/b", "-1/3"] {
-            assert!(run(&words(&["--shard", shard])).unwrap_err().contains("K below N"), "{shard}");
+            assert!(run(&args(&["--shard", shard])).unwrap_err().contains("K below N"), "{shard}");
         }
         assert!(is_shard("11/12"));
-        assert!(run(&words(&["--all", "yes"])).is_err());
+        assert!(run(&args(&["--all", "yes"])).is_err());
     }
 
     #[test]

@@ -39,9 +39,9 @@ mod tests {
 
     #[test]
     fn invalid_duration_is_refused_before_the_build() {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        assert!(run(&words(&["--minutes", "0"])).is_err());
-        assert!(run(&words(&["--minutes", "soon"])).is_err());
-        assert!(run(&words(&["--hours", "1"])).is_err());
+        let args = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
+        assert!(run(&args(&["--minutes", "0"])).is_err());
+        assert!(run(&args(&["--minutes", "soon"])).is_err());
+        assert!(run(&args(&["--hours", "1"])).is_err());
     }
 }

@@ -119,8 +119,8 @@ struct Done {
 
 impl Done {
     fn line(&self) -> String {
-        let word = if self.failed.is_some() { "FAILED" } else { "ok" };
-        format!("{:<22}{:>8.1} s  {word}", self.name, self.took.as_secs_f64())
+        let status = if self.failed.is_some() { "FAILED" } else { "ok" };
+        format!("{:<22}{:>8.1} s  {status}", self.name, self.took.as_secs_f64())
     }
 }
 

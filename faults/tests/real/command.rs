@@ -10,15 +10,15 @@ use tokio::time::timeout;
 use crate::client::{Client, TIMEOUT};
 use crate::control::send;
 
-fn command(words: &[&str]) -> Command {
+fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mendline-faults"));
-    command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }
 
 /// Starts the binary and reads the addresses.
-async fn start(words: &[&str]) -> (Child, Value) {
-    let mut child = command(words).spawn().unwrap();
+async fn start(args: &[&str]) -> (Child, Value) {
+    let mut child = command(args).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let line = timeout(TIMEOUT, lines.next_line()).await.unwrap().unwrap().unwrap();
     (child, serde_json::from_str(&line).unwrap())
@@ -54,12 +54,12 @@ async fn server_and_proxy_processes_end_with_their_stdin() {
 
 #[tokio::test]
 async fn invalid_command_prints_an_error() {
-    for words in
+    for args in
         [&["server", "ear=modern"][..], &["server", "modern"], &["proxy"], &["proxy", "to=x"], &["unknown"], &[]]
     {
-        let output = timeout(TIMEOUT, command(words).output()).await.unwrap().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{words:?}");
-        assert!(output.stderr.starts_with(b"mendline-faults: ") && output.stdout.is_empty(), "{words:?}");
+        let output = timeout(TIMEOUT, command(args).output()).await.unwrap().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(output.stderr.starts_with(b"mendline-faults: ") && output.stdout.is_empty(), "{args:?}");
     }
 }
 

@@ -92,8 +92,8 @@ async fn invalid_control_requests_are_refused_with_an_error() {
         ("GET", "nothing", Value::Null, 404),
         ("POST", "toxics", json!({}), 404),
     ] {
-        let (reply, words) = send(at, verb, path, &input).await;
-        assert_eq!(reply, status, "{path}: {words}");
-        assert!(words["error"].as_str().is_some_and(|words| !words.is_empty()));
+        let (actual, error) = send(at, verb, path, &input).await;
+        assert_eq!(actual, status, "{path}: {error}");
+        assert!(words["error"].as_str().is_some_and(|text| !text.is_empty()));
     }
 }

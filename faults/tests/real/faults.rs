@@ -85,8 +85,8 @@ async fn lost_session_is_reported_in_three_ways() {
         assert!(reply.answer()["error"]["message"].as_str().unwrap().to_lowercase().contains("session"));
         assert_eq!(reply.answer()["id"], 7);
         assert_eq!(client.call("create_note", "k").await.status, 404, "the session is gone");
-        let anew = Client::legacy(server.address()).await;
-        assert_eq!(anew.call("create_note", "k").await.tool_text(), "wrote k");
+        let new_client = Client::legacy(server.address()).await;
+        assert_eq!(new_client.call("create_note", "k").await.tool_text(), "wrote k");
         assert_eq!(server.oracle().counts().executions_of("k"), 1);
     }
 }

@@ -152,8 +152,8 @@ async fn goaway_leaves_the_request_unprocessed() {
     assert!(reason.is_go_away() && reason.is_remote(), "{reason:?}");
     assert_eq!(reason.reason(), Some(h2::Reason::NO_ERROR));
     assert_eq!(server.oracle().counts().executions_of("b"), 0);
-    let mut anew = dial(server.address()).await;
-    assert_eq!(call_tool(&mut anew, "b").await.unwrap().status(), StatusCode::OK);
+    let mut second = dial(server.address()).await;
+    assert_eq!(call_tool(&mut second, "b").await.unwrap().status(), StatusCode::OK);
 }
 
 #[tokio::test]

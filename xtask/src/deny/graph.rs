@@ -60,8 +60,8 @@ impl Graph {
     pub fn load(workspace: &str, targets: &[String]) -> Result<Self, String> {
         let mut packages = BTreeMap::new();
         for target in targets {
-            let words = ["metadata", "--format-version", "1", "--locked", "--filter-platform", target];
-            let printed = CommandLine::cargo(&words).within(&root().join(workspace)).output()?;
+            let args = ["metadata", "--format-version", "1", "--locked", "--filter-platform", target];
+            let printed = CommandLine::cargo(&args).within(&root().join(workspace)).output()?;
             for package in Self::read(&printed)?.packages {
                 packages.insert(package.to_string(), package);
             }

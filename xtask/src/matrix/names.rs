@@ -51,13 +51,13 @@ impl Names {
 /// Returns the rows of a name in order.
 pub fn rows_of(name: &str) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
-    let mut text = name.split('_').peekable();
-    while let Some(word) = text.next() {
-        let range = word == "to" && text.peek().is_some_and(|next| is_row(next));
+    let mut words = name.split('_').peekable();
+    while let Some(word) = words.next() {
+        let range = word == "to" && words.peek().is_some_and(|next| is_row(next));
         match (is_row(word), rows.last().cloned()) {
             (true, _) => rows.push(canonical(word)),
             (false, Some(first)) if range => {
-                let last = canonical(text.next().unwrap_or_default());
+                let last = canonical(words.next().unwrap_or_default());
                 rows.extend(between(&first, &last));
             }
             _ => return rows,
