@@ -10,10 +10,8 @@ Usage: cargo xtask cuts [OPTIONS]
 
 Options:
   --all                cuts at every byte; otherwise as in the tests: all of short conversations, a sample of long ones
-  --conversation NAME  only this one; for an unknown name, all names are printed. Names begin with the
-                       transport (stdio, http1, http2, modern and modern2 over the two HTTPs, trunk and trunk2 for
-                       legacy SSE, fallback for finding it, tls1, tls2) and end with the form of
-                       the answers or the event: -json -events -resumable -polled -together -long -asks -cancels -forgets -redirects -dies
+  --conversation NAME  only this one; for an unknown name, all names are printed. A name begins with the transport and
+                       ends with the form of the answers or with the event
   --fault KIND         only this one: cut-up, cut-down, end-up, end-down, stall-up, stall-down, write-error, drip
   --at N               only at this byte; with a conversation and a fault, the full log is printed
 ";
