@@ -77,13 +77,13 @@ pub struct Fault {
     pub description: &'static str,
     /// The meaning of a rule's `value`; empty if the fault ignores it.
     pub value: &'static str,
-    /// Whether the tool runs before the fault answers.
+    /// The condition under which the tool runs before the fault answers.
     pub runs: Runs,
     pub(crate) applies_to: fn(&HttpRequest) -> bool,
     pub(crate) answer: fn(FaultContext) -> Answering,
 }
 
-/// Whether the tool runs before a fault answers.
+/// The condition under which the tool runs before a fault answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runs {
     /// Never: the fault refuses the request.

@@ -105,9 +105,9 @@ pub struct ForeignRequest {
     pub verb: String,
     /// The path.
     pub path: String,
-    /// Whether it carried an `Authorization` or a `Cookie`.
+    /// True if it carried an `Authorization` or a `Cookie`.
     pub credentials: bool,
-    /// Whether it carried a session id.
+    /// True if it carried a session id.
     pub session: bool,
     /// The length of its body.
     pub bytes: usize,
@@ -121,7 +121,7 @@ pub struct Seen {
     pub verb: String,
     /// The path.
     pub path: String,
-    /// Whether it came over HTTP/2.
+    /// True if it came over HTTP/2.
     pub http2: bool,
     /// The number of its connection, from 1.
     pub connection: u64,

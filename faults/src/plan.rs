@@ -34,7 +34,7 @@ pub struct Rule {
     /// The requests at which the fault is injected.
     #[serde(default)]
     pub when: When,
-    /// Whether the tool runs before the fault answers.
+    /// The time of the fault: before or after the tool runs.
     #[serde(default)]
     pub timing: Timing,
     /// A parameter of the fault, such as seconds, bytes or a status; see the fault's file.
@@ -96,7 +96,7 @@ impl Rule {
         Rule { value: value.into(), ..self }
     }
 
-    /// Whether the rule applies to a request.
+    /// Returns whether the rule applies to a request.
     fn is_about(&self, fault: &Fault, request: &HttpRequest) -> bool {
         let matches = |filter: &Option<String>, what: &str| filter.as_deref().is_none_or(|filter| filter == what);
         let is_narrowed = self.method.is_some() || self.tool.is_some() || self.verb.is_some();
@@ -122,7 +122,7 @@ pub enum When {
     ForMs(u64),
 }
 
-/// Whether the tool runs before a fault answers.
+/// The time of a fault: before or after the tool runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Timing {

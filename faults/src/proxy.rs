@@ -42,7 +42,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Whether this direction includes the other.
+    /// Returns whether this direction includes the other.
     fn covers(self, other: Direction) -> bool {
         self == Direction::Both || self == other
     }

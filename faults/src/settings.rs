@@ -13,13 +13,13 @@ use serde_json::{Map, Value};
 pub struct Settings {
     /// The era of `/mcp`. `/sse` always uses HTTP+SSE.
     pub era: Era,
-    /// Whether legacy clients get a session. Without sessions there is no GET stream, and no stream can be resumed.
+    /// True if legacy clients get a session. Without sessions there is no GET stream, and no stream can be resumed.
     pub sessions: bool,
     /// The form of answers, unless a call chooses another one by its `answer` argument.
     pub answers: Answers,
-    /// Whether the events of legacy streams have ids, so that the streams can be resumed.
+    /// True if the events of legacy streams have ids, so that the streams can be resumed.
     pub ids: bool,
-    /// Whether a legacy stream begins with an event that has an id and no data.
+    /// True if a legacy stream begins with an event that has an id and no data.
     pub prime: bool,
     /// The `retry` of the first event of a legacy stream.
     pub retry_ms: Option<u64>,

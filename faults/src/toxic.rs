@@ -114,7 +114,7 @@ impl Pacing {
     }
 }
 
-/// Whether bytes pass.
+/// The flow of bytes in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Flow {
     /// Bytes pass.
@@ -149,12 +149,12 @@ pub(crate) trait Behaviour {
         Duration::ZERO
     }
 
-    /// Whether bytes pass while the toxic is installed.
+    /// Returns whether bytes pass while the toxic is installed.
     fn flow(&self) -> Flow {
         Flow::Pass
     }
 
-    /// Whether packets of the client are dropped before the kernel acknowledges them.
+    /// Returns whether packets of the client are dropped before the kernel acknowledges them.
     fn drops_packets(&self) -> bool {
         false
     }

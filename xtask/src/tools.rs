@@ -68,17 +68,17 @@ impl Tool {
     }
 }
 
-/// Whether cargo-nextest is installed, which runs tests in parallel in separate processes.
+/// Returns whether cargo-nextest is installed, which runs tests in parallel in separate processes.
 pub fn has_nextest() -> bool {
     succeeds(&["cargo", "nextest", "--version"])
 }
 
-/// Whether cargo-mutants is installed, which checks that tests detect changes of the code.
+/// Returns whether cargo-mutants is installed, which checks that tests detect changes of the code.
 pub fn has_mutants() -> bool {
     succeeds(&["cargo", "mutants", "--version"])
 }
 
-/// Whether cargo-deny is installed, which checks dependencies against `deny.toml`.
+/// Returns whether cargo-deny is installed, which checks dependencies against `deny.toml`.
 pub fn has_deny() -> bool {
     succeeds(&["cargo", "deny", "--version"])
 }

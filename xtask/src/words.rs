@@ -1,8 +1,8 @@
 //! `cargo xtask words`: checks all tracked texts for words that `docs/glossary.md` replaces.
 //!
-//! The check covers file names, identifiers, strings, comments and prose. An identifier is split into its parts, so that
-//! `LastWords`, `last_words` and "last words" are the same, and `subscribe` is not a `scribe`. Only words without another
-//! meaning in this project are listed. Ordinary uses are exceptions of the list, each with a reason.
+//! The check covers file names, identifiers, strings, comments and prose. An identifier is split into its parts, so
+//! that `LastWords`, `last_words` and "last words" are the same, and `subscribe` is not a `scribe`. Only words without
+//! another meaning in this project are listed. Ordinary uses are exceptions of the list, each with a reason.
 
 use std::fs;
 use std::ops::Range;
@@ -138,12 +138,12 @@ fn in_line(line: &str) -> impl Iterator<Item = (&str, &'static Word)> {
     hits.into_iter().map(move |(range, word)| (&line[range], word))
 }
 
-/// Whether the text between two parts joins them to one term.
+/// Returns whether the text between two parts joins them to one term.
 fn is_joint(between: &str) -> bool {
     between.chars().all(|c| c.is_whitespace() || matches!(c, '_' | '-'))
 }
 
-/// Whether the word lies within one of its allowed texts.
+/// Returns whether the word lies within one of its allowed texts.
 fn is_allowed(line: &str, range: &Range<usize>, word: &Word) -> bool {
     word.allowed.iter().any(|(text, _)| {
         line.match_indices(text).any(|(start, text)| start <= range.start && range.end <= start + text.len())

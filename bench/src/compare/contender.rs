@@ -27,7 +27,7 @@ pub(crate) fn floor(over: Over) -> &'static str {
 /// A column of the table.
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
-    /// Whether the comparison fails without it.
+    /// True if the comparison fails without it.
     pub(crate) must_work: bool,
     state: State,
 }

@@ -10,7 +10,7 @@ pub(crate) struct Figure {
     /// The divisor that converts the measured number into the unit of the label.
     pub(crate) per: f64,
     pub(crate) decimals: usize,
-    /// Whether the figure includes the upstream, so that the difference to direct is a row, too.
+    /// True if the figure includes the upstream, so that the difference to direct is a row, too.
     pub(crate) has_beyond_direct: bool,
 }
 

@@ -56,7 +56,7 @@ impl Pool {
         Ok(self.poller.remove(what)?)
     }
 
-    /// Whether an exchange is open.
+    /// Returns whether an exchange is open.
     pub(crate) fn is_busy(&self) -> bool {
         self.free.len() < self.connections.len()
     }

@@ -92,7 +92,7 @@ impl Client {
         &self.answers
     }
 
-    /// Whether the bridge has ended.
+    /// Returns whether the bridge has ended.
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.process.try_wait(), Ok(None))
     }

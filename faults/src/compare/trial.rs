@@ -168,7 +168,7 @@ impl RestartableServer {
         }
     }
 
-    /// Whether the fault really happened: a run without it proves nothing.
+    /// Returns whether the fault really happened: a run without it proves nothing.
     fn was_injected(&self, case: FaultCase) -> bool {
         let counts = self.running.as_ref().map(|server| server.oracle().counts()).unwrap_or_default();
         match case {

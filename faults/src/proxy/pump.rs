@@ -152,7 +152,7 @@ impl<'a> Pump<'a> {
     }
 }
 
-/// Whether more chunks follow.
+/// The position of a delivered chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delivered {
     Some,

@@ -39,8 +39,8 @@ struct Installed {
 }
 
 impl Installed {
-    /// Whether the toxic applies to a connection. Connections and toxics share one sequence of numbers, so their order
-    /// is known.
+    /// Returns whether the toxic applies to a connection. Connections and toxics share one sequence of numbers, so
+    /// their order is known.
     fn is_on(&self, control: &ConnectionControl) -> bool {
         !self.toxic.behaviour().drops_packets() || control.number < self.number
     }
@@ -53,7 +53,7 @@ pub(super) struct ConnectionControl {
     pub(super) ending: watch::Sender<Option<Ending>>,
     /// Directions that are dead: up and down.
     dead: Mutex<(bool, bool)>,
-    /// Whether the connection is stopped.
+    /// True if the connection is stopped.
     is_clogged: AtomicBool,
 }
 
@@ -166,7 +166,7 @@ impl Shared {
         self.counts.record(|counts| counts.open -= 1);
     }
 
-    /// Whether bytes pass on a connection in this direction. A dead direction stays dead.
+    /// Returns whether bytes pass on a connection in this direction. A dead direction stays dead.
     pub(super) fn flow(&self, control: &ConnectionControl, direction: Direction) -> Flow {
         if control.is_dead(direction) {
             return Flow::Dead;
@@ -202,7 +202,7 @@ impl Shared {
         is_there
     }
 
-    /// Whether packets from the client of this connection are dropped.
+    /// Returns whether packets from the client of this connection are dropped.
     pub(super) fn is_filtered(&self, control: &ConnectionControl) -> bool {
         let state = self.state();
         state

@@ -54,7 +54,7 @@ impl HttpRequest {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Whether a header lists a media type.
+    /// Returns whether a header lists a media type.
     pub fn lists(&self, name: &str, kind: &str) -> bool {
         let listed = self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
         let mut kinds = listed.flat_map(|list| list.split(',')).map(|kind| kind.split(';').next().unwrap_or(""));
@@ -71,27 +71,27 @@ impl HttpRequest {
         self.header(headers::LAST_EVENT_ID)
     }
 
-    /// Whether it resumes a stream.
+    /// Returns whether it resumes a stream.
     pub fn is_resume(&self) -> bool {
         self.verb == Verb::GET && self.last_event_id().is_some()
     }
 
-    /// Whether it is a GET that opens a new stream.
+    /// Returns whether it is a GET that opens a new stream.
     pub fn is_fresh_get(&self) -> bool {
         self.verb == Verb::GET && self.last_event_id().is_none()
     }
 
-    /// Whether it calls a tool.
+    /// Returns whether it calls a tool.
     pub fn is_call(&self) -> bool {
         self.method() == Some("tools/call")
     }
 
-    /// Whether it is a JSON-RPC request of any method.
+    /// Returns whether it is a JSON-RPC request of any method.
     pub fn is_request(&self) -> bool {
         self.message.as_ref().is_some_and(|message| message.kind() == Kind::Request)
     }
 
-    /// Whether it declares the modern era.
+    /// Returns whether it declares the modern era.
     pub fn is_modern(&self) -> bool {
         let named = self.header(headers::PROTOCOL_VERSION).is_some_and(|revision| revision >= "2026");
         named || self.message.as_ref().is_some_and(meta::is_modern)

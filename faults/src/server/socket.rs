@@ -70,12 +70,12 @@ impl ConnectionHandle {
         self.0.requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Whether the connection is about to end.
+    /// Returns whether the connection is about to end.
     pub(crate) fn is_ending(&self) -> bool {
         !matches!(self.state().end_state, EndState::Open)
     }
 
-    /// Whether the connection is over and this is the last handle.
+    /// Returns whether the connection is over and this is the last handle.
     pub(crate) fn is_abandoned(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

@@ -19,15 +19,15 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The format of events.
 #[derive(Clone, Debug)]
 pub(crate) struct SseFormat {
-    /// Whether every event has an id.
+    /// True if every event has an id.
     pub(crate) ids: bool,
-    /// Whether the first event has an id and no data.
+    /// True if the first event has an id and no data.
     pub(crate) prime: bool,
     /// The `retry` of the first event.
     pub(crate) retry_ms: Option<u64>,
     /// The interval of comments while nothing else is written.
     pub(crate) comment: Option<Duration>,
-    /// Whether to use CRLF, a byte order mark at the start, and pieces of one byte.
+    /// True if to use CRLF, a byte order mark at the start, and pieces of one byte.
     pub(crate) is_odd: bool,
 }
 

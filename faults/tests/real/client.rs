@@ -177,7 +177,7 @@ impl Connection {
         self.fill().await.expect_err("unexpected bytes")
     }
 
-    /// Whether nothing arrives for this long.
+    /// Returns whether nothing arrives for this long.
     pub async fn is_silent(&mut self, time: Duration) -> bool {
         timeout(time, self.stream.read_buf(&mut self.buffer)).await.is_err()
     }

@@ -16,7 +16,7 @@ pub struct Package {
     pub version: String,
     /// The licence expression, if there is one.
     pub licence: Option<String>,
-    /// Whether the package is never published.
+    /// True if the package is never published.
     is_private: bool,
     dependencies: Vec<Dependency>,
 }
@@ -115,7 +115,7 @@ pub struct LockedPackage {
     pub what: String,
     /// The registry or repository; none for a package of the workspace.
     pub source: Option<String>,
-    /// Whether the lock file has a checksum.
+    /// True if the lock file has a checksum.
     pub has_checksum: bool,
 }
 

@@ -85,7 +85,7 @@ impl Policy {
         }
     }
 
-    /// Whether the licence of a package is allowed if one of the allowed licences were removed.
+    /// Returns whether the licence of a package is allowed if one of the allowed licences were removed.
     fn permits(&self, package: &Package, licence: &str, without: Option<&str>) -> Option<bool> {
         let exceptions = self.exceptions.get(&package.name);
         is_permitted(licence, &|name| {

@@ -66,8 +66,8 @@ pub fn rows_of(name: &str) -> Vec<String> {
     rows
 }
 
-/// Whether a word is a row: `p54`, `h35b`, `i7`, `r15`. Rows have two digits, so `h2` is not a row; only invariants
-/// have one.
+/// Returns whether a word is a row: `p54`, `h35b`, `i7`, `r15`. Rows have two digits, so `h2` is not a row; only
+/// invariants have one.
 pub fn is_row(word: &str) -> bool {
     let mut letters = word.chars();
     let family = letters.next().unwrap_or(' ');
