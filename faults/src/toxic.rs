@@ -149,7 +149,7 @@ pub(crate) trait Behaviour {
         Duration::ZERO
     }
 
-    /// Returns whether bytes pass while the toxic is installed.
+    /// The flow of bytes while the toxic is installed.
     fn flow(&self) -> Flow {
         Flow::Pass
     }

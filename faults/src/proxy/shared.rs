@@ -166,7 +166,7 @@ impl Shared {
         self.counts.record(|counts| counts.open -= 1);
     }
 
-    /// Returns whether bytes pass on a connection in this direction. A dead direction stays dead.
+    /// Returns the flow of a connection in this direction. A dead direction stays dead.
     pub(super) fn flow(&self, control: &ConnectionControl, direction: Direction) -> Flow {
         if control.is_dead(direction) {
             return Flow::Dead;

@@ -27,7 +27,7 @@ pub(crate) struct SseFormat {
     pub(crate) retry_ms: Option<u64>,
     /// The interval of comments while nothing else is written.
     pub(crate) comment: Option<Duration>,
-    /// True if to use CRLF, a byte order mark at the start, and pieces of one byte.
+    /// True for CRLF, a byte order mark at the start, and pieces of one byte.
     pub(crate) is_odd: bool,
 }
 
