@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::affinity::{Affinity, Placement};
+use crate::client::{Client, Endpoint};
 use crate::http::remote::Remote;
 use crate::plan::{Over, Plan, URL};
 use crate::processes::{self, Processes};
 use crate::sample::{Sample, micros};
-use crate::affinity::{Placement, Affinity};
-use crate::client::{Endpoint, Client};
 
 /// The time after which the watchdog ends a run.
 const LIMIT: Duration = Duration::from_secs(120);

@@ -6,8 +6,9 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the program prints figures")]
 
+mod affinity;
 mod answers;
-mod scratch;
+mod client;
 mod compare;
 mod http;
 mod lines;
@@ -18,10 +19,9 @@ mod processes;
 mod relay;
 mod sample;
 mod scan;
-mod affinity;
+mod scratch;
 mod startup;
 mod status;
-mod client;
 mod upstream;
 
 use std::process::ExitCode;

@@ -8,7 +8,10 @@ use std::path::Path;
 pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
 
 /// Runs a measurement with the binary of `--mendline` and a folder that is removed afterwards.
-pub(crate) fn in_scratch_folder<T>(args: &[String], measure: impl FnOnce(&Path, &Path) -> io::Result<T>) -> Result<T, String> {
+pub(crate) fn in_scratch_folder<T>(
+    args: &[String],
+    measure: impl FnOnce(&Path, &Path) -> io::Result<T>,
+) -> Result<T, String> {
     let at = args.iter().position(|arg| arg == "--mendline");
     let mendline = at.and_then(|at| args.get(at + 1)).ok_or("`--mendline PATH` is missing")?;
     let folder = std::env::temp_dir().join(format!("mendline-bench-{}", std::process::id()));

@@ -115,7 +115,9 @@ fn list() -> Result<(), Failure> {
 /// Returns an address among the options, or a free port of 127.0.0.1 if there is none.
 fn address(options: &mut Map<String, Value>, name: &str) -> Result<SocketAddr, Failure> {
     let address = match options.remove(name) {
-        None if name == "to" => return Err(Failure("a proxy needs the address of its upstream: to=ADDRESS".to_owned())),
+        None if name == "to" => {
+            return Err(Failure("a proxy needs the address of its upstream: to=ADDRESS".to_owned()));
+        }
         None => (Ipv4Addr::LOCALHOST, 0).into(),
         Some(value) => value.as_str().unwrap_or_default().parse()?,
     };

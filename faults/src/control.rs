@@ -126,7 +126,9 @@ fn query_server(server: &Server, verb: &Verb, path: &str, input: &Value) -> Resu
     Ok(match (verb.as_str(), path) {
         ("GET", "counts") => serde_json::to_value(server.oracle().counts())?,
         ("GET", "seen") => serde_json::to_value(server.oracle().seen())?,
-        ("GET", "faults") => fault::ALL.iter().map(|fault| json!({ "name": fault.name, "description": fault.description })).collect(),
+        ("GET", "faults") => {
+            fault::ALL.iter().map(|fault| json!({ "name": fault.name, "description": fault.description })).collect()
+        }
         ("GET", "rules") => serde_json::to_value(server.rules())?,
         ("GET", "settings") => serde_json::to_value(server.settings())?,
         ("POST", "notify") => json!({ "clients": server.notify(text("method"), &input["params"]) }),
@@ -153,7 +155,10 @@ fn change_proxy(proxy: &Proxy, verb: &Verb, path: &str, input: &Value) -> Result
 fn query_proxy(proxy: &Proxy, verb: &Verb, path: &str, input: &Value) -> Result<Value, ControlError> {
     Ok(match (verb.as_str(), path) {
         ("GET", "counts") => serde_json::to_value(proxy.counts())?,
-        ("GET", "faults") => toxic::ALL.iter().map(|(name, _, description)| json!({ "name": name, "description": description })).collect(),
+        ("GET", "faults") => toxic::ALL
+            .iter()
+            .map(|(name, _, description)| json!({ "name": name, "description": description }))
+            .collect(),
         ("GET", "toxics") => {
             let toxics = proxy.toxics().into_iter();
             toxics.map(|(number, direction, toxic)| json!([number, direction, toxic])).collect()
@@ -193,7 +198,9 @@ async fn answer(subject: Subject, request: Request<Incoming>) -> Result<Response
     let (parts, body) = request.into_parts();
     let (status, text) = match handle(&subject, &parts, body).await {
         Ok(value) => (StatusCode::OK, value),
-        Err(ControlError::UnknownPath) => (StatusCode::NOT_FOUND, json!({ "error": "unknown path; see src/control.rs for the list" })),
+        Err(ControlError::UnknownPath) => {
+            (StatusCode::NOT_FOUND, json!({ "error": "unknown path; see src/control.rs for the list" }))
+        }
         Err(ControlError::BadRequest(message)) => (StatusCode::BAD_REQUEST, json!({ "error": message })),
     };
     let content = Content::Whole(Bytes::from(text.to_string()));

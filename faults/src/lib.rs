@@ -27,8 +27,8 @@ mod task;
 
 pub use control::{Control, Subject};
 pub use identity::{Authority, Certificate, Identity};
-pub use oracle::{Counts, Oracle, Seen, ForeignRequest};
+pub use oracle::{Counts, ForeignRequest, Oracle, Seen};
 pub use plan::{Rule, Timing, UnknownFault, When};
 pub use proxy::{Direction, DirectionCounts, Proxy, ProxyCounts};
-pub use server::{HttpRequest, Ending, Server};
+pub use server::{Ending, HttpRequest, Server};
 pub use settings::{Answers, Era, Settings};

@@ -5,21 +5,21 @@
 //! server's origin lead there, and the oracle counts what arrives.
 
 pub(crate) mod admitted;
-pub(crate) mod request;
-pub(crate) mod sse;
-pub(crate) mod elsewhere;
-pub(crate) mod legacy;
 pub(crate) mod connection;
+pub(crate) mod elsewhere;
+pub(crate) mod http_sse;
+pub(crate) mod jsonrpc;
+pub(crate) mod legacy;
 pub(crate) mod methods;
 pub(crate) mod modern;
-pub(crate) mod http_sse;
 pub(crate) mod reply;
+pub(crate) mod request;
 pub(crate) mod session;
-pub(crate) mod state;
 pub(crate) mod socket;
+pub(crate) mod sse;
+pub(crate) mod state;
 pub(crate) mod stream;
 pub(crate) mod tools;
-pub(crate) mod jsonrpc;
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -47,8 +47,8 @@ use crate::settings::Settings;
 use crate::task::Task;
 use connection::Connection;
 use reply::{Answer, Outgoing, Reply};
-use state::ServerState;
 use socket::{ConnectionHandle, Socket};
+use state::ServerState;
 
 /// The longest request that is read completely.
 const LONGEST_REQUEST: usize = 64 << 20;

@@ -105,7 +105,9 @@ impl Settings {
 /// Builds an object from `name=value` options. A value that is valid JSON is used as JSON, any other as a string.
 pub(crate) fn object_from_options<'a>(options: impl IntoIterator<Item = &'a str>) -> Result<Value, InvalidOption> {
     let pairs = options.into_iter().map(|option| {
-        let (name, value) = option.split_once('=').ok_or_else(|| InvalidOption(format!("option {option:?} is not of the form name=value")))?;
+        let (name, value) = option
+            .split_once('=')
+            .ok_or_else(|| InvalidOption(format!("option {option:?} is not of the form name=value")))?;
         Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
     });
     pairs.collect::<Result<Map<_, _>, _>>().map(Value::Object)

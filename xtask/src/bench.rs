@@ -41,7 +41,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let has = |option: &str| args.iter().any(|arg| arg == option);
     // The executable is `<target>/<profile>/xtask`, which gives the target directory for any configuration.
     let ours = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
-    let target = ours.ancestors().nth(2).ok_or("this program is not in a target directory; run it with `cargo xtask`")?;
+    let target =
+        ours.ancestors().nth(2).ok_or("this program is not in a target directory; run it with `cargo xtask`")?;
 
     build(target, "mendline-bench")?;
     if let Some(only) = ["startup", "status"].into_iter().find(|only| has(&format!("--{only}"))) {

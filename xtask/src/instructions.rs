@@ -103,7 +103,9 @@ impl Figure {
             errors.push(format!("{last} instructions per call are more than the limit of {LIMIT}"));
         }
         if last * 100 > first * (100 + GROWTH) {
-            errors.push(format!("a call costs {first} instructions at first and {last} after ten thousand calls: the cost grows"));
+            errors.push(format!(
+                "a call costs {first} instructions at first and {last} after ten thousand calls: the cost grows"
+            ));
         }
         let again = "`cargo xtask instructions --write` records it";
         match recorded {
@@ -162,7 +164,8 @@ fn read(text: &str) -> Result<BTreeMap<String, u64>, String> {
     let figures = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     figures
         .map(|line| {
-            let figure = line.split_once(' ').and_then(|(variant, figure)| Some((variant.to_owned(), figure.parse().ok()?)));
+            let figure =
+                line.split_once(' ').and_then(|(variant, figure)| Some((variant.to_owned(), figure.parse().ok()?)));
             figure.ok_or_else(|| format!("not a recorded figure: {line:?}"))
         })
         .collect()

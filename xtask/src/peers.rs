@@ -58,7 +58,9 @@ fn test(only: Option<&str>) -> Result<(), String> {
     if tools::has_nextest() {
         let chosen = only.map(|name| format!(" and test({name})")).unwrap_or_default();
         let chosen = format!("package(mendline-peers){chosen}");
-        return CommandLine::cargo(&["nextest", "run", "--workspace", "-E", &chosen]).env("MENDLINE_PEERS", &home).run();
+        return CommandLine::cargo(&["nextest", "run", "--workspace", "-E", &chosen])
+            .env("MENDLINE_PEERS", &home)
+            .run();
     }
     let mut test = vec!["test", "--package", "mendline-peers", "--lib", "--tests"];
     test.extend(only);

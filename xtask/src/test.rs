@@ -48,7 +48,10 @@ fn steps(fast: bool) -> Vec<Step> {
         Step::task("licences and sources", "cargo xtask deny", || deny::run(&[])),
         Step::task("defaults", "cargo xtask defaults", || defaults::run(&[])),
         Step::cargo("clippy", CommandLine::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
-        Step::cargo("docs", CommandLine::cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings")),
+        Step::cargo(
+            "docs",
+            CommandLine::cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"),
+        ),
         Step::task("shells", "cargo xtask test --fast", || {
             install_shells();
             Ok(())

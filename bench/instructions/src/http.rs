@@ -5,7 +5,7 @@ use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Head, Written};
 use mendline_core::{Input, Output, UpstreamConfig};
 use mendline_wire::Received;
 
-use crate::harness::{INITIALIZE, INITIALIZED, Harness};
+use crate::harness::{Harness, INITIALIZE, INITIALIZED};
 use crate::{RESULT, policies};
 
 /// As long as the session ids of real servers.

@@ -11,10 +11,10 @@
 //!
 //! Each answer is checked, because the cost of wrong answers is meaningless.
 
-mod stdio;
-mod policies;
-mod http;
 mod harness;
+mod http;
+mod policies;
+mod stdio;
 
 use std::process::ExitCode;
 

@@ -2,13 +2,15 @@
 
 use mendline_core::{Input, LinkId, Output, Port, UpstreamConfig};
 
-use crate::harness::{INITIALIZE, INITIALIZED, Harness};
+use crate::harness::{Harness, INITIALIZE, INITIALIZED};
 use crate::{RESULT, policies};
 
 /// Initializes a session and makes this many calls while `others` more are open.
 pub(crate) fn make(calls: u64, others: u64) {
     let mut harness = Harness::new(policies::all(UpstreamConfig::child("server", "server")));
-    let Some(Output::Spawn { link }) = harness.next_work() else { unreachable!("the child is started with its client") };
+    let Some(Output::Spawn { link }) = harness.next_work() else {
+        unreachable!("the child is started with its client")
+    };
     harness.handle(Input::Spawned { link, pid: 1 });
     for message in [INITIALIZE, INITIALIZED] {
         harness.client_sends(message);

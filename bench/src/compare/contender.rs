@@ -98,10 +98,14 @@ fn required(name: &'static str, command: &[&str]) -> Contender {
 
 fn mendline(paths: &Paths<'_>, args: &[&str]) -> Contender {
     match paths.mendline {
-        Some(path) => if_installed(MENDLINE, path, &[&[&*path.display().to_string(), "run", "--no-catalogue"], args].concat()),
-        None => {
-            Contender { name: MENDLINE, must_work: false, state: State::Excluded("no --mendline PATH was given".into()) }
+        Some(path) => {
+            if_installed(MENDLINE, path, &[&[&*path.display().to_string(), "run", "--no-catalogue"], args].concat())
         }
+        None => Contender {
+            name: MENDLINE,
+            must_work: false,
+            state: State::Excluded("no --mendline PATH was given".into()),
+        },
     }
 }
 

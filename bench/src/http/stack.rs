@@ -59,7 +59,11 @@ fn duplicate(fd: std::os::fd::BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(rustix::io::dup(fd)?)
 }
 
-async fn send_requests(stdin: Receiver, server: &Arc<Server>, answers: UnboundedSender<io::Result<Bytes>>) -> io::Result<()> {
+async fn send_requests(
+    stdin: Receiver,
+    server: &Arc<Server>,
+    answers: UnboundedSender<io::Result<Bytes>>,
+) -> io::Result<()> {
     let mut lines = BufReader::with_capacity(64 << 10, stdin).lines();
     while let Some(line) = lines.next_line().await? {
         let (server, answers) = (Arc::clone(server), answers.clone());

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::bridge::Bridge;
-use super::client::{Client, ANSWER_TIMEOUT};
+use super::client::{ANSWER_TIMEOUT, Client};
 use crate::{Era, Rule, Server, Settings};
 
 /// The time between two calls.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::WWW_AUTHENTICATE;
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;

@@ -8,7 +8,7 @@ use miniz_oxide::deflate::core::{CompressorOxide, create_comp_flags_from_zip_par
 use miniz_oxide::deflate::stream::deflate;
 use tokio::sync::mpsc;
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
 use crate::server::reply::{Content, Piece, Reply};
 use crate::server::state::Refused;

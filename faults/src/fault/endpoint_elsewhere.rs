@@ -1,6 +1,6 @@
 //! The HTTP+SSE stream names an endpoint at a foreign origin.
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::server::http_sse;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;

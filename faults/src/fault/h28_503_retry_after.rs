@@ -3,7 +3,7 @@
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;

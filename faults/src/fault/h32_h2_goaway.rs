@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use http::Version;
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 

@@ -2,7 +2,7 @@
 
 use http::Version;
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 

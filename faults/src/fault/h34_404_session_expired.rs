@@ -1,6 +1,6 @@
 //! H34: the session has expired, and the server answers 404 as the specification requires.
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 

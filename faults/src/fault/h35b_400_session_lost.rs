@@ -2,10 +2,10 @@
 
 use http::StatusCode;
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
+use crate::server::jsonrpc;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::jsonrpc;
 
 pub(super) const FAULT: Fault = Fault {
     name: "h35b_400_session_lost",

@@ -3,11 +3,11 @@
 use http::StatusCode;
 use mendline_wire::code;
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
+use crate::server::jsonrpc;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::jsonrpc;
 
 pub(super) const FAULT: Fault = Fault {
     name: "h36_400_header_mismatch",

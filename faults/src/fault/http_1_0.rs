@@ -1,6 +1,6 @@
 //! The server answers in HTTP/1.0: no length and no chunks; the body ends with the connection.
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
 use crate::server::reply::{Answer, Content, Reply};
 use crate::server::state::Refused;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
+use crate::server::jsonrpc;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::jsonrpc;
 
 pub(super) const FAULT: Fault = Fault {
     name: "m68_progress_forever",
@@ -33,7 +33,10 @@ async fn answer(context: FaultContext) -> Result<Reply, Refused> {
         let reporting = async {
             for done in 1..=MOST {
                 tokio::time::sleep(pause).await;
-                stream.push(jsonrpc::notification("notifications/message", &json!({ "level": "info", "data": "still at it" })));
+                stream.push(jsonrpc::notification(
+                    "notifications/message",
+                    &json!({ "level": "info", "data": "still at it" }),
+                ));
                 reporter.progress(&stream, done, None);
             }
         };

@@ -1,6 +1,6 @@
 //! M69: the server was restarted as a version that supports the other era only and has no sessions.
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;

@@ -1,6 +1,6 @@
 //! M72: a list request is never answered.
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
 

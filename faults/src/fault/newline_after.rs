@@ -1,6 +1,6 @@
 //! Every body ends with a line end, as many encoders write it.
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;

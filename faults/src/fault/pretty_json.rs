@@ -5,7 +5,7 @@ use serde::Serialize as _;
 use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;

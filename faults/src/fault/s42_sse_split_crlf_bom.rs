@@ -1,6 +1,6 @@
 //! S42: the event stream is valid but unusual: a byte order mark, CRLF, and pieces of one byte.
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;

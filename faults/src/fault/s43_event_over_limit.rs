@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
+use crate::server::jsonrpc;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::jsonrpc;
 
 pub(super) const FAULT: Fault = Fault {
     name: "s43_event_over_limit",

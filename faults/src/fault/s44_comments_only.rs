@@ -1,9 +1,9 @@
 //! S44: the stream carries comments forever and never an event.
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
-use crate::server::sse::comment;
 use crate::server::reply::{Piece, Reply};
+use crate::server::sse::comment;
 use crate::server::state::Refused;
 
 pub(super) const FAULT: Fault = Fault {

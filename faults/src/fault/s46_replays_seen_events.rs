@@ -3,7 +3,7 @@
 use http::HeaderName;
 use mendline_wire::headers::LAST_EVENT_ID;
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
 use crate::server::legacy;
 use crate::server::reply::Reply;

@@ -2,11 +2,11 @@
 
 use http::StatusCode;
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
+use crate::server::jsonrpc;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::jsonrpc;
 
 pub(super) const FAULT: Fault = Fault {
     name: "s47_resume_refused",

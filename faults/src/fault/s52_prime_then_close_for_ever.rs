@@ -4,9 +4,9 @@
 use bytes::Bytes;
 use mendline_wire::SseEvent;
 
-use super::{Fault, Runs, FaultContext};
-use crate::server::sse::encoded;
+use super::{Fault, FaultContext, Runs};
 use crate::server::reply::{Piece, Reply};
+use crate::server::sse::encoded;
 use crate::server::state::Refused;
 use crate::server::stream::Stream;
 

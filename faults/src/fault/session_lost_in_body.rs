@@ -1,10 +1,10 @@
 //! The session has expired, and a JSON-RPC error with status 200 reports it.
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
+use crate::server::jsonrpc;
 use crate::server::legacy::SESSION_NOT_FOUND;
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::server::jsonrpc;
 
 pub(super) const FAULT: Fault = Fault {
     name: "session_lost_in_body",

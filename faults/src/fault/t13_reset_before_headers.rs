@@ -1,9 +1,9 @@
 //! T13: the connection is reset after the whole request was read and before a response is sent.
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::{HttpRequest, Ending};
+use crate::{Ending, HttpRequest};
 
 pub(super) const FAULT: Fault = Fault {
     name: "t13_reset_before_headers",

@@ -3,12 +3,12 @@
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::server::admitted::Protocol;
 use crate::server::reply::{Piece, Reply};
 use crate::server::state::Refused;
 use crate::settings::Answers;
-use crate::{HttpRequest, Ending};
+use crate::{Ending, HttpRequest};
 
 pub(super) const FAULT: Fault = Fault {
     name: "t14_reset_mid_body",

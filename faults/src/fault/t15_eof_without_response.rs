@@ -1,9 +1,9 @@
 //! T15: the connection ends with a FIN and without a response.
 
-use super::{Fault, Runs, FaultContext};
+use super::{Fault, FaultContext, Runs};
 use crate::server::reply::Reply;
 use crate::server::state::Refused;
-use crate::{HttpRequest, Ending};
+use crate::{Ending, HttpRequest};
 
 pub(super) const FAULT: Fault = Fault {
     name: "t15_eof_without_response",

@@ -14,7 +14,7 @@ use super::Direction;
 use super::counts::DirectionCounts;
 use super::shared::{ConnectionControl, Shared};
 use crate::Ending;
-use crate::toxic::{Flow, Pacing, Chunk, Payload};
+use crate::toxic::{Chunk, Flow, Pacing, Payload};
 
 /// The number of waiting bytes at which the pump stops reading, so that the sender sees backpressure.
 const WAITING: usize = 1 << 20;

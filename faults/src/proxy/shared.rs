@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Direction;
 use super::counts::SharedCounts;
 use crate::Ending;
-use crate::toxic::{AcceptMode, Flow, Pacing, Chunk, ExistingConnections, Toxic, Payload};
+use crate::toxic::{AcceptMode, Chunk, ExistingConnections, Flow, Pacing, Payload, Toxic};
 
 /// The shared state of all connections.
 #[derive(Debug)]
@@ -132,7 +132,8 @@ impl Shared {
 
     /// Handles a change of mode: a toxic that resets connections does so each time it begins to refuse new ones.
     pub(super) fn accept_mode_changed(&self, accept_mode: AcceptMode) {
-        let resets = self.state().toxics.iter().any(|it| it.toxic.behaviour().on_existing() == ExistingConnections::Reset);
+        let resets =
+            self.state().toxics.iter().any(|it| it.toxic.behaviour().on_existing() == ExistingConnections::Reset);
         if accept_mode == AcceptMode::Refuse && resets {
             self.end_all(Ending::Reset);
         }
@@ -150,7 +151,8 @@ impl Shared {
         state.numbers += 1;
         let number = state.numbers;
         let is_clogged = AtomicBool::new(false);
-        let control = Arc::new(ConnectionControl { number, ending: watch::channel(None).0, dead: Mutex::default(), is_clogged });
+        let control =
+            Arc::new(ConnectionControl { number, ending: watch::channel(None).0, dead: Mutex::default(), is_clogged });
         state.connections.insert(number, Arc::clone(&control));
         drop(state);
         self.counts.record(|counts| {

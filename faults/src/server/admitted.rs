@@ -11,10 +11,10 @@ use http::StatusCode;
 use mendline_wire::{Kind, headers, meta};
 use serde_json::{Value, json};
 
-use super::request::HttpRequest;
-use super::sse::{StreamEnd, SseFormat};
 use super::reply::Reply;
+use super::request::HttpRequest;
 use super::session::{Call, Session};
+use super::sse::{SseFormat, StreamEnd};
 use super::state::ServerState;
 use super::stream::{Next, Stream};
 use super::{jsonrpc, methods, tools};
@@ -135,7 +135,12 @@ impl Admitted {
     }
 
     /// Delivers a stream as events.
-    pub(crate) fn deliver_events(self: Arc<Self>, state: &Arc<ServerState>, begun: Begun, sse_format: SseFormat) -> Reply {
+    pub(crate) fn deliver_events(
+        self: Arc<Self>,
+        state: &Arc<ServerState>,
+        begun: Begun,
+        sse_format: SseFormat,
+    ) -> Reply {
         let (reply, pieces) = Reply::events();
         let reply = self.with_session_id(reply);
         let shared = Arc::clone(state);

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use super::reply::{Content, Outgoing};
 use super::socket::ConnectionHandle;
-use crate::oracle::{Oracle, ForeignRequest};
+use crate::oracle::{ForeignRequest, Oracle};
 
 pub(crate) async fn accept(listener: TcpListener, oracle: Arc<Oracle>) {
     let mut connections = JoinSet::new();
@@ -48,7 +48,8 @@ async fn record(oracle: Arc<Oracle>, request: Request<Incoming>) -> Result<Respo
         bytes,
     };
     oracle.record(|counts| counts.elsewhere.push(foreign));
-    let mut response = Response::new(Outgoing::new(Content::Whole(Bytes::from_static(b"{}")), ConnectionHandle::new(0)));
+    let mut response =
+        Response::new(Outgoing::new(Content::Whole(Bytes::from_static(b"{}")), ConnectionHandle::new(0)));
     *response.status_mut() = StatusCode::OK;
     Ok(response)
 }

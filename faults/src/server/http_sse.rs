@@ -7,9 +7,9 @@ use http::StatusCode;
 use mendline_wire::SseEvent;
 
 use super::admitted::{Admitted, Protocol};
+use super::reply::{Piece, Reply};
 use super::request::HttpRequest;
 use super::sse::{SseFormat, encoded};
-use super::reply::{Piece, Reply};
 use super::state::{Refused, ServerState};
 
 /// The path for messages.

@@ -7,10 +7,10 @@ use http::header::ALLOW;
 use mendline_wire::{code, headers};
 
 use super::admitted::{Admitted, Protocol};
-use super::request::HttpRequest;
-use super::sse::SseFormat;
 use super::reply::Reply;
+use super::request::HttpRequest;
 use super::session::Session;
+use super::sse::SseFormat;
 use super::state::{Refused, ServerState};
 use super::stream::Stream;
 use crate::settings::Era;
@@ -27,7 +27,8 @@ pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Adm
         return Err(state.refuse(StatusCode::NOT_ACCEPTABLE, &request, SERVER_ERROR, message));
     }
     if request.method() == Some("initialize") {
-        let session = if state.settings().sessions { state.open_session(Protocol::Legacy) } else { state.shared_session() };
+        let session =
+            if state.settings().sessions { state.open_session(Protocol::Legacy) } else { state.shared_session() };
         return Ok(Arc::new(Admitted { request, protocol: Protocol::Legacy, session }));
     }
     if let Some(revision) = request.header(headers::PROTOCOL_VERSION)

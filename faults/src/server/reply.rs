@@ -13,7 +13,7 @@ use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::socket::{Ending, ConnectionHandle};
+use super::socket::{ConnectionHandle, Ending};
 
 /// The number of pieces that may wait for a slow reader.
 const WAITING: usize = 64;

@@ -32,7 +32,12 @@ pub struct HttpRequest {
 }
 
 impl HttpRequest {
-    pub(crate) fn new(parts: &http::request::Parts, text: Bytes, handle: ConnectionHandle, sequence: u64) -> HttpRequest {
+    pub(crate) fn new(
+        parts: &http::request::Parts,
+        text: Bytes,
+        handle: ConnectionHandle,
+        sequence: u64,
+    ) -> HttpRequest {
         let message = Message::parse(text.clone()).ok();
         let params = message.as_ref().and_then(Message::body).and_then(|body| serde_json::from_slice(body).ok());
         HttpRequest {

@@ -98,7 +98,10 @@ impl ConnectionHandle {
     fn end_with(&self, end_state: EndState, final_bytes: Bytes) {
         let mut state = self.state();
         // The first end wins, but an immediate one replaces one that waits for a flush.
-        if matches!((state.end_state, end_state), (EndState::Open, _) | (EndState::EndsWhenFlushed(_), EndState::Ends(_))) {
+        if matches!(
+            (state.end_state, end_state),
+            (EndState::Open, _) | (EndState::EndsWhenFlushed(_), EndState::Ends(_))
+        ) {
             state.end_state = end_state;
             state.final_bytes = final_bytes;
         }

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::admitted::{Admitted, Protocol};
-use super::request::HttpRequest;
 use super::reply::Reply;
+use super::request::HttpRequest;
 use super::session::Session;
-use super::socket::{Ending, ConnectionHandle};
+use super::socket::{ConnectionHandle, Ending};
 use super::stream::Stream;
 use super::{http_sse, jsonrpc, legacy, modern};
 use crate::fault::FaultContext;

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::admitted::{Admitted, Protocol};
+use super::jsonrpc;
 use super::session::Call;
 use super::state::ServerState;
 use super::stream::Stream;
-use super::jsonrpc;
 
 /// The time that a client has for an answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pacing, Chunk, Behaviour, slice};
+use super::{Behaviour, Chunk, Pacing, slice};
 
 /// The number of pieces per second, so that bytes arrive evenly and not in bursts.
 const PIECES: u64 = 20;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pacing, Chunk, Behaviour, slice};
+use super::{Behaviour, Chunk, Pacing, slice};
 
 /// Passes one byte at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

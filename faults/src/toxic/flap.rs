@@ -21,7 +21,8 @@ impl Behaviour for Flap {
         // A period of zero would make the proxy a busy loop.
         let period = self.down_ms.saturating_add(self.up_ms).max(1);
         let at = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX) % period;
-        let (accept_mode, until) = if at < self.down_ms { (AcceptMode::Refuse, self.down_ms) } else { (AcceptMode::Accept, period) };
+        let (accept_mode, until) =
+            if at < self.down_ms { (AcceptMode::Refuse, self.down_ms) } else { (AcceptMode::Accept, period) };
         (accept_mode, Some(Duration::from_millis((until - at).max(1))))
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pacing, Chunk, Behaviour};
+use super::{Behaviour, Chunk, Pacing};
 
 /// Delays everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

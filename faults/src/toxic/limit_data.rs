@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pacing, Chunk, Behaviour, Payload};
+use super::{Behaviour, Chunk, Pacing, Payload};
 use crate::Ending;
 
 /// Ends the connection after a number of bytes.

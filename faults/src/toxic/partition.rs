@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Flow, Behaviour};
+use super::{Behaviour, Flow};
 
 /// Stops bytes without losing them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pacing, Chunk, Behaviour, slice};
+use super::{Behaviour, Chunk, Pacing, slice};
 
 /// Passes bytes in small pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

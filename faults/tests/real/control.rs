@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mendline_faults::{Control, Era, Proxy, Server, Settings, Subject};
 use serde_json::{Value, json};
 
-use crate::client::{Client, End, Reply, Connection};
+use crate::client::{Client, Connection, End, Reply};
 
 /// Sends a request to a control port.
 pub async fn send(address: SocketAddr, verb: &str, path: &str, input: &Value) -> (u16, Value) {
@@ -62,7 +62,8 @@ async fn proxy_is_changed_over_the_control_port() {
     let proxy = Arc::new(Proxy::start(server.address()).await.unwrap());
     let control = Control::start(Subject::Proxy(Arc::clone(&proxy))).await.unwrap();
     let at = control.address();
-    let (status, added) = send(at, "POST", "toxics", &json!({ "toxic": "latency", "ms": 5, "direction": "down" })).await;
+    let (status, added) =
+        send(at, "POST", "toxics", &json!({ "toxic": "latency", "ms": 5, "direction": "down" })).await;
     assert_eq!(status, 200);
     let number = &added["number"];
     let listed = json!([[number, "down", { "toxic": "latency", "ms": 5 }]]);

@@ -6,7 +6,7 @@ use mendline_faults::fault::{self, Runs};
 use mendline_faults::{Answers, Era, Rule, Server, Settings};
 use serde_json::{Value, json};
 
-use crate::client::{Client, End, Reply, Connection, TIMEOUT, call, request};
+use crate::client::{Client, Connection, End, Reply, TIMEOUT, call, request};
 
 /// A server with one rule and a legacy client with a session.
 async fn start(rule: Rule) -> (Server, Client) {
@@ -341,7 +341,8 @@ async fn progress_continues_until_the_call_is_cancelled() {
     let (server, legacy) = start(Rule::new("m68_progress_forever").value(1)).await;
     for client in [legacy, Client::modern(server.address())] {
         let mut connection = Connection::dial(server.address()).await;
-        let mut reply = connection.send_request(&client.post(&call(7, "create_note", &json!({ "key": "k" })))).await.unwrap();
+        let mut reply =
+            connection.send_request(&client.post(&call(7, "create_note", &json!({ "key": "k" })))).await.unwrap();
         connection.events(&mut reply, 20).await;
         let reports = reply.messages().into_iter().filter_map(|message| message["params"]["progress"].as_u64());
         assert!(reports.collect::<Vec<_>>().starts_with(&[1, 2, 3]));

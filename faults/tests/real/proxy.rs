@@ -4,7 +4,7 @@ use mendline_faults::{Answers, Ending, Proxy, Server, Settings};
 use serde_json::json;
 use tokio::net::TcpSocket;
 
-use crate::client::{Client, End, Connection, TIMEOUT, call};
+use crate::client::{Client, Connection, End, TIMEOUT, call};
 
 #[tokio::test]
 async fn exchange_passes_unchanged_and_is_counted() {

@@ -3,7 +3,7 @@
 use mendline_faults::{Answers, Era, Server, Settings};
 use serde_json::{Value, json};
 
-use crate::client::{Client, End, Connection, TIMEOUT, call, initialize, request};
+use crate::client::{Client, Connection, End, TIMEOUT, call, initialize, request};
 
 async fn server(settings: Settings) -> Server {
     Server::start(settings).await.unwrap()
@@ -102,7 +102,10 @@ async fn tool_requests_input_from_the_client() {
     let server = server(Settings::default()).await;
     let client = Client::legacy(server.address()).await;
     let mut connection = Connection::dial(server.address()).await;
-    let mut reply = connection.send_request(&client.post(&call(7, "ask", &json!({ "key": "q", "what": "sampling" })))).await.unwrap();
+    let mut reply = connection
+        .send_request(&client.post(&call(7, "ask", &json!({ "key": "q", "what": "sampling" }))))
+        .await
+        .unwrap();
     let events = connection.events(&mut reply, 2).await;
     let question: Value = serde_json::from_slice(events[1].data.as_ref().unwrap()).unwrap();
     assert_eq!(question["method"], "sampling/createMessage");

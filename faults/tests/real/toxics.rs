@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
 
-use crate::client::{End, Connection, TIMEOUT};
+use crate::client::{Connection, End, TIMEOUT};
 
 /// Long enough for bytes to pass on loopback, short enough to wait for their absence.
 const A_WHILE: Duration = Duration::from_millis(60);

@@ -74,7 +74,9 @@ impl Graph {
         let metadata: Value = serde_json::from_str(printed).map_err(|why| format!("cargo metadata: {why}"))?;
         let packages = metadata["packages"].as_array().ok_or("cargo metadata lists no packages")?;
         let packages = packages.iter().map(package).collect::<Option<Vec<_>>>();
-        packages.map(|packages| Self { packages }).ok_or_else(|| "the output of cargo metadata has an unknown form".into())
+        packages
+            .map(|packages| Self { packages })
+            .ok_or_else(|| "the output of cargo metadata has an unknown form".into())
     }
 }
 
