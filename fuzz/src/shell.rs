@@ -50,7 +50,9 @@ pub fn url(data: &[u8]) {
                 assert!(there == origin && matches!(status, 307 | 308), "{status} to {there}");
                 assert_eq!(resolved.as_ref(), Ok(&(there, path)));
             }
-            Some(Err(message)) => assert!(message.starts_with(&origin.to_string()) && is_one_line(&message), "{message:?}"),
+            Some(Err(message)) => {
+                assert!(message.starts_with(&origin.to_string()) && is_one_line(&message), "{message:?}")
+            }
             None => panic!("{base:?} was a URL"),
         }
     }

@@ -95,6 +95,6 @@ async fn invalid_control_requests_are_refused_with_an_error() {
     ] {
         let (actual, error) = send(at, verb, path, &input).await;
         assert_eq!(actual, status, "{path}: {error}");
-        assert!(words["error"].as_str().is_some_and(|text| !text.is_empty()));
+        assert!(error["error"].as_str().is_some_and(|text| !text.is_empty()));
     }
 }
