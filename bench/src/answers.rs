@@ -1,13 +1,13 @@
-//! What the upstream answers, whatever it is reached by.
+//! The answers of the upstream, independent of the transport.
 //!
-//! Answers are put together from the bytes of the request and constants, without a parser. The big result is built once
-//! and kept.
+//! Answers are built from constants and bytes of the request, without a parser. The big result is built once and
+//! reused.
 
 use std::io::Write;
 
 use crate::scan::{member, number};
 
-/// Larger results are refused; no measurement asks for more than a few MiB.
+/// The largest result; measurements use a few MiB at most.
 const BIGGEST_RESULT: usize = 64 << 20;
 
 const INITIALIZED: &[u8] = br#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"mendline-bench","version":"1"}}"#;
@@ -16,14 +16,14 @@ const TOOLS: &[u8] = br#"{"tools":[{"name":"echo","description":"Says the text a
 /// The answer to the last message.
 #[derive(Default)]
 pub(crate) struct Answers {
-    /// Kept for its capacity.
+    /// Reused for its capacity.
     line: Vec<u8>,
     /// The content of the last big result.
     big: Vec<u8>,
 }
 
 impl Answers {
-    /// Answers a message in place of the one before.
+    /// Builds the answer to a message. It replaces the one before.
     pub(crate) fn answer(&mut self, message: &[u8]) {
         self.line.clear();
         let (Some(id), Some(method)) = (member(message, b"\"id\""), member(message, b"\"method\"")) else { return };
@@ -43,12 +43,12 @@ impl Answers {
         self.line.extend_from_slice(b"}\n");
     }
 
-    /// With a newline; empty if the message needs no answer.
+    /// Returns the answer with a newline; empty if the message needs no answer.
     pub(crate) fn line(&self) -> &[u8] {
         &self.line
     }
 
-    /// Without one.
+    /// Returns the answer without a newline.
     pub(crate) fn json(&self) -> &[u8] {
         self.line.strip_suffix(b"\n").unwrap_or_default()
     }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_is_json_with_the_id_of_its_request() {
+    fn answer_is_json_with_the_id_of_its_request() {
         for request in [
             r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#,
             r#"{"jsonrpc":"2.0","id":"one","method":"tools/list"}"#,
@@ -104,13 +104,13 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":2,"method":"no/such"}"#,
             r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"none"}}"#,
         ] {
-            let asked: serde_json::Value = serde_json::from_str(request).unwrap();
-            assert_eq!(answer(request)["id"], asked["id"]);
+            let parsed: serde_json::Value = serde_json::from_str(request).unwrap();
+            assert_eq!(answer(request)["id"], parsed["id"]);
         }
     }
 
     #[test]
-    fn echo_says_the_text_again() {
+    fn echo_returns_the_text() {
         let answer = answer(
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"a \"b\""}}}"#,
         );
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn big_results_have_the_size_asked_for_and_an_end() {
+    fn big_result_has_the_requested_size_up_to_a_limit() {
         let call = |bytes: usize| {
             answer(&format!(
                 r#"{{"id":1,"method":"tools/call","params":{{"name":"big","arguments":{{"bytes":{bytes}}}}}}}"#

@@ -1,11 +1,10 @@
-//! Contenders against each other: who adds how much, and is that within the targets?
+//! Compares contenders with each other and with the targets.
 //!
-//! Absolute times say more about the machine than about a program, and a machine is never the same for two minutes. So
-//! all contenders take turns in one run, each round starts with another one, and every difference and ratio is formed
-//! *within* a round before the median over the rounds is taken. A slow spell then spoils one round for all instead of
-//! one contender.
+//! Absolute times depend on the machine and its load. All contenders therefore run in turn, each round starts with
+//! another one, and every difference and ratio is computed *within* a round before the median over the rounds is taken.
+//! A slow phase then affects one round of all contenders and not all rounds of one.
 //!
-//! A contender that cannot be measured is left out with its reason; only those that the ratios need must work.
+//! A contender that cannot be measured is excluded with its reason. The contenders that ratios need must work.
 
 mod contender;
 mod figure;
@@ -20,11 +19,11 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::plan::Over;
-use contender::{Contender, Places};
+use contender::{Contender, Paths};
 use round::{Figures, Rounds};
 use target::Verdict;
 
-/// The smallest amount of work that still gives a p99; for a look while working, not for a note.
+/// The least work that still gives a p99. For quick checks, not for published figures.
 const QUICK: [&str; 10] =
     ["--calls", "1000", "--warmup", "200", "--millis", "500", "--big-calls", "10", "--starts", "5"];
 
@@ -42,11 +41,11 @@ struct Options {
     out: Option<PathBuf>,
 }
 
-/// Measures, prints, and says whether a gate was missed.
+/// Measures and prints. Fails if a target is missed and `--gate` is set.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let options = Options::try_new(args)?;
-    let places = Places { mendline: options.mendline.as_deref(), peers: options.peers.as_deref() };
-    let mut contenders = contender::all(options.over, &places)?;
+    let paths = Paths { mendline: options.mendline.as_deref(), peers: options.peers.as_deref() };
+    let mut contenders = contender::all(options.over, &paths)?;
     let load_average = load_average();
     let rounds = measure(&options, &mut contenders)?;
     let verdicts = target::judge(&rounds, contender::floor(options.over));
@@ -115,7 +114,7 @@ fn count(option: &str, value: &str) -> Result<usize, String> {
 fn measure(options: &Options, contenders: &mut [Contender]) -> Result<Rounds, String> {
     let mut rounds = Rounds::default();
     for round in 0..options.rounds {
-        // Each contender comes first, second and last equally often, so that nobody always runs on the warm machine.
+        // Each contender comes first, second and last equally often, so that none always runs on a warm machine.
         for turn in 0..contenders.len() {
             let contender = &mut contenders[(round + turn) % contenders.len()];
             let Some(command) = contender.command() else { continue };
@@ -124,9 +123,9 @@ fn measure(options: &Options, contenders: &mut [Contender]) -> Result<Rounds, St
                 Ok(figures) => rounds.add(round, contender.name, figures),
                 Err(why) if contender.must_work => return Err(format!("{}: {why}", contender.name)),
                 Err(why) => {
-                    // Without all its rounds it cannot be compared, so it is not started again either.
-                    rounds.forget(contender.name);
-                    contender.leave_out(why);
+                    // A contender without all rounds cannot be compared, so it is not started again.
+                    rounds.remove(contender.name);
+                    contender.exclude(why);
                 }
             }
         }
@@ -134,8 +133,7 @@ fn measure(options: &Options, contenders: &mut [Contender]) -> Result<Rounds, St
     Ok(rounds)
 }
 
-/// One run of the load generator, in a process of its own: it chooses processors and adopts orphans for a whole
-/// process.
+/// Runs the load generator in a child process, because it sets CPU affinity and adopts orphans for the whole process.
 fn load(options: &Options, command: &[String]) -> Result<Figures, String> {
     let ours = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut load = Command::new(ours);
@@ -149,7 +147,7 @@ fn load(options: &Options, command: &[String]) -> Result<Figures, String> {
     if !command.is_empty() {
         load.arg("--").args(command);
     }
-    // What Mendline writes down is measured with it, but must not lie among the things of whoever measures.
+    // Log files are part of the measurement and must not go into the user's state directory.
     let state = std::env::temp_dir().join(format!("mendline-bench-{}", std::process::id()));
     let output = load.env("MENDLINE_STATE_DIR", &state).output();
     let _ = fs::remove_dir_all(&state);
@@ -157,7 +155,7 @@ fn load(options: &Options, command: &[String]) -> Result<Figures, String> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("figures that cannot be read: {error}"))
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("cannot parse the figures: {error}"))
 }
 
 fn report(
@@ -183,7 +181,7 @@ fn report(
         .collect();
     let left_out: serde_json::Map<_, _> = contenders
         .iter()
-        .filter_map(|contender| Some((contender.name.to_owned(), contender.why_left_out()?.into())))
+        .filter_map(|contender| Some((contender.name.to_owned(), contender.why_excluded()?.into())))
         .collect();
     json!({
         "rounds": options.rounds,
@@ -209,7 +207,7 @@ fn save(out: &PathBuf, report: &Value) -> std::io::Result<()> {
     fs::write(out, format!("{report:#}\n"))
 }
 
-/// How busy the machine was in the minute before, because figures from a busy machine deserve less trust.
+/// The load average of the last minute, because figures of a busy machine are less reliable.
 fn load_average() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().next()?.parse().ok()
 }
@@ -223,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn quick_means_fewer_rounds_unless_their_number_is_given() {
+    fn quick_reduces_rounds_unless_they_are_given() {
         assert_eq!(options("").unwrap().rounds, 5);
         assert_eq!(options("--quick").unwrap().rounds, 3);
         assert_eq!(options("--rounds 9 --quick").unwrap().rounds, 9);
     }
 
     #[test]
-    fn senseless_options_are_refused_by_name() {
+    fn invalid_options_are_refused_by_name() {
         for (line, named) in
             [("--rounds 0", "--rounds 0"), ("--rounds", "--rounds"), ("--fast", "--fast"), ("--peers x", "--http")]
         {
@@ -240,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_work_is_a_plan_that_load_understands() {
+    fn quick_options_are_accepted_by_load() {
         let args: Vec<String> = QUICK.iter().chain(&["--", "cat"]).map(|arg| (*arg).to_owned()).collect();
         assert_eq!(crate::plan::Plan::try_new(&args).unwrap().calls, 1_000);
     }

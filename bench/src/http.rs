@@ -1,11 +1,10 @@
-//! Streamable HTTP as the bench needs it: an upstream, two relays in front of it, and a client.
+//! The part of Streamable HTTP that the bench needs: an upstream, two relays and a client.
 //!
-//! All but the relay of [`stack`], which leaves it to others, speak HTTP/1.1 with `Content-Length` on connections that stay open, one exchange at a time on each. Nothing
-//! else is understood, because both ends are ours or real clients that do the same; what is not understood is an error
-//! and never a wrong figure.
+//! All but the relay of [`stack`] use HTTP/1.1 with `Content-Length` on persistent connections, with one exchange at a
+//! time on each. Other forms of HTTP are an error and never a wrong figure.
 //!
-//! Sockets are blocking and are read once whenever `epoll` says that there is something. The usual exchange then costs
-//! one `epoll_wait`, one `read` and one `writev` on each side, which is as few as one thread can do with.
+//! Sockets are blocking and are read once per `epoll` event. A typical exchange costs one `epoll_wait`, one `read` and
+//! one `writev` on each side, which is the minimum for one thread.
 
 pub(crate) mod message;
 pub(crate) mod pool;
@@ -20,25 +19,25 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-/// How many that are ready are told of in one turn.
+/// The largest number of events per wait.
 const AT_ONCE: usize = 64;
 
-/// Who is waited for, each known by a number of the caller's.
-pub(crate) struct Watch {
+/// An epoll instance. Each watched descriptor has a number.
+pub(crate) struct Poller {
     epoll: OwnedFd,
     events: Box<[Event]>,
-    /// What of `events` was told and not yet taken.
+    /// The range of `events` that is not yet returned.
     next: usize,
-    told: usize,
+    ready: usize,
 }
 
-impl Watch {
+impl Poller {
     pub(crate) fn new() -> io::Result<Self> {
-        let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Box::new([nothing; AT_ONCE]), next: 0, told: 0 })
+        let empty = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Box::new([empty; AT_ONCE]), next: 0, ready: 0 })
     }
 
-    /// Closing what is watched ends the watch.
+    /// Watches a descriptor until it is closed.
     pub(crate) fn add(&self, what: impl AsFd, number: usize) -> Result<(), Errno> {
         epoll::add(&self.epoll, what, EventData::new_u64(number as u64), EventFlags::IN)
     }
@@ -47,18 +46,18 @@ impl Watch {
         epoll::delete(&self.epoll, what)
     }
 
-    /// The next one that has something to be read, if it has been told already.
-    pub(crate) fn next_told(&mut self) -> Option<usize> {
-        let event = self.events[..self.told].get(self.next)?;
+    /// Returns the next readable descriptor of the last wait.
+    pub(crate) fn next_ready(&mut self) -> Option<usize> {
+        let event = self.events[..self.ready].get(self.next)?;
         self.next += 1;
         Some(event.data.u64() as usize)
     }
 
-    /// Waits until somebody has something to be read.
+    /// Waits until a descriptor is readable.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
-        (self.next, self.told) = (0, 0);
+        (self.next, self.ready) = (0, 0);
         match epoll::wait(&self.epoll, &mut self.events[..], None) {
-            Ok(told) => self.told = told,
+            Ok(ready) => self.ready = ready,
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -66,14 +65,14 @@ impl Watch {
     }
 }
 
-/// `host:port` and the path without its first slash.
+/// Splits a URL into `host:port` and the path without its first slash.
 fn address(url: &str) -> io::Result<(&str, &str)> {
     url.strip_prefix("http://")
         .and_then(|rest| rest.split_once('/'))
         .ok_or_else(|| io::Error::other(format!("`{url}` is not http://HOST:PORT/PATH")))
 }
 
-/// Writes both parts, with one system call unless the sink is full.
+/// Writes both parts, in one system call unless the sink is full.
 fn write_both(sink: &mut impl Write, first: &[u8], second: &[u8]) -> io::Result<()> {
     let mut parts = [IoSlice::new(first), IoSlice::new(second)];
     let mut left = &mut parts[..];
@@ -93,10 +92,10 @@ fn write_both(sink: &mut impl Write, first: &[u8], second: &[u8]) -> io::Result<
 mod tests {
     use super::*;
 
-    /// Takes a few bytes at a time.
-    struct Sips(Vec<u8>, usize);
+    /// A writer that accepts a few bytes at a time.
+    struct ShortWrites(Vec<u8>, usize);
 
-    impl Write for Sips {
+    impl Write for ShortWrites {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let taken = bytes.len().min(self.1);
             self.0.extend_from_slice(&bytes[..taken]);
@@ -109,27 +108,27 @@ mod tests {
     }
 
     #[test]
-    fn both_parts_are_written_whole_however_little_the_sink_takes() {
+    fn short_writes_still_write_both_parts() {
         for (first, second) in [("head", "body"), ("head", ""), ("", "body"), ("", "")] {
-            for sip in [1, 3, 100] {
-                let mut sink = Sips(Vec::new(), sip);
+            for limit in [1, 3, 100] {
+                let mut sink = ShortWrites(Vec::new(), limit);
                 write_both(&mut sink, first.as_bytes(), second.as_bytes()).unwrap();
-                assert_eq!(sink.0, [first, second].concat().as_bytes(), "{sip} bytes at a time");
+                assert_eq!(sink.0, [first, second].concat().as_bytes(), "{limit} bytes at a time");
             }
         }
     }
 
     #[test]
-    fn only_who_has_something_to_be_read_is_told() {
-        let mut watch = Watch::new().unwrap();
+    fn only_readable_descriptors_are_returned() {
+        let mut poller = Poller::new().unwrap();
         let pipes = [rustix::pipe::pipe().unwrap(), rustix::pipe::pipe().unwrap()];
         for (number, (reader, _)) in pipes.iter().enumerate() {
-            watch.add(reader, number + 5).unwrap();
+            poller.add(reader, number + 5).unwrap();
         }
         rustix::io::write(&pipes[1].1, b"x").unwrap();
-        assert_eq!(watch.next_told(), None);
-        watch.wait().unwrap();
-        assert_eq!(watch.next_told(), Some(6));
-        assert_eq!(watch.next_told(), None);
+        assert_eq!(poller.next_ready(), None);
+        poller.wait().unwrap();
+        assert_eq!(poller.next_ready(), Some(6));
+        assert_eq!(poller.next_ready(), None);
     }
 }

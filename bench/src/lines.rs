@@ -1,15 +1,15 @@
-//! Lines out of a byte stream, without copying them.
+//! Reads lines from a byte stream without copying them.
 
 use std::io::{self, Read};
 use std::ops::Range;
 
 use memchr::memchr;
 
-/// A source and what was read of it and not yet given out.
+/// A source and its buffered bytes.
 pub(crate) struct Lines<R> {
     source: R,
     buffer: Vec<u8>,
-    /// The part of the rest before `searched` holds no newline.
+    /// The bytes from `start` to `searched` hold no newline.
     start: usize,
     searched: usize,
     end: usize,
@@ -20,20 +20,20 @@ impl<R: Read> Lines<R> {
         Self { source, buffer: vec![0; 64 << 10], start: 0, searched: 0, end: 0 }
     }
 
-    /// The next line, however often the source has to be read for it.
+    /// Returns the next line and reads the source as often as needed.
     pub(crate) fn next(&mut self) -> io::Result<&[u8]> {
         loop {
             if let Some(line) = self.find() {
                 return Ok(&self.buffer[line]);
             }
             if !self.read()? {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed its stdout"));
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the program closed its stdout"));
             }
         }
     }
 
-    /// The next line that is already here.
-    pub(crate) fn next_here(&mut self) -> Option<&[u8]> {
+    /// Returns the next buffered line.
+    pub(crate) fn next_buffered(&mut self) -> Option<&[u8]> {
         self.find().map(|line| &self.buffer[line])
     }
 
@@ -69,10 +69,10 @@ impl<R: Read> Lines<R> {
 mod tests {
     use super::*;
 
-    /// Gives a few bytes at a time.
-    struct Drops<'a>(&'a [u8], usize);
+    /// A reader that returns a few bytes at a time.
+    struct ShortReads<'a>(&'a [u8], usize);
 
-    impl Read for Drops<'_> {
+    impl Read for ShortReads<'_> {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             let size = self.1.min(into.len()).min(self.0.len());
             into[..size].copy_from_slice(&self.0[..size]);
@@ -82,11 +82,11 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_the_same_however_the_bytes_arrive() {
+    fn lines_do_not_depend_on_chunk_boundaries() {
         let long = "x".repeat(200_000);
         let text = format!("one\n\n{long}\ntwo\nnot ended");
         for size in [1, 2, 3, 1000, 1 << 20] {
-            let mut lines = Lines::new(Drops(text.as_bytes(), size));
+            let mut lines = Lines::new(ShortReads(text.as_bytes(), size));
             for expected in ["one", "", &long, "two"] {
                 assert_eq!(lines.next().unwrap(), expected.as_bytes(), "{size} bytes at a time");
             }
@@ -95,13 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_here_are_given_without_reading() {
-        let mut lines = Lines::new(Drops(b"one\ntwo\nthr", 100));
-        assert_eq!(lines.next_here(), None);
+    fn buffered_lines_are_returned_without_reading() {
+        let mut lines = Lines::new(ShortReads(b"one\ntwo\nthr", 100));
+        assert_eq!(lines.next_buffered(), None);
         assert!(lines.read().unwrap());
-        assert_eq!(lines.next_here(), Some(&b"one"[..]));
-        assert_eq!(lines.next_here(), Some(&b"two"[..]));
-        assert_eq!(lines.next_here(), None);
+        assert_eq!(lines.next_buffered(), Some(&b"one"[..]));
+        assert_eq!(lines.next_buffered(), Some(&b"two"[..]));
+        assert_eq!(lines.next_buffered(), None);
         assert!(!lines.read().unwrap());
     }
 }

@@ -1,12 +1,13 @@
-//! The load generator: starts a command, calls it, and says what that took. Over HTTP the upstream runs already, and
-//! where there is no command it is called directly.
+//! The load generator: starts a command, calls it, and reports figures. Over HTTP the upstream already runs; without a
+//! command it is called directly.
 //!
-//! First many short lives, for the time from start to first answer; then one long life: memory at rest, round trips one
-//! at a time, throughput with many in flight, big results, round trips with everybody on one processor, memory
-//! afterwards. Processor time is that of the program in the middle and its helpers, never ours or the upstream's. Every
-//! answer is checked to belong to an open request, because the speed of wrong answers is of no interest.
+//! A run first starts the command many times, to measure the time from start to first answer. Then it starts it once
+//! and measures memory at rest, sequential round trips, throughput with many calls in flight, big results, round trips
+//! with all processes on one processor, and memory afterwards. CPU time is that of the program in the middle and its
+//! helpers, without the client and the upstream. Every answer is checked to belong to an open request, because the
+//! speed of wrong answers is meaningless.
 //!
-//! What is said is absolute. Differences and ratios between contenders belong to whoever ran several in turn.
+//! Figures are absolute. `compare` computes differences and ratios between contenders.
 
 use std::io;
 use std::thread;
@@ -14,91 +15,91 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::affinity::{Affinity, Placement};
+use crate::client::{Client, Endpoint};
 use crate::http::remote::Remote;
 use crate::plan::{Over, Plan, URL};
 use crate::processes::{self, Processes};
 use crate::sample::{Sample, micros};
-use crate::seats::{Seating, Seats};
-use crate::subject::{Aim, Subject};
 
-/// A run that takes longer than this does not get on and is ended.
+/// The time after which the watchdog ends a run.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// How long a program is left alone before its memory counts as memory at rest.
+/// The idle time before the memory at rest is measured.
 const REST: Duration = Duration::from_millis(1500);
 
 const BIG: usize = 1 << 20;
 
-/// The figures of one run: one flat JSON object whose names end in their unit.
+/// Returns the figures of one run as a flat JSON object whose keys end with their unit.
 pub(crate) fn run(plan: &Plan) -> Result<Value, String> {
-    let seats = Seats::take(plan.cores).map_err(|error| format!("cannot choose the processors: {error}"))?;
+    let affinity = Affinity::take(plan.cores).map_err(|error| format!("cannot choose the processors: {error}"))?;
     processes::adopt_orphans().map_err(|error| format!("cannot adopt orphans: {error}"))?;
-    thread::spawn(watch);
+    thread::spawn(watchdog);
     let remote = match plan.over {
         Over::Stdio => None,
         Over::Http => Some(Remote::start().map_err(|error| error.to_string())?),
     };
-    let aim = aim(plan, remote.as_ref());
-    let first_answers = first_answers(plan, &aim)?;
+    let endpoint = endpoint(plan, remote.as_ref());
+    let first_answers = first_answers(plan, &endpoint)?;
     let mut before = processes::descendants().map_err(|error| error.to_string())?;
-    // Who serves all lives belongs to the long one as well.
+    // The HTTP upstream serves all starts and belongs to the long run as well.
     before.retain(|pid| remote.as_ref().is_none_or(|remote| *pid != remote.id()));
-    conversing(&aim, |subject| {
-        subject.greet()?;
-        one_at_a_time(subject, 1)?;
-        // Helpers that only take part in a start have gone by then.
+    with_client(&endpoint, |client| {
+        client.handshake()?;
+        one_at_a_time(client, 1)?;
+        // Helpers of the start have ended by then.
         thread::sleep(REST);
-        measure(plan, &seats, subject, &Processes::since(&before)?, &first_answers)
+        measure(plan, &affinity, client, &Processes::since(&before)?, &first_answers)
     })
 }
 
-/// The command with the address filled in, or the address itself where there is no command.
-fn aim(plan: &Plan, remote: Option<&Remote>) -> Aim {
+/// Returns the command with the URL inserted, or the URL itself if there is no command.
+fn endpoint(plan: &Plan, remote: Option<&Remote>) -> Endpoint {
     match remote {
-        None => Aim::Command(plan.command.clone()),
-        Some(remote) if plan.command.is_empty() => Aim::Url(remote.url().to_owned()),
-        Some(remote) => Aim::Command(plan.command.iter().map(|arg| arg.replace(URL, remote.url())).collect()),
+        None => Endpoint::Command(plan.command.clone()),
+        Some(remote) if plan.command.is_empty() => Endpoint::Url(remote.url().to_owned()),
+        Some(remote) => Endpoint::Command(plan.command.iter().map(|arg| arg.replace(URL, remote.url())).collect()),
     }
 }
 
-/// Many short lives, each up to its first answer.
-fn first_answers(plan: &Plan, aim: &Aim) -> Result<Sample, String> {
+/// Starts the command many times and measures the time to the first answer.
+fn first_answers(plan: &Plan, endpoint: &Endpoint) -> Result<Sample, String> {
     let mut durations = Vec::with_capacity(plan.starts);
     for _ in 0..plan.starts {
         let started = Instant::now();
-        durations.push(conversing(aim, |subject| {
-            subject.initialize()?;
+        durations.push(with_client(endpoint, |client| {
+            client.initialize()?;
             Ok(started.elapsed())
         })?);
     }
     sample(durations).map_err(|error| error.to_string())
 }
 
-/// One long life.
+/// Measures one long run.
 fn measure(
     plan: &Plan,
-    seats: &Seats,
-    subject: &mut Subject,
+    affinity: &Affinity,
+    client: &mut Client,
     processes: &Processes,
     first_answers: &Sample,
 ) -> io::Result<Value> {
     let idle = processes.memory()?;
 
-    seats.seat(Seating::Apart, processes.middle(), processes.upstream())?;
-    let (round_trips, cpu_lone) = lone_calls(plan, subject, processes)?;
+    affinity.place(Placement::Apart, processes.middle(), processes.upstream())?;
+    let (round_trips, cpu_lone) = sequential_calls(plan, client, processes)?;
 
-    in_flight(subject, plan.in_flight, plan.throughput_for / 10)?;
+    in_flight(client, plan.in_flight, plan.throughput_for / 10)?;
     let cpu_before = processes.cpu()?;
-    let (calls, took) = in_flight(subject, plan.in_flight, plan.throughput_for)?;
+    let (calls, took) = in_flight(client, plan.in_flight, plan.throughput_for)?;
     let cpu_in_flight = processes.cpu()?.saturating_sub(cpu_before);
 
-    big_results(subject, plan.big_calls.div_ceil(10))?;
+    big_results(client, plan.big_calls.div_ceil(10))?;
     let cpu_before = processes.cpu()?;
-    let big = sample(big_results(subject, plan.big_calls)?)?;
+    let big = sample(big_results(client, plan.big_calls)?)?;
     let cpu_big = processes.cpu()?.saturating_sub(cpu_before);
 
-    seats.seat(Seating::Together, processes.middle(), processes.upstream())?;
-    let (together, cpu_together) = lone_calls(plan, subject, processes)?;
+    affinity.place(Placement::Together, processes.middle(), processes.upstream())?;
+    let (together, cpu_together) = sequential_calls(plan, client, processes)?;
     thread::sleep(REST);
     let after = processes.memory()?;
 
@@ -125,72 +126,72 @@ fn measure(
     }))
 }
 
-/// Warmed-up calls one at a time, and the microseconds of processor time that each of them took.
-fn lone_calls(plan: &Plan, subject: &mut Subject, processes: &Processes) -> io::Result<(Sample, f64)> {
-    one_at_a_time(subject, plan.warmup)?;
+/// Makes sequential calls after a warm-up. Returns their durations and the CPU time per call in microseconds.
+fn sequential_calls(plan: &Plan, client: &mut Client, processes: &Processes) -> io::Result<(Sample, f64)> {
+    one_at_a_time(client, plan.warmup)?;
     let cpu_before = processes.cpu()?;
-    let round_trips = sample(one_at_a_time(subject, plan.calls)?)?;
+    let round_trips = sample(one_at_a_time(client, plan.calls)?)?;
     let cpu = processes.cpu()?.saturating_sub(cpu_before);
     Ok((round_trips, micros(cpu) / plan.calls as f64))
 }
 
-fn one_at_a_time(subject: &mut Subject, calls: usize) -> io::Result<Vec<Duration>> {
+fn one_at_a_time(client: &mut Client, calls: usize) -> io::Result<Vec<Duration>> {
     let mut durations = Vec::with_capacity(calls);
     for _ in 0..calls {
-        let asked = Instant::now();
-        subject.ask_echo()?;
-        subject.take_own_answer()?;
-        durations.push(asked.elapsed());
+        let sent = Instant::now();
+        client.call_echo()?;
+        client.read_expected_answer()?;
+        durations.push(sent.elapsed());
     }
     Ok(durations)
 }
 
-/// Keeps `width` calls open for `lasting`: every answer is followed by the next call. Gives the number of answers and
-/// the time up to the last of them.
-fn in_flight(subject: &mut Subject, width: usize, lasting: Duration) -> io::Result<(usize, Duration)> {
+/// Keeps `width` calls open for `lasting`: every answer is followed by the next call. Returns the number of answers and
+/// the time up to the last one.
+fn in_flight(client: &mut Client, width: usize, lasting: Duration) -> io::Result<(usize, Duration)> {
     let mut open = Vec::with_capacity(width);
     let started = Instant::now();
     for _ in 0..width {
-        open.push(subject.ask_echo()?);
+        open.push(client.call_echo()?);
     }
     let mut answered = 0;
     let mut over = false;
     while !open.is_empty() {
-        let (id, _) = subject.take_answer()?;
-        let Some(at) = open.iter().position(|asked| *asked == id) else {
-            return Err(io::Error::other(format!("an answer to {id}, which was not open")));
+        let (id, _) = client.read_answer()?;
+        let Some(at) = open.iter().position(|sent| *sent == id) else {
+            return Err(io::Error::other(format!("an answer to request {id}, which is not open")));
         };
         answered += 1;
-        // The clock is not free; a few calls more or less do not matter.
+        // Reading the clock has a cost, so it is read every 32 answers.
         over = over || (answered % 32 == 0 && started.elapsed() >= lasting);
         if over {
             open.swap_remove(at);
         } else {
-            open[at] = subject.ask_echo()?;
+            open[at] = client.call_echo()?;
         }
     }
     Ok((answered, started.elapsed()))
 }
 
-fn big_results(subject: &mut Subject, calls: usize) -> io::Result<Vec<Duration>> {
+fn big_results(client: &mut Client, calls: usize) -> io::Result<Vec<Duration>> {
     let mut durations = Vec::with_capacity(calls);
     for _ in 0..calls {
-        let asked = Instant::now();
-        subject.ask_big(BIG)?;
-        let size = subject.take_own_answer()?;
-        durations.push(asked.elapsed());
+        let sent = Instant::now();
+        client.call_big(BIG)?;
+        let size = client.read_expected_answer()?;
+        durations.push(sent.elapsed());
         if size < BIG {
-            return Err(io::Error::other(format!("a big result of only {size} bytes")));
+            return Err(io::Error::other(format!("the big result has only {size} bytes")));
         }
     }
     Ok(durations)
 }
 
-/// Starts what is measured, converses, and ends it; an error brings what the program itself said.
-fn conversing<T>(aim: &Aim, converse: impl FnOnce(&mut Subject) -> io::Result<T>) -> Result<T, String> {
-    let mut subject = Subject::start(aim)?;
-    let done = converse(&mut subject).map_err(|error| format!("{error}\n{}", subject.complaint()));
-    subject.end().map_err(|error| error.to_string())?;
+/// Starts the endpoint, runs the measurement and ends it. An error includes the end of the program's stderr.
+fn with_client<T>(endpoint: &Endpoint, run: impl FnOnce(&mut Client) -> io::Result<T>) -> Result<T, String> {
+    let mut client = Client::start(endpoint)?;
+    let done = run(&mut client).map_err(|error| format!("{error}\n{}", client.stderr_tail()));
+    client.end().map_err(|error| error.to_string())?;
     done
 }
 
@@ -198,13 +199,13 @@ fn sample(durations: Vec<Duration>) -> io::Result<Sample> {
     Sample::try_new(durations).ok_or_else(|| io::Error::other("nothing was measured"))
 }
 
-/// Ends a run that has no end, with all that it started.
-fn watch() {
+/// The watchdog: ends a run that hangs, with all its processes.
+fn watchdog() {
     thread::sleep(LIMIT);
     eprintln!("mendline-bench load: no figures within {} seconds", LIMIT.as_secs());
     for pid in processes::descendants().unwrap_or_default() {
         if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
-            // One that has just ended by itself is as good as killed.
+            // A process that has just ended needs no signal.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }

@@ -1,17 +1,16 @@
-//! What log files cost.
+//! Measures the cost of log files.
 //!
-//! The same load, with as many calls as go through, once without log files and once with them, in turn and many times; the
-//! ratio is formed within a round, as in `compare`. Three loads:
-//! - quiet: a healthy server says nothing, so nothing is written, and only what is remembered for the case of trouble is
-//!   paid for;
-//! - chatter: the server writes ten thousand lines a second to its stderr, and all of them go to the files. This one has
-//!   the target;
-//! - debug: every event of every call is written, which is far more than ten thousand a second.
+//! The same load runs without and with log files in turn, many times, with as many calls as possible. The ratio is
+//! computed within a round, as in `compare`. There are three loads:
+//! - quiet: a healthy server writes nothing, so the cost is that of events kept for a later error;
+//! - chatter: the server writes ten thousand lines per second to its stderr, and all of them go to the files. The
+//!   target refers to this one;
+//! - debug: every event of every call is written, far more than ten thousand per second.
 //!
-//! Throughput differs from run to run by more than the target, so its range is shown with it, and the processor time of
-//! Mendline is measured as well, which is steadier: how much of one processor ten thousand lines a second take. Where
-//! Mendline has a processor to itself, throughput cannot fall by more. The target is missed if that is more, or if three
-//! quarters of the rounds lost more throughput.
+//! Throughput varies between runs by more than the target, so its range is shown. The CPU time of Mendline varies less
+//! and is measured as well: the share of one processor that ten thousand lines per second take. Where Mendline has its
+//! own processor, throughput cannot fall by more. The target is missed if that share is larger, or if three quarters of
+//! the rounds lost more throughput.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,19 +18,19 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Events in a second, for the target.
+/// Events per second for the target.
 const EVENTS: f64 = 10_000.0;
 
-/// The part of the throughput that they may cost.
+/// The share of the throughput that they may cost.
 const TARGET: f64 = 0.05;
 
 const ROUNDS: usize = 9;
 
-/// As little as possible of everything but the throughput.
+/// The minimum of everything but the throughput.
 const LOAD: [&str; 12] =
     ["load", "--calls", "1", "--warmup", "1", "--big-calls", "1", "--starts", "1", "--millis", "2000", "--"];
 
-/// One way to load it.
+/// A load.
 struct Case {
     name: &'static str,
     level: &'static str,
@@ -45,16 +44,16 @@ const CASES: [Case; 3] = [
     Case { name: "debug", level: "debug", chatter: false, has_target: false },
 ];
 
-/// What one turn gave.
-struct Turn {
+/// The figures of one run.
+struct LogRun {
     calls_a_second: f64,
     cpu_us: f64,
-    /// Lines in the files, and those that were dropped.
+    /// Lines per second in the files, and dropped lines.
     written: f64,
     dropped: f64,
 }
 
-/// Measures it and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
+/// Measures and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let value = |option: &str| args.iter().position(|arg| arg == option).and_then(|at| args.get(at + 1));
     let mendline = PathBuf::from(value("--mendline").ok_or("`--mendline PATH` is missing")?);
@@ -70,18 +69,18 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     );
     let mut missed = false;
     for case in &CASES {
-        let mut turns = Vec::new();
+        let mut runs = Vec::new();
         for round in 0..rounds {
-            // Each comes first equally often.
+            // Each variant comes first equally often.
             let (first, second) = if round % 2 == 0 { ("off", case.level) } else { (case.level, "off") };
-            let (a, b) = (turn(&mendline, case, first)?, turn(&mendline, case, second)?);
-            turns.push(if round % 2 == 0 { (a, b) } else { (b, a) });
+            let (a, b) = (run_once(&mendline, case, first)?, run_once(&mendline, case, second)?);
+            runs.push(if round % 2 == 0 { (a, b) } else { (b, a) });
         }
-        let of = |figure: &dyn Fn(&(Turn, Turn)) -> f64| quartiles(turns.iter().map(figure).collect())[1];
-        let cost = |(without, with): &(Turn, Turn)| 1.0 - with.calls_a_second / without.calls_a_second;
-        let [low, cost, high] = quartiles(turns.iter().map(cost).collect());
+        let of = |figure: &dyn Fn(&(LogRun, LogRun)) -> f64| quartiles(runs.iter().map(figure).collect())[1];
+        let cost = |(without, with): &(LogRun, LogRun)| 1.0 - with.calls_a_second / without.calls_a_second;
+        let [low, cost, high] = quartiles(runs.iter().map(cost).collect());
         let lines = of(&|(_, with)| with.written);
-        let processor = |(without, with): &(Turn, Turn)| {
+        let processor = |(without, with): &(LogRun, LogRun)| {
             let more = (with.cpu_us - without.cpu_us) * with.calls_a_second / 1e6;
             if with.written > EVENTS / 2.0 { more * EVENTS / with.written } else { 0.0 }
         };
@@ -109,7 +108,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     if args.iter().any(|arg| arg == "--gate") && missed { Err("the target was missed".into()) } else { Ok(()) }
 }
 
-fn turn(mendline: &Path, case: &Case, level: &str) -> Result<Turn, String> {
+fn run_once(mendline: &Path, case: &Case, level: &str) -> Result<LogRun, String> {
     let state = std::env::temp_dir().join(format!("mendline-bench-logs-{}", std::process::id()));
     let ours = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut load = Command::new(&ours);
@@ -135,7 +134,7 @@ fn turn(mendline: &Path, case: &Case, level: &str) -> Result<Turn, String> {
     let figures: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
     let figure = |key: &str| figures[key].as_f64().ok_or_else(|| format!("no {key}"));
     let (written, dropped, seconds) = written?;
-    Ok(Turn {
+    Ok(LogRun {
         calls_a_second: figure("calls_per_second")?,
         cpu_us: figure("cpu_busy_us")?,
         written: written / seconds.max(1.0),
@@ -143,7 +142,7 @@ fn turn(mendline: &Path, case: &Case, level: &str) -> Result<Turn, String> {
     })
 }
 
-/// How many lines were written and dropped, and in how many seconds.
+/// Returns the numbers of written and dropped lines, and the seconds that they cover.
 fn lines(folder: &Path) -> Result<(f64, f64, f64), String> {
     let (mut written, mut dropped, mut seconds) = (0.0, 0.0, 0.0_f64);
     let Ok(files) = fs::read_dir(folder) else { return Ok((0.0, 0.0, 0.0)) };
@@ -173,13 +172,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quarters_are_those_of_the_sorted_figures() {
+    fn quartiles_are_taken_from_sorted_figures() {
         assert_eq!(quartiles(vec![5.0, 1.0, 4.0, 2.0, 3.0]), [2.0, 3.0, 4.0]);
         assert_eq!(quartiles(vec![7.0]), [7.0; 3]);
     }
 
     #[test]
-    fn lines_are_counted_over_all_files_with_those_that_are_missing() {
+    fn written_and_dropped_lines_are_counted_over_all_files() {
         let folder = std::env::temp_dir().join(format!("mendline-bench-lines-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let line = |second: u32, text: &str| {

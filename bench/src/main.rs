@@ -1,13 +1,14 @@
-//! What `cargo xtask bench` measures with: a load generator, upstreams, relays, and the comparison.
+//! The programs of `cargo xtask bench`: a load generator, upstreams, relays, and the comparison.
 //!
-//! They are one binary so that one build makes all of them, and they are as lean as we could write them, so that what
-//! is measured is the program in the middle. `compare` runs them in turn and holds the figures against the targets;
-//! `cargo xtask bench` only builds and calls it.
+//! They are one binary, so that one build makes all of them. They are minimal, so that the measurement is about the
+//! program in the middle. `compare` runs them in turn and compares the figures with the targets; `cargo xtask bench`
+//! only builds and calls it.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing figures is what this program is for")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the program prints figures")]
 
+mod affinity;
 mod answers;
-mod apart;
+mod client;
 mod compare;
 mod http;
 mod lines;
@@ -18,16 +19,15 @@ mod processes;
 mod relay;
 mod sample;
 mod scan;
-mod seats;
+mod scratch;
 mod startup;
 mod status;
-mod subject;
 mod upstream;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
-What `cargo xtask bench` measures with.
+The programs of `cargo xtask bench`.
 
 Usage: mendline-bench upstream [--http PORT | --chatter N]
        mendline-bench relay -- CMD [ARGS…]
@@ -40,37 +40,37 @@ Usage: mendline-bench upstream [--http PORT | --chatter N]
        mendline-bench logs --mendline PATH [--rounds N] [--gate]
 
 Commands:
-  upstream  a minimal MCP server on stdio, or on HTTP until stdin ends (PORT 0: any), with the tools `echo` and `big`;
-            with --chatter it writes so many lines a second to stderr, too
-  relay     starts CMD and copies bytes both ways, or makes each line a POST to URL and each body a line: the least
-            that a program in the middle can do. With --stack the POSTs go through tokio and hyper
+  upstream  runs a minimal MCP server on stdio, or on HTTP until stdin ends (PORT 0: any), with the tools `echo` and
+            `big`; with --chatter it also writes N lines per second to stderr
+  relay     starts CMD and copies bytes both ways, or sends each line as a POST to URL and writes each body as a line:
+            the lower bound for a program in the middle. With --stack it uses tokio and hyper
   load      starts CMD, calls it, and prints figures as one JSON object
-  compare   direct, relay and mendline in turn: a table, ratios, targets
-  startup   how soon a client has its tools while the server has not started
-  status    how long `mendline status` takes with fifty processes running
-  logs      what log files cost: the same load with and without them, in turn
+  compare   runs direct, relay and mendline in turn and prints a table, ratios and targets
+  startup   measures the time to the tools of a server that has not started
+  status    measures `mendline status` with fifty running processes
+  logs      measures the cost of log files: the same load with and without them, in turn
 
 Options of load:
   --calls N       round trips measured one at a time            [5000]
-  --warmup N      round trips before them that are not counted  [500]
+  --warmup N      round trips before them, not counted          [500]
   --in-flight N   calls kept in flight for the throughput       [32]
   --millis N      how long the throughput is measured           [2000]
   --big-calls N   calls with a result of 1 MiB                  [40]
   --starts N      starts measured up to the first answer        [20]
-  --cores N       processors that everything runs on together   [2]
-  --over HOW      stdio: CMD starts the upstream; http: it runs already, at what stands in place of {url} in CMD, and is
-                  called directly where there is no CMD         [stdio]
+  --cores N       processors for all processes                  [2]
+  --over HOW      stdio: CMD starts the upstream; http: the upstream already runs, CMD gets its URL in place of {url},
+                  and without CMD it is called directly         [stdio]
 
 Options of compare:
   --rounds N       turns for each contender                     [5, quick: 3]
   --quick          less work in each turn
-  --json           the report as JSON in place of the table
+  --json           prints the report as JSON instead of a table
   --gate           fails when a target is missed
-  --cores N        processors that everything runs on together  [2]
-  --http           in front of an upstream on HTTP in place of one on stdio
-  --peers PATH     with the peers that are installed there; needs --http
-  --mendline PATH  the binary to be measured
-  --out PATH       where the report is kept as JSON
+  --cores N        processors for all processes                 [2]
+  --http           uses an upstream on HTTP instead of stdio
+  --peers PATH     includes the peers installed there; needs --http
+  --mendline PATH  the measured binary
+  --out PATH       writes the report there as JSON
 ";
 
 fn main() -> ExitCode {
@@ -111,7 +111,7 @@ fn serve(args: &[String]) -> Result<(), String> {
             std::thread::spawn(move || upstream::chatter(lines));
             upstream::serve()
         }
-        _ => return Err("only `--http PORT` and `--chatter N` are understood".into()),
+        _ => return Err("unknown options; use `--http PORT` or `--chatter N`".into()),
     };
     served.map_err(|error| error.to_string())
 }

@@ -1,11 +1,11 @@
-//! How much is measured: the options of `mendline-bench load`.
+//! The options of `mendline-bench load`.
 //!
-//! The defaults give a p99 that rests on fifty calls and a run of about four seconds, short enough that contenders can
-//! take turns several times while the machine is in one mood. `cargo xtask bench --quick` asks for less.
+//! With the defaults, a p99 rests on fifty calls and a run takes about four seconds, short enough for several turns of
+//! each contender under similar machine load. `cargo xtask bench --quick` uses less.
 
 use std::time::Duration;
 
-/// A checked set of options, and the command that is to be measured.
+/// The validated options and the measured command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) calls: usize,
@@ -16,20 +16,20 @@ pub(crate) struct Plan {
     pub(crate) starts: usize,
     pub(crate) cores: usize,
     pub(crate) over: Over,
-    /// Empty only over HTTP, where it means that nobody is in the middle.
+    /// Empty only over HTTP, where it means that there is no program in the middle.
     pub(crate) command: Vec<String>,
 }
 
-/// How the upstream is reached.
+/// The transport to the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
-    /// The command starts it.
+    /// The command starts the upstream.
     Stdio,
-    /// It runs already; the command finds its address in place of [`URL`].
+    /// The upstream already runs; the command gets its URL in place of [`URL`].
     Http,
 }
 
-/// What stands in a command for the address of the upstream.
+/// The placeholder for the URL of the upstream in a command.
 pub(crate) const URL: &str = "{url}";
 
 impl Plan {
@@ -59,14 +59,14 @@ impl Plan {
             }
             let number: usize = value.parse().map_err(|_| format!("`{option} {value}`: not a number"))?;
             if number == 0 {
-                return Err(format!("`{option} 0` would measure nothing"));
+                return Err(format!("`{option} 0`: must be at least 1"));
             }
             match option.as_str() {
                 "--calls" => plan.calls = number,
                 "--warmup" => plan.warmup = number,
-                // Requests are written without looking at the answers first, so they must all fit into one pipe.
+                // Requests are written before answers are read, so they must all fit into one pipe.
                 "--in-flight" if number <= 256 => plan.in_flight = number,
-                "--in-flight" => return Err("`--in-flight` goes up to 256".into()),
+                "--in-flight" => return Err("`--in-flight`: at most 256".into()),
                 "--millis" => plan.throughput_for = Duration::from_millis(number as u64),
                 "--big-calls" => plan.big_calls = number,
                 "--starts" => plan.starts = number,
@@ -81,7 +81,7 @@ impl Plan {
     }
 }
 
-/// What stands behind the first `--`.
+/// Returns the command after the first `--`.
 pub(crate) fn command_of(args: &[String]) -> Result<&[String], String> {
     match args.iter().position(|arg| arg == "--") {
         Some(at) if at + 1 < args.len() => Ok(&args[at + 1..]),
@@ -93,28 +93,28 @@ pub(crate) fn command_of(args: &[String]) -> Result<&[String], String> {
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Vec<String> {
+    fn split(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
     }
 
     #[test]
-    fn options_stand_before_the_dashes_and_the_command_behind_them() {
-        let plan = Plan::try_new(&words("--calls 7 --millis 300 -- relay -- upstream --calls 9")).unwrap();
+    fn options_end_at_the_dashes_before_the_command() {
+        let plan = Plan::try_new(&split("--calls 7 --millis 300 -- relay -- upstream --calls 9")).unwrap();
         assert_eq!(plan.calls, 7);
         assert_eq!(plan.throughput_for, Duration::from_millis(300));
-        assert_eq!(plan.command, words("relay -- upstream --calls 9"));
+        assert_eq!(plan.command, split("relay -- upstream --calls 9"));
     }
 
     #[test]
-    fn nobody_has_to_be_in_the_middle_over_http() {
-        let plan = Plan::try_new(&words("--calls 7 --over http")).unwrap();
+    fn http_plan_needs_no_command() {
+        let plan = Plan::try_new(&split("--calls 7 --over http")).unwrap();
         assert_eq!((plan.over, plan.command), (Over::Http, Vec::new()));
-        let plan = Plan::try_new(&words("--over http -- relay {url}")).unwrap();
-        assert_eq!(plan.command, words("relay {url}"));
+        let plan = Plan::try_new(&split("--over http -- relay {url}")).unwrap();
+        assert_eq!(plan.command, split("relay {url}"));
     }
 
     #[test]
-    fn what_cannot_be_measured_is_refused_by_name() {
+    fn invalid_plan_is_refused_by_name() {
         for (line, named) in [
             ("--calls 7", "command is missing"),
             ("--calls 7 --", "command is missing"),
@@ -123,11 +123,11 @@ mod tests {
             ("--starts -- cat", "--starts"),
             ("--in-flight 257 -- cat", "--in-flight"),
             ("--color 2 -- cat", "--color"),
-            ("--over pigeon -- cat", "pigeon"),
+            ("--over udp -- cat", "udp"),
             ("--over stdio", "command is missing"),
             ("--over http --", "command is missing"),
         ] {
-            let why = Plan::try_new(&words(line)).unwrap_err();
+            let why = Plan::try_new(&split(line)).unwrap_err();
             assert!(why.contains(named), "`{line}` was refused with `{why}`");
         }
     }

@@ -1,54 +1,53 @@
-//! The processes between the client and the upstream, and what they cost.
+//! The processes between the client and the upstream, and their costs.
 //!
-//! Whoever stands in the middle pays for its helpers as well: all our descendants count, except the upstream itself. We
-//! adopt orphans (see [`adopt_orphans`]), so a helper that detaches from its parent is still a descendant of ours. The
-//! upstream is recognised by what it runs, which holds behind any number of wrappers and for proxies that rewrite
-//! messages.
+//! A contender includes its helper processes: all descendants of this process count, except the upstream itself. This
+//! process adopts orphans (see [`adopt_orphans`]), so that a helper that detaches from its parent is still a
+//! descendant. The upstream is identified by its executable, which works behind any number of wrappers and for proxies
+//! that rewrite messages.
 //!
-//! Processor time is read from `schedstat`, which counts nanoseconds; the ticks of `stat` are coarser than a whole run
-//! of calls. It is only exact while a process sleeps, so it is read when no call is in flight. A thread that ended in
-//! between takes its share with it.
+//! CPU time is read from `schedstat` in nanoseconds; the ticks of `stat` are too coarse. It is exact only while a
+//! process sleeps, so it is read when no call is in flight. The time of a thread that ended in between is lost.
 
 use std::fs;
 use std::io;
 use std::time::Duration;
 
-/// The processes of one contender. What is asked about them is about the middle only.
+/// The processes of one contender. Costs refer to the middle only.
 pub(crate) struct Processes {
     middle: Vec<u32>,
     upstream: Vec<u32>,
 }
 
-/// What they hold in memory, in KiB.
+/// The memory of the processes in KiB.
 pub(crate) struct Memory {
-    /// Pages that no other process has mapped, pages of the program file included: what would be free if they ended.
+    /// Pages that no other process has mapped, including those of the program file.
     pub(crate) private: u64,
-    /// Of these the pages that they have written: heap, stacks and relocated data.
+    /// Private pages that were written: heap, stacks and relocated data.
     pub(crate) written: u64,
-    /// All pages, a page that several processes share by share.
+    /// The proportional set size.
     pub(crate) pss: u64,
-    /// The sum of the largest resident sets that each ever had, shared pages in full.
+    /// The sum of the peak resident set sizes, including shared pages.
     pub(crate) peak: u64,
 }
 
-/// Makes us the parent of every descendant whose own parent has ended.
+/// Makes this process the parent of every descendant whose own parent has ended.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// All our descendants that are alive.
+/// Returns all living descendants.
 pub(crate) fn descendants() -> io::Result<Vec<u32>> {
     let mut alive = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        // A process that has ended since the directory was read is no descendant any more.
+        // The process has ended since the directory was read.
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         if let Some(parent) = living_parent(&stat) {
             alive.push((pid, parent));
         }
     }
     let mut family = vec![std::process::id()];
-    // Each generation is found once, so this ends at the latest when every process is family.
+    // Each process is found once, so the loop ends.
     let mut next = 0;
     while next < family.len() {
         let parent = family[next];
@@ -60,7 +59,7 @@ pub(crate) fn descendants() -> io::Result<Vec<u32>> {
 }
 
 impl Processes {
-    /// Those that have come since `before` was taken.
+    /// Returns the processes that were started since `before`.
     pub(crate) fn since(before: &[u32]) -> io::Result<Self> {
         let ours = std::env::current_exe()?;
         let is_upstream = |pid: &u32| {
@@ -81,7 +80,7 @@ impl Processes {
         &self.upstream
     }
 
-    /// All processor time that they have taken so far.
+    /// Returns the CPU time so far.
     pub(crate) fn cpu(&self) -> io::Result<Duration> {
         let mut total = Duration::ZERO;
         for pid in &self.middle {
@@ -109,16 +108,16 @@ impl Processes {
     }
 }
 
-/// The parent named in a `stat` line, unless the process is dead and only waits to be reaped.
+/// Returns the parent in a `stat` line, unless the process is a zombie.
 fn living_parent(stat: &str) -> Option<u32> {
-    // The command's name stands in parentheses and may contain anything, parentheses and blanks included.
+    // The command name is in parentheses and may contain parentheses and blanks.
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     (!matches!(state, "Z" | "X")).then_some(parent)
 }
 
-/// `schedstat` is: nanoseconds on a processor, nanoseconds waiting for one, number of time slices.
+/// The fields of `schedstat`: nanoseconds on a processor, nanoseconds waiting for one, number of time slices.
 fn time_on_cpu(schedstat: &str) -> Option<Duration> {
     let mut fields = schedstat.split_ascii_whitespace();
     let on_cpu = fields.next()?.parse().ok()?;
@@ -135,26 +134,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parent_is_found_behind_any_name() {
+    fn parent_is_found_after_any_command_name() {
         assert_eq!(living_parent("42 (cat) S 17 42 42 0"), Some(17));
         assert_eq!(living_parent("42 (a) R 1 (b) S 17 42 42 0"), Some(17));
         assert_eq!(living_parent("42 (cat"), None);
     }
 
     #[test]
-    fn the_dead_have_no_parent() {
+    fn zombie_has_no_living_parent() {
         assert_eq!(living_parent("42 (cat) Z 17 42 42 0"), None);
     }
 
     #[test]
-    fn time_on_a_processor_is_the_first_of_three_numbers() {
+    fn cpu_time_is_the_first_of_three_numbers() {
         assert_eq!(time_on_cpu("1320602 2354901 3\n"), Some(Duration::from_nanos(1_320_602)));
         assert_eq!(time_on_cpu("1320602 2354901"), None);
         assert_eq!(time_on_cpu(""), None);
     }
 
     #[test]
-    fn memory_is_read_from_its_own_line() {
+    fn memory_is_read_from_the_named_line() {
         let rollup = "55d0-7ffe ---p 00000000 00:00 0 [rollup]\nRss:    1864 kB\nPss:     154 kB\nPss_Dirty:   88 kB\nPrivate_Clean:   12 kB\n";
         assert_eq!(kib(rollup, "Private_Clean:"), Some(12));
         assert_eq!(kib(rollup, "Pss:"), Some(154));
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_seen_with_its_memory_until_it_is_dead() {
+    fn child_is_listed_until_it_is_dead() {
         let before = descendants().unwrap();
         let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         assert!(Processes::since(&before).unwrap().middle.contains(&child.id()));

@@ -1,12 +1,11 @@
-//! The floor: the least that a program between a client and a server can do.
+//! The lower bound: a minimal program between a client and a server.
 //!
-//! It has the shape of Mendline's bridge, one child, one thread, one loop, and does none of its work: bytes are copied,
-//! not understood. What Mendline takes beyond this is the price of understanding. A threaded relay, or `splice`, would
-//! be a different program and not a floor for this one.
+//! It has the structure of Mendline's bridge, one child, one thread, one loop, without its work: it copies bytes and
+//! does not parse them. The difference to Mendline is the cost of parsing and policies. A threaded relay, or `splice`,
+//! would be a different program and no lower bound for this one.
 //!
-//! Each direction is a lane that waits for exactly one thing at a time: for its source while its buffer is empty, for
-//! its sink while it is not. A write is tried at once after a read, so that the usual message costs one `poll`, one
-//! `read` and one `write`.
+//! Each direction waits for one event at a time: for its source while its buffer is empty, for its sink while it is
+//! not. A write is tried directly after a read, so that a typical message costs one `poll`, one `read` and one `write`.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,18 +17,18 @@ use rustix::io::Errno;
 
 const BUFFER: usize = 64 << 10;
 
-/// Relays between our stdio and the command's until the command closes its stdout; ends as the command ended.
+/// Relays between stdio and the command until the command closes its stdout. Returns the command's exit code.
 pub(crate) fn run(command: &[String]) -> io::Result<ExitCode> {
     let mut child =
         Command::new(&command[0]).args(&command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let (Some(child_stdin), Some(child_stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(io::Error::other("the child has no pipes"));
     };
-    let mut to_child = Lane::new(io::stdin().as_fd().try_clone_to_owned()?, child_stdin.into())?;
-    let mut to_client = Lane::new(child_stdout.into(), io::stdout().as_fd().try_clone_to_owned()?)?;
+    let mut to_child = Direction::new(io::stdin().as_fd().try_clone_to_owned()?, child_stdin.into())?;
+    let mut to_client = Direction::new(child_stdout.into(), io::stdout().as_fd().try_clone_to_owned()?)?;
 
-    while let Some(client_wait) = to_client.waits_for() {
-        let (for_child, for_client) = match to_child.waits_for() {
+    while let Some(client_wait) = to_client.poll_fd() {
+        let (for_child, for_client) = match to_child.poll_fd() {
             Some(child_wait) => {
                 let mut both = [child_wait, client_wait];
                 await_any(&mut both)?;
@@ -47,18 +46,18 @@ pub(crate) fn run(command: &[String]) -> io::Result<ExitCode> {
             to_client.step()?;
         }
     }
-    // The child may still be reading; it is told that nothing more comes before we wait for it.
+    // The child may still be reading, so its stdin is closed before the wait.
     drop(to_child);
     let status = child.wait()?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 /// One direction.
-struct Lane {
-    /// None once the source has ended or the sink is gone; closing the sink is how the end is passed on.
+struct Direction {
+    /// `None` once the source has ended or the sink is closed. Dropping the sink passes on the end.
     pipes: Option<Pipes>,
     buffer: Box<[u8]>,
-    /// What of the buffer was read and not yet written.
+    /// The range of the buffer that is not yet written.
     start: usize,
     end: usize,
 }
@@ -68,7 +67,7 @@ struct Pipes {
     sink: OwnedFd,
 }
 
-impl Lane {
+impl Direction {
     fn new(source: OwnedFd, sink: OwnedFd) -> io::Result<Self> {
         for end in [&source, &sink] {
             fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
@@ -76,7 +75,7 @@ impl Lane {
         Ok(Self { pipes: Some(Pipes { source, sink }), buffer: vec![0; BUFFER].into(), start: 0, end: 0 })
     }
 
-    fn waits_for(&self) -> Option<PollFd<'_>> {
+    fn poll_fd(&self) -> Option<PollFd<'_>> {
         let Pipes { source, sink } = self.pipes.as_ref()?;
         Some(if self.start == self.end {
             PollFd::new(source, PollFlags::IN)
@@ -85,7 +84,7 @@ impl Lane {
         })
     }
 
-    /// Does what has become possible; a lane that can go no further closes.
+    /// Reads or writes once. A direction that cannot continue closes.
     fn step(&mut self) -> io::Result<()> {
         let Some(Pipes { source, sink }) = &self.pipes else { return Ok(()) };
         if self.start == self.end {
@@ -111,13 +110,13 @@ impl Lane {
 
 fn await_any(waits: &mut [PollFd<'_>]) -> io::Result<()> {
     match poll(waits, None) {
-        // After an interrupted wait no flag is set, and the loop asks again.
+        // An interrupted wait sets no flags, and the loop polls again.
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// An error or a hang-up counts as ready: the read or write that follows says what it is.
+/// An error or a hang-up counts as ready: the following read or write reports it.
 fn is_ready(wait: &PollFd<'_>) -> bool {
     !wait.revents().is_empty()
 }
@@ -126,47 +125,47 @@ fn is_ready(wait: &PollFd<'_>) -> bool {
 mod tests {
     use super::*;
 
-    /// A lane between two pipes, with the ends that stay outside.
-    fn lane() -> (OwnedFd, Lane, OwnedFd) {
+    /// A direction between two pipes, and the outer ends of the pipes.
+    fn direction() -> (OwnedFd, Direction, OwnedFd) {
         let (source, writer) = rustix::pipe::pipe().unwrap();
         let (reader, sink) = rustix::pipe::pipe().unwrap();
-        (writer, Lane::new(source, sink).unwrap(), reader)
+        (writer, Direction::new(source, sink).unwrap(), reader)
     }
 
     #[test]
-    fn bytes_arrive_as_they_were_sent_and_the_end_is_passed_on() {
-        let (writer, mut lane, reader) = lane();
+    fn bytes_and_the_end_are_passed_on() {
+        let (writer, mut direction, reader) = direction();
         rustix::io::write(&writer, b"one\ntwo").unwrap();
-        lane.step().unwrap();
+        direction.step().unwrap();
         let mut seen = [0; 16];
         assert_eq!(rustix::io::read(&reader, &mut seen), Ok(7));
         assert_eq!(&seen[..7], b"one\ntwo");
 
         drop(writer);
-        lane.step().unwrap();
-        assert!(lane.waits_for().is_none());
+        direction.step().unwrap();
+        assert!(direction.poll_fd().is_none());
         assert_eq!(rustix::io::read(&reader, &mut seen), Ok(0));
     }
 
     #[test]
-    fn a_full_sink_is_waited_for_and_nothing_is_lost() {
-        let (writer, mut lane, reader) = lane();
+    fn full_sink_loses_no_bytes() {
+        let (writer, mut direction, reader) = direction();
         fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
         let mut sent = 0;
-        // The lane fills the far pipe, then its buffer, and then leaves its source alone.
+        // The direction fills the sink, then its buffer, and then stops reading.
         for _ in 0..64 {
             sent += rustix::io::write(&writer, &[b'x'; 4 << 10]).unwrap_or(0);
-            lane.step().unwrap();
+            direction.step().unwrap();
         }
-        assert!(lane.start < lane.end, "the lane should hold what the full pipe did not take");
+        assert!(direction.start < direction.end, "the direction should hold what the full pipe did not accept");
         drop(writer);
         let mut received = 0;
         let mut seen = vec![0; BUFFER];
-        while lane.waits_for().is_some() {
+        while direction.poll_fd().is_some() {
             received += rustix::io::read(&reader, &mut seen).unwrap();
-            lane.step().unwrap();
+            direction.step().unwrap();
         }
-        drop(lane);
+        drop(direction);
         received += std::iter::repeat_with(|| rustix::io::read(&reader, &mut seen).unwrap())
             .take_while(|read| *read > 0)
             .sum::<usize>();
@@ -174,11 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_whose_reader_left_closes() {
-        let (writer, mut lane, reader) = lane();
+    fn direction_closes_when_its_reader_has_gone() {
+        let (writer, mut direction, reader) = direction();
         drop(reader);
-        rustix::io::write(&writer, b"unheard").unwrap();
-        lane.step().unwrap();
-        assert!(lane.waits_for().is_none());
+        rustix::io::write(&writer, b"lost").unwrap();
+        direction.step().unwrap();
+        assert!(direction.poll_fd().is_none());
     }
 }

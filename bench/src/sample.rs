@@ -1,27 +1,27 @@
-//! Durations that were measured, and what is said about them.
+//! Measured durations and their percentiles.
 //!
-//! Percentiles are by nearest rank: each one is a duration that really occurred, which an interpolated value is not.
+//! Percentiles use the nearest rank: each one is a measured duration, not an interpolated value.
 
 use std::time::Duration;
 
-/// One or more durations, in order of size.
+/// One or more durations, sorted.
 pub(crate) struct Sample(Vec<Duration>);
 
 impl Sample {
-    /// Takes the durations in any order; none at all is no sample.
+    /// Sorts the durations. Returns `None` if there are none.
     pub(crate) fn try_new(mut durations: Vec<Duration>) -> Option<Self> {
         durations.sort_unstable();
         (!durations.is_empty()).then_some(Self(durations))
     }
 
-    /// The smallest duration that at least `percent` of all are not longer than, in microseconds.
+    /// Returns the percentile in microseconds, by nearest rank.
     pub(crate) fn percentile_us(&self, percent: u32) -> f64 {
         let rank = (self.0.len() * percent as usize).div_ceil(100).max(1);
         micros(self.0[rank - 1])
     }
 }
 
-/// Microseconds with their fraction.
+/// Converts to microseconds with a fraction.
 pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_the_nearest_rank_whatever_the_order() {
+    fn percentiles_use_the_nearest_rank_in_any_order() {
         let hundred = sample((1..=100).rev());
         assert_eq!([50, 95, 99, 100].map(|p| hundred.percentile_us(p)), [50.0, 95.0, 99.0, 100.0]);
         let five = sample([30, 10, 50, 20, 40]);
@@ -43,13 +43,13 @@ mod tests {
     }
 
     #[test]
-    fn a_single_duration_is_every_percentile() {
+    fn single_duration_is_every_percentile() {
         let one = sample([7]);
         assert_eq!([0, 1, 50, 100].map(|p| one.percentile_us(p)), [7.0; 4]);
     }
 
     #[test]
-    fn no_durations_are_no_sample() {
+    fn empty_sample_is_refused() {
         assert!(Sample::try_new(Vec::new()).is_none());
     }
 }

@@ -1,15 +1,15 @@
-//! Finding one member of a JSON-RPC message without parsing it.
+//! Finds a member of a JSON-RPC message without parsing it.
 //!
-//! Both ends of the bench know what the other one writes, so a search for the quoted name is enough and costs a few
-//! nanoseconds. It would be wrong for messages of strangers: a nested member of the same name is found as well. Nothing
-//! that ships uses this; the real envelope is in `mendline-wire`.
+//! Both ends of the bench know the messages of the other, so a search for the quoted name is enough and takes a few
+//! nanoseconds. It would be wrong for arbitrary messages, because it also finds nested members. No released program
+//! uses this; the real envelope is in `mendline-wire`.
 
 use memchr::memmem;
 
-/// The value of the first member with this name, as written: a string with its quotes, or anything up to the next `,`,
-/// `}` or `]`. `quoted` is the name in its quotes.
+/// Returns the raw value of the first member with this name: a string with its quotes, or anything up to the next `,`,
+/// `}` or `]`. `quoted` is the name in quotes.
 pub(crate) fn member<'a>(message: &'a [u8], quoted: &[u8]) -> Option<&'a [u8]> {
-    // A proxy that serialises again may put blanks around the colon, so they are skipped.
+    // Proxies that re-serialize messages may add blanks around the colon.
     let after_name = message.get(memmem::find(message, quoted)? + quoted.len()..)?.trim_ascii_start();
     let value = after_name.strip_prefix(b":")?.trim_ascii_start();
     let end = if value.first() == Some(&b'"') {
@@ -20,7 +20,7 @@ pub(crate) fn member<'a>(message: &'a [u8], quoted: &[u8]) -> Option<&'a [u8]> {
     Some(&value[..end])
 }
 
-/// The value of the first member with this name, if it is a number.
+/// Returns the value of the first member with this name, if it is a number.
 pub(crate) fn number(message: &[u8], quoted: &[u8]) -> Option<u64> {
     str::from_utf8(member(message, quoted)?).ok()?.parse().ok()
 }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_found_as_they_were_written() {
+    fn members_are_returned_as_written() {
         let message = br#"{"jsonrpc":"2.0","id" : "a\"b\\","method":"tools/call","params":{"n": 12 ,"list":[3]}}"#;
         assert_eq!(member(message, b"\"id\""), Some(&br#""a\"b\\""#[..]));
         assert_eq!(member(message, b"\"method\""), Some(&br#""tools/call""#[..]));
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_missing_or_is_a_value_is_not_a_member() {
+    fn missing_names_and_values_are_not_members() {
         assert_eq!(member(br#"{"method":"ping"}"#, b"\"id\""), None);
         assert_eq!(member(br#"{"name":"id"}"#, b"\"id\""), None);
         assert_eq!(member(br#"{"id":"never ends"#, b"\"id\""), None);

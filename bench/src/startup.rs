@@ -1,8 +1,8 @@
-//! How long a client waits for its tools when the server has not started.
+//! Measures the time to the tools of a server that has not started.
 //!
-//! Mendline gets to know its demo server once. Then the server is kept from starting, and again and again a client starts
-//! Mendline, greets it and asks for the tools. Both must be answered from the catalogue, and the time until then is measured
-//! twice: from the start of the process, and from the first request to one that runs.
+//! One run fills the catalogue with the lists of the demo server. Then the server is prevented from starting, and
+//! clients repeatedly start Mendline, initialize and list the tools. Both must be answered from the catalogue. The time
+//! is measured from the start of the process, and from the first request to a running process.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -10,17 +10,17 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::apart::{GREETING, measured};
+use crate::scratch::{INITIALIZE, in_scratch_folder};
 
 const STARTS: usize = 50;
-/// What the greeting and the list may take together.
+/// The target for handshake and list together.
 const TARGET: Duration = Duration::from_millis(5);
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
 
-/// Measures it and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
+/// Measures and prints the figures. `--mendline PATH` is the binary; with `--gate` a missed target is an error.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let (mut from_start, mut from_request) = measured(args, measure)?;
+    let (mut from_start, mut from_request) = in_scratch_folder(args, measure)?;
     from_start.sort();
     from_request.sort();
     let figure = |times: &[Duration]| {
@@ -39,22 +39,22 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 fn measure(mendline: &Path, folder: &Path) -> io::Result<(Vec<Duration>, Vec<Duration>)> {
     let gate = folder.join("gate");
     fs::write(&gate, "")?;
-    let mut known = Client::start(mendline, folder)?;
-    known.ask()?;
-    known.end()?;
+    let mut first = Client::start(mendline, folder)?;
+    first.initialize_and_list()?;
+    first.end()?;
     fs::remove_file(&gate)?;
     let (mut from_start, mut from_request) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {
         let begun = Instant::now();
         let mut client = Client::start(mendline, folder)?;
-        client.ask()?;
+        client.initialize_and_list()?;
         from_start.push(begun.elapsed());
         client.kill()?;
         let mut client = Client::start(mendline, folder)?;
-        // Long enough for the process to run and to have read what it knows.
+        // Long enough for the process to start and to load the catalogue.
         std::thread::sleep(Duration::from_millis(30));
         let begun = Instant::now();
-        client.ask()?;
+        client.initialize_and_list()?;
         from_request.push(begun.elapsed());
         client.kill()?;
     }
@@ -84,23 +84,23 @@ impl Client {
         Ok(Client { process, stdin, stdout: BufReader::new(stdout) })
     }
 
-    /// Greets and lists, one after the other as clients do.
-    fn ask(&mut self) -> io::Result<()> {
-        self.say(GREETING)?;
-        self.hear("protocolVersion")?;
-        self.say(INITIALIZED)?;
-        self.say(LIST)?;
-        self.hear("tools")
+    /// Initializes and lists the tools, one after the other as clients do.
+    fn initialize_and_list(&mut self) -> io::Result<()> {
+        self.send(INITIALIZE)?;
+        self.expect("protocolVersion")?;
+        self.send(INITIALIZED)?;
+        self.send(LIST)?;
+        self.expect("tools")
     }
 
-    fn say(&mut self, line: &str) -> io::Result<()> {
+    fn send(&mut self, line: &str) -> io::Result<()> {
         match &mut self.stdin {
             Some(stdin) => stdin.write_all(format!("{line}\n").as_bytes()),
             None => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
-    fn hear(&mut self, expected: &str) -> io::Result<()> {
+    fn expect(&mut self, expected: &str) -> io::Result<()> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
         match line.contains(expected) && !line.contains(r#""version":"unknown""#) {
@@ -109,7 +109,7 @@ impl Client {
         }
     }
 
-    /// Closes its stdin and waits for its end, by which the catalogue is kept.
+    /// Closes its stdin and waits for its end. The catalogue is written by then.
     fn end(mut self) -> io::Result<()> {
         self.stdin = None;
         self.process.wait().map(drop)

@@ -1,7 +1,7 @@
-//! The leanest MCP server on stdio that we could write, so that the program in front of it is what is measured.
+//! A minimal MCP server on stdio, so that the measurement is about the program in front of it.
 //!
-//! One thread, blocking reads, and one `write` per answer: real servers answer each call when it is done, and a proxy
-//! has to live with those small writes.
+//! It has one thread, blocking reads, and one `write` per answer: real servers answer each call when it is done, and a
+//! proxy has to handle those small writes.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,7 +13,7 @@ use rustix::stdio::{stderr, stdin, stdout};
 
 use crate::answers::Answers;
 
-/// Serves until stdin ends or nobody reads the answers any more.
+/// Serves until stdin ends or stdout is closed.
 pub(crate) fn serve() -> io::Result<()> {
     let mut answers = Answers::default();
     let mut buffer = vec![0; 64 << 10];
@@ -28,7 +28,7 @@ pub(crate) fn serve() -> io::Result<()> {
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         };
-        // What was there before this read holds no newline, so only the new bytes are searched.
+        // Earlier bytes hold no newline, so only the new ones are searched.
         let mut searched = filled;
         filled += read;
         let mut line_start = 0;
@@ -47,12 +47,11 @@ pub(crate) fn serve() -> io::Result<()> {
     }
 }
 
-/// Writes so many lines a second to stderr, as a talkative server does: some at a time, whoever reads them. Ends when
-/// nobody does.
+/// Writes so many lines per second to stderr, in bursts, until stderr is closed.
 pub(crate) fn chatter(a_second: u64) {
     const BURSTS: u64 = 100;
     let line =
-        "2026-11-15 12:20:12 INFO [server] handled request 4711 of session 0815 in 12.3 ms without any trouble\n";
+        "2026-11-15 12:20:12 INFO [server] handled request 4711 of session 0815 in 12.3 ms without any errors.\n";
     let burst = line.repeat(usize::try_from(a_second / BURSTS).unwrap_or_default().max(1));
     let mut next = Instant::now();
     while write_all(stderr(), burst.as_bytes()).is_ok() {

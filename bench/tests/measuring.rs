@@ -1,4 +1,4 @@
-//! The bench as real processes: that every figure is there and means what it says. How large a figure is, is never
+//! Tests of the bench with real processes: every figure exists and has the right meaning. The size of a figure is never
 //! asserted.
 
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const BENCH: &str = env!("CARGO_BIN_EXE_mendline-bench");
 
-const LITTLE: [&str; 11] =
+const SHORT_LOAD: [&str; 11] =
     ["load", "--calls", "5", "--warmup", "1", "--millis", "20", "--big-calls", "2", "--starts", "2"];
 
 fn run(args: &[&str]) -> Output {
@@ -16,7 +16,7 @@ fn run(args: &[&str]) -> Output {
 }
 
 fn load(command: &[&str]) -> Output {
-    run(&[&LITTLE[..], &["--"], command].concat())
+    run(&[&SHORT_LOAD[..], &["--"], command].concat())
 }
 
 fn figures(command: &[&str]) -> Value {
@@ -26,7 +26,7 @@ fn figures(command: &[&str]) -> Value {
 }
 
 #[test]
-fn nothing_is_in_the_middle_of_a_direct_conversation() {
+fn direct_run_has_no_process_in_the_middle() {
     let figures = figures(&[BENCH, "upstream"]);
     for key in ["processes", "cpu_lone_us", "cpu_busy_us", "idle_private_kib", "peak_rss_kib"] {
         assert_eq!(figures[key].as_f64(), Some(0.0), "{key}");
@@ -35,8 +35,8 @@ fn nothing_is_in_the_middle_of_a_direct_conversation() {
 }
 
 #[test]
-fn a_relay_has_all_figures_and_pays_for_itself_and_its_wrapper_but_not_for_the_upstream() {
-    // The wrapper stays alive in front of the relay, because it has something to do afterwards.
+fn relay_figures_include_its_wrapper_but_not_the_upstream() {
+    // The wrapper stays alive, because it has another command to run.
     let wrapper = format!("'{BENCH}' relay -- '{BENCH}' upstream; exit $?");
     let figures = figures(&["sh", "-c", &wrapper]);
     assert_eq!(figures["processes"], 2);
@@ -53,13 +53,13 @@ fn s08_memory_is_private_and_proportional_at_rest_and_after_load() {
         let [private, written, pss] = ["private", "written", "pss"].map(|kind| kib(&format!("{time}_{kind}_kib")));
         assert!(0 < written && written <= private && private <= pss, "{time}: {private} {written} {pss}");
         assert!(pss <= kib("peak_rss_kib"), "{time}: {pss}");
-        // The resident set of one moment says more about page faults of that moment than about the program.
+        // The resident set of one moment depends on page faults at that moment.
         assert!(figures.get(format!("{time}_rss_kib")).is_none(), "{figures}");
     }
 }
 
 #[test]
-fn what_a_failing_command_said_is_passed_on() {
+fn stderr_of_a_failing_command_is_shown() {
     let output = load(&["sh", "-c", "echo the disk is on fire >&2"]);
     assert!(!output.status.success());
     let why = String::from_utf8_lossy(&output.stderr);
@@ -67,15 +67,15 @@ fn what_a_failing_command_said_is_passed_on() {
 }
 
 #[test]
-fn a_wrong_answer_is_no_figure() {
+fn wrong_answer_fails_the_run() {
     let output = load(&["sh", "-c", r#"read line; echo '{"jsonrpc":"2.0","id":77,"result":{}}'; cat >/dev/null"#]);
     assert!(!output.status.success());
     let why = String::from_utf8_lossy(&output.stderr);
-    assert!(why.contains("answered 77"), "{why}");
+    assert!(why.contains("answered request 77"), "{why}");
 }
 
 #[test]
-fn the_relay_passes_bytes_both_ways_and_ends_as_its_command_ended() {
+fn relay_copies_both_ways_and_returns_the_exit_code() {
     let mut relay = Command::new(BENCH)
         .args(["relay", "--", "sh", "-c", "cat; exit 7"])
         .stdin(Stdio::piped())
@@ -95,7 +95,7 @@ fn the_relay_passes_bytes_both_ways_and_ends_as_its_command_ended() {
 }
 
 #[test]
-fn a_contender_that_fails_is_left_out_with_its_reason_and_misses_every_gate() {
+fn failing_contender_is_excluded_and_misses_all_targets() {
     let output = run(&["compare", "--quick", "--rounds", "1", "--json", "--gate", "--mendline", BENCH]);
     assert!(!output.status.success(), "the gate should have been missed");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -105,8 +105,8 @@ fn a_contender_that_fails_is_left_out_with_its_reason_and_misses_every_gate() {
 }
 
 #[test]
-fn over_http_the_upstream_alone_has_nobody_in_the_middle() {
-    let output = run(&[&LITTLE[..], &["--over", "http"]].concat());
+fn direct_http_run_has_no_process_in_the_middle() {
+    let output = run(&[&SHORT_LOAD[..], &["--over", "http"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
     for key in ["processes", "cpu_lone_us", "cpu_busy_us", "idle_private_kib", "peak_rss_kib"] {
@@ -116,9 +116,9 @@ fn over_http_the_upstream_alone_has_nobody_in_the_middle() {
 }
 
 #[test]
-fn over_http_a_relay_has_all_figures_and_does_not_pay_for_the_upstream() {
+fn http_relay_figures_exclude_the_upstream() {
     for relay in ["--http", "--stack"] {
-        let output = run(&[&LITTLE[..], &["--over", "http", "--", BENCH, "relay", relay, "{url}"]].concat());
+        let output = run(&[&SHORT_LOAD[..], &["--over", "http", "--", BENCH, "relay", relay, "{url}"]].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(figures["processes"], 1);
@@ -129,7 +129,7 @@ fn over_http_a_relay_has_all_figures_and_does_not_pay_for_the_upstream() {
 }
 
 #[test]
-fn a_relay_over_http_answers_everything_that_it_was_asked_before_it_ends() {
+fn http_relay_answers_all_requests_before_it_ends() {
     for kind in ["--http", "--stack"] {
         let mut upstream = Command::new(BENCH)
             .args(["upstream", "--http", "0"])
@@ -161,7 +161,7 @@ fn a_relay_over_http_answers_everything_that_it_was_asked_before_it_ends() {
         answered.sort_unstable();
         assert_eq!(answered, (1..=40).collect::<Vec<_>>());
         assert!(relay.wait().unwrap().success());
-        // The end of its stdin is the end of the upstream.
+        // The upstream ends with its stdin.
         drop(upstream.stdin.take());
         assert!(upstream.wait().unwrap().success());
     }

@@ -1,4 +1,4 @@
-//! The command line: a server or a proxy as a process of its own.
+//! The command line: runs a server or a proxy as its own process.
 //!
 //! ```text
 //! mendline-faults server [listen=ADDRESS] [control=ADDRESS] [stay=true] [ledger=FILE] [era=modern] [answers=json] …
@@ -6,9 +6,10 @@
 //! mendline-faults compare mendline=PATH [peers=FOLDER] [fastmcp=FOLDER] [rounds=2] [calls=10]
 //! mendline-faults list
 //! ```
-//! The first line on stdout is a JSON object that says where everything is. It runs until its stdin ends, so that it cannot
-//! outlive the test that started it, or with `stay=true` until it is killed. To the ledger every execution is written as it
-//! begins, so that what ran is known after a kill.
+//!
+//! The first line on stdout is a JSON object with all addresses. The process runs until its stdin ends, so that it
+//! cannot outlive the test that started it; with `stay=true` it runs until it is killed. Every execution is appended to
+//! the ledger before the tool answers, so that a test can read it after a kill.
 
 use std::fmt;
 use std::io::Write;
@@ -23,18 +24,18 @@ use crate::compare;
 use crate::control::{Control, Subject};
 use crate::proxy::Proxy;
 use crate::server::Server;
-use crate::settings::{Settings, object_from_words};
+use crate::settings::{Settings, object_from_options};
 use crate::{fault, toxic};
 
 const USAGE: &str = "usage: mendline-faults server|proxy|compare|list [name=value …]";
 
-/// Why a command did not run.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub struct Failure(String);
 
 impl Failure {
-    pub(crate) fn new(words: &str) -> Failure {
-        Failure(words.to_owned())
+    pub(crate) fn new(message: &str) -> Failure {
+        Failure(message.to_owned())
     }
 }
 
@@ -52,8 +53,8 @@ impl<E: std::error::Error> From<E> for Failure {
 
 /// Runs a command to its end.
 pub async fn run(arguments: &[String]) -> Result<(), Failure> {
-    let (command, words) = arguments.split_first().ok_or_else(|| Failure(USAGE.to_owned()))?;
-    let mut options = match object_from_words(words.iter().map(String::as_str))? {
+    let (command, rest) = arguments.split_first().ok_or_else(|| Failure(USAGE.to_owned()))?;
+    let mut options = match object_from_options(rest.iter().map(String::as_str))? {
         Value::Object(options) => options,
         _ => Map::new(),
     };
@@ -65,9 +66,9 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     let listen = address(&mut options, "listen")?;
     let control = address(&mut options, "control")?;
-    let stays = options.remove("stay") == Some(Value::Bool(true));
+    let keeps_running = options.remove("stay") == Some(Value::Bool(true));
     let ledger = options.remove("ledger");
-    let (subject, mut places) = match command.as_str() {
+    let (subject, mut addresses) = match command.as_str() {
         "server" => {
             let settings = Settings::default().changed(&Value::Object(options))?;
             let server = Arc::new(Server::start_on(listen, settings).await?);
@@ -75,24 +76,24 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
                 server.keep_ledger(Path::new(path))?;
             }
             let elsewhere = format!("http://{}", server.elsewhere());
-            let places = json!({ "url": server.url(), "sseUrl": server.sse_url(), "elsewhere": elsewhere });
-            (Subject::Server(server), places)
+            let addresses = json!({ "url": server.url(), "sseUrl": server.sse_url(), "elsewhere": elsewhere });
+            (Subject::Server(server), addresses)
         }
         "proxy" => {
             let to = address(&mut options, "to")?;
             if let Some(name) = ledger.map(|_| "ledger").or_else(|| options.keys().next().map(String::as_str)) {
-                return Err(Failure(format!("a proxy has no {name}")));
+                return Err(Failure(format!("a proxy has no option {name}; {USAGE}")));
             }
             let proxy = Arc::new(Proxy::start_on(listen, to).await?);
-            let places = json!({ "address": proxy.address().to_string() });
-            (Subject::Proxy(proxy), places)
+            let addresses = json!({ "address": proxy.address().to_string() });
+            (Subject::Proxy(proxy), addresses)
         }
         _ => return Err(Failure(USAGE.to_owned())),
     };
     let control = Control::start_on(control, subject).await?;
-    places["control"] = control.url().into();
-    say(&places.to_string())?;
-    if stays {
+    addresses["control"] = control.url().into();
+    print_line(&addresses.to_string())?;
+    if keeps_running {
         std::future::pending::<()>().await;
     }
     let mut stdin = tokio::io::stdin();
@@ -103,25 +104,27 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
 
 fn list() -> Result<(), Failure> {
     for fault in fault::ALL {
-        say(&format!("{:32} {}", fault.name, fault.does))?;
+        print_line(&format!("{:32} {}", fault.name, fault.description))?;
     }
-    for (name, _, does) in toxic::ALL {
-        say(&format!("{name:32} {does}"))?;
+    for (name, _, description) in toxic::ALL {
+        print_line(&format!("{name:32} {description}"))?;
     }
     Ok(())
 }
 
-/// An address among the options; a free port of 127.0.0.1 if there is none.
+/// Returns an address among the options, or a free port of 127.0.0.1 if there is none.
 fn address(options: &mut Map<String, Value>, name: &str) -> Result<SocketAddr, Failure> {
     let address = match options.remove(name) {
-        None if name == "to" => return Err(Failure("a proxy needs to=ADDRESS".to_owned())),
+        None if name == "to" => {
+            return Err(Failure("a proxy needs the address of its upstream: to=ADDRESS".to_owned()));
+        }
         None => (Ipv4Addr::LOCALHOST, 0).into(),
         Some(value) => value.as_str().unwrap_or_default().parse()?,
     };
     Ok(address)
 }
 
-pub(crate) fn say(line: &str) -> Result<(), Failure> {
+pub(crate) fn print_line(line: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}")?;
     Ok(stdout.flush()?)

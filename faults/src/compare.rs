@@ -1,12 +1,13 @@
-//! What becomes of a client's calls when a server breaks, behind one bridge or another.
+//! Compares how bridges handle a client's calls when a server fails.
 //!
 //! ```text
 //! mendline-faults compare mendline=PATH [peers=FOLDER] [fastmcp=FOLDER] [rounds=2] [calls=10]
 //! ```
-//! Each bridge stands between the same client and the same server; the same faults happen at the same call. Counted is what
-//! the client got, and what the server really did. Everybody runs with its defaults, except where a fault is about
-//! patience: there Mendline is told how long a call may take, as its users can, because its default of five minutes would
-//! only show that this run is shorter. The table is Markdown, as the README has it.
+//!
+//! Each bridge runs between the same client and the same server, and the same fault happens at the same call. The table
+//! counts the answers of the client and the executions on the server. Every bridge runs with its defaults, with one
+//! exception: where a call is never answered, Mendline gets a call timeout, because its default of five minutes is
+//! longer than the run. The output is the Markdown table of the README.
 
 mod bridge;
 mod client;
@@ -17,11 +18,11 @@ use std::path::PathBuf;
 
 use bridge::Bridge;
 use serde_json::{Map, Value};
-use trial::{Came, Trouble};
+use trial::{CallCounts, FaultCase};
 
-use crate::command::{Failure, say};
+use crate::command::{Failure, print_line};
 
-/// Runs every bridge through every trouble, and prints a table.
+/// Runs every bridge through every fault case and prints a table.
 pub(crate) async fn run(mut options: Map<String, Value>) -> Result<(), Failure> {
     let folder = |value: Option<Value>| value.and_then(|value| value.as_str().map(PathBuf::from));
     let mendline = folder(options.remove("mendline")).ok_or_else(|| Failure::new("compare needs mendline=PATH"))?;
@@ -31,57 +32,57 @@ pub(crate) async fn run(mut options: Map<String, Value>) -> Result<(), Failure> 
     let rounds = number(options.remove("rounds"), 2);
     let calls = number(options.remove("calls"), 10).max(5);
     if let Some(name) = options.keys().next() {
-        return Err(Failure::new(&format!("compare has no {name}")));
+        return Err(Failure::new(&format!("compare has no option {name}")));
     }
     let bridges = bridge::all(&mendline, peers.as_deref(), fastmcp.as_deref());
     let mut rows = Vec::new();
-    for trouble in Trouble::ALL {
+    for case in FaultCase::ALL {
         let mut cells = Vec::new();
         for bridge in &bridges {
-            let mut came = Vec::new();
+            let mut results = Vec::new();
             for round in 1..=rounds {
-                let result = trial::run(bridge, trouble, calls).await;
-                let words = result.as_ref().map_or_else(ToString::to_string, |came| came.to_string());
-                // People see where it is; stdout belongs to the table.
-                mention(&format!("{} · {} · round {round}: {words}", trouble.words(), bridge.name));
-                came.push(words);
+                let result = trial::run(bridge, case, calls).await;
+                let text = result.as_ref().map_or_else(ToString::to_string, |counts| counts.to_string());
+                // Progress goes to stderr, because stdout is reserved for the table.
+                report_progress(&format!("{} · {} · round {round}: {text}", case.label(), bridge.name));
+                results.push(text);
             }
-            came.dedup();
-            cells.push(came.join(" / "));
+            results.dedup();
+            cells.push(results.join(" / "));
         }
-        rows.push((trouble.words(), cells));
+        rows.push((case.label(), cells));
     }
-    say(&table(&bridges, &rows, calls, rounds))
+    print_line(&table(&bridges, &rows, calls, rounds))
 }
 
-/// Tells people how it goes, if they look.
-fn mention(words: &str) {
-    let _ = writeln!(std::io::stderr(), "{words}");
+/// Prints a progress line to stderr.
+fn report_progress(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn table(bridges: &[Bridge], rows: &[(&str, Vec<String>)], calls: u64, rounds: u64) -> String {
     let names: Vec<_> = bridges.iter().map(|bridge| format!("{} {}", bridge.name, bridge.version)).collect();
     let mut table = format!("| | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
-    for (words, cells) in rows {
-        table += &format!("| {words} | {} |\n", cells.join(" | "));
+    for (label, cells) in rows {
+        table += &format!("| {label} | {} |\n", cells.join(" | "));
     }
-    let seconds = client::PATIENCE.as_secs();
+    let seconds = client::ANSWER_TIMEOUT.as_secs();
     table
         + &format!(
-            "\n{calls} calls each, {rounds} rounds; *told*: answered with an error, *lost*: no answer and the bridge has ended, \
+            "\n{calls} calls each, {rounds} rounds; *failed*: answered with an error, *lost*: no answer and the bridge has ended, \
          *hung*: no answer {seconds} s after the last call was made."
         )
 }
 
-impl std::fmt::Display for Came {
+impl std::fmt::Display for CallCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} answered", self.answered)?;
         let rest = [
-            (self.told, "told"),
+            (self.failed, "failed"),
             (self.lost, "lost"),
             (self.hung, "hung"),
-            (self.twice, "**ran twice**"),
-            (self.invented, "**made up**"),
+            (self.ran_twice, "**ran twice**"),
+            (self.not_run, "**answered without running**"),
         ];
         for (count, what) in rest.into_iter().filter(|(count, _)| *count > 0) {
             write!(f, ", {count} {what}")?;
@@ -95,11 +96,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_names_only_what_there_was() {
-        let came = Came { answered: 9, told: 1, ..Came::default() };
-        assert_eq!(came.to_string(), "9 answered, 1 told");
+    fn cell_shows_only_nonzero_counts() {
+        let counts = CallCounts { answered: 9, failed: 1, ..CallCounts::default() };
+        assert_eq!(counts.to_string(), "9 answered, 1 failed");
         assert_eq!(
-            Came { answered: 3, hung: 7, twice: 1, ..Came::default() }.to_string(),
+            CallCounts { answered: 3, hung: 7, ran_twice: 1, ..CallCounts::default() }.to_string(),
             "3 answered, 7 hung, 1 **ran twice**"
         );
     }

@@ -1,19 +1,20 @@
-//! Switching faults from another process.
+//! The control port: changes a server or a proxy from another process.
 //!
-//! A port of its own, so that what is said here is never mistaken for what is tested. Everything is JSON under `/_faults/`:
+//! It has its own port, so that control requests never mix with the tested ones. Bodies are JSON, paths begin with
+//! `/_faults/`:
 //!
 //! | | the server | the proxy |
 //! |---|---|---|
-//! | `GET counts`, `DELETE counts` | what the oracle has counted; begin anew | what it has counted |
-//! | `GET seen` | the requests one by one | |
-//! | `GET rules`, `POST rules`, `DELETE rules` | the rules; a new one; none | |
-//! | `GET settings`, `POST settings` | what kind of server it is; change some of it | |
-//! | `POST notify`, `POST ask` | `{"method", "params"}`; `{"what": "roots"}` | |
-//! | `POST forget`, `POST end-listens` | all sessions; all subscriptions | |
-//! | `GET toxics`, `POST toxics`, `DELETE toxics` | | the toxics; a new one, with its `direction`; none |
-//! | `DELETE toxics/7` | | take one out |
-//! | `POST cut` | `{"ending": "reset"}`: all connections | the same |
-//! | `GET faults` | every fault there is | every toxic there is |
+//! | `GET counts`, `DELETE counts` | returns the counts; resets them | returns the counts |
+//! | `GET seen` | returns the received requests | |
+//! | `GET rules`, `POST rules`, `DELETE rules` | returns the rules; adds one; removes all | |
+//! | `GET settings`, `POST settings` | returns the settings; changes some of them | |
+//! | `POST notify`, `POST request` | sends to all clients: `{"method", "params"}`; `{"what": "roots"}` | |
+//! | `POST forget`, `POST end-listens` | drops all sessions; ends all subscriptions | |
+//! | `GET toxics`, `POST toxics`, `DELETE toxics` | | returns the toxics; adds one, with its `direction`; removes all |
+//! | `DELETE toxics/7` | | removes one |
+//! | `POST cut` | ends all connections: `{"ending": "reset"}` | the same |
+//! | `GET faults` | returns all faults | returns all toxics |
 
 use std::convert::Infallible;
 use std::fmt;
@@ -34,14 +35,14 @@ use tokio::task::JoinSet;
 
 use crate::proxy::{Direction, Proxy};
 use crate::server::reply::{Content, Outgoing};
-use crate::server::socket::Grip;
+use crate::server::socket::ConnectionHandle;
 use crate::server::{Server, read};
 use crate::task::Task;
 use crate::{Ending, Rule, fault, toxic};
 
 const PREFIX: &str = "/_faults/";
 
-/// A port at which a server or a proxy is switched. It closes when it is dropped.
+/// A control port of a server or a proxy. It closes when it is dropped.
 #[derive(Debug)]
 pub struct Control {
     address: SocketAddr,
@@ -66,13 +67,13 @@ impl Control {
         format!("http://{}{PREFIX}", self.address)
     }
 
-    /// Where it listens.
+    /// The address of the control port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// What is switched.
+/// The server or proxy that a control port changes.
 #[derive(Clone, Debug)]
 pub enum Subject {
     /// A server.
@@ -81,94 +82,99 @@ pub enum Subject {
     Proxy(Arc<Proxy>),
 }
 
-/// Why something was not done.
+/// The reason why a control request failed.
 #[derive(Debug)]
-enum Wrong {
-    /// There is nothing under this path.
-    Path,
-    /// What was sent cannot be understood.
-    Words(String),
+enum ControlError {
+    /// The path is unknown.
+    UnknownPath,
+    /// The body is invalid.
+    BadRequest(String),
 }
 
-impl<E: fmt::Display> From<E> for Wrong {
-    fn from(error: E) -> Wrong {
-        Wrong::Words(error.to_string())
+impl<E: fmt::Display> From<E> for ControlError {
+    fn from(error: E) -> ControlError {
+        ControlError::BadRequest(error.to_string())
     }
 }
 
 impl Subject {
-    fn perform(&self, verb: &Verb, path: &str, said: &Value) -> Result<Value, Wrong> {
+    fn perform(&self, verb: &Verb, path: &str, input: &Value) -> Result<Value, ControlError> {
         match self {
-            Subject::Server(server) => switch_server(server, verb, path, said),
-            Subject::Proxy(proxy) => switch_proxy(proxy, verb, path, said),
+            Subject::Server(server) => change_server(server, verb, path, input),
+            Subject::Proxy(proxy) => change_proxy(proxy, verb, path, input),
         }
     }
 }
 
-/// What changes a server says nothing; the rest is asked for.
-fn switch_server(server: &Server, verb: &Verb, path: &str, said: &Value) -> Result<Value, Wrong> {
+/// Handles the requests that change a server. All others are queries.
+fn change_server(server: &Server, verb: &Verb, path: &str, input: &Value) -> Result<Value, ControlError> {
     match (verb.as_str(), path) {
         ("DELETE", "counts") => server.oracle().reset(),
-        ("POST", "rules") => server.add(parsed::<Rule>(said)?)?,
+        ("POST", "rules") => server.add(parsed::<Rule>(input)?)?,
         ("DELETE", "rules") => server.clear(),
-        ("POST", "settings") => server.become_like(server.settings().changed(said)?),
+        ("POST", "settings") => server.change_settings(server.settings().changed(input)?),
         ("POST", "forget") => server.forget_sessions(),
         ("POST", "end-listens") => server.end_listens(),
-        ("POST", "cut") => server.cut(parsed::<Ending>(&said["ending"])?),
-        _ => return ask_server(server, verb, path, said),
+        ("POST", "cut") => server.cut(parsed::<Ending>(&input["ending"])?),
+        _ => return query_server(server, verb, path, input),
     }
     Ok(json!({}))
 }
 
-fn ask_server(server: &Server, verb: &Verb, path: &str, said: &Value) -> Result<Value, Wrong> {
-    let text = |name: &str| said[name].as_str().unwrap_or_default();
+fn query_server(server: &Server, verb: &Verb, path: &str, input: &Value) -> Result<Value, ControlError> {
+    let text = |name: &str| input[name].as_str().unwrap_or_default();
     Ok(match (verb.as_str(), path) {
         ("GET", "counts") => serde_json::to_value(server.oracle().counts())?,
         ("GET", "seen") => serde_json::to_value(server.oracle().seen())?,
-        ("GET", "faults") => fault::ALL.iter().map(|fault| json!({ "name": fault.name, "does": fault.does })).collect(),
+        ("GET", "faults") => {
+            fault::ALL.iter().map(|fault| json!({ "name": fault.name, "description": fault.description })).collect()
+        }
         ("GET", "rules") => serde_json::to_value(server.rules())?,
         ("GET", "settings") => serde_json::to_value(server.settings())?,
-        ("POST", "notify") => json!({ "clients": server.notify(text("method"), &said["params"]) }),
-        ("POST", "ask") => json!({ "clients": server.ask(text("what")) }),
-        _ => return Err(Wrong::Path),
+        ("POST", "notify") => json!({ "clients": server.notify(text("method"), &input["params"]) }),
+        ("POST", "request") => json!({ "clients": server.send_request(text("what")) }),
+        _ => return Err(ControlError::UnknownPath),
     })
 }
 
-fn switch_proxy(proxy: &Proxy, verb: &Verb, path: &str, said: &Value) -> Result<Value, Wrong> {
+fn change_proxy(proxy: &Proxy, verb: &Verb, path: &str, input: &Value) -> Result<Value, ControlError> {
     match (verb.as_str(), path) {
         ("DELETE", "toxics") => proxy.clear(),
-        ("POST", "cut") => proxy.cut(parsed::<Ending>(&said["ending"])?),
+        ("POST", "cut") => proxy.cut(parsed::<Ending>(&input["ending"])?),
         ("DELETE", path) if path.starts_with("toxics/") => {
             let number = path.trim_start_matches("toxics/").parse::<u64>()?;
             if !proxy.remove(number) {
-                return Err(Wrong::Path);
+                return Err(ControlError::UnknownPath);
             }
         }
-        _ => return ask_proxy(proxy, verb, path, said),
+        _ => return query_proxy(proxy, verb, path, input),
     }
     Ok(json!({}))
 }
 
-fn ask_proxy(proxy: &Proxy, verb: &Verb, path: &str, said: &Value) -> Result<Value, Wrong> {
+fn query_proxy(proxy: &Proxy, verb: &Verb, path: &str, input: &Value) -> Result<Value, ControlError> {
     Ok(match (verb.as_str(), path) {
         ("GET", "counts") => serde_json::to_value(proxy.counts())?,
-        ("GET", "faults") => toxic::ALL.iter().map(|(name, _, does)| json!({ "name": name, "does": does })).collect(),
+        ("GET", "faults") => toxic::ALL
+            .iter()
+            .map(|(name, _, description)| json!({ "name": name, "description": description }))
+            .collect(),
         ("GET", "toxics") => {
             let toxics = proxy.toxics().into_iter();
             toxics.map(|(number, direction, toxic)| json!([number, direction, toxic])).collect()
         }
         ("POST", "toxics") => {
-            let mut said = said.clone();
-            let direction = said.as_object_mut().and_then(|members| members.remove("direction"));
+            let mut input = input.clone();
+            let direction = input.as_object_mut().and_then(|members| members.remove("direction"));
             let direction = direction.map_or(Ok(Direction::Both), |direction| parsed(&direction))?;
-            json!({ "number": proxy.add(direction, parsed(&said)?) })
+            json!({ "number": proxy.add(direction, parsed(&input)?) })
         }
-        _ => return Err(Wrong::Path),
+        _ => return Err(ControlError::UnknownPath),
     })
 }
 
-fn parsed<T: DeserializeOwned>(said: &Value) -> Result<T, Wrong> {
-    serde_json::from_value(said.clone()).map_err(Wrong::from)
+fn parsed<T: DeserializeOwned>(input: &Value) -> Result<T, ControlError> {
+    serde_json::from_value(input.clone()).map_err(ControlError::from)
 }
 
 async fn accept(listener: TcpListener, subject: Subject) {
@@ -181,7 +187,7 @@ async fn accept(listener: TcpListener, subject: Subject) {
         let subject = subject.clone();
         connections.spawn(async move {
             let service = service_fn(move |request| answer(subject.clone(), request));
-            // Whoever switched something and left has done so.
+            // The change is already made if the client leaves before the response.
             let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
         });
         while connections.try_join_next().is_some() {}
@@ -190,21 +196,23 @@ async fn accept(listener: TcpListener, subject: Subject) {
 
 async fn answer(subject: Subject, request: Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
     let (parts, body) = request.into_parts();
-    let (status, text) = match hear(&subject, &parts, body).await {
+    let (status, text) = match handle(&subject, &parts, body).await {
         Ok(value) => (StatusCode::OK, value),
-        Err(Wrong::Path) => (StatusCode::NOT_FOUND, json!({ "error": "there is nothing here" })),
-        Err(Wrong::Words(words)) => (StatusCode::BAD_REQUEST, json!({ "error": words })),
+        Err(ControlError::UnknownPath) => {
+            (StatusCode::NOT_FOUND, json!({ "error": "unknown path; see src/control.rs for the list" }))
+        }
+        Err(ControlError::BadRequest(message)) => (StatusCode::BAD_REQUEST, json!({ "error": message })),
     };
     let content = Content::Whole(Bytes::from(text.to_string()));
-    let mut response = Response::new(Outgoing::new(content, Grip::new(0)));
+    let mut response = Response::new(Outgoing::new(content, ConnectionHandle::new(0)));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }
 
-async fn hear(subject: &Subject, parts: &http::request::Parts, body: Incoming) -> Result<Value, Wrong> {
-    let path = parts.uri.path().strip_prefix(PREFIX).ok_or(Wrong::Path)?;
+async fn handle(subject: &Subject, parts: &http::request::Parts, body: Incoming) -> Result<Value, ControlError> {
+    let path = parts.uri.path().strip_prefix(PREFIX).ok_or(ControlError::UnknownPath)?;
     let text = read(body).await?;
-    let said = if text.is_empty() { json!({}) } else { serde_json::from_slice(&text)? };
-    subject.perform(&parts.method, path, &said)
+    let input = if text.is_empty() { json!({}) } else { serde_json::from_slice(&text)? };
+    subject.perform(&parts.method, path, &input)
 }

@@ -1,10 +1,10 @@
 //! The faults of the server, one file each, named after their rows in the fault matrix.
 //!
-//! A fault answers one request in place of the server. It says for which requests it is made, whether the tool runs before
-//! it answers, and what the `value` of a [`Rule`](crate::Rule) means to it. A rule that names a method, a tool or an HTTP
-//! method sends other requests to it.
+//! A fault answers one request instead of the server. It defines which requests it applies to, whether the tool runs
+//! before it answers, and the meaning of the `value` of a [`Rule`](crate::Rule). A rule that names a method, a tool or
+//! an HTTP method applies the fault to those requests instead.
 
-mod scene;
+mod context;
 
 mod a73_token_expired_401;
 mod bom_json;
@@ -38,9 +38,8 @@ mod m68_progress_forever;
 mod m69_era_flip;
 mod m72_list_hangs;
 mod newline_after;
-mod note_answered;
+mod notification_answered;
 mod pretty_json;
-mod questions_without_end;
 mod s42_sse_split_crlf_bom;
 mod s43_event_over_limit;
 mod s44_comments_only;
@@ -48,6 +47,7 @@ mod s45_retry_absurd;
 mod s46_replays_seen_events;
 mod s47_resume_refused;
 mod s52_prime_then_close_for_ever;
+mod server_request_flood;
 mod session_lost_in_body;
 mod t13_reset_before_headers;
 mod t14_reset_mid_body;
@@ -57,44 +57,44 @@ mod wrong_content_type;
 
 use std::pin::Pin;
 
-pub(crate) use scene::Scene;
+pub(crate) use context::FaultContext;
 
-use crate::Asked;
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// A reply on its way. `Err` is what the protocol's own rules said before the fault could.
+/// A pending reply. `Err` is the reply of the protocol's own checks, which run before the fault.
 type Answering = Pin<Box<dyn Future<Output = Result<Reply, Refused>> + Send>>;
 
-/// One way to break.
+/// One fault.
 #[derive(Debug)]
 pub struct Fault {
-    /// Its name, which is that of its file.
+    /// The name of the fault and of its file.
     pub name: &'static str,
-    /// Its row in the fault matrix; empty if it has none of its own.
+    /// The row in the fault matrix; empty if the fault has none.
     pub row: &'static str,
-    /// What it does, in one sentence.
-    pub does: &'static str,
-    /// What the `value` of a rule means to it; empty if nothing.
+    /// One sentence about the behaviour.
+    pub description: &'static str,
+    /// The meaning of a rule's `value`; empty if the fault ignores it.
     pub value: &'static str,
-    /// Whether the server does what was asked before the fault answers.
+    /// The condition under which the tool runs before the fault answers.
     pub runs: Runs,
-    pub(crate) strikes: fn(&Asked) -> bool,
-    pub(crate) answer: fn(Scene) -> Answering,
+    pub(crate) applies_to: fn(&HttpRequest) -> bool,
+    pub(crate) answer: fn(FaultContext) -> Answering,
 }
 
-/// Whether the server does what was asked before a fault answers.
+/// The condition under which the tool runs before a fault answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runs {
-    /// It refuses, so it cannot have done it.
+    /// Never: the fault refuses the request.
     Never,
-    /// As the rule says: [`Timing::Before`](crate::Timing) or [`Timing::After`](crate::Timing).
-    AsTold,
-    /// The answer is in what is spoilt.
+    /// Defined by the rule: [`Timing::Before`](crate::Timing) or [`Timing::After`](crate::Timing).
+    PerRule,
+    /// Always: the fault modifies the real answer.
     Always,
 }
 
-/// Every fault there is.
+/// All faults.
 pub const ALL: &[&Fault] = &[
     &h26_500::FAULT,
     &h27_502::FAULT,
@@ -142,11 +142,11 @@ pub const ALL: &[&Fault] = &[
     &bom_json::FAULT,
     &content_coding::FAULT,
     &http_1_0::FAULT,
-    &note_answered::FAULT,
-    &questions_without_end::FAULT,
+    &notification_answered::FAULT,
+    &server_request_flood::FAULT,
 ];
 
-/// The fault with this name.
+/// Returns the fault with this name.
 pub fn by_name(name: &str) -> Option<&'static Fault> {
     ALL.iter().copied().find(|fault| fault.name == name)
 }

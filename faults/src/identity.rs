@@ -1,7 +1,7 @@
-//! Who a secure server says it is, and who vouches for it.
+//! Certificates of secure servers and the authorities that issue them.
 //!
-//! A client decides whom to believe by a certificate's authority, its names and its dates, so a test needs servers that are
-//! right in all three and servers that are wrong in one. Keys are made anew each time and are nobody's secret.
+//! A client checks the authority, the names and the dates of a certificate, so tests need servers that pass all three
+//! checks and servers that fail one of them. Keys are generated for each test.
 
 use std::io;
 use std::sync::Arc;
@@ -11,31 +11,31 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// What servers of this kind offer, the best first.
+/// The ALPN protocols of the server, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", HTTP1];
 const HTTP1: &[u8] = b"http/1.1";
 
-/// Somebody who vouches for servers. A client that trusts it has its [PEM text](Authority::pem).
+/// A certificate authority. A client trusts it by its [PEM text](Authority::pem).
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
 }
 
-/// What a certificate says.
+/// The contents of a certificate.
 #[derive(Clone, Copy, Debug)]
 pub struct Certificate<'a> {
-    /// The name or the address that it is for.
+    /// The host name or address of the server.
     pub host: &'a str,
-    /// The year in which it ends, on the 17th of May.
+    /// The year in which the certificate expires, on 17 May.
     pub until: i32,
 }
 
-/// What a server shows to prove who it is.
+/// The certificate and key of a server.
 #[derive(Clone, Debug)]
 pub struct Identity(pub(crate) Arc<ServerConfig>);
 
 impl Authority {
-    /// A new one.
+    /// Creates an authority with a new key.
     pub fn new(name: &str) -> io::Result<Authority> {
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let mut params = CertificateParams::new(Vec::new()).map_err(io::Error::other)?;
@@ -45,13 +45,13 @@ impl Authority {
         Ok(Authority { issuer: Issuer::new(params, key), pem })
     }
 
-    /// Its own certificate, for whoever is to trust it.
+    /// Returns the authority's own certificate, for clients that trust it.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// Vouches for a server.
-    pub fn vouch(&self, certificate: Certificate<'_>) -> io::Result<Identity> {
+    /// Issues a certificate for a server.
+    pub fn issue(&self, certificate: Certificate<'_>) -> io::Result<Identity> {
         let (params, key) = certificate.params()?;
         let signed = params.signed_by(&key, &self.issuer).map_err(io::Error::other)?;
         Identity::new(signed.der().clone(), &key)
@@ -68,20 +68,20 @@ impl Certificate<'_> {
 }
 
 impl Identity {
-    /// A server that vouches for itself.
-    pub fn of_itself(certificate: Certificate<'_>) -> io::Result<Identity> {
+    /// Creates a self-signed certificate.
+    pub fn self_signed(certificate: Certificate<'_>) -> io::Result<Identity> {
         let (params, key) = certificate.params()?;
         let signed = params.self_signed(&key).map_err(io::Error::other)?;
         Identity::new(signed.der().clone(), &key)
     }
 
-    /// A server with a certificate and a key that another program has made, in PEM form.
-    pub fn of_pem(certificate: &[u8], key: &[u8]) -> io::Result<Identity> {
+    /// Uses a certificate and a key in PEM form that another program created.
+    pub fn from_pem(certificate: &[u8], key: &[u8]) -> io::Result<Identity> {
         let certificate = CertificateDer::from_pem_slice(certificate).map_err(io::Error::other)?;
         Identity::with(certificate, PrivateKeyDer::from_pem_slice(key).map_err(io::Error::other)?)
     }
 
-    /// The same, and no HTTP/2.
+    /// Offers HTTP/1.1 only.
     pub fn with_http1_only(self) -> Identity {
         let mut config = ServerConfig::clone(&self.0);
         config.alpn_protocols = vec![HTTP1.to_vec()];

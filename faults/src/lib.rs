@@ -1,15 +1,15 @@
-//! Things that break on purpose, for tests over real sockets.
+//! A faulty MCP server and a faulty TCP proxy for tests over real sockets.
 //!
-//! Two of them. [`Server`] is an MCP server over HTTP: both eras of Streamable HTTP and the older HTTP+SSE, JSON or event
-//! streams, sessions, resumption. A [`Rule`] makes it break at the n-th request, at every one or for a time, with one of
-//! the faults in [`fault`], before or after it has done what was asked. [`Proxy`] knows nothing of HTTP: it carries bytes
-//! between two sockets and spoils them by the toxics in [`toxic`], for each direction by itself.
+//! [`Server`] is an MCP server over HTTP: both eras of Streamable HTTP and the older HTTP+SSE, JSON or event streams,
+//! sessions and resumption. A [`Rule`] injects one of the faults in [`fault`] at the n-th request, at every request or
+//! for a time, before or after the tool has run. [`Proxy`] works below HTTP: it forwards bytes between two sockets and
+//! applies the toxics in [`toxic`] to each direction.
 //!
-//! Both count all that they see. What the [`Oracle`] has counted is what really happened, whatever a client was told, so a
-//! test compares the two. Both are switched at run time: by their methods, or from another language through
-//! [`Control`] over HTTP. Both listen on loopback only, and everything that they started ends when they are dropped.
+//! Both count everything. The [`Oracle`] holds what the server really did, so that a test can compare it with what the
+//! client was told. Both can be changed at run time: by their methods, or from another language over HTTP through
+//! [`Control`]. Both listen on loopback only, and all their tasks end when they are dropped.
 //!
-//! What is broken is decided here by rules and never by chance: the same requests meet the same faults.
+//! Faults are deterministic: the same requests meet the same faults.
 
 pub mod command;
 pub mod fault;
@@ -27,8 +27,8 @@ mod task;
 
 pub use control::{Control, Subject};
 pub use identity::{Authority, Certificate, Identity};
-pub use oracle::{Counts, Oracle, Seen, Stray};
+pub use oracle::{Counts, ForeignRequest, Oracle, Seen};
 pub use plan::{Rule, Timing, UnknownFault, When};
-pub use proxy::{Direction, Passage, Proxy, ProxyCounts};
-pub use server::{Asked, Ending, Server};
+pub use proxy::{Direction, DirectionCounts, Proxy, ProxyCounts};
+pub use server::{Ending, HttpRequest, Server};
 pub use settings::{Answers, Era, Settings};

@@ -7,20 +7,20 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return complain(&error),
+        Err(error) => return fail(&error),
     };
     let code = match runtime.block_on(mendline_faults::command::run(&arguments)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => complain(&failure),
+        Err(failure) => fail(&failure),
     };
-    // A read of stdin that still blocks a thread must not keep us.
+    // A blocking read of stdin must not delay the exit.
     runtime.shutdown_background();
     code
 }
 
-/// Says what is wrong, to people, on stderr.
-fn complain(words: &dyn std::fmt::Display) -> ExitCode {
-    // With stderr gone there is nobody left to tell.
-    let _ = writeln!(std::io::stderr(), "mendline-faults: {words}");
+/// Prints an error to stderr.
+fn fail(error: &dyn std::fmt::Display) -> ExitCode {
+    // Nothing can be reported if stderr is closed.
+    let _ = writeln!(std::io::stderr(), "mendline-faults: {error}");
     ExitCode::from(2)
 }

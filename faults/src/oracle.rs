@@ -1,8 +1,8 @@
-//! What really happened at the server.
+//! Counts of what the server really did.
 //!
-//! A client is told things; the oracle knows them. Everything is counted where it happens and can be read at any time as
-//! one value, so that a test may say "`create_note` ran once for this key" and be right. [`Oracle::until`] waits for a
-//! count instead of sleeping.
+//! Everything is counted where it happens and can be read at any time as one value, so that a test can assert
+//! "`create_note` ran once for this key" independently of what the client was told. [`Oracle::until`] waits for a
+//! count, so that tests do not sleep.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -15,105 +15,105 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use crate::Asked;
+use crate::HttpRequest;
 
-/// The last so many requests are remembered one by one.
+/// The number of requests that are kept one by one.
 const REMEMBERED: usize = 10_000;
 
-/// Everything that is counted.
+/// All counts of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// Clients that came to a secure server and began to shake hands.
+    /// TLS handshakes that clients started.
     pub handshakes: u64,
-    /// Those of them that it came to nothing with: they did not believe the server, or left.
+    /// TLS handshakes that failed: the client rejected the certificate or left.
     pub handshakes_failed: u64,
-    /// Connections that were accepted, and are secure where they should be.
+    /// Connections that were accepted, after the TLS handshake if there is one.
     pub connections: u64,
-    /// Those of them that are open now.
+    /// Connections that are open now.
     pub open_connections: u64,
-    /// The most that were open at a time.
+    /// The largest number of connections that were open at the same time.
     pub most_open_connections: u64,
-    /// Bytes that were read from sockets, decrypted where TLS is.
+    /// Bytes read from sockets, after decryption.
     pub bytes_in: u64,
-    /// Bytes that sockets accepted.
+    /// Bytes written to sockets, before encryption.
     pub bytes_out: u64,
-    /// POST requests that arrived whole.
+    /// POST requests that arrived completely.
     pub posts: u64,
-    /// GET requests, resuming or not.
+    /// GET requests, including those that resume a stream.
     pub gets: u64,
     /// GET requests with a `Last-Event-ID`.
     pub resumes: u64,
     /// DELETE requests.
     pub deletes: u64,
-    /// Requests whose body never arrived whole.
+    /// Requests whose body did not arrive completely.
     pub cut_requests: u64,
-    /// JSON-RPC messages by method; answers of the client count as `response`, what cannot be read as `unreadable`.
+    /// JSON-RPC messages by method. Responses of the client count as `response`, invalid messages as `unreadable`.
     pub messages: BTreeMap<String, u64>,
-    /// How often a tool ran, by its `key` argument.
+    /// Executions of tools by their `key` argument.
     pub executions: BTreeMap<String, u64>,
-    /// How often each tool ran.
+    /// Executions by tool.
     pub tools: BTreeMap<String, u64>,
     /// Sessions that were opened.
     pub sessions_opened: u64,
-    /// Those of them that the server knows now.
+    /// Sessions that are open now.
     pub open_sessions: u64,
-    /// Sessions that their client ended.
+    /// Sessions that the client deleted.
     pub sessions_deleted: u64,
-    /// Requests that were refused by the protocol's own rules, without any fault.
+    /// Requests that the protocol's own checks refused, without a fault.
     pub refusals: u64,
-    /// Calls that were cancelled while they ran, in the way of their era.
+    /// Calls that were cancelled while they ran, by the mechanism of their era.
     pub cancellations: u64,
-    /// Responses that the client did not wait for to the end.
+    /// Responses that the client closed before their end.
     pub closed_mid_call: u64,
     /// `subscriptions/listen` streams that were opened.
     pub listens_opened: u64,
-    /// Those of them that the client closed.
+    /// `subscriptions/listen` streams that the client closed.
     pub listens_closed: u64,
-    /// Questions that were put to clients.
-    pub asked: u64,
-    /// Those of them that were answered.
-    pub asks_answered: u64,
-    /// How often each fault struck.
+    /// Requests that the server sent to clients.
+    pub server_requests: u64,
+    /// Requests to clients that were answered.
+    pub server_requests_answered: u64,
+    /// The number of times each fault was injected.
     pub struck: BTreeMap<String, u64>,
-    /// What arrived at the other origin, where nothing belongs.
-    pub elsewhere: Vec<Stray>,
+    /// Requests that arrived at the foreign origin.
+    pub elsewhere: Vec<ForeignRequest>,
 }
 
 impl Counts {
-    /// How often a tool ran with this `key`.
+    /// Returns the number of executions with this `key`.
     pub fn executions_of(&self, key: &str) -> u64 {
         self.executions.get(key).copied().unwrap_or(0)
     }
 
-    /// How many messages of this method came.
+    /// Returns the number of messages of this method.
     pub fn messages_of(&self, method: &str) -> u64 {
         self.messages.get(method).copied().unwrap_or(0)
     }
 
-    /// How often this fault struck.
+    /// Returns the number of times this fault was injected.
     pub fn struck_by(&self, fault: &str) -> u64 {
         self.struck.get(fault).copied().unwrap_or(0)
     }
 }
 
-/// A request that came to the origin where nothing belongs.
+/// A request that arrived at the foreign origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Stray {
+pub struct ForeignRequest {
     /// GET, POST, …
     pub verb: String,
     /// The path.
     pub path: String,
-    /// It carried an `Authorization` or a `Cookie`.
+    /// True if it carried an `Authorization` or a `Cookie`.
     pub credentials: bool,
-    /// It carried a session id.
+    /// True if it carried a session id.
     pub session: bool,
-    /// How long its body was.
+    /// The length of its body.
     pub bytes: usize,
 }
 
-/// One request as it came.
+/// One received request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Seen {
@@ -121,9 +121,9 @@ pub struct Seen {
     pub verb: String,
     /// The path.
     pub path: String,
-    /// It came over HTTP/2.
+    /// True if it came over HTTP/2.
     pub http2: bool,
-    /// Which connection it came on, counted from 1.
+    /// The number of its connection, from 1.
     pub connection: u64,
     /// The JSON-RPC method, if it is a request or a notification.
     pub method: Option<String>,
@@ -139,66 +139,66 @@ pub struct Seen {
     pub named: Option<String>,
     /// `Last-Event-ID`.
     pub last_event_id: Option<String>,
-    /// The fault that it met.
+    /// The fault that was injected.
     pub fault: Option<&'static str>,
 }
 
-/// Counts, and wakes who waits for a count.
+/// Counters that wake tasks waiting for a count.
 #[derive(Debug)]
 pub struct Oracle {
-    book: Mutex<Book>,
+    inner: Mutex<Inner>,
     changed: watch::Sender<()>,
-    /// Where executions are written down as well, for those who want to know them after the process was killed.
+    /// The file to which executions are appended, for tests that kill the process.
     ledger: OnceLock<File>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct Inner {
     counts: Counts,
     seen: VecDeque<Seen>,
 }
 
 impl Oracle {
     pub(crate) fn new() -> Oracle {
-        Oracle { book: Mutex::default(), changed: watch::channel(()).0, ledger: OnceLock::new() }
+        Oracle { inner: Mutex::default(), changed: watch::channel(()).0, ledger: OnceLock::new() }
     }
 
-    /// Writes every execution to the end of this file too, before anything else is done about it: one line
-    /// `executed TOOL KEY PID`, as the demonstration server does, so that several lives of a server share one file.
+    /// Appends every execution to this file before anything else is done: one line `executed TOOL KEY PID`, as the
+    /// demonstration server does, so that a restarted server can append to the same file.
     pub(crate) fn keep_ledger(&self, path: &Path) -> std::io::Result<()> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        // Whoever named a file first has it.
+        // The first file wins.
         let _ = self.ledger.set(file);
         Ok(())
     }
 
-    /// All counts as they are now.
+    /// Returns the current counts.
     pub fn counts(&self) -> Counts {
-        self.book().counts.clone()
+        self.inner().counts.clone()
     }
 
-    /// The last requests in the order in which they came, at most ten thousand.
+    /// Returns the last requests in order, at most ten thousand.
     pub fn seen(&self) -> Vec<Seen> {
-        self.book().seen.iter().cloned().collect()
+        self.inner().seen.iter().cloned().collect()
     }
 
-    /// Begins to count anew. Connections and sessions that are open stay counted as such.
+    /// Resets the counts. Open connections and open sessions stay counted.
     pub fn reset(&self) {
-        self.note(|counts| {
+        self.record(|counts| {
             let Counts { open_connections, open_sessions, .. } = *counts;
             *counts = Counts { open_connections, open_sessions, ..Counts::default() };
         });
-        self.book().seen.clear();
+        self.inner().seen.clear();
     }
 
-    /// Waits until the counts are as they should be. Gives back the counts either way: `Err` when they were not so in time.
-    pub async fn until(&self, patience: Duration, is_so: impl Fn(&Counts) -> bool) -> Result<Counts, Counts> {
-        let deadline = Instant::now() + patience;
+    /// Waits until the counts meet the condition. Returns the counts: `Ok` when they do, `Err` at the timeout.
+    pub async fn until(&self, timeout: Duration, condition: impl Fn(&Counts) -> bool) -> Result<Counts, Counts> {
+        let deadline = Instant::now() + timeout;
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
             let counts = self.counts();
-            if is_so(&counts) {
+            if condition(&counts) {
                 return Ok(counts);
             }
             if timeout_at(deadline, changed.changed()).await.is_err() {
@@ -207,53 +207,53 @@ impl Oracle {
         }
     }
 
-    /// Writes something down.
-    pub(crate) fn note(&self, what: impl FnOnce(&mut Counts)) {
-        what(&mut self.book().counts);
+    /// Updates the counts.
+    pub(crate) fn record(&self, what: impl FnOnce(&mut Counts)) {
+        what(&mut self.inner().counts);
         self.changed.send_replace(());
     }
 
-    /// A request has arrived whole, and this fault will answer it.
-    pub(crate) fn arrived(&self, asked: &Asked, fault: Option<&'static str>) {
-        let mut book = self.book();
-        let counts = &mut book.counts;
-        match asked.verb.as_str() {
+    /// Records a complete request and the fault that will answer it.
+    pub(crate) fn arrived(&self, request: &HttpRequest, fault: Option<&'static str>) {
+        let mut inner = self.inner();
+        let counts = &mut inner.counts;
+        match request.verb.as_str() {
             "POST" => counts.posts += 1,
             "GET" => counts.gets += 1,
             "DELETE" => counts.deletes += 1,
             _ => {}
         }
-        counts.resumes += u64::from(asked.is_resume());
-        if asked.verb == http::Method::POST {
-            *counts.messages.entry(asked.what()).or_default() += 1;
+        counts.resumes += u64::from(request.is_resume());
+        if request.verb == http::Method::POST {
+            *counts.messages.entry(request.what()).or_default() += 1;
         }
         if let Some(fault) = fault {
             *counts.struck.entry(fault.to_owned()).or_default() += 1;
         }
-        if book.seen.len() == REMEMBERED {
-            book.seen.pop_front();
+        if inner.seen.len() == REMEMBERED {
+            inner.seen.pop_front();
         }
-        book.seen.push_back(asked.seen(fault));
-        drop(book);
+        inner.seen.push_back(request.seen(fault));
+        drop(inner);
         self.changed.send_replace(());
     }
 
-    /// A tool ran.
+    /// Records an execution.
     pub(crate) fn executed(&self, tool: &str, key: &str) {
         if let Some(mut ledger) = self.ledger.get() {
             let line = format!("executed {tool} {key} {}\n", std::process::id());
-            // Nothing to be done about a full disk; the reader of the ledger will miss the line.
+            // If the disk is full, the line is missing from the ledger.
             let _ = ledger.write_all(line.as_bytes());
         }
-        self.note(|counts| {
+        self.record(|counts| {
             *counts.executions.entry(key.to_owned()).or_default() += 1;
             *counts.tools.entry(tool.to_owned()).or_default() += 1;
         });
     }
 
-    /// Counting goes on whatever happened to a thread that was counting.
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Counting continues after a panic in another thread.
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_count_is_waited_for_and_not_slept_for() {
+    async fn until_returns_when_the_count_is_reached() {
         let oracle = Oracle::new();
         let wanted = oracle.until(Duration::from_secs(5), |counts| counts.executions_of("a") == 2);
         let doing = async {

@@ -1,12 +1,13 @@
-//! A TCP proxy that spoils what it carries.
+//! A TCP proxy that delays, cuts and drops what it forwards.
 //!
-//! It knows nothing of what passes: bytes go up from the client to the upstream and down again, and the toxics that are in
-//! place decide when and whether. They are put in and taken out while connections are open. How a direction of one
-//! connection is carried is in [`pump`], what both make of a connection in [`connection`], who is let in here.
+//! The proxy does not interpret bytes. They go up from the client to the upstream and down again, and the installed
+//! toxics decide when and whether they pass. Toxics can be added and removed while connections are open. [`pump`]
+//! forwards one direction of a connection, [`connection`] handles a whole connection, and this module accepts
+//! connections.
 
 mod connection;
 mod counts;
-mod plug;
+mod packet_filter;
 mod pump;
 mod shared;
 
@@ -18,17 +19,17 @@ use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-pub use counts::{Passage, ProxyCounts};
+pub use counts::{DirectionCounts, ProxyCounts};
 
 use crate::Ending;
 use crate::task::Task;
-use crate::toxic::{Door, Toxic};
+use crate::toxic::{AcceptMode, Toxic};
 use shared::Shared;
 
-/// How many may wait to be accepted.
+/// The backlog of the listener.
 const BACKLOG: u32 = 1024;
 
-/// A way through the proxy.
+/// A direction through the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Direction {
@@ -36,18 +37,18 @@ pub enum Direction {
     Up,
     /// From the upstream to the client.
     Down,
-    /// Both ways.
+    /// Both directions.
     Both,
 }
 
 impl Direction {
-    /// Whether this is, or includes, the other.
+    /// Returns whether this direction includes the other.
     fn covers(self, other: Direction) -> bool {
         self == Direction::Both || self == other
     }
 }
 
-/// A TCP proxy that spoils what it carries. It stops when it is dropped.
+/// A TCP proxy that delays, cuts and drops what it forwards. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -56,133 +57,133 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts on a free port of 127.0.0.1, before this upstream.
+    /// Starts on a free port of 127.0.0.1, in front of this upstream.
     pub async fn start(upstream: SocketAddr) -> std::io::Result<Proxy> {
         Proxy::start_on((Ipv4Addr::LOCALHOST, 0).into(), upstream).await
     }
 
-    /// Starts on this address, before this upstream.
+    /// Starts on this address, in front of this upstream.
     pub async fn start_on(address: SocketAddr, upstream: SocketAddr) -> std::io::Result<Proxy> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared::new(upstream));
-        let accepting = Task::spawn(accept(Entrance::Listening(listener), address, Arc::clone(&shared)));
+        let accepting = Task::spawn(accept(Port::Listening(listener), address, Arc::clone(&shared)));
         Ok(Proxy { shared, address, _accepting: accepting })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Puts a toxic in. What is given back takes it out again.
+    /// Adds a toxic and returns its number.
     pub fn add(&self, direction: Direction, toxic: Toxic) -> u64 {
         self.shared.add(direction, toxic)
     }
 
-    /// Takes a toxic out. Says whether it was there.
+    /// Removes a toxic by its number. Returns whether it was installed.
     pub fn remove(&self, number: u64) -> bool {
         self.shared.remove(number)
     }
 
-    /// Takes all toxics out.
+    /// Removes all toxics.
     pub fn clear(&self) {
         self.shared.clear();
     }
 
-    /// The toxics that are in place, with the numbers that take them out.
+    /// Returns the installed toxics and their numbers.
     pub fn toxics(&self) -> Vec<(u64, Direction, Toxic)> {
         self.shared.toxics()
     }
 
-    /// Ends every connection there is, once.
+    /// Ends all open connections once.
     pub fn cut(&self, ending: Ending) {
         self.shared.end_all(ending);
     }
 
-    /// The connections there are, in the order in which they came.
+    /// Returns the open connections in the order in which they were accepted.
     pub fn connections(&self) -> Vec<u64> {
         self.shared.connections()
     }
 
-    /// Stops one connection: nothing passes on it, nothing is lost. Says whether it is there.
+    /// Stops one connection without losing bytes. Returns whether the connection exists.
     pub fn clog(&self, connection: u64) -> bool {
         self.shared.clog(connection, true)
     }
 
-    /// Lets a connection go on that was stopped. Says whether it is still there.
+    /// Resumes a stopped connection. Returns whether the connection still exists.
     pub fn unclog(&self, connection: u64) -> bool {
         self.shared.clog(connection, false)
     }
 
-    /// What it has counted.
+    /// Returns the current counts.
     pub fn counts(&self) -> ProxyCounts {
         self.shared.counts.now()
     }
 
-    /// Waits until the counts are as they should be. Gives them back either way: `Err` when they were not so in time.
+    /// Waits until the counts meet the condition. Returns the counts: `Ok` when they do, `Err` at the timeout.
     pub async fn until(
         &self,
-        patience: Duration,
-        is_so: impl Fn(&ProxyCounts) -> bool,
+        timeout: Duration,
+        condition: impl Fn(&ProxyCounts) -> bool,
     ) -> Result<ProxyCounts, ProxyCounts> {
-        self.shared.counts.until(patience, is_so).await
+        self.shared.counts.until(timeout, condition).await
     }
 }
 
-/// What stands at the port.
-enum Entrance {
+/// The state of the proxy's port.
+enum Port {
     Listening(TcpListener),
-    /// Bound and deaf: whoever dials is refused, and nobody else can have the port.
-    Kept(TcpSocket),
-    /// The port could not be kept. It is tried again at the next change.
+    /// Bound without a listener: connections are refused, and no other process can bind the port.
+    Reserved(TcpSocket),
+    /// The port could not be bound. The next change tries again.
     Lost,
 }
 
-impl Entrance {
-    /// The same port with or without somebody who listens.
-    fn turned(self, door: Door, address: SocketAddr) -> Entrance {
-        match (self, door) {
-            (Entrance::Listening(listener), Door::Closed) => {
+impl Port {
+    /// Switches the port to this mode.
+    fn switched(self, accept_mode: AcceptMode, address: SocketAddr) -> Port {
+        match (self, accept_mode) {
+            (Port::Listening(listener), AcceptMode::Refuse) => {
                 drop(listener);
-                keep(address).map_or(Entrance::Lost, Entrance::Kept)
+                reserve(address).map_or(Port::Lost, Port::Reserved)
             }
-            (Entrance::Kept(socket), Door::Open | Door::Resets) => {
-                socket.listen(BACKLOG).map_or(Entrance::Lost, Entrance::Listening)
+            (Port::Reserved(socket), AcceptMode::Accept | AcceptMode::Reset) => {
+                socket.listen(BACKLOG).map_or(Port::Lost, Port::Listening)
             }
-            (Entrance::Lost, Door::Closed) => keep(address).map_or(Entrance::Lost, Entrance::Kept),
-            (Entrance::Lost, _) => {
-                keep(address).and_then(|socket| socket.listen(BACKLOG)).map_or(Entrance::Lost, Entrance::Listening)
+            (Port::Lost, AcceptMode::Refuse) => reserve(address).map_or(Port::Lost, Port::Reserved),
+            (Port::Lost, _) => {
+                reserve(address).and_then(|socket| socket.listen(BACKLOG)).map_or(Port::Lost, Port::Listening)
             }
             (same, _) => same,
         }
     }
 }
 
-fn keep(address: SocketAddr) -> std::io::Result<TcpSocket> {
+fn reserve(address: SocketAddr) -> std::io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)
 }
 
-async fn accept(mut entrance: Entrance, address: SocketAddr, shared: Arc<Shared>) {
-    // Dropped with this task, and the connections with it.
+async fn accept(mut port: Port, address: SocketAddr, shared: Arc<Shared>) {
+    // The connections end when this task is dropped.
     let mut connections = JoinSet::new();
     let mut changed = shared.watch();
-    let mut was = Door::Open;
+    let mut was = AcceptMode::Accept;
     loop {
         changed.mark_unchanged();
-        let (door, lasts) = shared.door();
-        entrance = entrance.turned(door, address);
-        if door != was {
-            shared.door_turned(door);
-            was = door;
+        let (accept_mode, lasts) = shared.accept_mode();
+        port = port.switched(accept_mode, address);
+        if accept_mode != was {
+            shared.accept_mode_changed(accept_mode);
+            was = accept_mode;
         }
         let dialed = async {
-            match &entrance {
-                Entrance::Listening(listener) => listener.accept().await,
-                Entrance::Kept(_) | Entrance::Lost => std::future::pending().await,
+            match &port {
+                Port::Listening(listener) => listener.accept().await,
+                Port::Reserved(_) | Port::Lost => std::future::pending().await,
             }
         };
         let over = async {
@@ -198,7 +199,7 @@ async fn accept(mut entrance: Entrance, address: SocketAddr, shared: Arc<Shared>
             Some(_) = connections.join_next() => {}
             accepted = dialed => {
                 if let Ok((client, _)) = accepted {
-                    connections.spawn(connection::carry(client, door, Arc::clone(&shared)));
+                    connections.spawn(connection::serve(client, accept_mode, Arc::clone(&shared)));
                 }
             }
         }

@@ -1,25 +1,25 @@
-//! The MCP server that breaks on purpose.
+//! The faulty MCP server.
 //!
-//! Real sockets on loopback, with TLS or without, HTTP/1.1 and HTTP/2 by hyper, and behind them the [`site`](site::Site) with its sessions,
-//! streams and tools. A second origin stands beside it, to which nothing belongs: redirects and endpoints that lead astray
-//! lead there, and the oracle knows what followed.
+//! It listens on real sockets on loopback, with or without TLS, over HTTP/1.1 and HTTP/2. [`ServerState`] holds its
+//! sessions, streams and tools. A second listener is the foreign origin: redirects and endpoints that leave the
+//! server's origin lead there, and the oracle counts what arrives.
 
 pub(crate) mod admitted;
-pub(crate) mod asked;
-pub(crate) mod carry;
+pub(crate) mod connection;
 pub(crate) mod elsewhere;
+pub(crate) mod http_sse;
+pub(crate) mod jsonrpc;
 pub(crate) mod legacy;
-pub(crate) mod line;
 pub(crate) mod methods;
 pub(crate) mod modern;
-pub(crate) mod oldest;
 pub(crate) mod reply;
+pub(crate) mod request;
 pub(crate) mod session;
-pub(crate) mod site;
 pub(crate) mod socket;
+pub(crate) mod sse;
+pub(crate) mod state;
 pub(crate) mod stream;
 pub(crate) mod tools;
-pub(crate) mod words;
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -37,7 +37,7 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-pub use asked::Asked;
+pub use request::HttpRequest;
 pub use socket::Ending;
 
 use crate::Identity;
@@ -45,18 +45,18 @@ use crate::oracle::Oracle;
 use crate::plan::{Rule, UnknownFault};
 use crate::settings::Settings;
 use crate::task::Task;
-use line::Line;
+use connection::Connection;
 use reply::{Answer, Outgoing, Reply};
-use site::Site;
-use socket::{Grip, Socket};
+use socket::{ConnectionHandle, Socket};
+use state::ServerState;
 
-/// A request longer than this is not read to its end.
+/// The longest request that is read completely.
 const LONGEST_REQUEST: usize = 64 << 20;
 
-/// An MCP server that breaks on purpose. It stops when it is dropped.
+/// A faulty MCP server. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Server {
-    site: Arc<Site>,
+    state: Arc<ServerState>,
     address: SocketAddr,
     is_secure: bool,
     _tasks: [Task; 2],
@@ -73,29 +73,29 @@ impl Server {
         Server::start_as(address, settings, None).await
     }
 
-    /// Starts on a free port of 127.0.0.1, behind TLS.
+    /// Starts on a free port of 127.0.0.1 with TLS.
     pub async fn start_secure(settings: Settings, identity: Identity) -> std::io::Result<Server> {
         Server::start_as((Ipv4Addr::LOCALHOST, 0).into(), settings, Some(identity)).await
     }
 
     async fn start_as(address: SocketAddr, settings: Settings, identity: Option<Identity>) -> std::io::Result<Server> {
         let oracle = Arc::new(Oracle::new());
-        let astray = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let other_origin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        let site = Arc::new(Site::new(settings, astray.local_addr()?, Arc::clone(&oracle)));
+        let state = Arc::new(ServerState::new(settings, other_origin.local_addr()?, Arc::clone(&oracle)));
         let is_secure = identity.is_some();
-        let accepting = Task::spawn(accept(listener, identity, Arc::clone(&site)));
-        let tasks = [accepting, Task::spawn(elsewhere::accept(astray, oracle))];
-        Ok(Server { site, address, is_secure, _tasks: tasks })
+        let accepting = Task::spawn(accept(listener, identity, Arc::clone(&state)));
+        let tasks = [accepting, Task::spawn(elsewhere::accept(other_origin, oracle))];
+        Ok(Server { state, address, is_secure, _tasks: tasks })
     }
 
-    /// Writes every execution to the end of this file too, for those who want to know them after we were killed.
+    /// Appends every execution to this file, for tests that kill the process.
     pub fn keep_ledger(&self, path: &Path) -> std::io::Result<()> {
-        self.site.oracle.keep_ledger(path)
+        self.state.oracle.keep_ledger(path)
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -114,140 +114,141 @@ impl Server {
         if self.is_secure { "https" } else { "http" }
     }
 
-    /// The origin where nothing belongs.
+    /// The address of the foreign origin.
     pub fn elsewhere(&self) -> SocketAddr {
-        self.site.elsewhere
+        self.state.elsewhere
     }
 
-    /// What it has counted.
+    /// The counts of the server.
     pub fn oracle(&self) -> &Oracle {
-        &self.site.oracle
+        &self.state.oracle
     }
 
-    /// Breaks by this rule from now on, after the rules that are already there.
+    /// Adds a rule after the existing ones.
     pub fn add(&self, rule: Rule) -> Result<(), UnknownFault> {
-        self.site.plan.add(rule)
+        self.state.plan.add(rule)
     }
 
-    /// Breaks by no rule any more. What a fault has begun goes on.
+    /// Removes all rules. Faults that have started continue.
     pub fn clear(&self) {
-        self.site.plan.clear();
+        self.state.plan.clear();
     }
 
-    /// The rules there are.
+    /// Returns all rules.
     pub fn rules(&self) -> Vec<Rule> {
-        self.site.plan.list()
+        self.state.plan.list()
     }
 
-    /// What kind of server it is.
+    /// Returns the current settings.
     pub fn settings(&self) -> Settings {
-        self.site.settings()
+        self.state.settings()
     }
 
-    /// Becomes another kind of server. Sessions and open streams stay as they are.
-    pub fn become_like(&self, settings: Settings) {
-        self.site.become_like(settings);
+    /// Changes the settings. Sessions and open streams stay as they are.
+    pub fn change_settings(&self, settings: Settings) {
+        self.state.change_settings(settings);
     }
 
-    /// Tells every client something that it did not ask for: on GET streams, on HTTP+SSE streams and on subscriptions that
-    /// want it. Says how many clients there were.
+    /// Sends a notification to every client: on GET streams, HTTP+SSE streams and matching subscriptions. Returns the
+    /// number of clients.
     pub fn notify(&self, method: &str, params: &Value) -> usize {
-        self.site.notify(method, params)
+        self.state.notify(method, params)
     }
 
-    /// Asks every client with a session: `roots`, `sampling` or `elicitation`. Says how many clients there were.
-    pub fn ask(&self, what: &str) -> usize {
-        let (method, params) = tools::question(what);
-        self.site.ask(method, &params)
+    /// Sends a request to every client with a session: `roots`, `sampling` or `elicitation`. Returns the number of
+    /// clients.
+    pub fn send_request(&self, what: &str) -> usize {
+        let (method, params) = tools::server_request(what);
+        self.state.send_request(method, &params)
     }
 
-    /// Forgets all sessions, streams and subscriptions, as after a restart.
+    /// Drops all sessions, streams and subscriptions, as after a restart.
     pub fn forget_sessions(&self) {
-        self.site.forget_sessions();
+        self.state.forget_sessions();
     }
 
-    /// Ends all subscriptions in the proper way.
+    /// Ends all subscriptions with a result.
     pub fn end_listens(&self) {
-        self.site.end_listens();
+        self.state.end_listens();
     }
 
     /// Ends all connections.
     pub fn cut(&self, ending: Ending) {
-        self.site.cut(ending);
+        self.state.cut(ending);
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.site.stop();
+        self.state.stop();
     }
 }
 
-async fn accept(listener: TcpListener, identity: Option<Identity>, site: Arc<Site>) {
-    // Dropped with this task, and the connections with it.
+async fn accept(listener: TcpListener, identity: Option<Identity>, state: Arc<ServerState>) {
+    // The connections end when this task is dropped.
     let mut connections = JoinSet::new();
     let mut number = 0;
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                // An error here is about one connection that has gone again, or about descriptors that others will free.
+                // The error concerns one connection that has gone, or descriptors that other code will free.
                 let Ok((stream, _)) = accepted else {
                     tokio::task::yield_now().await;
                     continue;
                 };
                 number += 1;
-                connections.spawn(serve(stream, identity.clone(), Grip::new(number), Arc::clone(&site)));
+                connections.spawn(serve(stream, identity.clone(), ConnectionHandle::new(number), Arc::clone(&state)));
             }
             Some(_) = connections.join_next() => {}
         }
     }
 }
 
-async fn serve(stream: TcpStream, identity: Option<Identity>, grip: Grip, site: Arc<Site>) {
-    // Faults are about single bytes; the kernel shall not collect them.
+async fn serve(stream: TcpStream, identity: Option<Identity>, handle: ConnectionHandle, state: Arc<ServerState>) {
+    // Faults cut at single bytes, so the kernel must not coalesce them.
     let _ = stream.set_nodelay(true);
-    site.oracle.note(|counts| counts.handshakes += u64::from(identity.is_some()));
-    let Ok(line) = Line::open(stream, identity.as_ref()).await else {
-        site.oracle.note(|counts| counts.handshakes_failed += 1);
+    state.oracle.record(|counts| counts.handshakes += u64::from(identity.is_some()));
+    let Ok(connection) = Connection::open(stream, identity.as_ref()).await else {
+        state.oracle.record(|counts| counts.handshakes_failed += 1);
         return;
     };
-    site.hold(&grip);
-    let socket = Socket::new(line, grip.clone(), Arc::clone(&site.oracle));
-    let service = service_fn(move |request| answer(Arc::clone(&site), grip.clone(), request));
-    // How a connection ends is the client's business or a fault's; both are counted elsewhere.
+    state.register(&handle);
+    let socket = Socket::new(connection, handle.clone(), Arc::clone(&state.oracle));
+    let service = service_fn(move |request| answer(Arc::clone(&state), handle.clone(), request));
+    // The result does not matter: faults and closed responses are counted where they happen.
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
 }
 
 async fn answer(
-    site: Arc<Site>,
-    grip: Grip,
+    state: Arc<ServerState>,
+    handle: ConnectionHandle,
     request: Request<Incoming>,
 ) -> Result<Response<Outgoing>, Box<dyn Error + Send + Sync>> {
-    let place = grip.count_request();
+    let sequence = handle.count_request();
     let (parts, body) = request.into_parts();
     let text = match read(body).await {
         Ok(text) => text,
         Err(error) => {
-            site.oracle.note(|counts| counts.cut_requests += 1);
+            state.oracle.record(|counts| counts.cut_requests += 1);
             return Err(error);
         }
     };
-    if grip.is_doomed() {
-        // Whoever cut the connection said that this request was not processed, so it must not be.
+    if handle.is_ending() {
+        // The fault that ends this connection has declared this request unprocessed, so it must not run.
         return std::future::pending().await;
     }
-    match site.answer(Asked::new(&parts, text, grip.clone(), place)).await {
+    match state.answer(HttpRequest::new(&parts, text, handle.clone(), sequence)).await {
         Reply::Answer(Answer { status, headers, content }) => {
-            let mut response = Response::new(Outgoing::new(content, grip));
+            let mut response = Response::new(Outgoing::new(content, handle));
             *response.status_mut() = status;
             *response.headers_mut() = headers;
             return Ok(response);
         }
-        Reply::Cut(ending) => grip.end(ending),
-        Reply::LastWords(bytes) => grip.say_and_end(bytes),
+        Reply::Cut(ending) => handle.end(ending),
+        Reply::FinalBytes(bytes) => handle.write_and_end(bytes),
         Reply::RefusedStream => return Err(h2::Error::from(h2::Reason::REFUSED_STREAM).into()),
     }
-    // The end of the connection ends this as well.
+    // This task ends with the connection.
     std::future::pending().await
 }
 
@@ -258,7 +259,7 @@ pub(crate) async fn read(mut body: Incoming) -> Result<Bytes, Box<dyn Error + Se
             text.extend_from_slice(&data);
         }
         if text.len() > LONGEST_REQUEST {
-            return Err(format!("a request longer than {LONGEST_REQUEST} bytes").into());
+            return Err(format!("the request is longer than {LONGEST_REQUEST} bytes").into());
         }
     }
     Ok(text.freeze())

@@ -1,30 +1,29 @@
-//! What kind of server it is when nothing is broken.
+//! The settings of the server without faults.
 //!
-//! The same names in Rust, in JSON through the control port and as `name=value` words on the command line, so that there is
-//! one thing to know.
+//! The names are the same in Rust, in the JSON of the control port and in the `name=value` options of the command line.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What kind of server it is.
+/// The settings of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Settings {
-    /// Which era `/mcp` speaks. `/sse` always speaks the oldest transport.
+    /// The era of `/mcp`. `/sse` always uses HTTP+SSE.
     pub era: Era,
-    /// Whether legacy clients get a session. Without one there is no GET stream and nothing can be resumed.
+    /// True if legacy clients get a session. Without sessions there is no GET stream, and no stream can be resumed.
     pub sessions: bool,
-    /// How requests are answered, unless a call says otherwise in its `answer` argument.
+    /// The form of answers, unless a call chooses another one by its `answer` argument.
     pub answers: Answers,
-    /// Whether the events of legacy streams have ids, and the streams can be resumed.
+    /// True if the events of legacy streams have ids, so that the streams can be resumed.
     pub ids: bool,
-    /// Whether a legacy stream begins with an event that has an id and no data.
+    /// True if a legacy stream begins with an event that has an id and no data.
     pub prime: bool,
     /// The `retry` of the first event of a legacy stream.
     pub retry_ms: Option<u64>,
-    /// How often a comment keeps a stream awake.
+    /// The interval of keep-alive comments.
     pub comment_ms: Option<u64>,
 }
 
@@ -42,7 +41,7 @@ impl Default for Settings {
     }
 }
 
-/// Which revisions a server speaks.
+/// The protocol revisions of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Era {
@@ -69,44 +68,46 @@ impl Era {
     }
 }
 
-/// How requests are answered.
+/// The form of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Answers {
-    /// With one JSON text.
+    /// One JSON text.
     Json,
-    /// With a stream of events.
+    /// An event stream.
     Events,
 }
 
-/// Words `name=value` that do not make settings.
+/// An invalid `name=value` option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BadWord(String);
+pub(crate) struct InvalidOption(String);
 
-impl fmt::Display for BadWord {
+impl fmt::Display for InvalidOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for BadWord {}
+impl std::error::Error for InvalidOption {}
 
 impl Settings {
-    /// These settings with a few of them changed, as an object of their names says.
-    pub(crate) fn changed(&self, changes: &Value) -> Result<Settings, BadWord> {
-        let mut whole = serde_json::to_value(self).map_err(|error| BadWord(error.to_string()))?;
+    /// Returns these settings with the changes of a JSON object.
+    pub(crate) fn changed(&self, changes: &Value) -> Result<Settings, InvalidOption> {
+        let mut whole = serde_json::to_value(self).map_err(|error| InvalidOption(error.to_string()))?;
         let (Some(whole_map), Some(changes)) = (whole.as_object_mut(), changes.as_object()) else {
-            return Err(BadWord("settings are an object".to_owned()));
+            return Err(InvalidOption("settings must be a JSON object".to_owned()));
         };
         whole_map.extend(changes.iter().map(|(name, value)| (name.clone(), value.clone())));
-        serde_json::from_value(whole).map_err(|error| BadWord(error.to_string()))
+        serde_json::from_value(whole).map_err(|error| InvalidOption(error.to_string()))
     }
 }
 
-/// An object from words `name=value`. A value that is JSON is that JSON, any other is a string.
-pub(crate) fn object_from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Value, BadWord> {
-    let pairs = words.into_iter().map(|word| {
-        let (name, value) = word.split_once('=').ok_or_else(|| BadWord(format!("{word:?} is not name=value")))?;
+/// Builds an object from `name=value` options. A value that is valid JSON is used as JSON, any other as a string.
+pub(crate) fn object_from_options<'a>(options: impl IntoIterator<Item = &'a str>) -> Result<Value, InvalidOption> {
+    let pairs = options.into_iter().map(|option| {
+        let (name, value) = option
+            .split_once('=')
+            .ok_or_else(|| InvalidOption(format!("option {option:?} is not of the form name=value")))?;
         Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
     });
     pairs.collect::<Result<Map<_, _>, _>>().map(Value::Object)
@@ -118,16 +119,16 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn words_and_json_say_the_same() {
-        let words = object_from_words(["era=modern", "sessions=false", "retryMs=50"]).unwrap();
-        let changed = Settings::default().changed(&words).unwrap();
+    fn options_and_json_give_the_same_settings() {
+        let options = object_from_options(["era=modern", "sessions=false", "retryMs=50"]).unwrap();
+        let changed = Settings::default().changed(&options).unwrap();
         assert_eq!(changed, Settings { era: Era::Modern, sessions: false, retry_ms: Some(50), ..Settings::default() });
         assert_eq!(changed.changed(&json!({ "retryMs": null, "sessions": true })).unwrap().retry_ms, None);
     }
 
     #[test]
-    fn a_word_that_means_nothing_is_refused() {
-        assert!(object_from_words(["era"]).is_err());
+    fn unknown_option_is_refused() {
+        assert!(object_from_options(["era"]).is_err());
         assert!(Settings::default().changed(&json!({ "ear": "modern" })).is_err());
         assert!(Settings::default().changed(&json!([])).is_err());
     }

@@ -2,12 +2,12 @@
 
 use tokio::task::JoinHandle;
 
-/// A task that is stopped when this is dropped.
+/// A task that is aborted when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Task(JoinHandle<()>);
 
 impl Task {
-    /// Starts it.
+    /// Spawns the task.
     pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Task {
         Task(tokio::spawn(work))
     }

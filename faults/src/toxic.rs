@@ -1,9 +1,9 @@
-//! What the proxy does to bytes and connections, one file each.
+//! Toxics: what the proxy does to bytes and connections, one file each.
 //!
-//! A toxic sits on one direction of the proxy or on both. Some delay or slice what passes ([`Latency`], [`Bandwidth`],
-//! [`Slicer`], [`Drip`]), some end it ([`LimitData`], [`SlowClose`], [`Reset`]), some stop it ([`Partition`], [`Unplugged`],
-//! [`HalfOpen`], [`BlackHole`]), and some close the door ([`Refuse`], [`Flap`]). Each is told the time and answers with what is due when,
-//! so that none of them waits, and none throws dice.
+//! A toxic applies to one direction of the proxy or to both. Some delay or slice bytes ([`Latency`], [`Bandwidth`],
+//! [`Slicer`], [`Drip`]), some end connections ([`LimitData`], [`SlowClose`], [`Reset`]), some stop them
+//! ([`Partition`], [`Unplugged`], [`HalfOpen`], [`BlackHole`]), and some refuse new ones ([`Refuse`], [`Flap`]). A
+//! toxic computes due times from the time it is given. It never waits and uses no random numbers.
 
 mod bandwidth;
 mod black_hole;
@@ -64,49 +64,49 @@ pub enum Toxic {
 /// The name of every toxic, its row in the fault matrix and what it does.
 pub const ALL: &[(&str, &str, &str)] = &[
     ("latency", "T19", "Everything arrives `ms` later."),
-    ("bandwidth", "T20", "No more than `bytesPerSecond` pass."),
-    ("slicer", "T21", "What passes arrives in pieces of `bytes`, `gapMs` apart."),
+    ("bandwidth", "T20", "At most `bytesPerSecond` pass."),
+    ("slicer", "T21", "Bytes arrive in pieces of `bytes`, `gapMs` apart."),
     ("drip", "", "One byte passes every `ms`."),
-    ("limit_data", "T22", "After `bytes` the connection is ended, by `fin` or `reset`."),
+    ("limit_data", "T22", "The connection ends after `bytes`, by `fin` or `reset`."),
     ("slow_close", "T23", "The end of a connection is passed on `ms` later."),
-    ("black_hole", "N06", "Connections are accepted and nothing passes; those it caught stay dead."),
-    ("half_open", "", "The connections there are go silent for good; new ones are sound."),
-    ("partition", "T17, T18", "Nothing passes while it is there; then everything does."),
-    ("unplugged", "T16", "The connections there are lose all packets, probes of the kernel too; new ones are sound."),
-    ("reset", "T13", "All connections are reset, and new ones at once."),
-    ("refuse", "N05", "Nobody listens; the connections there are stay."),
-    ("flap", "T24", "Down for `downMs` (all reset, nobody listens), up for `upMs`, and again."),
+    ("black_hole", "N06", "Connections are accepted and nothing passes, also after its removal."),
+    ("half_open", "", "Open connections go silent for good; new ones work."),
+    ("partition", "T17, T18", "Nothing passes while it is installed; nothing is lost."),
+    ("unplugged", "T16", "Open connections lose all packets, including probes; new ones work."),
+    ("reset", "T13", "All connections are reset, including new ones."),
+    ("refuse", "N05", "New connections are refused; open ones stay."),
+    ("flap", "T24", "Alternates: down for `downMs` (all reset, new ones refused), up for `upMs`."),
 ];
 
-/// Something on its way through the proxy.
+/// Bytes, or the end of a direction, on their way through the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Parcel {
-    /// Not before this.
+pub(crate) struct Chunk {
+    /// The earliest time at which it is delivered.
     pub(crate) due: Instant,
-    pub(crate) what: What,
+    pub(crate) payload: Payload,
 }
 
-/// What a parcel holds.
+/// The contents of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum Payload {
     Bytes(Bytes),
-    /// The sender will send no more.
+    /// The sender has closed its side.
     End,
-    /// The connection ends here.
+    /// The connection is cut here.
     Cut(Ending),
 }
 
-/// What a toxic remembers of one direction of one connection.
+/// The state of a toxic for one direction of one connection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Memory {
-    /// How many bytes it has let pass.
+pub(crate) struct Pacing {
+    /// The number of bytes that passed.
     passed: u64,
-    /// When the line is free again.
+    /// The time at which the next piece can be sent.
     free: Option<Instant>,
 }
 
-impl Memory {
-    /// The next moment at which something that is due can go out, if the line is then taken for a while.
+impl Pacing {
+    /// Reserves the direction for `busy` and returns the time at which the piece can be sent.
     fn take(&mut self, due: Instant, busy: Duration) -> Instant {
         let start = self.free.map_or(due, |free| free.max(due));
         self.free = Some(start + busy);
@@ -114,75 +114,75 @@ impl Memory {
     }
 }
 
-/// Whether anything passes.
+/// The flow of bytes in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Flow {
-    /// Yes.
+    /// Bytes pass.
     Pass,
-    /// Not now: nothing is read, and nothing is lost.
+    /// Nothing is read and nothing is lost.
     Hold,
-    /// Never again.
+    /// Nothing passes again, even after the toxic is removed.
     Dead,
 }
 
-/// What happens to those who come.
+/// The treatment of new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Door {
-    /// They come in.
-    Open,
-    /// They come in and are reset.
-    Resets,
-    /// Nobody listens.
-    Closed,
+pub(crate) enum AcceptMode {
+    /// They are accepted.
+    Accept,
+    /// They are accepted and reset.
+    Reset,
+    /// They are refused.
+    Refuse,
 }
 
-/// What a toxic may do. All of it is decided from what it is told.
-pub(crate) trait Spoils {
-    /// What becomes of a parcel of bytes.
-    fn pass(&self, memory: &mut Memory, parcel: Parcel) -> Vec<Parcel> {
-        let _ = memory;
-        vec![parcel]
+/// The behaviour of a toxic. It depends on the arguments only.
+pub(crate) trait Behaviour {
+    /// Transforms a chunk of bytes.
+    fn pass(&self, pacing: &mut Pacing, chunk: Chunk) -> Vec<Chunk> {
+        let _ = pacing;
+        vec![chunk]
     }
 
-    /// How much later the end of a connection is passed on.
-    fn end_is_held(&self) -> Duration {
+    /// The delay before the end of a direction is passed on.
+    fn end_delay(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Whether anything passes on a connection that is there while the toxic is.
+    /// The flow of bytes while the toxic is installed.
     fn flow(&self) -> Flow {
         Flow::Pass
     }
 
-    /// Whether packets of the client are lost before even the kernel has seen them.
-    fn unplugs(&self) -> bool {
+    /// Returns whether packets of the client are dropped before the kernel acknowledges them.
+    fn drops_packets(&self) -> bool {
         false
     }
 
-    /// What happens to those who come so long after it was put in, and how long that stays so.
-    fn door(&self, elapsed: Duration) -> (Door, Option<Duration>) {
+    /// The treatment of new connections at this time after the installation, and how long it stays the same.
+    fn accept_mode(&self, elapsed: Duration) -> (AcceptMode, Option<Duration>) {
         let _ = elapsed;
-        (Door::Open, None)
+        (AcceptMode::Accept, None)
     }
 
-    /// What becomes of the connections that are there when the door is not open, or when it is put in.
-    fn strikes(&self) -> Strike {
-        Strike::Nothing
+    /// The treatment of open connections when the toxic is installed, and when it begins to refuse new ones.
+    fn on_existing(&self) -> ExistingConnections {
+        ExistingConnections::Keep
     }
 }
 
-/// What becomes of the connections that are there.
+/// The treatment of open connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Strike {
-    Nothing,
-    /// They go silent, and do not know it.
+pub(crate) enum ExistingConnections {
+    Keep,
+    /// They go silent without an error.
     Silence,
     /// They are reset.
     Reset,
 }
 
 impl Toxic {
-    /// Its name.
+    /// The name of the toxic.
     pub fn name(&self) -> &'static str {
         match self {
             Toxic::Latency(_) => "latency",
@@ -201,7 +201,7 @@ impl Toxic {
         }
     }
 
-    pub(crate) fn spoils(&self) -> &dyn Spoils {
+    pub(crate) fn behaviour(&self) -> &dyn Behaviour {
         match self {
             Toxic::Latency(toxic) => toxic,
             Toxic::Bandwidth(toxic) => toxic,
@@ -220,32 +220,32 @@ impl Toxic {
     }
 }
 
-/// Cuts a parcel into pieces of at most so many bytes, each taking the line for a while.
-fn slice(memory: &mut Memory, parcel: Parcel, size: usize, busy: impl Fn(usize) -> Duration) -> Vec<Parcel> {
-    let Parcel { due, what: What::Bytes(mut bytes) } = parcel else { return vec![parcel] };
+/// Cuts a chunk into pieces of at most `size` bytes, each of which reserves the direction for a while.
+fn slice(pacing: &mut Pacing, chunk: Chunk, size: usize, busy: impl Fn(usize) -> Duration) -> Vec<Chunk> {
+    let Chunk { due, payload: Payload::Bytes(mut bytes) } = chunk else { return vec![chunk] };
     let mut pieces = Vec::new();
     while !bytes.is_empty() {
         let piece = bytes.split_to(size.clamp(1, bytes.len()));
-        let due = memory.take(due, busy(piece.len()));
-        pieces.push(Parcel { due, what: What::Bytes(piece) });
+        let due = pacing.take(due, busy(piece.len()));
+        pieces.push(Chunk { due, payload: Payload::Bytes(piece) });
     }
     pieces
 }
 
 #[cfg(test)]
-fn parcel(due: Instant, text: &'static str) -> Parcel {
-    Parcel { due, what: What::Bytes(Bytes::from_static(text.as_bytes())) }
+fn chunk(due: Instant, text: &'static str) -> Chunk {
+    Chunk { due, payload: Payload::Bytes(Bytes::from_static(text.as_bytes())) }
 }
 
-/// The texts and delays of parcels, as a test wants to see them.
+/// The texts and delays of chunks, for assertions.
 #[cfg(test)]
-fn seen(since: Instant, parcels: &[Parcel]) -> Vec<(String, u64)> {
-    let text = |what: &What| match what {
-        What::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+fn seen(since: Instant, chunks: &[Chunk]) -> Vec<(String, u64)> {
+    let text = |payload: &Payload| match payload {
+        Payload::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         other => format!("{other:?}"),
     };
     let delay = |due: Instant| u64::try_from((due - since).as_millis()).unwrap_or(u64::MAX);
-    parcels.iter().map(|parcel| (text(&parcel.what), delay(parcel.due))).collect()
+    chunks.iter().map(|chunk| (text(&chunk.payload), delay(chunk.due))).collect()
 }
 
 #[cfg(test)]
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_toxic_is_listed_under_its_name_and_reads_as_json() {
+    fn every_toxic_is_listed_and_read_from_json() {
         let texts = [
             r#"{"toxic":"latency","ms":5}"#,
             r#"{"toxic":"bandwidth","bytesPerSecond":5}"#,

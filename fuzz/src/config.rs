@@ -1,21 +1,22 @@
-//! The configuration file: not from strangers, but written by hand, by many programs and in two languages.
+//! The target for the configuration file, which people and programs write in two formats.
 //!
-//! Apart from the wire's targets because it needs the crate that reads it; `crates/mendline-config/tests/all/fuzz_smoke.rs`
-//! drives it in the ordinary tests. The first byte says whose file it is and in which language; the rest is the file.
+//! It is separate from the wire's targets because it needs `mendline-config`;
+//! `crates/mendline-config/tests/all/fuzz_smoke.rs` runs it in the ordinary tests. The first byte of the input selects
+//! the owner and the format of the file; the rest is the file.
 
 use std::io;
 use std::time::Duration;
 
 use mendline_config::{Finding, Loaded, Paint, Reach, Server, Source, Surroundings, keys, load};
 
-/// What every variable holds that is set, and what must never be shown.
+/// The value of every variable that is set. It must never be shown.
 const SECRET: &str = "canary-s3cret";
 
-/// How the only finding begins about a text that could not be read to its end.
+/// The beginning of the only finding for a text that is not JSON.
 const NOT_JSON: &str = "this is not JSON";
 
-/// Any text is read or refused: what is said of it has its place in it and shows no secret, what is accepted is in range,
-/// and comments mean nothing.
+/// Any text is accepted or refused. Findings point into the text and show no secret, accepted values are in range, and
+/// comments have no effect.
 pub fn config(data: &[u8]) {
     let Some((&choice, text)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
@@ -23,7 +24,7 @@ pub fn config(data: &[u8]) {
     let path = if is_toml { "/nowhere/config.toml" } else { "/nowhere/config.json" };
     let read = |text: &str| {
         let environment = |name: &str| name.ends_with("KEY").then(|| SECRET.to_owned());
-        // Nothing that a fuzzer writes chooses a file to be read.
+        // The input never selects a file to be read.
         let files = |path: &std::path::Path| match path.ends_with(".env") {
             true => Ok("A=1".to_owned()),
             false => Err(io::Error::from(io::ErrorKind::NotFound)),
@@ -31,19 +32,19 @@ pub fn config(data: &[u8]) {
         load(Source::new(path, text), is_ours, Surroundings::new(environment).with_files(files))
     };
     let loaded = read(text);
-    check_words(&loaded);
+    check_findings(&loaded);
     loaded.servers.iter().for_each(check_server);
     if !is_toml {
         let commented = read(&with_comments(loaded.source.text()));
-        assert_eq!(meaning(&commented), meaning(&loaded), "with a comment wherever one may stand");
+        assert_eq!(meaning(&commented), meaning(&loaded), "with comments inserted");
     }
 }
 
-/// Every finding is about a place in the text, and can be painted without showing what must not be shown.
-fn check_words(loaded: &Loaded) {
+/// Every finding points into the text and can be rendered without showing a secret.
+fn check_findings(loaded: &Loaded) {
     let (text, shown) = (loaded.source.text(), loaded.source.shown());
     for at in loaded.findings.iter().filter_map(|finding| finding.at.clone()) {
-        assert!(text.get(at.clone()).is_some(), "{at:?} is nowhere in {text:?}");
+        assert!(text.get(at.clone()).is_some(), "{at:?} is not within {text:?}");
     }
     assert_eq!(shown.len(), text.len());
     let is_hidden_or_same = |(shown, written): (u8, u8)| shown == written || shown == b'*';
@@ -56,7 +57,7 @@ fn check_words(loaded: &Loaded) {
     assert!(lines.iter().all(|line| line.starts_with("/nowhere/config.")), "{lines:?}");
 }
 
-/// What came through is right: the table's ranges, and what two values must be together.
+/// Accepted values are in range and consistent with each other.
 fn check_server(server: &Server) {
     let policies = &server.policies;
     let timeouts = &policies.timeouts;
@@ -92,57 +93,57 @@ fn check_server(server: &Server) {
     }
     match &server.reach {
         Reach::Command { program, environment, .. } => {
-            assert!(!program.is_empty(), "nothing to run");
+            assert!(!program.is_empty(), "the program is empty");
             assert!(environment.iter().all(|(name, _)| !name.is_empty() && !name.contains(['=', '\0'])));
         }
-        Reach::Url { url, .. } => assert!(!url.expose().is_empty(), "nowhere to go"),
+        Reach::Url { url, .. } => assert!(!url.expose().is_empty(), "the URL is empty"),
         Reach::Wrapped { .. } => {}
     }
 }
 
-/// What a file means and what is said of it, without the places.
+/// The meaning of a file and its findings, without positions.
 fn meaning(loaded: &Loaded) -> (String, Vec<String>, Vec<String>) {
-    let said = |finding: &Finding| {
+    let described = |finding: &Finding| {
         let Finding { weight, fault, what, help, server, at } = finding;
-        // Where something is no JSON any more, the next sign is part of the reason, and a comment is another sign.
+        // For invalid JSON the reason contains the next character, which a comment changes.
         let what = if what.starts_with(NOT_JSON) { NOT_JSON } else { what };
         format!("{weight:?} {fault:?} {what} {help:?} {server:?} {}", at.is_some())
     };
-    let mut findings: Vec<_> = loaded.findings.iter().map(said).collect();
-    // Two findings at one place are in the order in which they were found, and a comment may part them.
+    let mut findings: Vec<_> = loaded.findings.iter().map(described).collect();
+    // Findings at the same position are in the order of discovery, which a comment may change.
     findings.sort();
     (format!("{:?} {:?} {:?}", loaded.owner, loaded.servers, loaded.logs), loaded.names.clone(), findings)
 }
 
-/// The same JSON with a comment before every sign that is neither in a text nor in a comment.
+/// Inserts a comment before every structural character outside of strings and comments.
 fn with_comments(text: &str) -> String {
-    enum Within {
+    enum State {
         Nothing,
         Text,
         Line,
         Block,
     }
-    let mut within = Within::Nothing;
-    // A mark of the byte order is taken off the beginning of a file; if there was a second one, it is not at the beginning.
+    let mut state = State::Nothing;
+    // A byte order mark is removed at the start of a file. With a blank first, a second one is not at the start.
     let mut commented = String::from(" ");
     let mut rest = text;
-    while let Some(sign) = rest.chars().next() {
-        let (next, taken) = match within {
-            Within::Nothing if rest.starts_with("//") => (Within::Line, 2),
-            Within::Nothing if rest.starts_with("/*") => (Within::Block, 2),
-            Within::Block if rest.starts_with("*/") => (Within::Nothing, 2),
-            Within::Line if matches!(sign, '\n' | '\r') => (Within::Nothing, 1),
-            Within::Nothing if sign == '"' => (Within::Text, 1),
-            Within::Text if sign == '"' => (Within::Nothing, 1),
-            Within::Text if sign == '\\' => (Within::Text, 1 + rest[1..].chars().next().map_or(0, char::len_utf8)),
-            Within::Nothing if matches!(sign, '{' | '}' | '[' | ']' | ':' | ',') => {
+    while let Some(character) = rest.chars().next() {
+        let (next, taken) = match state {
+            State::Nothing if rest.starts_with("//") => (State::Line, 2),
+            State::Nothing if rest.starts_with("/*") => (State::Block, 2),
+            State::Block if rest.starts_with("*/") => (State::Nothing, 2),
+            State::Line if matches!(character, '\n' | '\r') => (State::Nothing, 1),
+            State::Nothing if character == '"' => (State::Text, 1),
+            State::Text if character == '"' => (State::Nothing, 1),
+            State::Text if character == '\\' => (State::Text, 1 + rest[1..].chars().next().map_or(0, char::len_utf8)),
+            State::Nothing if matches!(character, '{' | '}' | '[' | ']' | ':' | ',') => {
                 commented.push_str(" /* a \"remark\" { */ // and another }\n");
-                (Within::Nothing, 1)
+                (State::Nothing, 1)
             }
-            same => (same, sign.len_utf8()),
+            same => (same, character.len_utf8()),
         };
         commented.push_str(&rest[..taken]);
-        (within, rest) = (next, &rest[taken..]);
+        (state, rest) = (next, &rest[taken..]);
     }
     commented
 }

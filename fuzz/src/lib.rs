@@ -1,8 +1,8 @@
-//! What the fuzz targets check, apart from who drives them.
+//! The checks of the fuzz targets, independent of the driver.
 //!
-//! The same functions are driven by libFuzzer (`cargo fuzz run message`) and, for a bounded number of seeded inputs, by
-//! `crates/mendline-wire/tests/fuzz_smoke.rs`, `crates/mendline-config/tests/all/fuzz_smoke.rs` and
-//! `crates/mendline/tests/fuzz_smoke.rs` in the ordinary tests.
+//! libFuzzer runs them (`cargo fuzz run message`). In the ordinary tests, `crates/mendline-wire/tests/fuzz_smoke.rs`,
+//! `crates/mendline-config/tests/all/fuzz_smoke.rs` and `crates/mendline/tests/fuzz_smoke.rs` run them for a limited
+//! number of seeded inputs.
 
 pub mod config;
 pub mod shell;

@@ -1,8 +1,8 @@
-//! What the shell reads of bytes from other machines: certificates, URLs in answers, a proxy's answer; and what it hides in
-//! everything that it writes.
+//! Targets for what the shell reads from other machines (certificates, URLs in answers, answers of a proxy) and for the
+//! redaction of what it writes.
 //!
-//! Apart from the wire's targets because it needs the crate that reads them; `crates/mendline/tests/fuzz_smoke.rs` drives
-//! these in the ordinary tests.
+//! They are separate from the wire's targets because they need the `mendline` crate;
+//! `crates/mendline/tests/fuzz_smoke.rs` runs them in the ordinary tests.
 
 use std::time::UNIX_EPOCH;
 
@@ -10,37 +10,37 @@ use mendline::decisions::Secret;
 use mendline::observe::redact::Redactor;
 use mendline::transport::http::fuzzing;
 
-/// Every target.
+/// All targets.
 pub const ALL: [fn(&[u8]); 4] = [der, url, proxy, redact];
 
-/// A certificate is read or not; what is read is bounded by what was sent, and what follows a certificate changes nothing.
+/// A parsed certificate is bounded by the size of the input, and bytes after the certificate have no effect.
 pub fn der(data: &[u8]) {
     let Some(read) = fuzzing::certificate(data) else { return };
-    let said = read.subject.len() + read.issuer.len() + read.names.iter().map(String::len).sum::<usize>();
-    // A byte that is no UTF-8 becomes three, and an address of 16 bytes at most 39.
-    assert!(said <= 3 * data.len() && read.names.len() <= 32, "{read:?}");
+    let shown_length = read.subject.len() + read.issuer.len() + read.names.iter().map(String::len).sum::<usize>();
+    // An invalid UTF-8 byte becomes three bytes, and an address of 16 bytes at most 39.
+    assert!(shown_length <= 3 * data.len() && read.names.len() <= 32, "{read:?}");
     assert!(read.not_before >= UNIX_EPOCH && read.not_after >= UNIX_EPOCH, "{read:?}");
-    assert_eq!(fuzzing::certificate(&[data, b"\x30\x00"].concat()).as_ref(), Some(&read), "with something behind it");
+    assert_eq!(fuzzing::certificate(&[data, b"\x30\x00"].concat()).as_ref(), Some(&read), "with bytes after it");
     for end in [data.len() / 2, data.len() - 1] {
         let cut = fuzzing::certificate(&data[..end]);
         assert!(cut.is_none_or(|cut| cut == read), "cut at {end}");
     }
 }
 
-/// The first line is the URL of a server, the second what the server names: an endpoint, the place of a redirect. What is
-/// resolved can be sent as it is, reads back, and a redirect never leaves its origin.
+/// The first line is the URL of a server, the second a reference from it: an endpoint or the target of a redirect. A
+/// resolved URL can be sent as it is and parses to itself, and a redirect never leaves its origin.
 pub fn url(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (base, reference) = text.split_once('\n').unwrap_or(("http://server.test/a/b?c", text));
     let Ok((origin, path)) = fuzzing::url(base) else { return };
-    check_place(&origin, &path);
-    assert_eq!(fuzzing::resolve(base, ""), Ok((origin.clone(), path)), "no reference leads nowhere else");
+    check_target(&origin, &path);
+    assert_eq!(fuzzing::resolve(base, ""), Ok((origin.clone(), path)), "an empty reference resolves to the base");
     let resolved = fuzzing::resolve(base, reference);
     if let Ok((there, path)) = &resolved {
-        check_place(there, path);
+        check_target(there, path);
         let names_an_origin = reference.starts_with("//") || reference.contains(':');
         assert!(names_an_origin || *there == origin, "{reference:?} leads from {origin} to {there}");
-        // Written in full it leads to the same place, from anywhere.
+        // The absolute URL resolves to the same target from any base.
         let full = format!("{there}{path}");
         assert_eq!(fuzzing::resolve("http://elsewhere.test/x", &full).as_ref(), Ok(&(there.clone(), path.clone())));
     }
@@ -50,36 +50,38 @@ pub fn url(data: &[u8]) {
                 assert!(there == origin && matches!(status, 307 | 308), "{status} to {there}");
                 assert_eq!(resolved.as_ref(), Ok(&(there, path)));
             }
-            Some(Err(words)) => assert!(words.starts_with(&origin.to_string()) && is_one_line(&words), "{words:?}"),
+            Some(Err(message)) => {
+                assert!(message.starts_with(&origin.to_string()) && is_one_line(&message), "{message:?}")
+            }
             None => panic!("{base:?} was a URL"),
         }
     }
 }
 
-fn check_place(origin: &mendline::transport::http::Origin, path: &str) {
+fn check_target(origin: &mendline::transport::http::Origin, path: &str) {
     assert!(path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()), "{path:?}");
     assert!(!path.contains('#'), "{path:?}");
     let again = fuzzing::url(&format!("{origin}{path}"));
-    assert_eq!(again.as_ref(), Ok(&(origin.clone(), path.to_owned())), "written and read again");
+    assert_eq!(again.as_ref(), Ok(&(origin.clone(), path.to_owned())), "after a round trip");
 }
 
-/// A tunnel is made by a head that says 200 and by nothing else, no byte behind the head is taken, and what is said of a
-/// refusal is one short line of ours.
+/// Only a head with status 200 opens a tunnel, no byte after the head is consumed, and the error for a refusal is one
+/// short line.
 pub fn proxy(data: &[u8]) {
     let (made, taken) = fuzzing::proxy_answer(data);
     let head = data.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4);
     assert!(taken <= head.unwrap_or(data.len()), "{taken} of {head:?}");
     match made {
         Ok(()) => assert!(data.starts_with(b"HTTP/1.") && head == Some(taken)),
-        Err(words) => {
-            assert!(is_one_line(&words) && words.len() < 200, "{words:?}");
-            assert!(words.starts_with("the proxy proxy.test:3128 ") && !words.contains("s3cret"), "{words:?}");
+        Err(message) => {
+            assert!(is_one_line(&message) && message.len() < 200, "{message:?}");
+            assert!(message.starts_with("the proxy proxy.test:3128 ") && !message.contains("s3cret"), "{message:?}");
         }
     }
 }
 
-/// The first line is a secret, the rest a text. The secret is gone from the text, wherever it stands in it, and the text
-/// does not grow beyond what the signs for hidden parts take.
+/// The first line is a secret, the rest a text. The redacted text does not contain the secret, and its growth is
+/// limited to the placeholders.
 pub fn redact(data: &[u8]) {
     let Some(end) = data.iter().position(|byte| *byte == b'\n') else { return };
     let (secret, text) = (&data[..end], &data[end + 1..]);
@@ -99,6 +101,6 @@ pub fn redact(data: &[u8]) {
     }
 }
 
-fn is_one_line(words: &str) -> bool {
-    !words.contains(char::is_control)
+fn is_one_line(message: &str) -> bool {
+    !message.contains(char::is_control)
 }

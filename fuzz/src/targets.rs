@@ -1,5 +1,5 @@
-//! One function for each thing that reads bytes from strangers. Each takes any input and panics when a promise is
-//! broken: not only "does not crash" but "means the same however it was cut", "agrees with serde_json", "reads back".
+//! One function for each parser of untrusted bytes. Each accepts any input and panics when a property is violated: not
+//! only "does not crash", but also "independent of chunk boundaries", "agrees with serde_json" and "round trip".
 
 use bytes::{Bytes, BytesMut};
 use mendline_wire::{
@@ -8,15 +8,15 @@ use mendline_wire::{
 };
 use serde_json::value::RawValue;
 
-/// Every target.
+/// All targets.
 pub const ALL: [fn(&[u8]); 7] = [lines, sse, message, splice, headers, params, frames];
 
-/// Lines are the same however the stream is cut, within their limit, and bounded in memory.
+/// Lines do not depend on chunk boundaries, respect their limit, and use bounded memory.
 pub fn lines(data: &[u8]) {
     let Some((&seed, stream)) = data.split_first() else { return };
     let limit = usize::from(seed % 64);
     let whole = read_lines(limit, [stream]);
-    assert_eq!(whole, read_lines(limit, stream.chunks(usize::from(seed / 64) + 1)), "cut into pieces");
+    assert_eq!(whole, read_lines(limit, stream.chunks(usize::from(seed / 64) + 1)), "split into chunks");
     assert_eq!(whole, read_lines(limit, cut_by_content(stream)), "cut by content");
     for line in whole {
         match line {
@@ -36,7 +36,7 @@ fn read_lines<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> V
         while let Some(line) = lines.next_line() {
             seen.push(line);
         }
-        assert!(lines.buffered() <= limit + 3, "nothing beyond the limit waits");
+        assert!(lines.buffered() <= limit + 3, "the buffer is bounded by the limit");
     }
     while let Some(line) = lines.finish() {
         seen.push(line);
@@ -44,12 +44,12 @@ fn read_lines<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> V
     seen
 }
 
-/// Events are the same however the stream is cut, and read back when they are written again.
+/// Events do not depend on chunk boundaries and survive a round trip.
 pub fn sse(data: &[u8]) {
     let Some((&seed, stream)) = data.split_first() else { return };
     let limit = usize::from(seed % 64) * 4;
     let whole = read_events(limit, [stream]);
-    assert_eq!(whole, read_events(limit, stream.chunks(usize::from(seed / 64) + 1)), "cut into pieces");
+    assert_eq!(whole, read_events(limit, stream.chunks(usize::from(seed / 64) + 1)), "split into chunks");
     assert_eq!(whole, read_events(limit, cut_by_content(stream)), "cut by content");
     let events: Vec<SseEvent> = whole.0.into_iter().filter_map(Result::ok).collect();
     let mut written = BytesMut::new();
@@ -57,7 +57,7 @@ pub fn sse(data: &[u8]) {
         SseEncoder.encode(event, &mut written);
     }
     let reread: Result<Vec<_>, _> = read_events(usize::MAX, [&written[..]]).0.into_iter().collect();
-    assert_eq!(reread.as_ref(), Ok(&events), "written and read again");
+    assert_eq!(reread.as_ref(), Ok(&events), "after a round trip");
 }
 
 type Events = (Vec<Result<SseEvent, SseFault>>, Option<Bytes>, u64);
@@ -70,7 +70,7 @@ fn read_events<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> 
         while let Some(event) = decoder.next_event() {
             seen.push(event);
         }
-        assert!(decoder.buffered() <= limit.saturating_add(2), "nothing beyond the limit waits");
+        assert!(decoder.buffered() <= limit.saturating_add(2), "the buffer is bounded by the limit");
     }
     let last_id = decoder.last_event_id().cloned();
     decoder.finish();
@@ -78,13 +78,13 @@ fn read_events<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> 
     (seen, last_id, decoder.comments())
 }
 
-/// Cuts after every byte that ends, begins or splits something, so that each such place becomes an edge.
+/// Cuts after every byte that ends, begins or separates something.
 fn cut_by_content(stream: &[u8]) -> impl Iterator<Item = &[u8]> {
     stream.split_inclusive(|byte| matches!(byte, b'\r' | b'\n' | b':' | b'd' | 0x80..))
 }
 
-/// A message that is accepted is JSON with its parts where they are said to be; one that is refused for its syntax is
-/// not JSON.
+/// An accepted message is JSON, and its parts are where the parser reports them. A message that is refused for its
+/// syntax is not JSON.
 pub fn message(data: &[u8]) {
     let text = Bytes::copy_from_slice(data);
     let is_json = std::str::from_utf8(data).is_ok_and(|text| serde_json::from_str::<&RawValue>(text).is_ok());
@@ -100,7 +100,7 @@ pub fn message(data: &[u8]) {
             }
             match error.fault {
                 Fault::NotJson | Fault::NotUtf8 | Fault::Truncated => assert!(!is_json, "{error}"),
-                // These are noticed before the rest of the text is read.
+                // These are detected before the rest of the text is read.
                 Fault::TooDeep | Fault::DuplicateKey | Fault::IdTooLong | Fault::Batch => {}
                 _ => assert!(is_json, "{error}"),
             }
@@ -136,7 +136,7 @@ fn check_parts(message: &Message) {
     }
 }
 
-/// An edited message differs in what was edited and in nothing else.
+/// An edit changes its own span and nothing else.
 pub fn splice(data: &[u8]) {
     let Ok(message) = Message::parse(Bytes::copy_from_slice(data)) else { return };
     if let Some(id) = message.id_span() {
@@ -162,7 +162,7 @@ pub fn splice(data: &[u8]) {
     }
 }
 
-/// Any text survives a header, and a header can carry only what HTTP allows.
+/// Any text survives the encoding as a header, and the encoded header contains only valid characters.
 pub fn headers(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let header = headers::encode_value(text);
@@ -173,8 +173,7 @@ pub fn headers(data: &[u8]) {
     }
 }
 
-/// One message in, one line out: what arrives as a body or as an event leaves as one line for each message in it, and
-/// the line says the same.
+/// Each message becomes one line: a body or an event leaves as one line for each message in it, with the same meaning.
 pub fn frames(data: &[u8]) {
     let mut decoder = SseDecoder::new(usize::MAX);
     decoder.buffer().extend_from_slice(data);
@@ -185,7 +184,7 @@ pub fn frames(data: &[u8]) {
         let whole: Option<&RawValue> = serde_json::from_slice(bare).ok();
         match (Received::from_text(frame.clone(), &Limits::default()), whole) {
             (Received::Message(message), Some(whole)) => check_line(&message, whole.get()),
-            // Nested deeper than serde reads; that it is one line can be seen all the same.
+            // The text is nested deeper than serde reads, but line ends can still be checked.
             (Received::Message(message), None) => assert!(!has_line_end(&message), "a line end in a message"),
             (Received::Batch(batch), Some(whole)) => {
                 let parts: Vec<&RawValue> = serde_json::from_str(whole.get()).expect("an array");
@@ -214,8 +213,8 @@ fn check_line(message: &Message, came: &str) {
     assert_eq!(&line[..], came.replace(['\n', '\r'], " ").as_bytes(), "changed in more than its line ends");
 }
 
-/// The marks of a tool's schema give names that HTTP allows, each once, and values that a header can carry, whatever the
-/// arguments are; and a list without the mark has none. The schema and the arguments are the same text.
+/// Annotations of a tool's schema give valid and unique header names and valid header values for all arguments; a list
+/// without annotations gives none. The schema and the arguments are the same text.
 pub fn params(data: &[u8]) {
     let text = [br#"{"jsonrpc":"2.0","id":1,"result":"#, data, b"}"].concat();
     let Ok(message) = Message::parse(Bytes::from(text)) else { return };

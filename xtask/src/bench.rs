@@ -1,9 +1,7 @@
-//! `cargo xtask bench`: builds what is measured and what measures, as it ships, and lets `mendline-bench compare` do
-//! the rest.
+//! `cargo xtask bench`: builds the release binaries and runs `mendline-bench compare`.
 //!
-//! The arithmetic lives with the load generator in `bench/`, where it is tested next to the figures that it is about.
-//! Figures are never asserted in tests, because a shared machine would make them fail for no reason; `--gate` is for
-//! whoever wants a missed target to be an error.
+//! The arithmetic is in `bench/`, next to the load generator and its tests. Figures are never asserted in tests,
+//! because they would fail randomly on a shared machine; with `--gate` a missed target is an error.
 //!
 //! The peers are installed from the lock files in `bench/peers`.
 
@@ -15,24 +13,24 @@ use crate::installation;
 use crate::tools::{NODE, NPM, PYTHON};
 
 const HELP: &str = "\
-Speed and memory of `mendline run`, next to the upstream alone and to minimal relays, measured in one run.
+Measures speed and memory of `mendline run`, of the upstream alone and of minimal relays in one run.
 
 Usage: cargo xtask bench [OPTIONS]
 
 Options:
-  --rounds N  turns for each contender [default: 5, with --quick: 3]
-  --quick     less work in each turn: for a look while working
-  --json      the report as JSON in place of the table
+  --rounds N  runs of each contender [default: 5, with --quick: 3]
+  --quick     less work in each run, for a quick check
+  --json      prints the report as JSON instead of a table
   --gate      fails when a target is missed
-  --cores N   processors that client, middle and upstream share [default: 2]
-  --http      from stdio to an upstream on HTTP, in place of one on stdio
-  --startup   only how soon a client has its tools while the server has not started
-  --status    only how long `mendline status` takes with fifty processes running
-  --logs      only what log files cost: the same load with and without them
-  --peers     with mcp-remote, supergateway and mcp-proxy, which are installed if need be; needs --http
+  --cores N   processors for client, middle and upstream [default: 2]
+  --http      uses an upstream on HTTP instead of stdio
+  --startup   measures only the time to the tools of a server that has not started
+  --status    measures only `mendline status` with fifty running processes
+  --logs      measures only the cost of log files
+  --peers     includes mcp-remote, supergateway and mcp-proxy, installed if needed; needs --http
 
-The report is kept in bench/latest.json (bench/latest-http.json) of the target directory. Leave the machine alone
-meanwhile.
+The report is written to bench/latest.json (bench/latest-http.json) in the target directory. Do not use the machine
+during the run.
 ";
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -41,9 +39,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         return Ok(());
     }
     let has = |option: &str| args.iter().any(|arg| arg == option);
-    // We run from `<target>/<profile>/xtask`, which finds the target directory however it was configured.
-    let ours = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
-    let target = ours.ancestors().nth(2).ok_or("this program is in no target directory")?;
+    // The executable is `<target>/<profile>/xtask`, which gives the target directory for any configuration.
+    let ours = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
+    let target =
+        ours.ancestors().nth(2).ok_or("this program is not in a target directory; run it with `cargo xtask`")?;
 
     build(target, "mendline-bench")?;
     if let Some(only) = ["startup", "status"].into_iter().find(|only| has(&format!("--{only}"))) {
@@ -66,8 +65,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
     match build(target, "mendline-cli") {
         Ok(()) => _ = compare.arg("--mendline").arg(target.join("release/mendline")),
-        // Direct and relay are still worth measuring, and `--gate` fails without Mendline's figures.
-        Err(why) => eprintln!("xtask: going on without Mendline: {why}"),
+        // Direct and relay can still be measured, and `--gate` fails without Mendline's figures.
+        Err(why) => eprintln!("xtask: continuing without Mendline: {why}"),
     }
     finished(&mut compare)
 }
@@ -83,14 +82,14 @@ pub(crate) fn build(target: &Path, package: &str) -> Result<(), String> {
         .args(["build", "--release", "--quiet", "--package", package, "--target-dir"])
         .arg(target)
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        // stdout belongs to the report, which may be JSON.
+        // stdout is reserved for the report, which may be JSON.
         .stdout(Stdio::null())
         .status()
         .map_err(|error| format!("cargo: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{package} does not build")) }
+    if status.success() { Ok(()) } else { Err(format!("cannot build {package}; see above")) }
 }
 
-/// Puts the peers into one folder and says which. The tests need one of them too.
+/// Installs the peers and returns their folder. The tests need one of them, too.
 pub(crate) fn install_peers(target: &Path) -> Result<PathBuf, String> {
     let ours = root().join("bench/peers");
     let folder = target.join("peers/bench");

@@ -1,4 +1,4 @@
-//! Running other programs in the workspace, seen by whoever watches, with an error that can be pasted into a shell.
+//! Runs other programs in the workspace. Errors contain the command line in a form for the shell.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ pub fn root() -> &'static Path {
     here.parent().unwrap_or(here)
 }
 
-/// Where cargo builds, which is also where everything else that is fetched or made belongs.
+/// The target directory of cargo, which also holds everything that is installed or generated.
 pub fn target() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     root().join(target)
 }
 
 /// A command line that runs in the root of the workspace.
-pub struct Line {
+pub struct CommandLine {
     command: Command,
     text: String,
 }
 
-impl Line {
+impl CommandLine {
     /// A program and its arguments.
     pub fn new(program: impl AsRef<Path>, args: &[&str]) -> Self {
         let program = program.as_ref();
@@ -37,7 +37,7 @@ impl Line {
 
     /// `cargo` and its arguments.
     pub fn cargo(args: &[&str]) -> Self {
-        // What cargo sets for us as its child would be taken for the wishes of a user by the next cargo.
+        // These variables of the parent cargo would look like settings of the user to the next cargo.
         let mut line = Self::new("cargo", args);
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
@@ -48,26 +48,26 @@ impl Line {
         line
     }
 
-    /// With a variable set.
+    /// Sets a variable.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self.text = format!("{name}={} {}", quoted(value), self.text);
         self
     }
 
-    /// In another folder.
+    /// Runs in another folder.
     pub fn within(mut self, folder: &Path) -> Self {
         self.command.current_dir(folder);
         self.text = format!("(cd {} && {})", quoted(&folder.display().to_string()), self.text);
         self
     }
 
-    /// The command as one would type it.
+    /// The command as text for a shell.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Runs it to its end.
+    /// Runs the command.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Line {
         if status.success() { Ok(()) } else { Err(format!("{} ({status})", self.text)) }
     }
 
-    /// Runs it to its end, and gives what it prints on stdout.
+    /// Runs the command and returns its stdout.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Line {
         String::from_utf8(done.stdout).map_err(|why| format!("{}: {why}", self.text))
     }
 
-    /// Runs it to its end, and gives the number that it ends with, for programs that say more with it than yes or no.
+    /// Runs the command and returns its exit code.
     ///
     /// # Errors
     ///
@@ -112,26 +112,26 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, quoted};
+    use super::{CommandLine, quoted};
 
     #[test]
-    fn a_line_can_be_pasted_into_a_shell() {
-        let line = Line::new("cargo", &["nextest", "-E", "not test(x)"]).env("RUSTDOCFLAGS", "-D warnings");
+    fn command_text_is_quoted_for_a_shell() {
+        let line = CommandLine::new("cargo", &["nextest", "-E", "not test(x)"]).env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(line.text(), "RUSTDOCFLAGS='-D warnings' cargo nextest -E 'not test(x)'");
         assert_eq!(quoted("it's"), r"'it'\''s'");
         assert_eq!(quoted(""), "''");
     }
 
     #[test]
-    fn a_command_that_fails_says_how() {
-        let why = Line::new("sh", &["-c", "exit 3"]).run().unwrap_err();
+    fn failed_command_reports_its_status() {
+        let why = CommandLine::new("sh", &["-c", "exit 3"]).run().unwrap_err();
         assert_eq!(why, "sh -c 'exit 3' (exit status: 3)");
-        let why = Line::new("sh", &["-c", "echo half; exit 3"]).output().unwrap_err();
+        let why = CommandLine::new("sh", &["-c", "echo half; exit 3"]).output().unwrap_err();
         assert_eq!(why, "sh -c 'echo half; exit 3' (exit status: 3)");
     }
 
     #[test]
-    fn output_is_what_the_command_prints() {
-        assert_eq!(Line::new("echo", &["printed"]).output().as_deref(), Ok("printed\n"));
+    fn output_returns_stdout() {
+        assert_eq!(CommandLine::new("echo", &["printed"]).output().as_deref(), Ok("printed\n"));
     }
 }

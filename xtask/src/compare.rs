@@ -1,7 +1,7 @@
-//! `cargo xtask compare`: the bridges that people use, before our fault server, one after the other.
+//! `cargo xtask compare`: compares Mendline with other bridges in front of the fault server.
 //!
-//! What happens, and how it is counted, lives with the faults; this builds, installs and calls. A few minutes, and no part
-//! of `test`: what others do is theirs, and changes with their versions.
+//! The comparison itself is in `faults/`; this builds, installs and runs it. It takes a few minutes and is not part of
+//! `test`, because the results depend on the versions of other projects.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,13 +12,13 @@ use crate::installation;
 use crate::tools::PYTHON;
 
 const HELP: &str = "\
-What becomes of calls behind Mendline, mcp-remote, supergateway, mcp-proxy and FastMCP when a server breaks.
+Compares the calls behind Mendline, mcp-remote, supergateway, mcp-proxy and FastMCP when a server fails.
 
 Usage: cargo xtask compare [--rounds N]
 
-  --rounds N  how often each is tried [default: 2]
+  --rounds N  runs of each bridge and fault [default: 2]
 
-Prints a Markdown table. Installs the others from lock files into the target directory.
+Prints a Markdown table. Installs the other bridges from lock files into the target directory.
 ";
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -31,19 +31,20 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         }
         other => return Err(format!("unknown options {other:?}\n{HELP}")),
     };
-    // We run from `<target>/<profile>/xtask`, which finds the target directory however it was configured.
-    let ours = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
-    let target = ours.ancestors().nth(2).ok_or("this program is in no target directory")?;
+    // The executable is `<target>/<profile>/xtask`, which gives the target directory for any configuration.
+    let ours = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
+    let target =
+        ours.ancestors().nth(2).ok_or("this program is not in a target directory; run it with `cargo xtask`")?;
     let peers = install_peers(target)?;
     let fastmcp = install_fastmcp(target)?;
     build(target, "mendline-cli")?;
     build(target, "mendline-faults")?;
-    let word = |name: &str, path: &Path| format!("{name}={}", path.display());
+    let option = |name: &str, path: &Path| format!("{name}={}", path.display());
     let status = Command::new(target.join("release/mendline-faults"))
         .arg("compare")
-        .arg(word("mendline", &target.join("release/mendline")))
-        .arg(word("peers", &peers))
-        .arg(word("fastmcp", &fastmcp))
+        .arg(option("mendline", &target.join("release/mendline")))
+        .arg(option("peers", &peers))
+        .arg(option("fastmcp", &fastmcp))
         .arg(format!("rounds={rounds}"))
         .status()
         .map_err(|error| format!("mendline-faults: {error}"))?;

@@ -1,30 +1,28 @@
-//! `cargo xtask cuts`: every conversation cut at every byte. The work is done by the test target `cuts` of `mendline`,
-//! which takes its wishes from the environment.
+//! `cargo xtask cuts`: cuts every conversation at every byte. It runs the test target `cuts` of `mendline`, which reads
+//! its options from the environment.
 
-use crate::command::Line;
+use crate::command::CommandLine;
 
 const HELP: &str = "\
-Cuts conversations over cables in memory at single bytes, and checks every promise after each cut.
+Cuts in-memory conversations at single bytes and checks every promise after each cut.
 
 Usage: cargo xtask cuts [OPTIONS]
 
 Options:
-  --all                every byte; without it those of the tests: all of short conversations, a sample of long ones
-  --conversation NAME  only this one; a name that does not exist is answered with all that do. They begin with what
-                       carries them (stdio, http1, http2, modern and modern2 over the two HTTPs, trunk and trunk2 for
-                       legacy SSE, fallback for finding it, tls1, tls2) and end with how the server answers or what
-                       happens: -json -events -resumable -polled -together -long -asks -cancels -forgets -redirects -dies
+  --all                cuts at every byte; otherwise as in the tests: all of short conversations, a sample of long ones
+  --conversation NAME  only this one; for an unknown name, all names are printed. A name begins with the transport and
+                       ends with the form of the answers or with the event
   --fault KIND         only this one: cut-up, cut-down, end-up, end-down, stall-up, stall-down, write-error, drip
-  --at N               only at this byte; with a conversation and a fault, told in full
+  --at N               only at this byte; with a conversation and a fault, the full log is printed
 ";
 
-/// Runs what was asked for.
+/// Runs the selected cuts.
 pub fn run(args: &[String]) -> Result<(), String> {
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
         print!("{HELP}");
         return Ok(());
     }
-    let mut line = Line::cargo(&[
+    let mut line = CommandLine::cargo(&[
         "test",
         "--quiet",
         "--package",
@@ -37,22 +35,22 @@ pub fn run(args: &[String]) -> Result<(), String> {
         "by_hand",
         "--nocapture",
     ]);
-    // To read the system's authorities takes longer than a whole conversation, and none of them is asked.
+    // Loading the system's certificate authorities takes longer than a conversation, and none of them is needed.
     line = line.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nowhere");
-    for (name, value) in wishes(args)? {
+    for (name, value) in variables(args)? {
         line = line.env(name, &value);
     }
     line.run()
 }
 
-/// The options as variables for the test.
-fn wishes(args: &[String]) -> Result<Vec<(&'static str, String)>, String> {
-    let mut wishes = Vec::new();
+/// Converts options to environment variables of the test.
+fn variables(args: &[String]) -> Result<Vec<(&'static str, String)>, String> {
+    let mut variables = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let name = match arg.as_str() {
             "--all" => {
-                wishes.push(("MENDLINE_CUTS_ALL", "1".to_owned()));
+                variables.push(("MENDLINE_CUTS_ALL", "1".to_owned()));
                 continue;
             }
             "--conversation" => "MENDLINE_CUTS_CONVERSATION",
@@ -62,23 +60,23 @@ fn wishes(args: &[String]) -> Result<Vec<(&'static str, String)>, String> {
         };
         let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;
         if arg == "--at" && value.parse::<usize>().is_err() {
-            return Err(format!("--at needs the number of a byte, not `{value}`"));
+            return Err(format!("--at must be the number of a byte, not `{value}`"));
         }
-        wishes.push((name, value.clone()));
+        variables.push((name, value.clone()));
     }
-    Ok(wishes)
+    Ok(variables)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::wishes;
+    use super::variables;
 
     fn parsed(line: &str) -> Result<Vec<(&'static str, String)>, String> {
-        wishes(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        variables(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
-    fn the_line_that_a_violation_prints_becomes_wishes() {
+    fn options_of_a_reported_violation_become_variables() {
         let expected = [
             ("MENDLINE_CUTS_CONVERSATION", "stdio".to_owned()),
             ("MENDLINE_CUTS_FAULT", "cut-up".to_owned()),
@@ -88,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn invalid_options_are_refused() {
         for line in ["--at", "--at soon", "--byte 3"] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -1,8 +1,8 @@
-//! `cargo xtask defaults`: `docs/defaults.md`, made from the one file of defaults.
+//! `cargo xtask defaults`: generates `docs/defaults.md` from the source of the defaults.
 //!
-//! Each constant of `crates/mendline-core/src/defaults.rs` carries its reason as its documentation, and where people can set
-//! it, the key and the flag in a last line `Set by …`. Comments between the constants are the headings. So the page cannot
-//! say anything else than the code; what is checked is that it was made anew.
+//! Each constant of `crates/mendline-core/src/defaults.rs` has its reason as documentation. If users can set it, the
+//! last line `Set by …` names the key and the flag. Comments between the constants are headings. The check fails if the
+//! page differs from the generated one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::command::root;
 const HELP: &str = "\
 Usage: cargo xtask defaults [--write]
 
-  --write   makes docs/defaults.md anew
+  --write   regenerates docs/defaults.md
 ";
 
 const SOURCE: &str = "crates/mendline-core/src/defaults.rs";
@@ -22,11 +22,11 @@ const PAGE: &str = "docs/defaults.md";
 const HEAD: &str = "\
 # Defaults
 
-Every number that Mendline uses when nobody says otherwise, each with its reason. Made from
-[the one file of defaults](../crates/mendline-core/src/defaults.rs) by `cargo xtask defaults --write`.
+Every number that Mendline uses unless it is configured, each with its reason. Generated from
+[the source of the defaults](../crates/mendline-core/src/defaults.rs) by `cargo xtask defaults --write`.
 ";
 
-/// Makes the page and writes it, or compares it with the one that is there.
+/// Generates the page, and writes it or compares it with the existing one.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let write = match args {
         [] => false,
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     if write {
         fs::write(&path, &made).map_err(|why| format!("{PAGE}: {why}"))?;
     } else if fs::read_to_string(&path).unwrap_or_default() != made {
-        return Err(format!("{PAGE} is out of date; `cargo xtask defaults --write` makes it anew"));
+        return Err(format!("{PAGE} is out of date; run `cargo xtask defaults --write`"));
     }
     println!("{} defaults", entries.len());
     Ok(())
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 /// One default.
 #[derive(Debug, PartialEq)]
 struct Entry {
-    /// The heading under which it stands.
+    /// The heading above it.
     heading: String,
     name: String,
     value: String,
@@ -72,7 +72,7 @@ fn read(source: &str) -> Result<Vec<Entry>, String> {
             heading = text.trim_end_matches('.').to_owned();
         } else if let Some(constant) = line.strip_prefix("pub const ") {
             let (name, kind, value) = parts(constant).ok_or_else(|| format!("{SOURCE}: cannot read {line:?}"))?;
-            let number = evaluate(value, &known).ok_or_else(|| format!("{SOURCE}: cannot work out {value:?}"))?;
+            let number = evaluate(value, &known).ok_or_else(|| format!("{SOURCE}: cannot evaluate {value:?}"))?;
             known.insert(name.to_owned(), number);
             let (why, set_by) = split(&reason);
             if why.is_empty() {
@@ -93,7 +93,7 @@ fn parts(constant: &str) -> Option<(&str, &str, &str)> {
     Some((name, kind, value))
 }
 
-/// The reason, and the last line of it that says who can set the number.
+/// Splits off the last line, which names the key and the flag.
 fn split(lines: &[&str]) -> (String, String) {
     match lines.split_last() {
         Some((last, before)) if last.starts_with("Set by ") => {
@@ -103,7 +103,7 @@ fn split(lines: &[&str]) -> (String, String) {
     }
 }
 
-/// The number that an expression stands for; durations in seconds.
+/// Evaluates an expression; durations in seconds.
 fn evaluate(expression: &str, known: &BTreeMap<String, f64>) -> Option<f64> {
     let inside = |prefix: &str| expression.strip_prefix(prefix)?.strip_suffix(')');
     if let Some(seconds) = inside("Duration::from_secs(") {
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_constant_becomes_a_row_with_its_reason_and_those_who_can_set_it() {
+    fn constant_becomes_a_row_with_reason_and_setting() {
         let source = "\
 // Calls
 
@@ -216,13 +216,13 @@ pub const CHANCE: f64 = 0.2;
     }
 
     #[test]
-    fn a_number_without_a_reason_or_one_that_cannot_be_worked_out_is_refused() {
+    fn constant_without_reason_or_value_is_refused() {
         assert!(read("pub const BARE: u32 = 1;\n").unwrap_err().contains("BARE has no reason"));
         assert!(read("/// Why.\npub const ODD: u32 = roll();\n").unwrap_err().contains("roll()"));
     }
 
     #[test]
-    fn every_default_of_the_core_can_be_shown() {
+    fn every_default_of_the_core_is_read() {
         let source = fs::read_to_string(root().join(SOURCE)).unwrap();
         assert_eq!(read(&source).unwrap().len(), source.matches("pub const ").count());
     }

@@ -1,8 +1,8 @@
-//! `cargo xtask deny`: licences, sources and versions of all dependencies against `deny.toml`.
+//! `cargo xtask deny`: checks licences, sources and versions of all dependencies against `deny.toml`.
 //!
-//! The file is the one that cargo-deny reads. The part that needs no network is checked here, from `cargo metadata` and
-//! the lock files, so that it is part of every test run and installs nothing. cargo-deny repeats it where it is installed,
-//! and is needed for advisories, whose database is fetched.
+//! cargo-deny reads the same file. The checks that need no network are implemented here on `cargo metadata` and the
+//! lock files, so that they run in every test and install nothing. cargo-deny repeats them where it is installed. It is
+//! required for advisories, whose database must be downloaded.
 
 mod graph;
 mod licence;
@@ -13,13 +13,13 @@ use std::fs;
 
 use self::graph::{Graph, Locked};
 use self::policy::Policy;
-use crate::command::{Line, root};
+use crate::command::{CommandLine, root};
 use crate::tools;
 
 const HELP: &str = "\
 Usage: cargo xtask deny [--advisories]
 
-  --advisories   with cargo-deny and the network: known vulnerabilities and yanked versions too
+  --advisories   also checks for known vulnerabilities and yanked versions, with cargo-deny and the network
 ";
 
 /// The workspaces of the repository, each with a lock file.
@@ -43,9 +43,9 @@ pub fn run(args: &[String]) -> Result<(), String> {
         let name = format!("{workspace}/Cargo.lock");
         locks.push(Locked::read(&text(&name)?).map_err(|why| format!("{name}: {why}"))?);
     }
-    let complaints = complaints(&policy, &graphs, &locks);
-    if !complaints.is_empty() {
-        return Err(format!("deny.toml and the dependencies disagree:\n{}", complaints.join("\n")));
+    let violations = violations(&policy, &graphs, &locks);
+    if !violations.is_empty() {
+        return Err(format!("deny.toml and the dependencies disagree:\n{}", violations.join("\n")));
     }
     let packages: BTreeSet<_> =
         graphs.iter().flat_map(|graph| &graph.packages).map(|it| (&it.name, &it.version)).collect();
@@ -57,7 +57,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     if tools::has_deny() {
         with_cargo_deny(advisories)
     } else if advisories {
-        Err("cargo-deny is needed and missing (cargo install --locked cargo-deny)".into())
+        Err("cargo-deny is required; install it with: cargo install --locked cargo-deny".into())
     } else {
         Ok(())
     }
@@ -67,10 +67,10 @@ fn with_cargo_deny(advisories: bool) -> Result<(), String> {
     let config = root().join("deny.toml").display().to_string();
     for workspace in WORKSPACES {
         let manifest = format!("{workspace}/Cargo.toml");
-        let mut words = vec!["deny", "--manifest-path", &manifest, "check", "--config", &config];
-        words.extend(["licenses", "bans", "sources"]);
-        words.extend(advisories.then_some("advisories"));
-        Line::cargo(&words).run()?;
+        let mut args = vec!["deny", "--manifest-path", &manifest, "check", "--config", &config];
+        args.extend(["licenses", "bans", "sources"]);
+        args.extend(advisories.then_some("advisories"));
+        CommandLine::cargo(&args).run()?;
     }
     Ok(())
 }
@@ -79,22 +79,22 @@ fn text(name: &str) -> Result<String, String> {
     fs::read_to_string(root().join(name)).map_err(|why| format!("{name}: {why}"))
 }
 
-/// All that the policy forbids, and all that it says for nothing.
-fn complaints(policy: &Policy, graphs: &[Graph], locks: &[Locked]) -> Vec<String> {
-    let mut complaints = Vec::new();
+/// Returns all violations of the policy and all unused permissions.
+fn violations(policy: &Policy, graphs: &[Graph], locks: &[Locked]) -> Vec<String> {
+    let mut violations = Vec::new();
     for graph in graphs {
-        complaints.extend(graph.packages.iter().filter_map(|package| policy.licence_of(package)));
-        complaints.extend(graph.packages.iter().filter_map(|package| policy.ban_of(package)));
-        complaints.extend(graph.packages.iter().flat_map(graph::Package::wildcards));
-        complaints.extend(policy.duplicates_in(graph));
+        violations.extend(graph.packages.iter().filter_map(|package| policy.licence_of(package)));
+        violations.extend(graph.packages.iter().filter_map(|package| policy.ban_of(package)));
+        violations.extend(graph.packages.iter().flat_map(graph::Package::wildcards));
+        violations.extend(policy.duplicates_in(graph));
     }
     for lock in locks {
-        complaints.extend(lock.packages.iter().filter_map(|package| policy.source_of(package)));
+        violations.extend(lock.packages.iter().filter_map(|package| policy.source_of(package)));
     }
-    complaints.extend(policy.unused(graphs));
-    complaints.sort();
-    complaints.dedup();
-    complaints
+    violations.extend(policy.unused(graphs));
+    violations.sort();
+    violations.dedup();
+    violations
 }
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
 
     const INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-    /// What `cargo metadata` prints, as far as it is read, with one package more.
+    /// The used part of the output of `cargo metadata`, with one more package.
     fn metadata(more: &str) -> String {
         let package = |name: &str, version: &str, licence: &str| {
             format!(
@@ -146,20 +146,20 @@ mod tests {
         )
     }
 
-    fn said(policy: &str, metadata: &str, lock: &str) -> String {
+    fn violations_of(policy: &str, metadata: &str, lock: &str) -> String {
         let policy = Policy::read(policy).unwrap();
-        complaints(&policy, &[Graph::read(metadata).unwrap()], &[Locked::read(lock).unwrap()]).join("\n")
+        violations(&policy, &[Graph::read(metadata).unwrap()], &[Locked::read(lock).unwrap()]).join("\n")
     }
 
     #[test]
     fn s11_dependencies_within_the_policy_pass() {
-        assert_eq!(said(POLICY, &metadata(""), &lock("")), "");
+        assert_eq!(violations_of(POLICY, &metadata(""), &lock("")), "");
     }
 
     #[test]
     fn s11_each_forbidden_dependency_is_an_error() {
         let index = format!(r#""source":"{INDEX}""#);
-        for (package, words) in [
+        for (package, expected) in [
             (
                 r#"{"name":"bad","version":"1.0.0","license":"GPL-3.0-only","license_file":null,INDEX,"publish":null,"dependencies":[]}"#,
                 "bad 1.0.0: the licence `GPL-3.0-only` is not allowed",
@@ -170,7 +170,7 @@ mod tests {
             ),
             (
                 r#"{"name":"bad","version":"1.0.0","license":null,"license_file":"TERMS","source":null,"publish":[],"dependencies":[]}"#,
-                "bad 1.0.0: it names no licence",
+                "bad 1.0.0: it has no licence",
             ),
             (
                 r#"{"name":"bad","version":"1.0.0","license":"MIT OR","license_file":null,INDEX,"publish":null,"dependencies":[]}"#,
@@ -178,7 +178,7 @@ mod tests {
             ),
             (
                 r#"{"name":"twice","version":"3.0.0","license":"MIT","license_file":null,INDEX,"publish":null,"dependencies":[]}"#,
-                "twice: the versions 2.0.0, 3.0.0",
+                "twice: multiple versions: 2.0.0, 3.0.0",
             ),
             (
                 r#"{"name":"openssl-sys","version":"0.9.0","license":"MIT","license_file":null,INDEX,"publish":null,"dependencies":[]}"#,
@@ -193,20 +193,20 @@ mod tests {
                 "bad 1.0.0: any version of ours",
             ),
         ] {
-            let said = said(POLICY, &metadata(&package.replace("INDEX", &index)), &lock(""));
-            assert!(said.contains(words), "{words}: {said}");
+            let found = violations_of(POLICY, &metadata(&package.replace("INDEX", &index)), &lock(""));
+            assert!(found.contains(expected), "{expected}: {found}");
         }
     }
 
     #[test]
     fn s11_packages_that_are_not_published_may_name_a_path_only() {
         let package = r#"{"name":"inner","version":"1.0.0","license":"MIT","license_file":null,"source":null,"publish":[],"dependencies":[{"name":"ours","req":"*","path":"/x","kind":null}]}"#;
-        assert_eq!(said(POLICY, &metadata(package), &lock("")), "");
+        assert_eq!(violations_of(POLICY, &metadata(package), &lock("")), "");
     }
 
     #[test]
     fn s11_each_unknown_source_is_an_error() {
-        for (source, words) in [
+        for (source, expected) in [
             ("source = \"git+https://example.org/x#abc\"", "git+https://example.org/x#abc"),
             (
                 "source = \"registry+https://example.org/index\"\nchecksum = \"cd\"",
@@ -215,20 +215,20 @@ mod tests {
             ("source = \"registry+https://github.com/rust-lang/crates.io-index\"", "no checksum"),
         ] {
             let more = format!("[[package]]\nname = \"stray\"\nversion = \"1.0.0\"\n{source}\n");
-            let said = said(POLICY, &metadata(""), &lock(&more));
-            assert!(said.contains("stray 1.0.0") && said.contains(words), "{words}: {said}");
+            let found = violations_of(POLICY, &metadata(""), &lock(&more));
+            assert!(found.contains("stray 1.0.0") && found.contains(expected), "{expected}: {found}");
         }
     }
 
     #[test]
     fn s11_permissions_without_use_are_an_error() {
-        for (from, to, words) in [
+        for (from, to, expected) in [
             (r#""MIT", "ISC""#, r#""MIT", "ISC", "Zlib""#, "no package needs the licence `Zlib`"),
             (r#"crate = "fuzzer""#, r#"crate = "gone""#, "no package needs the exception for gone"),
             (r#"twice@1.0.0"#, r#"twice@0.9.0"#, "no package needs the exception for twice@0.9.0"),
         ] {
-            let said = said(&POLICY.replace(from, to), &metadata(""), &lock(""));
-            assert!(said.contains(words), "{words}: {said}");
+            let found = violations_of(&POLICY.replace(from, to), &metadata(""), &lock(""));
+            assert!(found.contains(expected), "{expected}: {found}");
         }
     }
 

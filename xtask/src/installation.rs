@@ -1,18 +1,18 @@
-//! Foreign programs in a folder of their own, installed from lock files.
+//! Installs other programs from lock files into their own folders.
 //!
-//! A copy of each lock file is put beside an installation when it is complete. As long as the copies equal the lock files
-//! in the repository nothing is fetched; a changed lock file, or an installation that was cut short, starts from nothing.
-//! Networks fail, so it is tried more than once.
+//! A complete installation contains a copy of each lock file. While the copies equal the lock files of the repository,
+//! nothing is downloaded. A changed lock file or an incomplete installation starts again from an empty folder.
+//! Downloads are retried.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::command::Line;
+use crate::command::CommandLine;
 
-/// How often an installation is tried.
+/// The number of attempts.
 const TRIES: u32 = 3;
 
-/// Sees to it that `folder` holds what `install` makes of these lock files.
+/// Ensures that `folder` holds an installation of these lock files.
 pub(crate) fn ensure(folder: &Path, locks: &[PathBuf], install: impl Fn() -> Result<(), String>) -> Result<(), String> {
     if locks.iter().all(|lock| is_same(lock, &stamp_of(folder, lock))) {
         return Ok(());
@@ -28,7 +28,7 @@ pub(crate) fn ensure(folder: &Path, locks: &[PathBuf], install: impl Fn() -> Res
         make(folder)?;
         match install() {
             Ok(()) => break,
-            Err(why) if tries < TRIES => eprintln!("{why}: tried again"),
+            Err(why) if tries < TRIES => eprintln!("{why}: retrying"),
             Err(why) => return Err(why),
         }
         tries += 1;
@@ -37,30 +37,30 @@ pub(crate) fn ensure(folder: &Path, locks: &[PathBuf], install: impl Fn() -> Res
     locks.iter().try_for_each(|lock| copy(lock, &stamp_of(folder, lock)))
 }
 
-/// The packages that the lock file of `from` names.
+/// Installs the packages of the lock file in `from`.
 pub(crate) fn npm(from: &Path, folder: &Path) -> Result<(), String> {
     for file in ["package.json", "package-lock.json", ".npmrc"] {
         copy(&from.join(file), &folder.join(file))?;
     }
-    // What npm says goes to stderr, because stdout may belong to a report.
+    // The output goes to stderr, because stdout may be reserved for a report.
     let npm = "npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2";
-    Line::new("sh", &["-c", npm]).within(folder).run()
+    CommandLine::new("sh", &["-c", npm]).within(folder).run()
 }
 
-/// A Python of its own with the packages of this lock file.
+/// Creates a virtual environment with the packages of this lock file.
 pub(crate) fn pip(lock: &Path, folder: &Path) -> Result<(), String> {
-    Line::new("python3", &["-m", "venv", &folder.to_string_lossy()]).run()?;
+    CommandLine::new("python3", &["-m", "venv", &folder.to_string_lossy()]).run()?;
     let quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"];
     let lock = lock.to_string_lossy();
     let args: Vec<&str> = quiet.into_iter().chain(["--requirement", &lock]).collect();
-    Line::new(folder.join("bin/python"), &args).run()
+    CommandLine::new(folder.join("bin/python"), &args).run()
 }
 
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), String> {
     fs::copy(from, to).map(drop).map_err(|why| format!("{} to {}: {why}", from.display(), to.display()))
 }
 
-/// Where the copies of the lock files lie.
+/// The folder with the copies of the lock files.
 const STAMPS: &str = "installed";
 
 fn stamp_of(folder: &Path, lock: &Path) -> PathBuf {
@@ -82,13 +82,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_installation_counts_only_while_it_is_complete_and_its_lock_files_are_unchanged() {
+    fn changed_or_incomplete_installation_is_repeated() {
         let home = std::env::temp_dir().join(format!("mendline-xtask-{}", std::process::id()));
         let (folder, locks) = (home.join("there"), [home.join("one.lock"), home.join("two.lock")]);
         make(&home).unwrap();
         locks.iter().for_each(|lock| fs::write(lock, "1").unwrap());
         let installed = Cell::new(0);
-        // Works from that try on.
+        // Succeeds from this attempt on.
         let ensured = |works: u32| {
             installed.set(0);
             ensure(&folder, &locks, || {

@@ -1,46 +1,46 @@
-//! `cargo xtask instructions`: how many instructions one healthy call costs in the core, counted by callgrind.
+//! `cargo xtask instructions`: counts the instructions of one healthy call in the core with callgrind.
 //!
-//! Times on a shared machine say little, and a cost that creeps in with one change after the other is seen by nobody.
-//! Instructions are the same on a busy machine and on a quiet one, so they can be a gate: within a tenth of what is
-//! recorded in `bench/instructions/recorded.txt`, below the limit whatever is recorded, no more in the ten thousandth
-//! call than in the first, and no more among two hundred open calls than alone. What is counted is the program in `bench/instructions`, optimised as it ships and with every
-//! policy switched on; see there what belongs to a call. Two runs that differ only in their number of calls differ by
-//! these calls alone, so no run has to be told apart from its own beginning.
+//! Times on a shared machine are noisy, and a cost that grows slowly over many changes is not noticed. Instruction
+//! counts do not depend on the load of the machine, so they can be a gate: within a tenth of
+//! `bench/instructions/recorded.txt`, below a fixed limit, no growth over ten thousand calls, and no growth with two
+//! hundred open calls. The counted program is in `bench/instructions`, built as for a release and with every policy
+//! enabled. Two runs with different numbers of calls differ by these calls only, so the setup cancels out.
 //!
-//! Less than recorded is an error too: a gate that was not moved along lets the next regression through.
+//! A lower count than recorded is an error, too, because an outdated record would hide the next regression.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Line, root, target};
+use crate::command::{CommandLine, root, target};
 use crate::tools::VALGRIND;
 
 const HELP: &str = "\
-Instructions per healthy call through the core, without I/O and with every policy on, against what is recorded.
+Counts the instructions of a healthy call in the core, without I/O and with every policy enabled, and compares them
+with the recorded counts.
 
 Usage: cargo xtask instructions [--write]
 
-  --write   records what is counted now in bench/instructions/recorded.txt
+  --write   records the counts in bench/instructions/recorded.txt
 ";
 
-/// The ways of a call that are counted.
-const WAYS: [&str; 3] = ["stdio", "crowded", "http"];
+/// The counted variants of a call.
+const VARIANTS: [&str; 3] = ["stdio", "crowded", "http"];
 
-/// No call may cost more than this, whatever is recorded.
+/// The fixed limit per call.
 const LIMIT: u64 = 15_000;
 
-/// How far a figure may be from the recorded one, in hundredths.
+/// The tolerance around the recorded count in percent.
 const TOLERANCE: u64 = 10;
 
-/// How much more the last thousand of ten thousand calls may cost than the first, in hundredths. Numbers grow longer by a
-/// digit or two; anything that is searched, kept or rebuilt shows by far more.
+/// The tolerance for growth between the first and the last thousand of ten thousand calls in percent. Numbers grow by a
+/// digit or two; data that accumulates costs much more.
 const GROWTH: u64 = 3;
 
 const THOUSAND: u64 = 1_000;
 
-/// Counts, and holds the figures against the gate.
+/// Counts and checks the gate.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let write = match args {
         [] => false,
@@ -52,11 +52,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         _ => return Err(format!("unknown options\n{HELP}")),
     };
     VALGRIND.ensure()?;
-    Line::cargo(&["build", "--quiet", "--release", "--package", "mendline-instructions"]).run()?;
+    CommandLine::cargo(&["build", "--quiet", "--release", "--package", "mendline-instructions"]).run()?;
     let program = target().join("release/mendline-instructions");
-    let counted = WAYS
+    let counted = VARIANTS
         .iter()
-        .map(|way| Ok((*way, Figure::count(|calls| instructions(&program, way, calls))?)))
+        .map(|variant| Ok((*variant, Figure::count(|calls| instructions(&program, variant, calls))?)))
         .collect::<Result<Vec<_>, String>>()?;
     if write {
         let text = record(&counted);
@@ -64,82 +64,84 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
     let recorded = std::fs::read_to_string(recorded()).map_err(|why| format!("{}: {why}", recorded().display()))?;
     let recorded = read(&recorded)?;
-    let mut faults = Vec::new();
-    println!("   way      first 1,000    last 1,000      recorded   (instructions per call)");
-    for (way, figure) in &counted {
-        let known = recorded.get(*way).copied();
+    let mut errors = Vec::new();
+    println!("   variant  first 1,000    last 1,000      recorded   (instructions per call)");
+    for (variant, figure) in &counted {
+        let known = recorded.get(*variant).copied();
         let shown = known.map_or_else(|| "-".to_owned(), |known| known.to_string());
-        println!("   {way:<8}{:>12}{:>14}{shown:>14}", figure.first, figure.last);
-        faults.extend(figure.faults(known).into_iter().map(|fault| format!("{way}: {fault}")));
+        println!("   {variant:<8}{:>12}{:>14}{shown:>14}", figure.first, figure.last);
+        errors.extend(figure.errors(known).into_iter().map(|error| format!("{variant}: {error}")));
     }
-    if faults.is_empty() { Ok(()) } else { Err(faults.join("\n       ")) }
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n       ")) }
 }
 
-/// What a call costs, on average over a thousand of them.
+/// The average cost of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Figure {
-    /// The first thousand.
+    /// The average of the first thousand calls.
     first: u64,
-    /// The last thousand of ten thousand.
+    /// The average of the last thousand of ten thousand calls.
     last: u64,
 }
 
 impl Figure {
-    /// From a function that counts a whole run of so many calls.
+    /// Computes the figure with a function that counts a run of so many calls.
     fn count(mut run: impl FnMut(u64) -> Result<u64, String>) -> Result<Figure, String> {
         let first = run(THOUSAND)?.saturating_sub(run(0)?);
         let last = run(10 * THOUSAND)?.saturating_sub(run(9 * THOUSAND)?);
         Ok(Figure { first: first / THOUSAND, last: last / THOUSAND })
     }
 
-    /// What is wrong with it.
-    fn faults(self, recorded: Option<u64>) -> Vec<String> {
-        let mut faults = Vec::new();
+    /// Returns all violations of the gate.
+    fn errors(self, recorded: Option<u64>) -> Vec<String> {
+        let mut errors = Vec::new();
         let Figure { first, last } = self;
         if last == 0 {
-            faults.push("nothing was counted".to_owned());
+            errors.push("nothing was counted".to_owned());
         }
         if last > LIMIT {
-            faults.push(format!("{last} instructions per call are more than the limit of {LIMIT}"));
+            errors.push(format!("{last} instructions per call are more than the limit of {LIMIT}"));
         }
         if last * 100 > first * (100 + GROWTH) {
-            faults.push(format!("a call costs {first} instructions at first and {last} after ten thousand: it grows"));
+            errors.push(format!(
+                "a call costs {first} instructions at first and {last} after ten thousand calls: the cost grows"
+            ));
         }
         let again = "`cargo xtask instructions --write` records it";
         match recorded {
-            None => faults.push(format!("nothing is recorded; {again}")),
+            None => errors.push(format!("nothing is recorded; {again}")),
             Some(known) if last * 100 > known * (100 + TOLERANCE) => {
-                faults.push(format!(
-                    "{last} instructions per call, and {known} are recorded; if that is worth it, {again}"
+                errors.push(format!(
+                    "{last} instructions per call, but {known} are recorded; if the increase is justified, {again}"
                 ));
             }
             Some(known) if last * 100 < known * (100 - TOLERANCE) => {
-                faults.push(format!("{last} instructions per call are fewer than the {known} recorded; {again}"));
+                errors.push(format!("{last} instructions per call are fewer than the {known} recorded; {again}"));
             }
             Some(_) => {}
         }
-        faults
+        errors
     }
 }
 
 /// Counts one run.
-fn instructions(program: &Path, way: &str, calls: u64) -> Result<u64, String> {
+fn instructions(program: &Path, variant: &str, calls: u64) -> Result<u64, String> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program)
-        .args([way, &calls.to_string()])
+        .args([variant, &calls.to_string()])
         .output()
         .map_err(|why| format!("valgrind: {why}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Err(format!("{way} with {calls} calls failed under valgrind:\n{said}"));
+        return Err(format!("{variant} with {calls} calls failed under valgrind:\n{stderr}"));
     }
-    collected(&said).ok_or_else(|| format!("valgrind did not say how much it counted:\n{said}"))
+    collected(&stderr).ok_or_else(|| format!("valgrind printed no count:\n{stderr}"))
 }
 
-/// The sum in what callgrind says at its end: `==42== Collected : 61234`.
-fn collected(said: &str) -> Option<u64> {
-    let (_, behind) = said.lines().find_map(|line| line.split_once("Collected :"))?;
+/// Parses the sum in the output of callgrind: `==42== Collected : 61234`.
+fn collected(stderr: &str) -> Option<u64> {
+    let (_, behind) = stderr.lines().find_map(|line| line.split_once("Collected :"))?;
     behind.trim().parse().ok()
 }
 
@@ -152,8 +154,8 @@ fn record(counted: &[(&str, Figure)]) -> String {
 # Instructions per healthy call through the core, written by `cargo xtask instructions --write`.
 "
     .to_owned();
-    for (way, figure) in counted {
-        let _ = writeln!(text, "{way} {}", figure.last);
+    for (variant, figure) in counted {
+        let _ = writeln!(text, "{variant} {}", figure.last);
     }
     text
 }
@@ -162,7 +164,8 @@ fn read(text: &str) -> Result<BTreeMap<String, u64>, String> {
     let figures = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     figures
         .map(|line| {
-            let figure = line.split_once(' ').and_then(|(way, figure)| Some((way.to_owned(), figure.parse().ok()?)));
+            let figure =
+                line.split_once(' ').and_then(|(variant, figure)| Some((variant.to_owned(), figure.parse().ok()?)));
             figure.ok_or_else(|| format!("not a recorded figure: {line:?}"))
         })
         .collect()
@@ -173,41 +176,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_costs_before_its_first_call_is_no_part_of_a_call() {
+    fn setup_cost_is_not_part_of_a_call() {
         let counted = Figure::count(|calls| Ok(1_000_000 + calls * 500)).unwrap();
         assert_eq!(counted, Figure { first: 500, last: 500 });
     }
 
     #[test]
-    fn the_gate_is_open_within_a_tenth_of_what_is_recorded() {
-        let faults = |last| Figure { first: last, last }.faults(Some(10_000));
-        assert!(faults(9_000).is_empty() && faults(10_000).is_empty() && faults(11_000).is_empty());
-        assert!(faults(11_001)[0].contains("10000 are recorded"));
-        assert!(faults(8_999)[0].contains("fewer"));
+    fn gate_passes_within_a_tenth_of_the_record() {
+        let errors = |last| Figure { first: last, last }.errors(Some(10_000));
+        assert!(errors(9_000).is_empty() && errors(10_000).is_empty() && errors(11_000).is_empty());
+        assert!(errors(11_001)[0].contains("10000 are recorded"));
+        assert!(errors(8_999)[0].contains("fewer"));
     }
 
     #[test]
-    fn the_limit_holds_whatever_is_recorded() {
-        assert!(Figure { first: 15_000, last: 15_000 }.faults(Some(15_000)).is_empty());
-        assert!(Figure { first: 15_001, last: 15_001 }.faults(Some(15_001))[0].contains("limit"));
+    fn limit_applies_to_any_record() {
+        assert!(Figure { first: 15_000, last: 15_000 }.errors(Some(15_000)).is_empty());
+        assert!(Figure { first: 15_001, last: 15_001 }.errors(Some(15_001))[0].contains("limit"));
     }
 
     #[test]
-    fn a_cost_that_grows_with_the_calls_made_is_seen() {
-        assert!(Figure { first: 10_000, last: 10_300 }.faults(Some(10_000)).is_empty());
-        assert!(Figure { first: 10_000, last: 10_301 }.faults(Some(10_000))[0].contains("grows"));
+    fn cost_that_grows_with_calls_is_an_error() {
+        assert!(Figure { first: 10_000, last: 10_300 }.errors(Some(10_000)).is_empty());
+        assert!(Figure { first: 10_000, last: 10_301 }.errors(Some(10_000))[0].contains("grows"));
         let squared = Figure::count(|calls| Ok(calls * 5_000 + calls * calls / 20)).unwrap();
-        assert!(squared.faults(Some(squared.last))[0].contains("grows"), "{squared:?}");
+        assert!(squared.errors(Some(squared.last))[0].contains("grows"), "{squared:?}");
     }
 
     #[test]
-    fn a_run_that_counts_nothing_does_not_pass() {
-        assert!(!Figure { first: 0, last: 0 }.faults(Some(0)).is_empty());
-        assert!(!Figure { first: 10, last: 10 }.faults(None).is_empty());
+    fn run_without_counts_fails() {
+        assert!(!Figure { first: 0, last: 0 }.errors(Some(0)).is_empty());
+        assert!(!Figure { first: 10, last: 10 }.errors(None).is_empty());
     }
 
     #[test]
-    fn what_is_recorded_reads_back_and_nonsense_is_named() {
+    fn record_is_read_back_and_errors_are_named() {
         let counted = [("stdio", Figure { first: 1, last: 2 }), ("http", Figure { first: 3, last: 4 })];
         let recorded = read(&record(&counted)).unwrap();
         assert_eq!((recorded["stdio"], recorded["http"]), (2, 4));
@@ -215,9 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_is_found_in_what_callgrind_says() {
-        let said = "==7== Events    : Ir\n==7== Collected : 123509816\n==7== \n==7== I   refs:      123,509,816\n";
-        assert_eq!(collected(said), Some(123_509_816));
+    fn sum_is_parsed_from_callgrind_output() {
+        let stderr = "==7== Events    : Ir\n==7== Collected : 123509816\n==7== \n==7== I   refs:      123,509,816\n";
+        assert_eq!(collected(stderr), Some(123_509_816));
         assert_eq!(collected("==7== nothing"), None);
     }
 }

@@ -1,6 +1,6 @@
-//! The chores of the workspace: `cargo xtask help` lists them.
+//! The tasks of the workspace: `cargo xtask help` lists them.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks to whoever runs it")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints to the terminal")]
 
 mod bench;
 mod command;
@@ -17,29 +17,31 @@ mod sim;
 mod soak;
 mod test;
 mod tools;
+mod words;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
-Chores of the Mendline workspace.
+Tasks of the Mendline workspace.
 
 Usage: cargo xtask <COMMAND> [OPTIONS]
 
 Commands:
-  test     everything that must pass before a change lands (installs what it needs into target/)
-  peers    the real SDKs in front of and behind Mendline; part of `test`
-  sim      simulated worlds: --seeds N --from S
-  soak     a server that is killed every twenty seconds, for long: --minutes N
-  cuts     conversations over cables in memory, cut at single bytes: --all --conversation NAME --fault KIND --at N
-  matrix   the tables of PROMISE.md and docs/regressions.md against the tests, both ways: --write
-  defaults docs/defaults.md against the one file of defaults: --write
-  deny     licences, sources and versions of dependencies against deny.toml: --advisories
-  mutants  changes decisions of the core and looks whether a test notices: --shard K/N
-  bench    speed and memory as ratios against minimal relays, measured in one run
-  compare  what becomes of calls behind Mendline and behind other bridges when a server breaks: --rounds N
+  test     runs everything that must pass before a change lands (installs what it needs into target/)
+  peers    tests Mendline with the official SDKs as clients and servers; part of `test`
+  sim      runs simulated worlds: --seeds N --from S
+  soak     kills a server every twenty seconds for a long time: --minutes N
+  cuts     cuts in-memory conversations at single bytes: --all --conversation NAME --fault KIND --at N
+  matrix   checks the tables of PROMISE.md and docs/regressions.md against the tests: --write
+  words    checks all texts for words that docs/glossary.md replaces; part of `test`
+  defaults checks docs/defaults.md against the source of the defaults: --write
+  deny     checks licences, sources and versions of dependencies against deny.toml: --advisories
+  mutants  checks that tests detect changes of the core: --shard K/N
+  bench    measures speed and memory as ratios to minimal relays
+  compare  compares the calls behind Mendline and other bridges when a server fails: --rounds N
   instructions
-           what a healthy call costs in the core, counted, against what is recorded; part of `test`: --write
-  help     this text
+           counts the instructions of a healthy call in the core; part of `test`: --write
+  help     prints this text
 ";
 
 fn main() -> ExitCode {
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         "soak" => soak::run(&rest),
         "cuts" => cuts::run(&rest),
         "matrix" => matrix::run(&rest),
+        "words" => words::run(&rest),
         "defaults" => defaults::run(&rest),
         "deny" => deny::run(&rest),
         "mutants" => mutants::run(&rest),

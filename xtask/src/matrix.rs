@@ -1,9 +1,9 @@
-//! `cargo xtask matrix`: the tables of PROMISE.md and docs/regressions.md against the tests, both ways.
+//! `cargo xtask matrix`: checks the tables of PROMISE.md and docs/regressions.md against the tests.
 //!
-//! A test is about a row when its name begins with the row's (`p54_…`, `t13_t14_…`, `m62_to_m65_…`, `r15_…`), and so is a
-//! simulated fault, a checker and a scenario by the name of its file. From these names the columns with tests are made.
-//! An error is: a row that counts as proven and is not, a test that names a row of neither page, a row of both pages, a
-//! page that was not made anew.
+//! A test belongs to a row if its name begins with the row (`p54_…`, `t13_t14_…`, `m62_to_m65_…`, `r15_…`). The same
+//! holds for the file names of simulated faults, checkers and scenarios. The columns with tests are generated from
+//! these names. Errors are: a row without the tests that it claims, a test whose row is on neither page, a row on both
+//! pages, and a page that is out of date.
 
 mod names;
 mod promise;
@@ -18,7 +18,7 @@ use crate::command::root;
 const HELP: &str = "\
 Usage: cargo xtask matrix [--write]
 
-  --write   makes the columns with tests in PROMISE.md and docs/regressions.md anew
+  --write   regenerates the columns with tests in PROMISE.md and docs/regressions.md
 ";
 
 const PROMISE: &str = "PROMISE.md";
@@ -37,10 +37,10 @@ pub fn run(args: &[String]) -> Result<(), String> {
     let sources = Sources::read()?;
     let (promise, regressions) = (read(&root().join(PROMISE))?, read(&root().join(REGRESSIONS))?);
     let pages = [
-        (PROMISE, promise::made_anew(&promise, &sources), promise),
-        (REGRESSIONS, regressions::made_anew(&regressions, &sources), regressions),
+        (PROMISE, promise::regenerated(&promise, &sources), promise),
+        (REGRESSIONS, regressions::regenerated(&regressions, &sources), regressions),
     ];
-    // The pages are written first: the columns are right even where a row still lacks its test.
+    // The pages are written first, because the columns are correct even if a row has no test yet.
     if write {
         for (name, made, page) in &pages {
             if made != page {
@@ -49,12 +49,12 @@ pub fn run(args: &[String]) -> Result<(), String> {
         }
     }
     let [(_, promise, _), (_, regressions, _)] = &pages;
-    let faults = complaints(promise, regressions, &sources);
-    if !faults.is_empty() {
-        return Err(format!("the pages and the tests disagree:\n{}", faults.join("\n")));
+    let errors_found = errors(promise, regressions, &sources);
+    if !errors_found.is_empty() {
+        return Err(format!("the pages and the tests disagree:\n{}", errors_found.join("\n")));
     }
     if let (false, Some((name, ..))) = (write, pages.iter().find(|(_, made, page)| made != page)) {
-        return Err(format!("{name} is out of date; `cargo xtask matrix --write` makes its tables anew"));
+        return Err(format!("{name} is out of date; run `cargo xtask matrix --write`"));
     }
     let rows = promise::rows(promise).len() + regressions::rows(regressions).len();
     let tests: Vec<String> =
@@ -63,20 +63,20 @@ pub fn run(args: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-fn complaints(promise: &str, regressions: &str, sources: &Sources) -> Vec<String> {
-    let mut complaints = promise::complaints(promise, sources);
-    complaints.extend(regressions::complaints(regressions, sources));
+fn errors(promise: &str, regressions: &str, sources: &Sources) -> Vec<String> {
+    let mut errors = promise::errors(promise, sources);
+    errors.extend(regressions::errors(regressions, sources));
     let (promised, regressed) = (promise::rows(promise), regressions::rows(regressions));
     for row in promised.iter().filter(|row| regressed.contains(row)) {
-        complaints.push(format!("  {row}: it is a row of {PROMISE} and of {REGRESSIONS}"));
+        errors.push(format!("  {row}: it is a row of {PROMISE} and of {REGRESSIONS}"));
     }
     for (row, names) in sources.levels().iter().flat_map(|(_, names)| &names.0) {
         if !promised.contains(row) && !regressed.contains(row) {
             let names = names.join(", ");
-            complaints.push(format!("  {names}: {row} is a row of neither {PROMISE} nor {REGRESSIONS}"));
+            errors.push(format!("  {names}: {row} is a row of neither {PROMISE} nor {REGRESSIONS}"));
         }
     }
-    complaints
+    errors
 }
 
 #[cfg(test)]
@@ -85,21 +85,21 @@ mod tests {
     use super::*;
 
     const PROMISED: &str = "| T11 | cut | R | – | `t11_cut` |\n";
-    const REGRESSED: &str = "| T01 | 0.1.0 lied. | It says what it knows. | crate | `t01_words` | fixed in 0.1.1 |\n";
+    const REGRESSED: &str = "| T01 | 0.1.0 failed. | It works. | crate | `t01_text` | fixed in 0.1.1 |\n";
 
     fn sources() -> Sources {
-        Sources { crates: Names::of_all(&["t01_words"]), real: Names::of_all(&["t11_cut"]), ..Sources::default() }
+        Sources { crates: Names::of_all(&["t01_text"]), real: Names::of_all(&["t11_cut"]), ..Sources::default() }
     }
 
     #[test]
-    fn pages_that_share_a_letter_are_kept_apart() {
-        assert_eq!(promise::made_anew(PROMISED, &sources()), PROMISED);
-        assert_eq!(regressions::made_anew(REGRESSED, &sources()), REGRESSED);
-        assert!(complaints(PROMISED, REGRESSED, &sources()).is_empty());
+    fn pages_may_share_a_letter() {
+        assert_eq!(promise::regenerated(PROMISED, &sources()), PROMISED);
+        assert_eq!(regressions::regenerated(REGRESSED, &sources()), REGRESSED);
+        assert!(errors(PROMISED, REGRESSED, &sources()).is_empty());
     }
 
     #[test]
-    fn a_test_whose_row_is_on_neither_page_is_an_error_at_every_level() {
+    fn test_without_a_row_is_an_error_at_every_level() {
         let stray = || Names::of_all(&["t02_stray"]);
         for level in 0..4 {
             let mut sources = sources();
@@ -107,15 +107,15 @@ mod tests {
                 .into_iter()
                 .nth(level);
             names.unwrap().0.extend(stray().0);
-            let said = complaints(PROMISED, REGRESSED, &sources);
-            assert_eq!(said, ["  t02_stray: T2 is a row of neither PROMISE.md nor docs/regressions.md"]);
+            let found = errors(PROMISED, REGRESSED, &sources);
+            assert_eq!(found, ["  t02_stray: T2 is a row of neither PROMISE.md nor docs/regressions.md"]);
         }
     }
 
     #[test]
-    fn a_row_of_both_pages_is_an_error() {
+    fn row_on_both_pages_is_an_error() {
         let both = PROMISED.replace("T11", "T01");
-        let said = complaints(&both, REGRESSED, &sources());
-        assert!(said.iter().any(|line| line.contains("T1: it is a row of PROMISE.md and of")), "{said:?}");
+        let found = errors(&both, REGRESSED, &sources());
+        assert!(found.iter().any(|line| line.contains("T1: it is a row of PROMISE.md and of")), "{found:?}");
     }
 }

@@ -1,18 +1,18 @@
-//! `cargo xtask peers`: the official SDKs, installed from lock files, and the tests that hold Mendline against them.
+//! `cargo xtask peers`: installs the official SDKs from lock files and runs Mendline's tests with them.
 
 use std::fs;
 use std::path::PathBuf;
 
 use crate::bench;
-use crate::command::{Line, root, target};
+use crate::command::{CommandLine, root, target};
 use crate::installation;
 use crate::tools::{self, NODE, NPM, PYTHON};
 
 const HELP: &str = "\
 Usage: cargo xtask peers [--only NAME] [--install]
 
-  --only NAME   only the tests whose name contains NAME, e.g. python_2 or modern
-  --install     install what is missing and stop
+  --only NAME   runs only the tests whose name contains NAME, e.g. python_2 or modern
+  --install     installs what is missing and stops
 ";
 
 /// Installs the peers and runs their tests.
@@ -35,7 +35,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     if install_only { Ok(()) } else { test(only) }
 }
 
-/// Puts every peer in its place.
+/// Installs every peer.
 fn install() -> Result<(), String> {
     PYTHON.ensure()?;
     NODE.ensure()?;
@@ -43,26 +43,28 @@ fn install() -> Result<(), String> {
     python("python-1", "requirements-1.txt")?;
     python("python-2", "requirements-2.txt")?;
     node()?;
-    // The bridge that a report names as its child is one of those that we are measured against.
+    // One of the benchmark peers is also the server of a test.
     bench::install_peers(&target()).map(drop)
 }
 
 /// Builds `mendline` and the peers package and runs the tests of the latter.
 ///
-/// The whole workspace is built, as `cargo xtask test` does: cargo unites the features of what it builds together, and a
-/// smaller selection would compile half of the dependencies a second time.
+/// The whole workspace is built, as `cargo xtask test` does: cargo unifies the features of a build, and a smaller
+/// selection would compile half of the dependencies again.
 fn test(only: Option<&str>) -> Result<(), String> {
-    Line::cargo(&["build", "--workspace", "--bins"]).run()?;
+    CommandLine::cargo(&["build", "--workspace", "--bins"]).run()?;
     let home = home();
     let home = home.to_string_lossy();
     if tools::has_nextest() {
         let chosen = only.map(|name| format!(" and test({name})")).unwrap_or_default();
         let chosen = format!("package(mendline-peers){chosen}");
-        return Line::cargo(&["nextest", "run", "--workspace", "-E", &chosen]).env("MENDLINE_PEERS", &home).run();
+        return CommandLine::cargo(&["nextest", "run", "--workspace", "-E", &chosen])
+            .env("MENDLINE_PEERS", &home)
+            .run();
     }
     let mut test = vec!["test", "--package", "mendline-peers", "--lib", "--tests"];
     test.extend(only);
-    Line::cargo(&test).env("MENDLINE_PEERS", &home).run()
+    CommandLine::cargo(&test).env("MENDLINE_PEERS", &home).run()
 }
 
 fn home() -> PathBuf {
@@ -79,7 +81,7 @@ fn node() -> Result<(), String> {
     let folder = home().join("node");
     let ours = root().join("tests/node");
     installation::ensure(&folder, &[ours.join("package-lock.json")], || installation::npm(&ours, &folder))?;
-    // A module finds its packages by the folder that it lies in, so our scripts lie beside the packages.
+    // Node resolves packages relative to a script, so the scripts are copied next to the packages.
     for entry in fs::read_dir(&ours).map_err(|why| format!("{}: {why}", ours.display()))? {
         let path = entry.map_err(|why| why.to_string())?.path();
         if let (Some("mjs"), Some(name)) = (path.extension().and_then(|ext| ext.to_str()), path.file_name()) {

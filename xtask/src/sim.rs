@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: simulated worlds. The work is done in `mendline_sim::cli`.
+//! `cargo xtask sim`: runs simulated worlds, implemented in `mendline_sim::cli`.
 
 pub fn run(args: &[String]) -> Result<(), String> {
     mendline_sim::cli::run(args)

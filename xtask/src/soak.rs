@@ -1,20 +1,20 @@
-//! `cargo xtask soak`: the long form of the tests in which a server is killed every twenty seconds.
+//! `cargo xtask soak`: a long run of the tests that kill a server every twenty seconds.
 //!
-//! The tests themselves are in `tests/tests/soak.rs` and take two minutes as a part of `cargo xtask test`. This builds what
-//! they need, tells them how long to go on, and shows their figures.
+//! The tests are in `tests/tests/soak.rs` and take two minutes as part of `cargo xtask test`. This task builds what
+//! they need, sets their duration and shows their figures.
 
-use crate::command::Line;
+use crate::command::CommandLine;
 
 const HELP: &str = "\
 Usage: cargo xtask soak [--minutes N]
 
-  --minutes N   how long the server is killed every twenty seconds [default: 10]
+  --minutes N   the duration of the run [default: 10]
 ";
 
-/// What the tests look for.
+/// The variable that sets the duration of the tests.
 const VARIABLE: &str = "MENDLINE_SOAK_MINUTES";
 
-/// Runs the soak to its end.
+/// Runs the soak test.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let minutes = match args {
         [] => "10",
@@ -26,11 +26,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         _ => return Err(format!("unknown options\n{HELP}")),
     };
     if !minutes.parse::<u32>().is_ok_and(|minutes| minutes > 0) {
-        return Err(format!("--minutes is a whole number from 1, not {minutes:?}"));
+        return Err(format!("--minutes must be a whole number from 1, not {minutes:?}"));
     }
-    Line::cargo(&["build", "--workspace", "--bins"]).run()?;
+    CommandLine::cargo(&["build", "--workspace", "--bins"]).run()?;
     let test = ["test", "--package", "mendline-peers", "--test", "soak", "--", "--nocapture"];
-    Line::cargo(&test).env(VARIABLE, minutes).run()
+    CommandLine::cargo(&test).env(VARIABLE, minutes).run()
 }
 
 #[cfg(test)]
@@ -38,10 +38,10 @@ mod tests {
     use super::run;
 
     #[test]
-    fn a_time_that_is_none_is_refused_before_anything_is_built() {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        assert!(run(&words(&["--minutes", "0"])).is_err());
-        assert!(run(&words(&["--minutes", "soon"])).is_err());
-        assert!(run(&words(&["--hours", "1"])).is_err());
+    fn invalid_duration_is_refused_before_the_build() {
+        let args = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
+        assert!(run(&args(&["--minutes", "0"])).is_err());
+        assert!(run(&args(&["--minutes", "soon"])).is_err());
+        assert!(run(&args(&["--hours", "1"])).is_err());
     }
 }

@@ -1,25 +1,25 @@
-//! `cargo xtask test`: everything that must pass before a change lands, in the order in which it fails fastest.
+//! `cargo xtask test`: everything that must pass before a change lands, the fastest checks first.
 //!
-//! One command, one profile, one set of features: every cargo call is about the whole workspace, so that nothing is compiled
-//! twice. The first failure ends the run with the command that repeats it alone.
+//! All cargo calls use the whole workspace, one profile and one set of features, so that nothing is compiled twice. The
+//! first failure ends the run and prints the command that repeats the step.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use crate::command::Line;
-use crate::{defaults, deny, instructions, matrix, peers, sim, tools};
+use crate::command::CommandLine;
+use crate::{defaults, deny, instructions, matrix, peers, sim, tools, words};
 
 const HELP: &str = "\
 Usage: cargo xtask test [--fast] [--keep-going]
 
-  --fast         without the real peers, which have to be installed once
-  --keep-going   perform every step even after a failure
+  --fast         skips the tests with the official SDKs, which must be installed once
+  --keep-going   runs every step even after a failure
 ";
 
-/// How many simulated worlds belong to the tests.
+/// The number of simulated worlds.
 const SEEDS: &str = "10000";
 
-/// Performs the steps.
+/// Runs the steps.
 pub fn run(args: &[String]) -> Result<(), String> {
     let mut fast = false;
     let mut keep_going = false;
@@ -34,7 +34,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
             other => return Err(format!("unknown option `{other}`\n{HELP}")),
         }
     }
-    let summary = perform(steps(fast), keep_going);
+    let summary = run_steps(steps(fast), keep_going);
     println!("\n{}", summary.table());
     summary.verdict()
 }
@@ -42,97 +42,101 @@ pub fn run(args: &[String]) -> Result<(), String> {
 fn steps(fast: bool) -> Vec<Step> {
     let (unit, unit_command) = unit_tests();
     let mut steps = vec![
-        Step::cargo("format", Line::cargo(&["fmt", "--all", "--", "--check"])),
-        Step::chore("matrix", "cargo xtask matrix", || matrix::run(&[])),
-        Step::chore("licences and sources", "cargo xtask deny", || deny::run(&[])),
-        Step::chore("defaults", "cargo xtask defaults", || defaults::run(&[])),
-        Step::cargo("clippy", Line::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
-        Step::cargo("docs", Line::cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings")),
-        Step::chore("shells", "cargo xtask test --fast", || {
-            have_shells();
+        Step::cargo("format", CommandLine::cargo(&["fmt", "--all", "--", "--check"])),
+        Step::task("words", "cargo xtask words", || words::run(&[])),
+        Step::task("matrix", "cargo xtask matrix", || matrix::run(&[])),
+        Step::task("licences and sources", "cargo xtask deny", || deny::run(&[])),
+        Step::task("defaults", "cargo xtask defaults", || defaults::run(&[])),
+        Step::cargo("clippy", CommandLine::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+        Step::cargo(
+            "docs",
+            CommandLine::cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"),
+        ),
+        Step::task("shells", "cargo xtask test --fast", || {
+            install_shells();
             Ok(())
         }),
         Step::cargo(unit, unit_command),
-        Step::cargo("doc tests", Line::cargo(&["test", "--doc", "--workspace", "--quiet"])),
-        Step::chore("simulation", &format!("cargo xtask sim --seeds {SEEDS}"), || {
+        Step::cargo("doc tests", CommandLine::cargo(&["test", "--doc", "--workspace", "--quiet"])),
+        Step::task("simulation", &format!("cargo xtask sim --seeds {SEEDS}"), || {
             sim::run(&["--seeds".into(), SEEDS.into()])
         }),
-        Step::chore("instructions", "cargo xtask instructions", || instructions::run(&[])),
+        Step::task("instructions", "cargo xtask instructions", || instructions::run(&[])),
     ];
     if !fast {
-        steps.push(Step::chore("peers", "cargo xtask peers", || peers::run(&[])));
+        steps.push(Step::task("peers", "cargo xtask peers", || peers::run(&[])));
     }
     steps
 }
 
-/// Without a shell, the tests that type in it pass by, and say so; that is no failure of ours.
-fn have_shells() {
+/// Tests that need a missing shell are skipped with a message.
+fn install_shells() {
     for shell in &tools::SHELLS {
         if let Err(why) = shell.ensure() {
-            eprintln!("{why}; what is tested in it is left out");
+            eprintln!("{why}; tests that need it are skipped");
         }
     }
 }
 
-/// The seed of property tests here, so that the same commit always has the same result. Plain `cargo test`
-/// chooses others each time, and more of them with `PROPTEST_CASES=100000`.
+/// The seed of property tests, so that the result of a commit is reproducible. Plain `cargo test` uses random seeds,
+/// and more cases with `PROPTEST_CASES=100000`.
 const PROPERTY_SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "2026");
 
-/// Unit tests, properties and scenarios of everything but the peers package, which needs its installation first.
-fn unit_tests() -> (&'static str, Line) {
+/// Unit tests, property tests and scenarios of all packages but the peers, which need an installation first.
+fn unit_tests() -> (&'static str, CommandLine) {
     if tools::has_nextest() {
-        let all = Line::cargo(&["nextest", "run", "--workspace", "-E", "not package(mendline-peers)"]);
+        let all = CommandLine::cargo(&["nextest", "run", "--workspace", "-E", "not package(mendline-peers)"]);
         ("nextest", all.env(PROPERTY_SEED.0, PROPERTY_SEED.1))
     } else {
-        // Without doc tests, which are a step of their own.
+        // Doc tests are a separate step.
         let all = ["test", "--workspace", "--exclude", "mendline-peers", "--lib", "--bins", "--tests"];
-        ("cargo test", Line::cargo(&all).env(PROPERTY_SEED.0, PROPERTY_SEED.1))
+        ("cargo test", CommandLine::cargo(&all).env(PROPERTY_SEED.0, PROPERTY_SEED.1))
     }
 }
 
-/// Something that passes or fails.
+/// A step of the run.
 struct Step {
     name: &'static str,
-    /// What repeats it alone.
+    /// The command that repeats the step.
     repeat: String,
     work: Box<dyn FnOnce() -> Result<(), String>>,
 }
 
 impl Step {
-    fn cargo(name: &'static str, line: Line) -> Self {
+    fn cargo(name: &'static str, line: CommandLine) -> Self {
         Self { name, repeat: line.text().to_owned(), work: Box::new(|| line.run()) }
     }
 
-    fn chore(name: &'static str, repeat: &str, work: impl FnOnce() -> Result<(), String> + 'static) -> Self {
+    fn task(name: &'static str, repeat: &str, work: impl FnOnce() -> Result<(), String> + 'static) -> Self {
         Self { name, repeat: repeat.to_owned(), work: Box::new(work) }
     }
 }
 
-/// How one step went.
+/// The result of a step.
 struct Done {
     name: &'static str,
     took: Duration,
-    /// What repeats it, if it failed.
+    /// The command that repeats the step, if it failed.
     failed: Option<String>,
 }
 
 impl Done {
     fn line(&self) -> String {
-        let word = if self.failed.is_some() { "FAILED" } else { "ok" };
-        format!("{:<22}{:>8.1} s  {word}", self.name, self.took.as_secs_f64())
+        let status = if self.failed.is_some() { "FAILED" } else { "ok" };
+        format!("{:<22}{:>8.1} s  {status}", self.name, self.took.as_secs_f64())
     }
 }
 
 struct Summary {
     done: Vec<Done>,
-    left_out: Vec<&'static str>,
+    skipped: Vec<&'static str>,
 }
 
-fn perform(steps: Vec<Step>, keep_going: bool) -> Summary {
-    let mut summary = Summary { done: Vec::new(), left_out: Vec::new() };
+fn run_steps(steps: Vec<Step>, keep_going: bool) -> Summary {
+    let mut summary = Summary { done: Vec::new(), skipped: Vec::new() };
     for step in steps {
         if !keep_going && summary.done.iter().any(|done| done.failed.is_some()) {
-            summary.left_out.push(step.name);
+            summary.skipped.push(step.name);
             continue;
         }
         println!("── {}", step.name);
@@ -155,11 +159,11 @@ impl Summary {
         for done in &self.done {
             let _ = writeln!(table, "   {}", done.line());
         }
-        for name in &self.left_out {
+        for name in &self.skipped {
             let _ = writeln!(table, "   {name:<22}{:>10}  not run", "");
         }
         let all: Duration = self.done.iter().map(|done| done.took).sum();
-        let _ = write!(table, "   {:<22}{:>8.1} s", "in all", all.as_secs_f64());
+        let _ = write!(table, "   {:<22}{:>8.1} s", "total", all.as_secs_f64());
         table
     }
 
@@ -169,36 +173,36 @@ impl Summary {
             return Ok(());
         }
         let again: Vec<_> =
-            failed.iter().map(|(name, repeat)| format!("{name} failed; again with: {repeat}")).collect();
+            failed.iter().map(|(name, repeat)| format!("{name} failed; repeat with: {repeat}")).collect();
         Err(again.join("\n       "))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Step, perform};
+    use super::{Step, run_steps};
 
-    fn story() -> Vec<Step> {
+    fn three_steps() -> Vec<Step> {
         vec![
-            Step::chore("good", "do good", || Ok(())),
-            Step::chore("bad", "do bad", || Err("broken".into())),
-            Step::chore("late", "do late", || Ok(())),
+            Step::task("good", "do good", || Ok(())),
+            Step::task("bad", "do bad", || Err("broken".into())),
+            Step::task("late", "do late", || Ok(())),
         ]
     }
 
     #[test]
-    fn the_first_failure_ends_the_run_and_says_how_to_repeat_it() {
-        let summary = perform(story(), false);
-        assert_eq!(summary.left_out, ["late"]);
-        assert_eq!(summary.verdict(), Err("bad failed; again with: do bad".into()));
+    fn first_failure_ends_the_run_with_its_command() {
+        let summary = run_steps(three_steps(), false);
+        assert_eq!(summary.skipped, ["late"]);
+        assert_eq!(summary.verdict(), Err("bad failed; repeat with: do bad".into()));
         assert!(summary.table().contains("late") && summary.table().contains("not run"), "{}", summary.table());
     }
 
     #[test]
-    fn keep_going_performs_every_step_and_still_fails() {
-        let summary = perform(story(), true);
+    fn keep_going_runs_all_steps_and_still_fails() {
+        let summary = run_steps(three_steps(), true);
         assert_eq!(summary.done.len(), 3);
-        assert!(summary.left_out.is_empty());
+        assert!(summary.skipped.is_empty());
         assert!(summary.verdict().is_err());
     }
 }

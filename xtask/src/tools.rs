@@ -1,17 +1,17 @@
-//! Programs that the chores need and do not bring along, and what to do when one is not there.
+//! External programs that the tasks need.
 //!
-//! On a fresh Debian machine, as root, a missing tool is installed from the distribution, because a test command that needs a
-//! list of preparations is not one command. Everywhere else it is named, together with what it is needed for.
+//! On Debian, as root, a missing tool is installed from the distribution, so that `cargo xtask test` needs no
+//! preparation. On other systems the error names the tool.
 
 use std::process::{Command, Stdio};
 
-/// A program of somebody else's.
+/// An external program.
 pub struct Tool {
-    /// What people call it.
+    /// The name for messages.
     pub name: &'static str,
-    /// A command that succeeds where the tool is there and new enough.
+    /// A command that succeeds if the tool is installed and recent enough.
     pub probe: &'static [&'static str],
-    /// The Debian packages that bring it.
+    /// The Debian packages of the tool.
     pub debian: &'static [&'static str],
 }
 
@@ -22,17 +22,17 @@ pub const NODE: Tool = Tool {
     debian: &["nodejs"],
 };
 
-/// Installs them.
+/// Installs the TypeScript SDKs.
 pub const NPM: Tool = Tool { name: "npm", probe: &["npm", "--version"], debian: &["npm"] };
 
-/// Runs clients and servers on the Python SDK, each version in an environment of its own.
+/// Runs clients and servers on the Python SDK, each version in its own environment.
 pub const PYTHON: Tool = Tool {
     name: "Python 3.11 or newer with venv",
     probe: &["python3", "-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"],
     debian: &["python3", "python3-venv"],
 };
 
-/// Shells in which the key that completes is pressed.
+/// Shells for the tests of completions.
 pub const SHELLS: [Tool; 2] = [
     Tool { name: "zsh", probe: &["zsh", "--version"], debian: &["zsh"] },
     Tool { name: "fish", probe: &["fish", "--version"], debian: &["fish"] },
@@ -42,11 +42,11 @@ pub const SHELLS: [Tool; 2] = [
 pub const VALGRIND: Tool = Tool { name: "Valgrind", probe: &["valgrind", "--version"], debian: &["valgrind"] };
 
 impl Tool {
-    /// Makes sure that the tool is there.
+    /// Ensures that the tool is installed.
     ///
     /// # Errors
     ///
-    /// When it is not and cannot be installed; the text says what to install.
+    /// When it is missing and cannot be installed; the text names the packages.
     pub fn ensure(&self) -> Result<(), String> {
         if succeeds(self.probe) {
             return Ok(());
@@ -55,30 +55,30 @@ impl Tool {
         let may_install = succeeds(&["sh", "-c", "test \"$(id -u)\" = 0"]) && succeeds(&["apt-get", "--version"]);
         if may_install {
             eprintln!("{} is missing: apt-get install {packages}", self.name);
-            // Others may be installing, too, and networks fail.
-            let patience = ["-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"];
-            let install = ["apt-get", "install", "-y", "--no-install-recommends"].into_iter().chain(patience);
+            // Another installation may hold the lock, and downloads may fail.
+            let retries = ["-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"];
+            let install = ["apt-get", "install", "-y", "--no-install-recommends"].into_iter().chain(retries);
             let install: Vec<&str> = install.chain(self.debian.iter().copied()).collect();
-            // A fresh image has no package lists; an old one has lists that name files which are gone.
+            // A fresh image has no package lists, and an old one has outdated lists.
             if (succeeds(&install) || succeeds(&["apt-get", "update"]) && succeeds(&install)) && succeeds(self.probe) {
                 return Ok(());
             }
         }
-        Err(format!("{} is needed and missing (on Debian: apt-get install {packages})", self.name))
+        Err(format!("{} is required; install it (on Debian: apt-get install {packages})", self.name))
     }
 }
 
-/// Whether this machine has cargo-nextest, which runs tests side by side and each in a process of its own.
+/// Returns whether cargo-nextest is installed, which runs tests in parallel in separate processes.
 pub fn has_nextest() -> bool {
     succeeds(&["cargo", "nextest", "--version"])
 }
 
-/// Whether this machine has cargo-mutants, which changes the code and looks whether a test notices.
+/// Returns whether cargo-mutants is installed, which checks that tests detect changes of the code.
 pub fn has_mutants() -> bool {
     succeeds(&["cargo", "mutants", "--version"])
 }
 
-/// Whether this machine has cargo-deny, which checks dependencies against `deny.toml`.
+/// Returns whether cargo-deny is installed, which checks dependencies against `deny.toml`.
 pub fn has_deny() -> bool {
     succeeds(&["cargo", "deny", "--version"])
 }
@@ -95,14 +95,14 @@ mod tests {
     use super::{Tool, succeeds};
 
     #[test]
-    fn a_command_that_fails_or_does_not_exist_is_no_tool() {
+    fn failing_or_missing_command_does_not_succeed() {
         assert!(succeeds(&["true"]));
         assert!(!succeeds(&["false"]));
         assert!(!succeeds(&["no-such-program-anywhere"]));
     }
 
     #[test]
-    fn a_tool_that_is_there_is_left_alone() {
+    fn installed_tool_is_not_reinstalled() {
         let tool = Tool { name: "sh", probe: &["sh", "-c", "true"], debian: &["no-such-package"] };
         assert_eq!(tool.ensure(), Ok(()));
     }

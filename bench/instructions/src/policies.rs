@@ -1,4 +1,4 @@
-//! A server with every policy switched on, and none of them in the way.
+//! The configuration of a server with every policy enabled and none of them limiting.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use mendline_core::config::{Breaker, Catalogue, KeepAlive, OnError, RateLimit, ToolPolicy};
 use mendline_core::{Config, UpstreamConfig};
 
-/// The configuration of this server and all its policies.
+/// Returns the configuration of this server with all policies.
 pub(crate) fn all(mut server: UpstreamConfig) -> Config {
     server.breaker = Some(Breaker { count_tool_errors: true, ..Breaker::default() });
-    // A call every hundred microseconds is what this program makes; the limit is asked and lets each of them pass.
+    // The program makes a call every 100 µs, so the rate limit is checked and never reached.
     server.rate_limit = Some(RateLimit { burst: 1_000, per_second: 100_000.0 });
     server.retry.codes = BTreeMap::from([(-32001, OnError::Reads)]);
     server.keep_alive = Some(KeepAlive::default());

@@ -1,22 +1,22 @@
-//! Who is compared.
+//! The compared programs.
 //!
-//! A contender is a command in front of the upstream, so a new one is a new row of [`over_stdio`] or [`over_http`].
-//! Helpers that a command starts are counted with it.
+//! A contender is a command in front of the upstream. A new one is a new entry of [`over_stdio`] or [`over_http`].
+//! Helper processes of a command are counted with it.
 
 use std::path::Path;
 
 use crate::plan::{Over, URL};
 
-/// The upstream alone: what everything else is added to.
+/// The upstream alone, which is the baseline.
 pub(crate) const DIRECT: &str = "direct";
-/// The relay of the transport, written by hand: the least that is possible.
+/// The handwritten relay of the transport, which is the lower bound.
 pub(crate) const RELAY: &str = "relay";
-/// The relay over HTTP that stands on the same libraries as Mendline: the least that is possible with them.
+/// The HTTP relay on the same libraries as Mendline, which is the lower bound with them.
 pub(crate) const STACK: &str = "stack relay";
-/// The one that has targets to reach.
+/// The contender with targets.
 pub(crate) const MENDLINE: &str = "mendline";
 
-/// Whom Mendline is held against.
+/// The relay that Mendline's targets refer to.
 pub(crate) fn floor(over: Over) -> &'static str {
     match over {
         Over::Stdio => RELAY,
@@ -24,90 +24,94 @@ pub(crate) fn floor(over: Over) -> &'static str {
     }
 }
 
-/// One column of the table.
+/// A column of the table.
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
-    /// Without it there is nothing to compare with.
+    /// True if the comparison fails without it.
     pub(crate) must_work: bool,
     state: State,
 }
 
 enum State {
-    /// The command; over HTTP none at all is the upstream alone.
+    /// The command. An empty command over HTTP is the upstream alone.
     Runs(Vec<String>),
-    LeftOut(String),
+    Excluded(String),
 }
 
-/// Where those contenders are that are not part of the bench.
+/// The paths of contenders that are not part of the bench.
 #[derive(Default)]
-pub(crate) struct Places<'a> {
+pub(crate) struct Paths<'a> {
     pub(crate) mendline: Option<&'a Path>,
     pub(crate) peers: Option<&'a Path>,
 }
 
-/// All contenders, in the order of their columns.
-pub(crate) fn all(over: Over, places: &Places<'_>) -> Result<Vec<Contender>, String> {
+/// Returns all contenders in the order of their columns.
+pub(crate) fn all(over: Over, paths: &Paths<'_>) -> Result<Vec<Contender>, String> {
     let ours = std::env::current_exe().map_err(|error| error.to_string())?;
     let ours = ours.display().to_string();
     Ok(match over {
-        Over::Stdio => over_stdio(&ours, places),
-        Over::Http => over_http(&ours, places),
+        Over::Stdio => over_stdio(&ours, paths),
+        Over::Http => over_http(&ours, paths),
     })
 }
 
-fn over_stdio(ours: &str, places: &Places<'_>) -> Vec<Contender> {
+fn over_stdio(ours: &str, paths: &Paths<'_>) -> Vec<Contender> {
     let upstream = [ours, "upstream"];
     vec![
-        needed(DIRECT, &upstream),
-        needed(RELAY, &[&[ours, "relay", "--"], &upstream[..]].concat()),
-        mendline(places, &[&["--"], &upstream[..]].concat()),
+        required(DIRECT, &upstream),
+        required(RELAY, &[&[ours, "relay", "--"], &upstream[..]].concat()),
+        mendline(paths, &[&["--"], &upstream[..]].concat()),
     ]
 }
 
-fn over_http(ours: &str, places: &Places<'_>) -> Vec<Contender> {
+fn over_http(ours: &str, paths: &Paths<'_>) -> Vec<Contender> {
     let mut all = vec![
-        needed(DIRECT, &[]),
-        needed(RELAY, &[ours, "relay", "--http", URL]),
-        needed(STACK, &[ours, "relay", "--stack", URL]),
-        mendline(places, &[URL]),
+        required(DIRECT, &[]),
+        required(RELAY, &[ours, "relay", "--http", URL]),
+        required(STACK, &[ours, "relay", "--stack", URL]),
+        mendline(paths, &[URL]),
     ];
-    let Some(peers) = places.peers else { return all };
+    let Some(peers) = paths.peers else { return all };
     let within = |path: &str| peers.join(path).display().to_string();
-    // It keeps a file per server, which must not be that of whoever measures. `env` is gone once it has started node.
+    // Its file per server must not go into the user's home. `env` is replaced by node after the start.
     let folder = format!("MCP_REMOTE_CONFIG_DIR={}", within("mcp-remote"));
     let remote = within("node_modules/mcp-remote/dist/proxy.js");
-    all.push(there(
+    all.push(if_installed(
         "mcp-remote",
         Path::new(&remote),
         &["env", &folder, "node", &remote, URL, "--allow-http", "--transport", "http-only"],
     ));
     let gateway = within("node_modules/supergateway/dist/index.js");
-    all.push(there(
+    all.push(if_installed(
         "supergateway",
         Path::new(&gateway),
         &["node", &gateway, "--streamableHttp", URL, "--logLevel", "none"],
     ));
     let proxy = within("python/bin/mcp-proxy");
-    all.push(there("mcp-proxy", Path::new(&proxy), &[&proxy, "--transport", "streamablehttp", URL]));
+    all.push(if_installed("mcp-proxy", Path::new(&proxy), &[&proxy, "--transport", "streamablehttp", URL]));
     all
 }
 
-fn needed(name: &'static str, command: &[&str]) -> Contender {
+fn required(name: &'static str, command: &[&str]) -> Contender {
     Contender { name, must_work: true, state: runs(command) }
 }
 
-fn mendline(places: &Places<'_>, args: &[&str]) -> Contender {
-    match places.mendline {
-        Some(path) => there(MENDLINE, path, &[&[&*path.display().to_string(), "run", "--no-catalogue"], args].concat()),
-        None => {
-            Contender { name: MENDLINE, must_work: false, state: State::LeftOut("no --mendline PATH was given".into()) }
+fn mendline(paths: &Paths<'_>, args: &[&str]) -> Contender {
+    match paths.mendline {
+        Some(path) => {
+            if_installed(MENDLINE, path, &[&[&*path.display().to_string(), "run", "--no-catalogue"], args].concat())
         }
+        None => Contender {
+            name: MENDLINE,
+            must_work: false,
+            state: State::Excluded("no --mendline PATH was given".into()),
+        },
     }
 }
 
-/// A contender that takes part if this file is there.
-fn there(name: &'static str, file: &Path, command: &[&str]) -> Contender {
-    let state = if file.is_file() { runs(command) } else { State::LeftOut(format!("there is no {}", file.display())) };
+/// A contender that is excluded if this file does not exist.
+fn if_installed(name: &'static str, file: &Path, command: &[&str]) -> Contender {
+    let state = if file.is_file() { runs(command) } else { State::Excluded(format!("there is no {}", file.display())) };
     Contender { name, must_work: false, state }
 }
 
@@ -119,19 +123,19 @@ impl Contender {
     pub(crate) fn command(&self) -> Option<&[String]> {
         match &self.state {
             State::Runs(command) => Some(command),
-            State::LeftOut(_) => None,
+            State::Excluded(_) => None,
         }
     }
 
-    pub(crate) fn why_left_out(&self) -> Option<&str> {
+    pub(crate) fn why_excluded(&self) -> Option<&str> {
         match &self.state {
             State::Runs(_) => None,
-            State::LeftOut(why) => Some(why),
+            State::Excluded(why) => Some(why),
         }
     }
 
-    pub(crate) fn leave_out(&mut self, why: String) {
-        self.state = State::LeftOut(why);
+    pub(crate) fn exclude(&mut self, why: String) {
+        self.state = State::Excluded(why);
     }
 }
 
@@ -140,18 +144,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_that_are_not_installed_are_left_out_by_name_of_the_missing_file() {
-        let places = Places { mendline: None, peers: Some(Path::new("/nowhere")) };
-        let contenders = all(Over::Http, &places).unwrap();
+    fn missing_peers_are_excluded_with_the_missing_file() {
+        let paths = Paths { mendline: None, peers: Some(Path::new("/nowhere")) };
+        let contenders = all(Over::Http, &paths).unwrap();
         for name in ["mcp-remote", "supergateway", "mcp-proxy"] {
             let peer = contenders.iter().find(|contender| contender.name == name).unwrap();
-            assert!(peer.why_left_out().unwrap().contains("/nowhere/"), "{name}");
+            assert!(peer.why_excluded().unwrap().contains("/nowhere/"), "{name}");
         }
     }
 
     #[test]
-    fn over_http_everybody_in_the_middle_is_told_the_address() {
-        let contenders = all(Over::Http, &Places { mendline: std::env::current_exe().ok().as_deref(), peers: None });
+    fn every_http_contender_but_direct_gets_the_url() {
+        let contenders = all(Over::Http, &Paths { mendline: std::env::current_exe().ok().as_deref(), peers: None });
         for contender in contenders.unwrap() {
             let command = contender.command().unwrap();
             assert_eq!(contender.name == DIRECT, command.is_empty());

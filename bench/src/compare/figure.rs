@@ -1,16 +1,16 @@
-//! What is measured, in the order of the table.
+//! The measured figures in the order of the table.
 //!
-//! `load` gives these by name; here is what they are called for people and how they are written.
+//! `load` reports figures by key; this module defines their labels and formats.
 
-/// One row of the table.
+/// A row of the table.
 pub(crate) struct Figure {
-    /// Its name in the JSON of `load`.
+    /// The key in the JSON of `load`.
     pub(crate) key: &'static str,
     pub(crate) label: &'static str,
-    /// What the measured number is divided by to be shown in the unit of the label.
+    /// The divisor that converts the measured number into the unit of the label.
     pub(crate) per: f64,
     pub(crate) decimals: usize,
-    /// The upstream's own share is part of it, so what lies beyond is worth a row.
+    /// True if the figure includes the upstream, so that the difference to direct is a row, too.
     pub(crate) has_beyond_direct: bool,
 }
 
@@ -45,7 +45,7 @@ pub(crate) const ALL: [Figure; 19] = [
 ];
 
 impl Figure {
-    /// The number as the table shows it.
+    /// Formats a value for the table.
     pub(crate) fn show(&self, value: f64) -> String {
         format!("{:.*}", self.decimals, value / self.per)
     }

@@ -1,19 +1,19 @@
-//! The figures of all rounds, and the arithmetic between contenders.
+//! The figures of all rounds and the arithmetic between contenders.
 //!
-//! Whatever compares two contenders is computed within each round; only then comes the median.
+//! Comparisons are computed within each round, and then the median is taken.
 
 use std::collections::BTreeMap;
 
 use super::contender::DIRECT;
 
-/// What one run of `load` measured, by name.
+/// The figures of one run of `load` by key.
 pub(crate) type Figures = BTreeMap<String, f64>;
 
-/// Rounds, in each of which every contender had its turn.
+/// Rounds in which every contender ran once.
 #[derive(Default)]
 pub(crate) struct Rounds(Vec<BTreeMap<&'static str, Figures>>);
 
-/// A number that was measured in several rounds.
+/// A number over several rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -29,38 +29,38 @@ impl Rounds {
         self.0[round].insert(name, figures);
     }
 
-    pub(crate) fn forget(&mut self, name: &str) {
+    pub(crate) fn remove(&mut self, name: &str) {
         for round in &mut self.0 {
             round.remove(name);
         }
     }
 
-    /// Who was measured.
+    /// The names of the measured contenders.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.first().into_iter().flat_map(|round| round.keys().copied())
     }
 
-    /// The figures of one contender, round by round.
+    /// The figures of one contender by round.
     pub(crate) fn each(&self, name: &str) -> impl Iterator<Item = &Figures> {
         self.0.iter().filter_map(move |round| round.get(name))
     }
 
-    /// A figure itself.
+    /// A figure.
     pub(crate) fn of(&self, name: &str, key: &str) -> Option<Spread> {
         self.spread(|round| figure(round, name, key))
     }
 
-    /// What a contender adds to the upstream alone.
+    /// The difference of a contender to the upstream alone.
     pub(crate) fn beyond_direct(&self, name: &str, key: &str) -> Option<Spread> {
         self.spread(|round| beyond_direct(round, name, key))
     }
 
-    /// A figure as a multiple of another contender's.
+    /// The ratio of a figure to that of another contender.
     pub(crate) fn against(&self, other: &str, name: &str, key: &str) -> Option<Spread> {
         self.spread(|round| ratio(figure(round, name, key)?, figure(round, other, key)?))
     }
 
-    /// What a contender adds, as a multiple of what another one adds.
+    /// The ratio of two differences to the upstream alone.
     pub(crate) fn beyond_direct_against(&self, other: &str, name: &str, key: &str) -> Option<Spread> {
         self.spread(|round| ratio(beyond_direct(round, name, key)?, beyond_direct(round, other, key)?))
     }
@@ -87,7 +87,7 @@ fn beyond_direct(round: &BTreeMap<&'static str, Figures>, name: &str, key: &str)
     Some(figure(round, name, key)? - figure(round, DIRECT, key)?)
 }
 
-/// There is no multiple of nothing: a round in which noise made the relay faster than no relay has no ratio.
+/// Returns no ratio if noise made the relay faster than the upstream alone.
 fn ratio(value: f64, of: f64) -> Option<f64> {
     (of > 0.0).then(|| value / of)
 }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+    fn even_median_is_between_the_middle_two() {
         let odd = Spread::try_new(vec![3.0, 1.0, 2.0]).unwrap();
         assert_eq!(odd, Spread { median: 2.0, least: 1.0, most: 3.0 });
         let even = Spread::try_new(vec![4.0, 1.0, 2.0, 3.0]).unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_round_for_all_changes_no_ratio() {
+    fn slow_round_of_all_contenders_changes_no_ratio() {
         let rounds = rounds(&[(10.0, 20.0, 25.0), (100.0, 200.0, 250.0), (10.0, 20.0, 25.0)]);
         let ratio = rounds.beyond_direct_against(RELAY, "other", "p50").unwrap();
         assert_eq!(ratio, Spread { median: 1.5, least: 1.5, most: 1.5 });
@@ -126,16 +126,16 @@ mod tests {
     }
 
     #[test]
-    fn a_round_without_a_floor_has_no_ratio() {
+    fn round_with_zero_floor_has_no_ratio() {
         let rounds = rounds(&[(10.0, 10.0, 25.0), (10.0, 20.0, 30.0)]);
         let ratio = rounds.beyond_direct_against(RELAY, "other", "p50").unwrap();
         assert_eq!(ratio, Spread { median: 2.0, least: 2.0, most: 2.0 });
     }
 
     #[test]
-    fn who_is_forgotten_has_no_figures() {
+    fn removed_contender_has_no_figures() {
         let mut rounds = rounds(&[(1.0, 2.0, 3.0)]);
-        rounds.forget("other");
+        rounds.remove("other");
         assert!(rounds.of("other", "p50").is_none());
         assert_eq!(rounds.names().collect::<Vec<_>>(), [DIRECT, RELAY]);
     }

@@ -1,4 +1,4 @@
-//! The result for people: a column per contender, a row per figure, a line per target.
+//! The report as text: a column per contender, a row per figure, a line per target.
 
 use std::fmt::Write;
 
@@ -12,15 +12,15 @@ use super::target::{Bound, Verdict, ratios};
 const LABEL: usize = 38;
 const COLUMN: usize = 13;
 
-/// Above this the machine had other things to do, and the reader should know.
+/// The load average above which the report contains a warning.
 const BUSY_MACHINE: f64 = 0.5;
 
-/// What relays of these kinds took on another machine with two cores: added p50 in µs, calls per second with 32 in
-/// flight, µs of processor time per call. A relay far from it says that the machine or the bench is unusual.
-const BYTE_RELAY_ELSEWHERE: [(&str, f64); 3] = [(P50, 113.0), (CALLS, 54_900.0), (CPU_BUSY, 10.0)];
-const HTTP_RELAY_ELSEWHERE: [(&str, f64); 3] = [(P50, 152.0), (CALLS, 16_850.0), (CPU_BUSY, 50.0)];
+/// Figures of these relays on another machine with two cores: added p50 in µs, calls per second with 32 in flight, µs
+/// of CPU time per call. A large deviation means that the machine or the bench is unusual.
+const BYTE_RELAY_REFERENCE: [(&str, f64); 3] = [(P50, 113.0), (CALLS, 54_900.0), (CPU_BUSY, 10.0)];
+const HTTP_RELAY_REFERENCE: [(&str, f64); 3] = [(P50, 152.0), (CALLS, 16_850.0), (CPU_BUSY, 50.0)];
 
-/// Everything that was found out, for a terminal.
+/// Formats the whole report for a terminal.
 pub(crate) fn text(
     over: Over,
     contenders: &[Contender],
@@ -49,17 +49,17 @@ pub(crate) fn text(
     }
     text.push('\n');
     if floor != RELAY {
-        let told = ratios(rounds, RELAY).into_iter().filter_map(|verdict| {
+        let ratios = ratios(rounds, RELAY).into_iter().filter_map(|verdict| {
             Some(format!("{} {:.2} {}", verdict.target.what, verdict.measured?.median, verdict.target.unit))
         });
-        let _ = writeln!(text, "Against the relay written by hand: {}.", told.collect::<Vec<_>>().join("; "));
+        let _ = writeln!(text, "Against the handwritten relay: {}.", ratios.collect::<Vec<_>>().join("; "));
     }
     for contender in contenders {
-        if let Some(why) = contender.why_left_out() {
-            let _ = writeln!(text, "{} is left out: {why}", contender.name);
+        if let Some(why) = contender.why_excluded() {
+            let _ = writeln!(text, "{} is excluded: {why}", contender.name);
         }
     }
-    let _ = writeln!(text, "{}", relay_elsewhere(over, rounds));
+    let _ = writeln!(text, "{}", relay_reference(over, rounds));
     if let Some(load) = load_average.filter(|load| *load > BUSY_MACHINE) {
         let _ = writeln!(
             text,
@@ -69,7 +69,7 @@ pub(crate) fn text(
     text
 }
 
-/// Figures of the program in the middle do not exist where there is none.
+/// Figures of the middle do not exist for a contender without one.
 fn cell(figure: &Figure, rounds: &Rounds, name: &str) -> Option<String> {
     let value = rounds.of(name, figure.key)?.median;
     (is_in_the_middle(rounds, name) || figure.has_beyond_direct || figure.key == CALLS).then(|| figure.show(value))
@@ -106,15 +106,15 @@ fn line_of(text: &mut String, verdict: &Verdict) {
     let _ = writeln!(text, "  {mark} {:<32}{wanted:<10}{measured}", target.what);
 }
 
-fn relay_elsewhere(over: Over, rounds: &Rounds) -> String {
-    let elsewhere = match over {
-        Over::Stdio => BYTE_RELAY_ELSEWHERE,
-        Over::Http => HTTP_RELAY_ELSEWHERE,
+fn relay_reference(over: Over, rounds: &Rounds) -> String {
+    let reference = match over {
+        Over::Stdio => BYTE_RELAY_REFERENCE,
+        Over::Http => HTTP_RELAY_REFERENCE,
     };
-    let here = elsewhere.map(|(key, elsewhere)| {
+    let here = reference.map(|(key, reference)| {
         let here = if key == P50 { rounds.beyond_direct(floor(over), key) } else { rounds.of(floor(over), key) };
         let digits = if key == CALLS { 0 } else { 1 };
-        format!("{:.digits$} ({elsewhere})", here.map_or(f64::NAN, |here| here.median))
+        format!("{:.digits$} ({reference})", here.map_or(f64::NAN, |here| here.median))
     });
     format!(
         "The {} here, and in brackets on another machine with two cores: added p50 {} µs, \
@@ -134,8 +134,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_says_who_added_what_and_who_was_left_out() {
-        let contenders = contender::all(Over::Stdio, &contender::Places::default()).unwrap();
+    fn table_shows_differences_and_excluded_contenders() {
+        let contenders = contender::all(Over::Stdio, &contender::Paths::default()).unwrap();
         let mut rounds = Rounds::default();
         let figures = |p50: f64, processes: f64| {
             Figures::from(
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(line("  beyond direct"), ["–", "+50.0"]);
         assert_eq!(line("processes in the middle"), ["–", "1"]);
         assert_eq!(line("  – added p50 of a call"), ["≤", "1.5", "×", "not", "measured"]);
-        assert!(text.contains("mendline is left out: no --mendline PATH was given"));
+        assert!(text.contains("mendline is excluded: no --mendline PATH was given"));
         assert!(text.contains("machine was busy"));
     }
 }

@@ -1,12 +1,12 @@
-//! What Mendline has to reach, and whether it did.
+//! The targets of Mendline.
 //!
-//! Times are ratios against a relay of the same run, because those hold on any machine: over stdio the byte relay, over
-//! HTTP the one that stands on the same libraries (`docs/adr/0008-the-floor-of-the-stack.md`). Memory and the start are
-//! limits that a user would notice, so they are absolute. A target that could not be measured is not reached.
+//! Times are ratios to a relay of the same run, because ratios hold on any machine: over stdio to the byte relay, over
+//! HTTP to the relay on the same libraries (`docs/adr/0008-the-floor-of-the-stack.md`). Memory and start are absolute,
+//! because users notice them. A target that was not measured is not reached.
 //!
-//! The processor time of a call has two targets. With everybody on one processor, each message costs its own system
-//! calls and nothing is hidden behind the cost of waking up another processor. With many in flight the relay moves
-//! several messages in one system call, so what Mendline does for each of them stands out most.
+//! CPU time per call has two targets. With all processes on one processor, each message costs its own system calls, and
+//! waking another processor costs nothing. With many calls in flight, the relay moves several messages per system call,
+//! so that Mendline's work per message has the largest weight.
 
 use serde_json::{Value, json};
 
@@ -14,19 +14,19 @@ use super::contender::MENDLINE;
 use super::figure::{CALLS, CPU_BUSY, CPU_TOGETHER, FIRST_ANSWER, P50, PSS_AT_REST};
 use super::round::{Rounds, Spread};
 
-/// One line of the list.
+/// A target.
 pub(crate) struct Target {
     pub(crate) what: &'static str,
     key: &'static str,
-    taken: Taken,
+    measure: Measure,
     pub(crate) bound: Bound,
     pub(crate) unit: &'static str,
-    /// What the measured number is divided by to be in that unit.
+    /// The divisor that converts the measured number into the unit.
     per: f64,
 }
 
-/// How the number that is judged comes about.
-enum Taken {
+/// The computation of the judged number.
+enum Measure {
     BeyondDirectAgainstFloor,
     AgainstFloor,
     BeyondDirect,
@@ -40,14 +40,14 @@ pub(crate) enum Bound {
 }
 
 const TARGETS: [Target; 6] = [
-    times("added p50 of a call", P50, Taken::BeyondDirectAgainstFloor, Bound::AtMost(1.5)),
-    times("calls/s, 32 in flight", CALLS, Taken::AgainstFloor, Bound::AtLeast(0.7)),
-    times("CPU per call, all on one core", CPU_TOGETHER, Taken::AgainstFloor, Bound::AtMost(2.0)),
-    times("CPU per call, 32 in flight", CPU_BUSY, Taken::AgainstFloor, Bound::AtMost(2.0)),
+    times("added p50 of a call", P50, Measure::BeyondDirectAgainstFloor, Bound::AtMost(1.5)),
+    times("calls/s, 32 in flight", CALLS, Measure::AgainstFloor, Bound::AtLeast(0.7)),
+    times("CPU per call, all on one core", CPU_TOGETHER, Measure::AgainstFloor, Bound::AtMost(2.0)),
+    times("CPU per call, 32 in flight", CPU_BUSY, Measure::AgainstFloor, Bound::AtMost(2.0)),
     Target {
         what: "memory at rest (PSS)",
         key: PSS_AT_REST,
-        taken: Taken::AsItIs,
+        measure: Measure::AsItIs,
         bound: Bound::AtMost(8.0),
         unit: "MiB",
         per: 1024.0,
@@ -55,38 +55,38 @@ const TARGETS: [Target; 6] = [
     Target {
         what: "first answer beyond direct",
         key: FIRST_ANSWER,
-        taken: Taken::BeyondDirect,
+        measure: Measure::BeyondDirect,
         bound: Bound::AtMost(15.0),
         unit: "ms",
         per: 1000.0,
     },
 ];
 
-/// A target and what was measured.
+/// A target and its measured value.
 pub(crate) struct Verdict {
     pub(crate) target: &'static Target,
     /// In the unit of the target.
     pub(crate) measured: Option<Spread>,
 }
 
-/// Holds Mendline against all its targets; those that are ratios are formed against `floor`.
+/// Compares Mendline with all its targets. Ratios refer to `floor`.
 pub(crate) fn judge(rounds: &Rounds, floor: &str) -> Vec<Verdict> {
     const { &TARGETS }.iter().map(|target| Verdict { target, measured: target.measured(rounds, floor) }).collect()
 }
 
-/// What the ratios are against another relay, for information.
+/// Returns the ratios to another relay, for information.
 pub(crate) fn ratios(rounds: &Rounds, other: &str) -> Vec<Verdict> {
-    let is_ratio = |verdict: &Verdict| !matches!(verdict.target.taken, Taken::BeyondDirect | Taken::AsItIs);
+    let is_ratio = |verdict: &Verdict| !matches!(verdict.target.measure, Measure::BeyondDirect | Measure::AsItIs);
     judge(rounds, other).into_iter().filter(is_ratio).collect()
 }
 
 impl Target {
     fn measured(&self, rounds: &Rounds, floor: &str) -> Option<Spread> {
-        let raw = match self.taken {
-            Taken::BeyondDirectAgainstFloor => rounds.beyond_direct_against(floor, MENDLINE, self.key),
-            Taken::AgainstFloor => rounds.against(floor, MENDLINE, self.key),
-            Taken::BeyondDirect => rounds.beyond_direct(MENDLINE, self.key),
-            Taken::AsItIs => rounds.of(MENDLINE, self.key),
+        let raw = match self.measure {
+            Measure::BeyondDirectAgainstFloor => rounds.beyond_direct_against(floor, MENDLINE, self.key),
+            Measure::AgainstFloor => rounds.against(floor, MENDLINE, self.key),
+            Measure::BeyondDirect => rounds.beyond_direct(MENDLINE, self.key),
+            Measure::AsItIs => rounds.of(MENDLINE, self.key),
         }?;
         Some(Spread { median: raw.median / self.per, least: raw.least / self.per, most: raw.most / self.per })
     }
@@ -124,8 +124,8 @@ impl Verdict {
     }
 }
 
-const fn times(what: &'static str, key: &'static str, taken: Taken, bound: Bound) -> Target {
-    Target { what, key, taken, bound, unit: "×", per: 1.0 }
+const fn times(what: &'static str, key: &'static str, measure: Measure, bound: Bound) -> Target {
+    Target { what, key, measure, bound, unit: "×", per: 1.0 }
 }
 
 #[cfg(test)]
@@ -150,27 +150,27 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_reached_up_to_its_very_bound() {
+    fn target_is_reached_at_its_bound() {
         assert_eq!(reached(figures(160.0, 350.0, 8.0, 17_000.0, 8_192.0)), [true; 6]);
     }
 
     #[test]
-    fn a_target_is_missed_just_beyond_its_bound() {
+    fn target_is_missed_beyond_its_bound() {
         assert_eq!(reached(figures(160.1, 349.9, 8.1, 17_001.0, 8_193.0)), [false; 6]);
     }
 
     #[test]
-    fn only_what_is_a_ratio_is_told_against_another_relay() {
+    fn ratios_returns_only_targets_that_are_ratios() {
         let mut rounds = Rounds::default();
         rounds.add(0, DIRECT, figures(10.0, 900.0, 0.0, 2_000.0, 0.0));
         rounds.add(0, RELAY, figures(60.0, 500.0, 4.0, 3_000.0, 2_000.0));
         rounds.add(0, MENDLINE, figures(110.0, 250.0, 8.0, 3_000.0, 2_000.0));
-        let told: Vec<_> = ratios(&rounds, RELAY).iter().map(|verdict| verdict.measured.unwrap().median).collect();
-        assert_eq!(told, [2.0, 0.5, 2.0, 2.0]);
+        let ratios: Vec<_> = ratios(&rounds, RELAY).iter().map(|verdict| verdict.measured.unwrap().median).collect();
+        assert_eq!(ratios, [2.0, 0.5, 2.0, 2.0]);
     }
 
     #[test]
-    fn what_was_not_measured_was_not_reached() {
+    fn unmeasured_target_is_not_reached() {
         assert_eq!(reached(Figures::new()), [false; 6]);
         assert!(judge(&Rounds::default(), RELAY).iter().all(|verdict| !verdict.is_reached()));
     }

@@ -1,22 +1,22 @@
-//! One HTTP message, request or response, while it is being read.
+//! An HTTP message while it is read.
 
 use std::io::{self, Read};
 
 use memchr::{memchr_iter, memmem};
 
-/// Nobody here has more headers than this.
+/// The longest head.
 const LONGEST_HEAD: usize = 64 << 10;
-/// A little more than the biggest result of the upstream.
+/// The longest body; slightly more than the biggest result of the upstream.
 const LONGEST_BODY: usize = 65 << 20;
 
-/// The bytes of a message that have come so far. Its buffer outlives it and serves the next one.
+/// The received bytes of a message. The buffer is reused for the next one.
 pub(crate) struct Message {
     buffer: Vec<u8>,
     filled: usize,
     frame: Option<Frame>,
 }
 
-/// Where the head ends, its blank line included, and where everything ends.
+/// The end of the head, including its blank line, and the end of the message.
 #[derive(Clone, Copy)]
 struct Frame {
     head: usize,
@@ -28,12 +28,13 @@ impl Message {
         Self { buffer: vec![0; 4 << 10], filled: 0, frame: None }
     }
 
-    /// Makes room for the next message.
+    /// Discards the message and keeps the buffer.
     pub(crate) fn clear(&mut self) {
         (self.filled, self.frame) = (0, None);
     }
 
-    /// Reads once and says whether the message is whole. The end of the source is an error, of kind `UnexpectedEof`.
+    /// Reads once and returns whether the message is complete. The end of the source is an error of kind
+    /// `UnexpectedEof`.
     pub(crate) fn read(&mut self, source: &mut impl Read) -> io::Result<bool> {
         if self.filled == self.buffer.len() {
             self.buffer.resize(2 * self.filled, 0);
@@ -48,13 +49,13 @@ impl Message {
             self.find_frame()?;
         }
         match self.frame {
-            Some(Frame { end, .. }) if self.filled > end => Err(not_understood("more than one message at a time")),
+            Some(Frame { end, .. }) if self.filled > end => Err(unsupported("more than one message at a time")),
             Some(Frame { end, .. }) => Ok(self.filled == end),
             None => Ok(false),
         }
     }
 
-    /// The first line and the headers; nothing before the message is whole.
+    /// The first line and the headers; empty until the message is complete.
     pub(crate) fn head(&self) -> &[u8] {
         self.frame.map_or(b"", |frame| &self.buffer[..frame.head])
     }
@@ -63,25 +64,25 @@ impl Message {
         self.frame.map_or(b"", |frame| &self.buffer[frame.head..frame.end])
     }
 
-    /// The body with a newline behind it, for which the buffer always has room.
+    /// The body with a newline appended, for which the buffer always has room.
     pub(crate) fn body_as_line(&mut self) -> &[u8] {
         let Some(Frame { head, end }) = self.frame else { return b"" };
         self.buffer[end] = b'\n';
         &self.buffer[head..=end]
     }
 
-    /// The value of a header; `name` is in lower case.
+    /// Returns the value of a header; `name` is in lower case.
     pub(crate) fn header(&self, name: &[u8]) -> Option<&[u8]> {
         header(self.head(), name)
     }
 
     fn find_frame(&mut self) -> io::Result<()> {
         let Some(blank) = memmem::find(&self.buffer[..self.filled], b"\r\n\r\n") else {
-            return if self.filled > LONGEST_HEAD { Err(not_understood("a head without an end")) } else { Ok(()) };
+            return if self.filled > LONGEST_HEAD { Err(unsupported("a head without an end")) } else { Ok(()) };
         };
         let head = blank + 4;
         if header(&self.buffer[..head], b"transfer-encoding").is_some() {
-            return Err(not_understood("a body without a length"));
+            return Err(unsupported("a body without a length"));
         }
         let length = match header(&self.buffer[..head], b"content-length") {
             None => 0,
@@ -89,7 +90,7 @@ impl Message {
                 .ok()
                 .and_then(|value| value.parse().ok())
                 .filter(|length| *length <= LONGEST_BODY)
-                .ok_or_else(|| not_understood("a strange content-length"))?,
+                .ok_or_else(|| unsupported("an invalid content-length"))?,
         };
         let end = head + length;
         if self.buffer.len() <= end {
@@ -112,8 +113,8 @@ fn header<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     None
 }
 
-fn not_understood(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{what}, which the bench does not understand"))
+fn unsupported(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what}: not supported by the bench"))
 }
 
 #[cfg(test)]
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_whole_with_its_last_byte_and_not_before() {
+    fn message_is_complete_with_its_last_byte() {
         for cut in 1..REQUEST.len() {
             let (mut message, whole) = read(&REQUEST.as_bytes()[..cut]).unwrap();
             assert!(!whole, "whole after {cut} bytes");
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_body_has_room_for_its_newline() {
+    fn long_body_has_room_for_its_newline() {
         let body = "x".repeat(100_000);
         let text = format!("HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n{body}");
         let mut source = text.as_bytes();
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_message_is_the_next_one() {
+    fn cleared_buffer_reads_the_next_message() {
         let (mut message, _) = read(REQUEST.as_bytes()).unwrap();
         message.clear();
         assert!(message.read(&mut &b"GET /mcp HTTP/1.1\r\n\r\n"[..]).unwrap());
@@ -160,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_an_error() {
+    fn unsupported_http_is_an_error() {
         for text in [
             "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n",
             "POST / HTTP/1.1\r\ncontent-length: many\r\n\r\n",
             "POST / HTTP/1.1\r\ncontent-length: 999999999999\r\n\r\n",
             "GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n",
         ] {
-            let error = read(text.as_bytes()).err().unwrap_or_else(|| panic!("`{text}` was understood"));
+            let error = read(text.as_bytes()).err().unwrap_or_else(|| panic!("`{text}` was accepted"));
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         }
         assert_eq!(read(b"").err().unwrap().kind(), io::ErrorKind::UnexpectedEof);

@@ -1,25 +1,25 @@
-//! The client's side: connections that stay open, as many as there are exchanges at the same time.
+//! The client side: persistent connections, as many as there are concurrent exchanges.
 //!
-//! The connection that became free last is used first, so a client that calls one at a time uses only one. The session
-//! id of the first answer that has one goes with everything after it.
+//! The connection that became free last is used first, so that sequential calls use only one. The first session id that
+//! a response carries is sent with all later requests.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 
 use super::message::Message;
-use super::{Watch, write_both};
+use super::{Poller, write_both};
 
 pub(crate) struct Pool {
-    watch: Watch,
+    poller: Poller,
     /// `host:port`.
     authority: String,
-    /// The head of a request up to the value of its last header, the length.
+    /// The head of a request up to the value of `Content-Length`.
     head: Vec<u8>,
     has_session: bool,
     connections: Vec<Connection>,
     free: Vec<usize>,
-    /// Kept for its capacity.
+    /// Reused for its capacity.
     whole_head: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ struct Connection {
 }
 
 impl Pool {
-    /// Nothing is dialed before it is needed.
+    /// Connections are dialed when they are needed.
     pub(crate) fn try_new(url: &str) -> io::Result<Self> {
         let (authority, path) = super::address(url)?;
         let head = format!(
@@ -37,7 +37,7 @@ impl Pool {
              Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-11-25\r\nContent-Length: "
         );
         Ok(Self {
-            watch: Watch::new()?,
+            poller: Poller::new()?,
             authority: authority.to_owned(),
             head: head.into_bytes(),
             has_session: false,
@@ -47,21 +47,21 @@ impl Pool {
         })
     }
 
-    /// Has something else than connections waited for; `number` must be larger than any number of connections.
+    /// Watches another descriptor. `number` must be larger than any number of connections.
     pub(crate) fn watch(&mut self, what: impl AsFd, number: usize) -> io::Result<()> {
-        Ok(self.watch.add(what, number)?)
+        Ok(self.poller.add(what, number)?)
     }
 
     pub(crate) fn unwatch(&mut self, what: impl AsFd) -> io::Result<()> {
-        Ok(self.watch.remove(what)?)
+        Ok(self.poller.remove(what)?)
     }
 
-    /// Whether an exchange is open.
+    /// Returns whether an exchange is open.
     pub(crate) fn is_busy(&self) -> bool {
         self.free.len() < self.connections.len()
     }
 
-    /// Begins an exchange.
+    /// Starts an exchange.
     pub(crate) fn post(&mut self, body: &[u8]) -> io::Result<()> {
         let number = match self.free.pop() {
             Some(number) => number,
@@ -75,22 +75,23 @@ impl Pool {
         write_both(stream, &self.whole_head, body)
     }
 
-    /// The number of the next connection, or of what else is watched, that has something to be read.
+    /// Returns the number of the next readable connection or other descriptor.
     pub(crate) fn ready(&mut self) -> io::Result<usize> {
         loop {
-            match self.watch.next_told() {
+            match self.poller.next_ready() {
                 Some(number) => return Ok(number),
-                None => self.watch.wait()?,
+                None => self.poller.wait()?,
             }
         }
     }
 
-    /// The same, if no waiting is needed for it.
+    /// Returns the same without waiting.
     pub(crate) fn ready_already(&mut self) -> Option<usize> {
-        self.watch.next_told()
+        self.poller.next_ready()
     }
 
-    /// Reads a connection once. True when that ended the exchange with a body, which stays until the next `post`.
+    /// Reads a connection once. Returns true when that completed an exchange with a body. The body is valid until the
+    /// next `post`.
     pub(crate) fn read(&mut self, number: usize) -> io::Result<bool> {
         let Connection { stream, response } = &mut self.connections[number];
         if !response.read(stream)? {
@@ -127,7 +128,7 @@ impl Pool {
         // A small request must not wait for the acknowledgement of the one before.
         stream.set_nodelay(true)?;
         let number = self.connections.len();
-        self.watch.add(&stream, number)?;
+        self.poller.add(&stream, number)?;
         self.connections.push(Connection { stream, response: Message::new() });
         Ok(number)
     }

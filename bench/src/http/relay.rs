@@ -1,10 +1,9 @@
-//! The floor for stdio to HTTP: each line becomes a POST, each body becomes a line.
+//! The lower bound for stdio to HTTP: each line becomes a POST, each body becomes a line.
 //!
-//! It has the shape of Mendline's bridge, one thread and one loop, and does none of its work: it matches answers to
-//! nothing, checks no session and heals nothing. The first thing that goes wrong ends it.
+//! It has the structure of Mendline's bridge, one thread and one loop, without its work: it matches no answers, checks
+//! no session and repairs nothing. The first error ends it.
 //!
-//! Answers that came in the same turn leave in one write, as those of a byte relay do by themselves. Big ones are
-//! written from where they were read.
+//! Answers of the same iteration are written together. Big ones are written without a copy.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -14,12 +13,12 @@ use crate::lines::Lines;
 
 const STDIN: usize = usize::MAX;
 
-/// A copy costs less than a system call up to about this size.
+/// The size up to which a copy is cheaper than a system call.
 const BIG: usize = 16 << 10;
 
-/// Relays until stdin ends and everything is answered, or nobody reads the answers any more.
+/// Relays until stdin ends and everything is answered, or until stdout is closed.
 pub(crate) fn run(url: &str) -> io::Result<ExitCode> {
-    // Std's handles would buffer a second time, and stdout at every newline.
+    // The handles of std would buffer again and flush at every newline.
     let stdin = std::fs::File::from(rustix::io::dup(rustix::stdio::stdin())?);
     let mut stdout = std::fs::File::from(rustix::io::dup(rustix::stdio::stdout())?);
     let mut pool = Pool::try_new(url)?;
@@ -35,7 +34,7 @@ pub(crate) fn run(url: &str) -> io::Result<ExitCode> {
                 if !is_open {
                     pool.unwatch(&stdin)?;
                 }
-                while let Some(line) = lines.next_here() {
+                while let Some(line) = lines.next_buffered() {
                     pool.post(line)?;
                 }
             } else if pool.read(number)? {

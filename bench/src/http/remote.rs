@@ -1,9 +1,9 @@
-//! The upstream of a run over HTTP: it is there before the first contender starts, as a remote server is.
+//! The upstream process of a run over HTTP. It starts before the first contender, like a remote server.
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// A running `mendline-bench upstream --http 0`, which ends with us because we hold its stdin.
+/// A running `mendline-bench upstream --http 0`. It ends with this process, which holds its stdin.
 pub(crate) struct Remote {
     child: Child,
     url: String,
@@ -38,7 +38,7 @@ impl Remote {
 impl Drop for Remote {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // Nothing can be done about a child that cannot be waited for.
+        // A failed wait cannot be handled here.
         let _ = self.child.wait();
     }
 }

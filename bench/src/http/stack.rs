@@ -1,8 +1,9 @@
-//! The floor of the stack: each line becomes a POST and each body a line, as in `relay`, but with tokio and hyper.
+//! The lower bound of the HTTP libraries: each line becomes a POST and each body a line, as in `relay`, but with tokio
+//! and hyper.
 //!
-//! Mendline speaks HTTP through these two because they are right about it in a thousand places. What they cost is not what
-//! Mendline costs, so there is a relay that does nothing but use them, in the way their own examples do: one thread, a
-//! connection for each call in flight, a task for each call. Answers that came together leave in one write.
+//! Mendline uses these libraries for correct HTTP. This relay measures their cost, so that it can be told apart from
+//! Mendline's own. It uses them as their examples do: one thread, a connection and a task for each call in flight.
+//! Answers that are ready together are written together.
 
 use std::future::poll_fn;
 use std::io;
@@ -23,19 +24,19 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 const SESSION: &str = "mcp-session-id";
 
-/// How many answers leave in one write at most.
+/// The largest number of answers per write.
 const AT_ONCE: usize = 64;
 
-/// What all calls share.
+/// The state that all calls share.
 struct Server {
     authority: String,
     path: String,
-    /// The connections that carry nothing, the one that became free last at the end.
+    /// Idle connections, the one that became free last at the end.
     free: Mutex<Vec<SendRequest<String>>>,
     session: OnceLock<HeaderValue>,
 }
 
-/// Relays until stdin ends and everything is answered, or something goes wrong.
+/// Relays until stdin ends and everything is answered, or until the first error.
 pub(crate) fn run(url: &str) -> io::Result<ExitCode> {
     let (authority, path) = super::address(url)?;
     let server = Arc::new(Server {
@@ -46,26 +47,30 @@ pub(crate) fn run(url: &str) -> io::Result<ExitCode> {
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
-        let stdin = Receiver::from_owned_fd(own(rustix::stdio::stdin())?)?;
-        let stdout = Sender::from_owned_fd(own(rustix::stdio::stdout())?)?;
-        let (answers, arrived) = unbounded_channel();
-        tokio::try_join!(ask(stdin, &server, answers), answer(stdout, arrived))
+        let stdin = Receiver::from_owned_fd(duplicate(rustix::stdio::stdin())?)?;
+        let stdout = Sender::from_owned_fd(duplicate(rustix::stdio::stdout())?)?;
+        let (answers, received) = unbounded_channel();
+        tokio::try_join!(send_requests(stdin, &server, answers), write_answers(stdout, received))
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn own(fd: std::os::fd::BorrowedFd<'_>) -> io::Result<OwnedFd> {
+fn duplicate(fd: std::os::fd::BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(rustix::io::dup(fd)?)
 }
 
-async fn ask(stdin: Receiver, server: &Arc<Server>, answers: UnboundedSender<io::Result<Bytes>>) -> io::Result<()> {
+async fn send_requests(
+    stdin: Receiver,
+    server: &Arc<Server>,
+    answers: UnboundedSender<io::Result<Bytes>>,
+) -> io::Result<()> {
     let mut lines = BufReader::with_capacity(64 << 10, stdin).lines();
     while let Some(line) = lines.next_line().await? {
         let (server, answers) = (Arc::clone(server), answers.clone());
         tokio::spawn(async move {
             let answer = server.post(line).await;
             if !matches!(&answer, Ok(body) if body.is_empty()) {
-                // Nobody listens any more when something else has gone wrong.
+                // The receiver is gone after another error.
                 let _ = answers.send(answer);
             }
         });
@@ -73,11 +78,11 @@ async fn ask(stdin: Receiver, server: &Arc<Server>, answers: UnboundedSender<io:
     Ok(())
 }
 
-async fn answer(mut stdout: Sender, mut arrived: UnboundedReceiver<io::Result<Bytes>>) -> io::Result<()> {
-    let mut together = Vec::with_capacity(AT_ONCE);
+async fn write_answers(mut stdout: Sender, mut received: UnboundedReceiver<io::Result<Bytes>>) -> io::Result<()> {
+    let mut batch = Vec::with_capacity(AT_ONCE);
     let mut lines = Vec::with_capacity(64 << 10);
-    while arrived.recv_many(&mut together, AT_ONCE).await > 0 {
-        for body in together.drain(..) {
+    while received.recv_many(&mut batch, AT_ONCE).await > 0 {
+        for body in batch.drain(..) {
             lines.extend_from_slice(&body?);
             lines.push(b'\n');
         }
@@ -126,7 +131,7 @@ impl Server {
     }
 }
 
-/// A body that came in one piece is passed on as it lies.
+/// Returns a body. A body of one frame is not copied.
 async fn whole(mut body: Incoming) -> io::Result<Bytes> {
     let mut first = Bytes::new();
     let mut all = Vec::new();

@@ -1,7 +1,7 @@
-//! The leanest Streamable HTTP server that we could write, so that the program in front of it is what is measured.
+//! A minimal Streamable HTTP server, so that the measurement is about the program in front of it.
 //!
-//! One thread and `epoll`; every answer is JSON in one `writev`. There is one session for everybody, but whoever forgets
-//! its id is refused, as real servers do. There is no stream to be had by GET.
+//! It has one thread and uses `epoll`; every answer is JSON in one `writev`. All clients share one session, but a
+//! request without its id is refused, as by real servers. There is no GET stream.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use rustix::io::Errno;
 
 use super::message::Message;
-use super::{Watch, write_both};
+use super::{Poller, write_both};
 use crate::answers::Answers;
 use crate::scan::member;
 
@@ -17,33 +17,33 @@ const LISTENER: usize = usize::MAX;
 const STDIN: usize = usize::MAX - 1;
 
 const SESSION: &[u8] = b"one-for-all";
-const GREETING: &str = "Content-Type: application/json\r\nMcp-Session-Id: one-for-all\r\n";
+const NEW_SESSION: &str = "Content-Type: application/json\r\nMcp-Session-Id: one-for-all\r\n";
 
-/// Prints the address and serves until stdin ends; port 0 takes any that is free.
+/// Prints the URL and serves until stdin ends. Port 0 selects a free port.
 pub(crate) fn serve(port: u16) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     let mut stdout = io::stdout();
     writeln!(stdout, "http://{}/mcp", listener.local_addr()?)?;
     stdout.flush()?;
 
-    let mut watch = Watch::new()?;
-    watch.add(&listener, LISTENER)?;
+    let mut poller = Poller::new()?;
+    poller.add(&listener, LISTENER)?;
     let stdin = rustix::stdio::stdin();
-    match watch.add(stdin, STDIN) {
-        // What is not a pipe or a terminal has no end that could be waited for.
+    match poller.add(stdin, STDIN) {
+        // A stdin that is neither a pipe nor a terminal cannot be watched.
         Ok(()) | Err(Errno::PERM) => {}
         Err(error) => return Err(error.into()),
     }
     let mut answers = Answers::default();
     let mut connections: Vec<Option<Connection>> = Vec::new();
     loop {
-        watch.wait()?;
-        while let Some(number) = watch.next_told() {
+        poller.wait()?;
+        while let Some(number) = poller.next_ready() {
             match number {
                 LISTENER => {
                     let connection = Connection::try_new(listener.accept()?.0)?;
                     let free = connections.iter().position(Option::is_none).unwrap_or(connections.len());
-                    watch.add(&connection.stream, free)?;
+                    poller.add(&connection.stream, free)?;
                     connections.resize_with(connections.len().max(free + 1), || None);
                     connections[free] = Some(connection);
                 }
@@ -53,7 +53,7 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
                     }
                 }
                 number => {
-                    // Whoever closes or cannot be understood is closed; a client that minds will say so.
+                    // A connection that is closed or invalid is dropped; the client reports the error.
                     if connections[number].as_mut().is_some_and(|open| open.serve(&mut answers).is_err()) {
                         connections[number] = None;
                     }
@@ -66,7 +66,7 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
 struct Connection {
     stream: TcpStream,
     request: Message,
-    /// Kept for its capacity.
+    /// Reused for its capacity.
     head: Vec<u8>,
 }
 
@@ -76,7 +76,7 @@ impl Connection {
         Ok(Self { stream, request: Message::new(), head: Vec::new() })
     }
 
-    /// Reads once, and answers when the request is whole.
+    /// Reads once, and answers when the request is complete.
     fn serve(&mut self, answers: &mut Answers) -> io::Result<()> {
         if !self.request.read(&mut self.stream)? {
             return Ok(());
@@ -90,7 +90,7 @@ impl Connection {
     }
 }
 
-/// Status, headers and body.
+/// Returns status, headers and body.
 fn respond<'a>(request: &Message, answers: &'a mut Answers) -> (&'static str, &'static str, &'a [u8]) {
     if !request.head().starts_with(b"POST ") {
         return ("405 Method Not Allowed", "Allow: POST\r\n", b"");
@@ -103,7 +103,7 @@ fn respond<'a>(request: &Message, answers: &'a mut Answers) -> (&'static str, &'
     match answers.json() {
         b"" => ("202 Accepted", "", b""),
         json if knows_session => ("200 OK", "Content-Type: application/json\r\n", json),
-        json => ("200 OK", GREETING, json),
+        json => ("200 OK", NEW_SESSION, json),
     }
 }
 
@@ -122,9 +122,9 @@ mod tests {
     }
 
     #[test]
-    fn whoever_greets_gets_the_session_that_everybody_else_has_to_know() {
+    fn initialize_returns_the_session_that_other_requests_need() {
         let session = str::from_utf8(SESSION).unwrap();
-        assert!(GREETING.contains(&format!("Mcp-Session-Id: {session}\r\n")));
+        assert!(NEW_SESSION.contains(&format!("Mcp-Session-Id: {session}\r\n")));
         let known = format!("mcp-session-id: {session}\r\n");
         assert_eq!(post("", r#"{"id":1,"method":"initialize"}"#), "200 OK");
         assert_eq!(post("", r#"{"id":1,"method":"ping"}"#), "404 Not Found");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_stream_to_be_had() {
+    fn get_is_refused() {
         assert_eq!(status("GET /mcp HTTP/1.1\r\n\r\n"), "405 Method Not Allowed");
     }
 }

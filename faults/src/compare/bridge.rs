@@ -1,33 +1,33 @@
-//! Who is compared: programs that stand between a client on stdio and a server at a URL.
+//! The compared bridges: programs between a client on stdio and a server at a URL.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::mention;
-use super::trial::Trouble;
+use super::report_progress;
+use super::trial::FaultCase;
 
-/// What a machine may have set and nobody here must see.
+/// Proxy variables of the machine, which are removed from the environment.
 const PROXIES: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 
-/// One of them.
+/// One bridge.
 pub(super) struct Bridge {
     pub(super) name: &'static str,
     pub(super) version: String,
-    words: Vec<String>,
-    /// What it writes belongs there, and not to whoever compares.
+    args: Vec<String>,
+    /// The home directory of the bridge, so that it does not write into the user's.
     home: PathBuf,
 }
 
-/// All that are installed, Mendline first.
+/// Returns all installed bridges, Mendline first.
 pub(super) fn all(mendline: &Path, peers: Option<&Path>, fastmcp: Option<&Path>) -> Vec<Bridge> {
     let mut all = Vec::new();
-    let mut add = |name, version: Option<String>, home: &Path, words: &[&str]| match version {
+    let mut add = |name, version: Option<String>, home: &Path, args: &[&str]| match version {
         Some(version) => {
-            let words = words.iter().map(|&word| word.to_owned()).collect();
-            all.push(Bridge { name, version, words, home: home.join("home") });
+            let args = args.iter().map(|&arg| arg.to_owned()).collect();
+            all.push(Bridge { name, version, args, home: home.join("home") });
         }
-        None => mention(&format!("{name} is not installed in {}, and left out", home.display())),
+        None => report_progress(&format!("{name} is not installed in {}: skipped", home.display())),
     };
     let text = |path: PathBuf| path.display().to_string();
     let here = mendline.parent().unwrap_or(mendline);
@@ -66,19 +66,19 @@ pub(super) fn all(mendline: &Path, peers: Option<&Path>, fastmcp: Option<&Path>)
 }
 
 impl Bridge {
-    /// The command that stands before this URL while this happens.
-    pub(super) fn command(&self, url: &str, trouble: Trouble) -> std::io::Result<Command> {
+    /// Returns the command of the bridge in front of this URL.
+    pub(super) fn command(&self, url: &str, case: FaultCase) -> std::io::Result<Command> {
         fs::create_dir_all(&self.home)?;
-        let mut words = self.words.clone();
+        let mut args = self.args.clone();
         if self.name == "Mendline" {
-            words.extend(trouble.patience().iter().map(|&word| word.to_owned()));
+            args.extend(case.mendline_options().iter().map(|&arg| arg.to_owned()));
         }
-        match words.iter_mut().find(|word| *word == "{url}") {
-            Some(place) => url.clone_into(place),
-            None => words.push(url.to_owned()),
+        match args.iter_mut().find(|arg| *arg == "{url}") {
+            Some(placeholder) => url.clone_into(placeholder),
+            None => args.push(url.to_owned()),
         }
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut command = Command::new(&args[0]);
+        command.args(&args[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         for name in PROXIES {
             command.env_remove(name);
         }
@@ -99,7 +99,7 @@ fn version_in_json(path: &Path) -> Option<String> {
     Some(package["version"].as_str()?.to_owned())
 }
 
-/// Packages of Python lie beside a folder that is named after them and their version.
+/// Reads the version from the name of the package's `.dist-info` folder.
 fn version_in_python(python: &Path, package: &str) -> Option<String> {
     let entries = |path: &Path| fs::read_dir(path).ok().into_iter().flatten().flatten().map(|entry| entry.file_name());
     let library = python.join("lib");

@@ -1,4 +1,4 @@
-//! A client on stdio that makes its calls by the clock and writes down what comes back.
+//! A client on stdio that makes calls at fixed times and collects the answers.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
 
-/// How long the client waits after its last call.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// The time that the client waits after its last call.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a bridge may take to start and to greet: some have an interpreter to load first.
-const START: Duration = Duration::from_secs(60);
+/// The time that a bridge has for its start and its handshake. Some load an interpreter first.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client and the bridge that it talks to.
+/// A client and its bridge.
 pub(super) struct Client {
     process: Child,
     stdin: Option<ChildStdin>,
@@ -41,18 +41,18 @@ impl Client {
         Ok(Client { process, stdin, lines, answers: BTreeMap::new() })
     }
 
-    /// Greets, and asks for the list of tools, as every client does.
-    pub(super) async fn greet(&mut self) -> std::io::Result<()> {
-        let who = json!({ "name": "compare", "version": "1" });
-        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who });
-        self.request(0, "initialize", &hello);
-        self.listen(Instant::now() + START, 1).await;
+    /// Initializes the session and lists the tools, as every client does.
+    pub(super) async fn initialize(&mut self) -> std::io::Result<()> {
+        let client_info = json!({ "name": "compare", "version": "1" });
+        let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client_info });
+        self.request(0, "initialize", &params);
+        self.collect_answers(Instant::now() + START_TIMEOUT, 1).await;
         self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         self.request(1_000_000, "tools/list", &json!({}));
-        self.listen(Instant::now() + START, 2).await;
-        let is_well = self.answers.len() == 2 && self.answers.values().all(|answer| answer.get("result").is_some());
+        self.collect_answers(Instant::now() + START_TIMEOUT, 2).await;
+        let is_ready = self.answers.len() == 2 && self.answers.values().all(|answer| answer.get("result").is_some());
         self.answers.clear();
-        if is_well { Ok(()) } else { Err(std::io::Error::other("did not start")) }
+        if is_ready { Ok(()) } else { Err(std::io::Error::other("the bridge did not complete the handshake")) }
     }
 
     pub(super) fn request(&mut self, id: u64, method: &str, params: &Value) {
@@ -60,19 +60,19 @@ impl Client {
     }
 
     fn send(&mut self, message: &Value) {
-        // A bridge that has ended cannot be written to; its silence is counted.
+        // A bridge that has ended cannot be written to; its missing answers are counted.
         if let Some(stdin) = &mut self.stdin {
             let _ = stdin.write_all(format!("{message}\n").as_bytes());
         }
     }
 
-    /// Writes down answers until then, or until there are so many, or no more can come.
-    pub(super) async fn listen(&mut self, until: Instant, enough: usize) {
+    /// Collects answers until this time, until there are `enough`, or until the bridge closes its stdout.
+    pub(super) async fn collect_answers(&mut self, until: Instant, enough: usize) {
         while self.answers.len() < enough {
             let line = match timeout_at(until, self.lines.recv()).await {
                 Ok(Some(line)) => line,
                 Ok(None) => {
-                    // It has closed its stdout, so nothing will come; the clock goes on all the same.
+                    // No more answers can come, but the next call must not be made earlier.
                     if enough == usize::MAX {
                         tokio::time::sleep_until(until).await;
                     }
@@ -87,12 +87,12 @@ impl Client {
         }
     }
 
-    /// The answers so far, by their id.
+    /// The answers so far, by id.
     pub(super) fn answers(&self) -> &BTreeMap<u64, Value> {
         &self.answers
     }
 
-    /// Whether the bridge has ended.
+    /// Returns whether the bridge has ended.
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.process.try_wait(), Ok(None))
     }
@@ -100,7 +100,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // A bridge that is well goes when its stdin ends, and takes what it started along.
+        // A working bridge and its children end when its stdin ends.
         self.stdin = None;
         for _ in 0..100 {
             if self.has_ended() {

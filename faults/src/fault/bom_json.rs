@@ -1,23 +1,22 @@
 //! Every body begins with a byte order mark.
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "bom_json",
     row: "",
-    does: "Answers with a byte order mark before the JSON text.",
+    description: "Answers with a byte order mark before the JSON text.",
     value: "",
     runs: Runs::Always,
-    strikes: Asked::is_request,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_request,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let messages = spoken.messages.iter().map(|message| [b"\xef\xbb\xbf", &message[..]].concat().into()).collect();
-    Ok(scene.say(spoken.admitted, messages).await)
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let messages = executed.messages.iter().map(|message| [b"\xef\xbb\xbf", &message[..]].concat().into()).collect();
+    Ok(context.send(executed.admitted, messages).await)
 }

@@ -1,4 +1,4 @@
-//! Every body is compressed, asked for or not.
+//! Every body is compressed, even if the client did not ask for it.
 
 use std::sync::Arc;
 
@@ -8,27 +8,26 @@ use miniz_oxide::deflate::core::{CompressorOxide, create_comp_flags_from_zip_par
 use miniz_oxide::deflate::stream::deflate;
 use tokio::sync::mpsc;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::{Content, Piece, Reply};
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "content_coding",
     row: "",
-    does: "Answers in gzip, or in plain bytes under the name of the coding in the value.",
+    description: "Answers with gzip, or with plain bytes labelled with the coding in the value.",
     value: "the coding (gzip)",
     runs: Runs::Always,
-    strikes: Asked::is_request,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_request,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let coding = scene.value.as_str().unwrap_or("gzip").to_owned();
-    let site = Arc::clone(&scene.site);
-    let spoken = scene.spoken().await?;
-    let mut reply = scene.say(spoken.admitted, spoken.messages).await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let coding = context.value.as_str().unwrap_or("gzip").to_owned();
+    let state = Arc::clone(&context.state);
+    let executed = context.execute().await?;
+    let mut reply = context.send(executed.admitted, executed.messages).await;
     if let (Reply::Answer(answer), "gzip") = (&mut reply, coding.as_str()) {
         let mut gzip = Gzip::new();
         match &mut answer.content {
@@ -36,7 +35,7 @@ async fn answer(scene: Scene) -> Result<Reply, Refused> {
             Content::Pieces(pieces) => {
                 let (compressed, taken) = mpsc::channel(1);
                 let mut plain = std::mem::replace(pieces, taken);
-                site.spawn(async move {
+                state.spawn(async move {
                     while let Some(piece) = plain.recv().await {
                         let piece = match piece {
                             Piece::Bytes(bytes) => Piece::Bytes(gzip.next(&bytes).into()),
@@ -54,7 +53,7 @@ async fn answer(scene: Scene) -> Result<Reply, Refused> {
     Ok(reply.with(CONTENT_ENCODING, &coding))
 }
 
-/// A gzip stream of which every piece can be read when it comes.
+/// A gzip stream that is flushed after every piece.
 struct Gzip {
     compressor: Box<CompressorOxide>,
     sum: u32,

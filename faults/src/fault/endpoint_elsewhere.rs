@@ -1,21 +1,20 @@
-//! HTTP+SSE names the place to post to. This server names one at another origin.
+//! The HTTP+SSE stream names an endpoint at a foreign origin.
 
-use super::{Fault, Runs, Scene};
-use crate::server::oldest;
+use super::{Fault, FaultContext, Runs};
+use crate::server::http_sse;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "endpoint_elsewhere",
     row: "",
-    does: "Names an endpoint at another origin, which counts what arrives (HTTP+SSE only).",
+    description: "Names an endpoint at a foreign origin, which counts requests (HTTP+SSE only).",
     value: "",
     runs: Runs::Never,
-    strikes: |asked| asked.path == "/sse" && asked.is_fresh_get(),
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: |request| request.path == "/sse" && request.is_fresh_get(),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    Ok(oldest::open(&scene.site, &format!("http://{}", scene.site.elsewhere)))
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    Ok(http_sse::open(&context.state, &format!("http://{}", context.state.elsewhere)))
 }

@@ -1,26 +1,25 @@
-//! H26: the server broke while it answered, and says no more than that.
+//! H26: the server fails without details.
 
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h26_500",
     row: "H26",
-    does: "Answers 500 in plain text.",
+    description: "Answers 500 in plain text.",
     value: "",
-    runs: Runs::AsTold,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    runs: Runs::PerRule,
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
     Ok(Reply::whole(
         StatusCode::INTERNAL_SERVER_ERROR,
         Some("text/plain"),

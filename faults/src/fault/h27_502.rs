@@ -1,26 +1,25 @@
-//! H27: a gateway in front of the server lost it, and shows its own page.
+//! H27: a gateway cannot reach the server and shows its own page.
 
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h27_502",
     row: "H27",
-    does: "Answers 502 with the page of a gateway.",
+    description: "Answers 502 with a gateway page.",
     value: "",
-    runs: Runs::AsTold,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    runs: Runs::PerRule,
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
     Ok(Reply::whole(
         StatusCode::BAD_GATEWAY,
         Some("text/html"),

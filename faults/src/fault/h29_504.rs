@@ -1,26 +1,25 @@
-//! H29: a gateway in front of the server did not want to wait any longer.
+//! H29: a gateway timed out while it waited for the server.
 
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h29_504",
     row: "H29",
-    does: "Answers 504 with the page of a gateway.",
+    description: "Answers 504 with a gateway page.",
     value: "",
-    runs: Runs::AsTold,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    runs: Runs::PerRule,
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
     Ok(Reply::whole(
         StatusCode::GATEWAY_TIMEOUT,
         Some("text/html"),

@@ -1,25 +1,24 @@
-//! H30: too many requests, and when to come back.
+//! H30: the client sent too many requests, and the response names a time to retry.
 
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h30_429_retry_after",
     row: "H30",
-    does: "Answers 429 with Retry-After, in seconds or as a date.",
+    description: "Answers 429 with Retry-After, in seconds or as a date.",
     value: "seconds (1), or {\"date\": seconds}",
     runs: Runs::Never,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
-    Ok(Reply::empty(StatusCode::TOO_MANY_REQUESTS).with(RETRY_AFTER, &scene.retry_after()))
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
+    Ok(Reply::empty(StatusCode::TOO_MANY_REQUESTS).with(RETRY_AFTER, &context.retry_after()))
 }

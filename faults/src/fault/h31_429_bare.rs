@@ -1,25 +1,24 @@
-//! H31: too many requests, and no word about when to come back.
+//! H31: the client sent too many requests, and the response does not name a time to retry.
 
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h31_429_bare",
     row: "H31",
-    does: "Answers 429 without a hint.",
+    description: "Answers 429 without Retry-After.",
     value: "",
     runs: Runs::Never,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
     Ok(Reply::whole(StatusCode::TOO_MANY_REQUESTS, Some("text/plain"), Bytes::from_static(b"Too Many Requests")))
 }

@@ -1,22 +1,21 @@
-//! H33: the server refuses one stream before it has looked at the request.
+//! H33: the server refuses one stream before it processes the request.
 
 use http::Version;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, FaultContext, Runs};
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h33_h2_refused_stream",
     row: "H33",
-    does: "Resets the stream with REFUSED_STREAM (HTTP/2 only).",
+    description: "Resets the stream with REFUSED_STREAM (HTTP/2 only).",
     value: "",
     runs: Runs::Never,
-    strikes: |asked| asked.is_call() && asked.version == Version::HTTP_2,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: |request| request.is_call() && request.version == Version::HTTP_2,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(_scene: Scene) -> Result<Reply, Refused> {
+async fn answer(_scene: FaultContext) -> Result<Reply, Refused> {
     Ok(Reply::RefusedStream)
 }

@@ -1,21 +1,20 @@
-//! H34: the server no longer knows the session, and says it as the specification wants it.
+//! H34: the session has expired, and the server answers 404 as the specification requires.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, FaultContext, Runs};
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h34_404_session_expired",
     row: "H34",
-    does: "Forgets the session and answers 404.",
+    description: "Drops the session and answers 404.",
     value: "",
     runs: Runs::Never,
-    strikes: |asked| asked.is_call() && asked.session().is_some(),
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: |request| request.is_call() && request.session().is_some(),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.site.forget_session(scene.asked.session().unwrap_or_default());
-    Ok(scene.serve().await)
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.state.forget_session(context.request.session().unwrap_or_default());
+    Ok(context.serve().await)
 }

@@ -1,25 +1,24 @@
-//! H35b: the server no longer knows the session, and says it with a 400, as many do.
+//! H35b: the session has expired, and the server answers 400, as many servers do.
 
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, FaultContext, Runs};
+use crate::server::jsonrpc;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
-use crate::server::words;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h35b_400_session_lost",
     row: "H35b",
-    does: "Forgets the session and answers 400.",
+    description: "Drops the session and answers 400.",
     value: "",
     runs: Runs::Never,
-    strikes: |asked| asked.is_call() && asked.session().is_some(),
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: |request| request.is_call() && request.session().is_some(),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.site.forget_session(scene.asked.session().unwrap_or_default());
-    let text = words::error(&scene.asked.id(), -32000, "Bad Request: No valid session ID provided");
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.state.forget_session(context.request.session().unwrap_or_default());
+    let text = jsonrpc::error(&context.request.id(), -32000, "Bad Request: No valid session ID provided");
     Ok(Reply::json(StatusCode::BAD_REQUEST, text))
 }

@@ -1,26 +1,25 @@
-//! H36: the server says that a header and the body do not agree.
+//! H36: the server reports that a header and the body disagree.
 
 use http::StatusCode;
 use mendline_wire::code;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
+use crate::server::jsonrpc;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
-use crate::server::words;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h36_400_header_mismatch",
     row: "H36",
-    does: "Answers 400 with a JSON-RPC error -32020.",
+    description: "Answers 400 with a JSON-RPC error -32020.",
     value: "",
     runs: Runs::Never,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let text = words::error(&scene.asked.id(), code::HEADER_MISMATCH, "a header says something else than the body");
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let text = jsonrpc::error(&context.request.id(), code::HEADER_MISMATCH, "a header and the body disagree");
     Ok(Reply::json(StatusCode::BAD_REQUEST, text))
 }

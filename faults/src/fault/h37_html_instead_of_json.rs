@@ -1,26 +1,25 @@
-//! H37: something in between wants a login, and says so to people only.
+//! H37: a gateway demands a login by an HTML page.
 
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h37_html_instead_of_json",
     row: "H37",
-    does: "Answers 200 with an HTML page.",
+    description: "Answers 200 with an HTML page.",
     value: "",
-    runs: Runs::AsTold,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    runs: Runs::PerRule,
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
     Ok(Reply::whole(
         StatusCode::OK,
         Some("text/html"),

@@ -1,31 +1,30 @@
-//! H38: the endpoint has moved, and stayed at home.
+//! H38: the endpoint has moved within its origin.
 
 use http::StatusCode;
 use http::header::LOCATION;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h38_redirect_same_origin",
     row: "H38",
-    does: "Answers 307 (or the value) to /moved/mcp, which serves.",
+    description: "Answers 307 (or the value) to /moved/mcp, which works.",
     value: "status (307)",
     runs: Runs::Never,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
 const MOVED: &str = "/moved/mcp";
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    if scene.asked.path == MOVED {
-        // Whoever followed has arrived.
-        return Ok(scene.serve().await);
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    if context.request.path == MOVED {
+        // The client has followed the redirect.
+        return Ok(context.serve().await);
     }
-    let status = u16::try_from(scene.number(307)).ok().and_then(|status| StatusCode::from_u16(status).ok());
+    let status = u16::try_from(context.number(307)).ok().and_then(|status| StatusCode::from_u16(status).ok());
     Ok(Reply::empty(status.unwrap_or(StatusCode::TEMPORARY_REDIRECT)).with(LOCATION, MOVED))
 }

@@ -1,26 +1,25 @@
-//! H39: the endpoint is said to have moved to somebody else. Who follows gives a stranger the request.
+//! H39: the redirect leads to a foreign origin. A client that follows it leaks the request.
 
 use http::StatusCode;
 use http::header::LOCATION;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h39_redirect_elsewhere",
     row: "H39",
-    does: "Answers 307 (or the value) to another origin, which counts what arrives.",
+    description: "Answers 307 (or the value) to a foreign origin, which counts requests.",
     value: "status (307)",
     runs: Runs::Never,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let status = u16::try_from(scene.number(307)).ok().and_then(|status| StatusCode::from_u16(status).ok());
-    let location = format!("http://{}/mcp", scene.site.elsewhere);
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let status = u16::try_from(context.number(307)).ok().and_then(|status| StatusCode::from_u16(status).ok());
+    let location = format!("http://{}/mcp", context.state.elsewhere);
     Ok(Reply::empty(status.unwrap_or(StatusCode::TEMPORARY_REDIRECT)).with(LOCATION, &location))
 }

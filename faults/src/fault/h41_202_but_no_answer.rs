@@ -1,24 +1,23 @@
-//! H41: a request is accepted as if it were a notification, and never answered.
+//! H41: the server accepts a request like a notification and never answers it.
 
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "h41_202_but_no_answer",
     row: "H41",
-    does: "Answers 202 without a body.",
+    description: "Answers 202 without a body.",
     value: "",
-    runs: Runs::AsTold,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    runs: Runs::PerRule,
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
     Ok(Reply::empty(StatusCode::ACCEPTED))
 }

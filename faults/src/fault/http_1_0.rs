@@ -1,31 +1,30 @@
-//! The server speaks HTTP/1.0: no length, no chunks, the end of the body is the end of the connection.
+//! The server answers in HTTP/1.0: no length and no chunks; the body ends with the connection.
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::{Answer, Content, Reply};
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "http_1_0",
     row: "",
-    does: "Answers in HTTP/1.0 without a length, and closes (JSON over HTTP/1.1 without TLS only).",
+    description: "Answers in HTTP/1.0 without a length and closes (only JSON over HTTP/1.1 without TLS).",
     value: "",
     runs: Runs::Always,
-    strikes: Asked::is_request,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_request,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let reply = scene.say(spoken.admitted, spoken.messages).await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let reply = context.send(executed.admitted, executed.messages).await;
     Ok(match reply {
         Reply::Answer(Answer { status, headers, content: Content::Whole(text) }) => {
             let mut head = format!("HTTP/1.0 {status}\r\n");
             for (name, value) in &headers {
                 head.push_str(&format!("{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes())));
             }
-            Reply::LastWords([head.as_bytes(), b"\r\n", &text[..]].concat().into())
+            Reply::FinalBytes([head.as_bytes(), b"\r\n", &text[..]].concat().into())
         }
         other => other,
     })

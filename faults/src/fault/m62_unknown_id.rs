@@ -1,32 +1,31 @@
-//! M62: the server answers what it was never asked, and then what it was.
+//! M62: the server sends responses to unknown ids before the real one.
 
 use bytes::Bytes;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m62_unknown_id",
     row: "M62",
-    does: "Says answers to unknown ids before the right one.",
+    description: "Sends responses to unknown ids before the real one.",
     value: "",
     runs: Runs::Always,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-const STRAY: &[&str] = &[
+const UNMATCHED: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":999999999999,"result":{}}"#,
-    r#"{"jsonrpc":"2.0","id":"nobody","result":{"content":[]}}"#,
+    r#"{"jsonrpc":"2.0","id":"unknown","result":{"content":[]}}"#,
     r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
     r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":424242,"progress":1}}"#,
 ];
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let stray = STRAY.iter().map(|text| Bytes::from_static(text.as_bytes()));
-    Ok(scene.say(spoken.admitted, stray.chain(spoken.messages).collect()).await)
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let unmatched = UNMATCHED.iter().map(|text| Bytes::from_static(text.as_bytes()));
+    Ok(context.send(executed.admitted, unmatched.chain(executed.messages).collect()).await)
 }

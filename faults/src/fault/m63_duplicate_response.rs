@@ -1,23 +1,22 @@
-//! M63: the server answers twice.
+//! M63: the server sends the response twice.
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m63_duplicate_response",
     row: "M63",
-    does: "Says the answer twice.",
+    description: "Sends the response twice.",
     value: "",
     runs: Runs::Always,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let mut spoken = scene.spoken().await?;
-    spoken.messages.push(spoken.answer());
-    Ok(scene.say(spoken.admitted, spoken.messages).await)
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let mut executed = context.execute().await?;
+    executed.messages.push(executed.answer());
+    Ok(context.send(executed.admitted, executed.messages).await)
 }

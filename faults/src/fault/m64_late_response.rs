@@ -1,31 +1,30 @@
-//! M64: the answer is ready and comes too late. Cancelling does not help: the server does not listen.
+//! M64: the response is late, and the server ignores cancellations.
 
 use std::sync::Arc;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m64_late_response",
     row: "M64",
-    does: "Holds the answer back, deaf to cancellations.",
+    description: "Delays the response and ignores cancellations.",
     value: "milliseconds (1000)",
     runs: Runs::Always,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let begun = spoken.admitted.silent(&scene.site);
-    let (stream, messages, late) = (Arc::clone(&begun.stream), spoken.messages, scene.millis(1_000));
-    scene.site.spawn(async move {
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let begun = executed.admitted.empty_stream(&context.state);
+    let (stream, messages, late) = (Arc::clone(&begun.stream), executed.messages, context.millis(1_000));
+    context.state.spawn(async move {
         tokio::time::sleep(late).await;
-        messages.into_iter().for_each(|message| stream.say(message));
+        messages.into_iter().for_each(|message| stream.push(message));
         stream.end();
     });
-    Ok(spoken.admitted.deliver(&scene.site, begun).await)
+    Ok(executed.admitted.deliver(&context.state, begun).await)
 }

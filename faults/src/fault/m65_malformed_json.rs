@@ -1,27 +1,26 @@
-//! M65: the frame is whole and its text is no JSON, though one can see whose answer it was meant to be.
+//! M65: the response is complete but not valid JSON. Its id can still be seen.
 
 use bytes::Bytes;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m65_malformed_json",
     row: "M65",
-    does: "Says an answer that is no JSON.",
+    description: "Sends a response that is not valid JSON.",
     value: "",
-    runs: Runs::AsTold,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    runs: Runs::PerRule,
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let admitted = scene.admit()?;
-    scene.run().await;
-    let id = scene.asked.id();
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let admitted = context.admit()?;
+    context.run().await;
+    let id = context.request.id();
     let text = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"content":[}}}}"#, String::from_utf8_lossy(&id));
-    Ok(scene.say(admitted, vec![Bytes::from(text)]).await)
+    Ok(context.send(admitted, vec![Bytes::from(text)]).await)
 }

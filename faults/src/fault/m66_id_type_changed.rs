@@ -1,29 +1,28 @@
-//! M66: a number in the id comes back as a string.
+//! M66: a numeric id returns as a string.
 
 use serde_json::Value;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m66_id_type_changed",
     row: "M66",
-    does: "Answers under the id as a string.",
+    description: "Answers with the id as a string.",
     value: "",
     runs: Runs::Always,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let mut spoken = scene.spoken().await?;
-    if let Ok(mut answer) = serde_json::from_slice::<Value>(&spoken.answer()) {
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let mut executed = context.execute().await?;
+    if let Ok(mut answer) = serde_json::from_slice::<Value>(&executed.answer()) {
         answer["id"] = Value::String(answer["id"].to_string());
-        spoken.messages.pop();
-        spoken.messages.push(answer.to_string().into());
+        executed.messages.pop();
+        executed.messages.push(answer.to_string().into());
     }
-    Ok(scene.say(spoken.admitted, spoken.messages).await)
+    Ok(context.send(executed.admitted, executed.messages).await)
 }

@@ -1,31 +1,30 @@
-//! M67: the server says far more than anybody wants to know, and then the answer.
+//! M67: the server sends a flood of notifications before the response.
 
 use serde_json::json;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
+use crate::server::jsonrpc;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
-use crate::server::words;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m67_notification_storm",
     row: "M67",
-    does: "Says a thousand notifications (or the value) before the answer.",
-    value: "how many (1000)",
+    description: "Sends 1000 notifications (or the value) before the response.",
+    value: "count (1000)",
     runs: Runs::Always,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-/// As many as a stream keeps, so that the first ones are still there for whoever reads slowly.
+/// Below the limit of a stream, so that a slow client still gets the first ones.
 const MOST: u64 = 9_000;
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let storm = (0..scene.number(1_000).min(MOST)).map(|number| {
-        words::notice("notifications/message", &json!({ "level": "info", "data": format!("number {number}") }))
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let storm = (0..context.number(1_000).min(MOST)).map(|number| {
+        jsonrpc::notification("notifications/message", &json!({ "level": "info", "data": format!("number {number}") }))
     });
-    Ok(scene.say(spoken.admitted, storm.chain(spoken.messages).collect()).await)
+    Ok(context.send(executed.admitted, storm.chain(executed.messages).collect()).await)
 }

@@ -1,25 +1,24 @@
-//! M69: the server was restarted as another version of itself, which speaks the other era and knows no session.
+//! M69: the server was restarted as a version that supports the other era only and has no sessions.
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::settings::{Era, Settings};
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m69_era_flip",
     row: "M69",
-    does: "Speaks only the other era from this request on, and forgets all sessions.",
+    description: "Supports only the other era from now on and drops all sessions.",
     value: "",
     runs: Runs::Never,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let era = if scene.asked.is_modern() { Era::Legacy } else { Era::Modern };
-    scene.site.become_like(Settings { era, ..scene.site.settings() });
-    scene.site.forget_sessions();
-    Ok(scene.serve().await)
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let era = if context.request.is_modern() { Era::Legacy } else { Era::Modern };
+    context.state.change_settings(Settings { era, ..context.state.settings() });
+    context.state.forget_sessions();
+    Ok(context.serve().await)
 }

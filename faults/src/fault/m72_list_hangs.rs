@@ -1,23 +1,22 @@
-//! M72: a list is asked for and never comes.
+//! M72: a list request is never answered.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, FaultContext, Runs};
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "m72_list_hangs",
     row: "M72",
-    does: "Never answers a tools/list.",
+    description: "Never answers a tools/list.",
     value: "",
     runs: Runs::Never,
-    strikes: |asked| asked.method() == Some("tools/list"),
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: |request| request.method() == Some("tools/list"),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let admitted = scene.admit()?;
-    let begun = admitted.silent(&scene.site);
-    // The stream is never said anything on, and never ends.
-    Ok(admitted.deliver(&scene.site, begun).await)
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let admitted = context.admit()?;
+    let begun = admitted.empty_stream(&context.state);
+    // The stream stays empty and never ends.
+    Ok(admitted.deliver(&context.state, begun).await)
 }

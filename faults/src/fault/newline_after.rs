@@ -1,24 +1,23 @@
-//! Every body ends in a line end, as encoders that write to files make them.
+//! Every body ends with a line end, as many encoders write it.
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "newline_after",
     row: "",
-    does: "Answers with a line end after the JSON text (or the value).",
-    value: "the text after it (a line feed)",
+    description: "Answers with a line end (or the value) after the JSON text.",
+    value: "the appended text (a line feed)",
     runs: Runs::Always,
-    strikes: Asked::is_request,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_request,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let end = scene.value.as_str().unwrap_or("\n").to_owned();
-    let messages = spoken.messages.iter().map(|message| [message, end.as_bytes()].concat().into()).collect();
-    Ok(scene.say(spoken.admitted, messages).await)
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let end = context.value.as_str().unwrap_or("\n").to_owned();
+    let messages = executed.messages.iter().map(|message| [message, end.as_bytes()].concat().into()).collect();
+    Ok(context.send(executed.admitted, messages).await)
 }

@@ -1,35 +1,34 @@
-//! Every answer is spread over several lines, as it is good JSON and no line of stdio.
+//! Every answer is indented JSON, which is valid but does not fit into one line of stdio.
 
 use bytes::Bytes;
 use serde::Serialize as _;
 use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::settings::Answers;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "pretty_json",
     row: "",
-    does: "Answers in indented JSON: as a body, or as an event of several data lines.",
+    description: "Answers with indented JSON: as a body, or as an event of several data lines.",
     value: "lf, crlf or tab (lf)",
     runs: Runs::Always,
-    strikes: Asked::is_request,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_request,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let is_events = spoken.admitted.wants(&scene.site) == Answers::Events;
-    let style = scene.value.as_str().unwrap_or("lf").to_owned();
-    // In an event only a line feed is data of several lines.
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let is_events = executed.admitted.answer_form(&context.state) == Answers::Events;
+    let style = context.value.as_str().unwrap_or("lf").to_owned();
+    // In an event, only a line feed separates data lines.
     let style = if is_events && style == "crlf" { "lf" } else { &style };
-    let messages = spoken.messages.iter().map(|message| pretty(message, style)).collect();
-    Ok(scene.say(spoken.admitted, messages).await)
+    let messages = executed.messages.iter().map(|message| pretty(message, style)).collect();
+    Ok(context.send(executed.admitted, messages).await)
 }
 
 fn pretty(message: &Bytes, style: &str) -> Bytes {
@@ -41,6 +40,6 @@ fn pretty(message: &Bytes, style: &str) -> Bytes {
         return message.clone();
     }
     let text = String::from_utf8_lossy(&out);
-    // Inside of strings a line end is escaped, so that these are all between tokens.
+    // Line ends inside of strings are escaped, so all of these are between tokens.
     Bytes::from(if style == "crlf" { text.replace('\n', "\r\n") } else { text.into_owned() })
 }

@@ -1,25 +1,24 @@
-//! S42: an event stream that is right and looks odd: a byte order mark, CRLF, and never two bytes together.
+//! S42: the event stream is valid but unusual: a byte order mark, CRLF, and pieces of one byte.
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "s42_sse_split_crlf_bom",
     row: "S42",
-    does: "Answers with events in single bytes, with CRLF and a byte order mark.",
+    description: "Answers with events in pieces of one byte, with CRLF and a byte order mark.",
     value: "",
     runs: Runs::Always,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let admitted = scene.admit()?;
-    let begun = admitted.begin(&scene.site);
-    let mut dress = admitted.dress(&scene.site);
-    dress.is_odd = true;
-    Ok(admitted.deliver_events(&scene.site, begun, dress))
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let admitted = context.admit()?;
+    let begun = admitted.begin(&context.state);
+    let mut sse_format = admitted.sse_format(&context.state);
+    sse_format.is_odd = true;
+    Ok(admitted.deliver_events(&context.state, begun, sse_format))
 }

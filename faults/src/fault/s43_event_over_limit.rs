@@ -1,34 +1,33 @@
-//! S43: one event that is larger than anybody wants to hold.
+//! S43: one event exceeds the size limit of a client.
 
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
+use crate::server::jsonrpc;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
-use crate::server::words;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "s43_event_over_limit",
     row: "S43",
-    does: "Answers with an event of 17 MiB (or the value).",
+    description: "Answers with an event of 17 MiB (or the value).",
     value: "bytes (17 MiB)",
     runs: Runs::Always,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
 const DEFAULT: u64 = 17 << 20;
-/// A slip in a test should not take all memory.
+/// The upper bound, so that a mistake in a test does not exhaust the memory.
 const MOST: u64 = 256 << 20;
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let length = usize::try_from(scene.number(DEFAULT).min(MOST)).unwrap_or(0);
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let length = usize::try_from(context.number(DEFAULT).min(MOST)).unwrap_or(0);
     let result = json!({ "content": [{ "type": "text", "text": "x".repeat(length) }] });
-    let answer: Bytes = words::result(&scene.asked.id(), &spoken.admitted.speech.result(result));
-    let begun = spoken.admitted.says(&scene.site, [answer]);
-    Ok(scene.stream(spoken.admitted, begun).await)
+    let answer: Bytes = jsonrpc::result(&context.request.id(), &executed.admitted.protocol.result(result));
+    let begun = executed.admitted.stream_of(&context.state, [answer]);
+    Ok(context.stream(executed.admitted, begun).await)
 }

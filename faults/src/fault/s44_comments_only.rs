@@ -1,28 +1,27 @@
-//! S44: the stream is alive and says nothing: comments for ever and never an event.
+//! S44: the stream carries comments forever and never an event.
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
-use crate::server::carry::comment;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::{Piece, Reply};
-use crate::server::site::Refused;
+use crate::server::sse::comment;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "s44_comments_only",
     row: "S44",
-    does: "Answers with a stream of comments that never ends.",
+    description: "Answers with a stream of comments that never ends.",
     value: "milliseconds between them (20)",
-    runs: Runs::AsTold,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    runs: Runs::PerRule,
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
-    let pause = scene.millis(20);
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
+    let pause = context.millis(20);
     let (reply, pieces) = Reply::events();
-    scene.site.spawn(async move {
-        // Until the client leaves.
+    context.state.spawn(async move {
+        // The loop ends when the client leaves.
         while pieces.send(Piece::Bytes(comment())).await.is_ok() {
             tokio::time::sleep(pause).await;
         }

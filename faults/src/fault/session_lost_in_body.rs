@@ -1,25 +1,24 @@
-//! A session that is lost in a third way: the status is 200, and the JSON-RPC error in the body says it.
+//! The session has expired, and a JSON-RPC error with status 200 reports it.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, FaultContext, Runs};
+use crate::server::jsonrpc;
 use crate::server::legacy::SESSION_NOT_FOUND;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
-use crate::server::words;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "session_lost_in_body",
     row: "",
-    does: "Forgets the session and answers 200 with an error that says so.",
+    description: "Drops the session and answers 200 with a JSON-RPC error.",
     value: "",
     runs: Runs::Never,
-    strikes: |asked| asked.is_call() && asked.session().is_some(),
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: |request| request.is_call() && request.session().is_some(),
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let admitted = scene.admit()?;
-    scene.site.forget_session(scene.asked.session().unwrap_or_default());
-    let text = words::error(&scene.asked.id(), SESSION_NOT_FOUND, "Session not found");
-    Ok(scene.say(admitted, vec![text]).await)
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let admitted = context.admit()?;
+    context.state.forget_session(context.request.session().unwrap_or_default());
+    let text = jsonrpc::error(&context.request.id(), SESSION_NOT_FOUND, "Session not found");
+    Ok(context.send(admitted, vec![text]).await)
 }

@@ -1,22 +1,21 @@
-//! T13: the connection is reset when the whole request was read and nothing was said.
+//! T13: the connection is reset after the whole request was read and before a response is sent.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, FaultContext, Runs};
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
-use crate::{Asked, Ending};
+use crate::server::state::Refused;
+use crate::{Ending, HttpRequest};
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "t13_reset_before_headers",
     row: "T13",
-    does: "Resets the connection instead of answering.",
+    description: "Resets the connection instead of answering.",
     value: "",
-    runs: Runs::AsTold,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    runs: Runs::PerRule,
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
     Ok(Reply::Cut(Ending::Reset))
 }

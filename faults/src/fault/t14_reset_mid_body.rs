@@ -1,53 +1,52 @@
-//! T14: the head came and half of the body, then the connection is reset. A primed stream can be resumed after this.
+//! T14: the connection is reset after the head and half of the body. A primed stream can then be resumed.
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 
-use super::{Fault, Runs, Scene};
-use crate::server::admitted::Speech;
+use super::{Fault, FaultContext, Runs};
+use crate::server::admitted::Protocol;
 use crate::server::reply::{Piece, Reply};
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 use crate::settings::Answers;
-use crate::{Asked, Ending};
+use crate::{Ending, HttpRequest};
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "t14_reset_mid_body",
     row: "T14",
-    does: "Resets the connection after half of the body (or so many bytes of it).",
+    description: "Resets the connection after half of the body (or the value).",
     value: "bytes of the body (half)",
     runs: Runs::Always,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let spoken = scene.spoken().await?;
-    let (reply, pieces, whole) = match (spoken.admitted.speech, spoken.admitted.wants(&scene.site)) {
-        // There is no body to cut here; the answer is on its way on the stream.
-        (Speech::Oldest, _) => {
-            scene.say(spoken.admitted, spoken.messages).await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let executed = context.execute().await?;
+    let (reply, pieces, whole) = match (executed.admitted.protocol, executed.admitted.answer_form(&context.state)) {
+        // HTTP+SSE has no body to cut; the answer is on the stream.
+        (Protocol::HttpSse, _) => {
+            context.send(executed.admitted, executed.messages).await;
             return Ok(Reply::Cut(Ending::Reset));
         }
         (_, Answers::Json) => {
-            let text = spoken.answer();
+            let text = executed.answer();
             let (reply, pieces) = Reply::pieces("application/json");
             (reply.with(CONTENT_LENGTH, &text.len().to_string()), pieces, text)
         }
         (_, Answers::Events) => {
-            let dress = spoken.admitted.dress(&scene.site);
-            let stream = spoken.admitted.says(&scene.site, spoken.messages.clone()).stream;
-            let mut text = BytesMut::from(&dress.opening(&stream, 0).unwrap_or_default()[..]);
-            for (number, message) in (1..).zip(spoken.messages) {
-                text.extend_from_slice(&dress.event(&stream, number, message));
+            let sse_format = executed.admitted.sse_format(&context.state);
+            let stream = executed.admitted.stream_of(&context.state, executed.messages.clone()).stream;
+            let mut text = BytesMut::from(&sse_format.opening(&stream, 0).unwrap_or_default()[..]);
+            for (number, message) in (1..).zip(executed.messages) {
+                text.extend_from_slice(&sse_format.event(&stream, number, message));
             }
             let (reply, pieces) = Reply::events();
             (reply, pieces, text.freeze())
         }
     };
-    let passes = scene.value.as_u64().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(whole.len() / 2);
+    let passes = context.value.as_u64().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(whole.len() / 2);
     let part: Bytes = whole.slice(..passes.min(whole.len()));
-    // The channel holds both.
+    // The channel has room for both.
     let _ = pieces.send(Piece::Bytes(part)).await;
     let _ = pieces.send(Piece::Cut(Ending::Reset)).await;
     Ok(reply)

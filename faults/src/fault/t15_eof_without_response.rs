@@ -1,22 +1,21 @@
-//! T15: the connection ends properly, without a response.
+//! T15: the connection ends with a FIN and without a response.
 
-use super::{Fault, Runs, Scene};
+use super::{Fault, FaultContext, Runs};
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
-use crate::{Asked, Ending};
+use crate::server::state::Refused;
+use crate::{Ending, HttpRequest};
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "t15_eof_without_response",
     row: "T15",
-    does: "Closes the connection instead of answering.",
+    description: "Closes the connection instead of answering.",
     value: "",
-    runs: Runs::AsTold,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    runs: Runs::PerRule,
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    scene.run().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    context.run().await;
     Ok(Reply::Cut(Ending::Fin))
 }

@@ -1,24 +1,23 @@
-//! A body that is whole to HTTP and cut to JSON: whoever made it stopped in the middle.
+//! The body is complete in HTTP, but its JSON is truncated.
 
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "truncated_json",
     row: "",
-    does: "Answers with the first half of the JSON text, and a length that fits it.",
+    description: "Answers with the first half of the JSON text and a matching length.",
     value: "",
     runs: Runs::Always,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let text = scene.spoken().await?.answer();
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let text = context.execute().await?.answer();
     Ok(Reply::json(StatusCode::OK, text.slice(..text.len() / 2)))
 }

@@ -1,24 +1,23 @@
-//! The right text under the wrong name.
+//! The body is correct, but its media type is wrong.
 
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::Reply;
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
     name: "wrong_content_type",
     row: "",
-    does: "Answers with the right JSON as text/plain.",
+    description: "Answers with the correct JSON as text/plain.",
     value: "",
     runs: Runs::Always,
-    strikes: Asked::is_call,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: HttpRequest::is_call,
+    answer: |context| Box::pin(answer(context)),
 };
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let text = scene.spoken().await?.answer();
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let text = context.execute().await?.answer();
     Ok(Reply::whole(StatusCode::OK, Some("text/plain"), text))
 }

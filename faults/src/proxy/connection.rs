@@ -1,4 +1,4 @@
-//! One connection through the proxy, from its first byte to its end.
+//! One connection through the proxy, from accept to close.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,63 +8,63 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Direction;
-use super::plug::Plug;
+use super::packet_filter::PacketFilter;
 use super::pump::{self, Pump};
-use super::shared::{Life, Shared};
+use super::shared::{ConnectionControl, Shared};
 use crate::Ending;
-use crate::toxic::{Door, Flow};
+use crate::toxic::{AcceptMode, Flow};
 
-/// The longest that a peer is listened to after it was told that all is over.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// The time for which a socket is still read after a FIN was sent.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Carries a connection that has been accepted.
-pub(super) async fn carry(client: TcpStream, door: Door, shared: Arc<Shared>) {
-    let (number, life) = shared.enter();
-    let visit = Visit { number, shared, life };
-    if door == Door::Resets {
-        visit.cut(Ending::Reset, client, None).await;
+/// Handles an accepted connection.
+pub(super) async fn serve(client: TcpStream, accept_mode: AcceptMode, shared: Arc<Shared>) {
+    let (number, control) = shared.open_connection();
+    let proxied = ProxiedConnection { number, shared, control };
+    if accept_mode == AcceptMode::Reset {
+        proxied.cut(Ending::Reset, client, None).await;
         return;
     }
-    // Sliced bytes shall arrive sliced.
+    // Small pieces must not be coalesced by the kernel.
     let _ = client.set_nodelay(true);
-    visit.carry(client).await;
+    proxied.run(client).await;
 }
 
-/// A connection that is counted as long as this lives.
-struct Visit {
+/// An open connection. It is counted until this is dropped.
+struct ProxiedConnection {
     number: u64,
     shared: Arc<Shared>,
-    life: Arc<Life>,
+    control: Arc<ConnectionControl>,
 }
 
-impl Drop for Visit {
+impl Drop for ProxiedConnection {
     fn drop(&mut self) {
-        self.shared.leave(self.number);
+        self.shared.close_connection(self.number);
     }
 }
 
-impl Visit {
-    async fn carry(&self, mut client: TcpStream) {
-        let life = &self.life;
+impl ProxiedConnection {
+    async fn run(&self, mut client: TcpStream) {
+        let control = &self.control;
         let mut upstream = tokio::select! {
             biased;
-            ending = told_to_end(life) => return self.cut(ending, client, None).await,
+            ending = end_requested(control) => return self.cut(ending, client, None).await,
             dialed = self.dial(&mut client) => match dialed {
                 Some(upstream) => upstream,
-                // Nobody to talk to: the client is told as rudely as a dead host would.
+                // The upstream cannot be reached: the client gets a reset, as from a dead host.
                 None => return self.end(Ending::Reset, client, None).await,
             },
         };
         let ended = {
-            let plug = Plug::of(&client);
+            let filter = PacketFilter::new(&client);
             let (from_client, to_client) = client.split();
             let (from_upstream, to_upstream) = upstream.split();
-            let up = Pump::new(&self.shared, life, Direction::Up).run(from_client, to_upstream);
-            let down = Pump::new(&self.shared, life, Direction::Down).run(from_upstream, to_client);
+            let up = Pump::new(&self.shared, control, Direction::Up).run(from_client, to_upstream);
+            let down = Pump::new(&self.shared, control, Direction::Down).run(from_upstream, to_client);
             tokio::select! {
                 biased;
-                ending = told_to_end(life) => Some(pump::Broken::Cut(ending)),
-                () = plug.follow(&self.shared, life) => None,
+                ending = end_requested(control) => Some(pump::Broken::Cut(ending)),
+                () = filter.follow(&self.shared, control) => None,
                 both = async { tokio::try_join!(up, down) } => both.err(),
             }
         };
@@ -75,95 +75,95 @@ impl Visit {
         }
     }
 
-    /// Reaches the upstream as soon as anything may go there. `None` when it cannot be reached, or the client has gone.
+    /// Dials the upstream as soon as bytes may pass. Returns `None` when the dial fails or the client has gone.
     async fn dial(&self, client: &mut TcpStream) -> Option<TcpStream> {
         if self.flow(Direction::Up).await == Flow::Dead {
-            pump::swallow(client, &self.shared, Direction::Up).await;
+            pump::discard(client, &self.shared, Direction::Up).await;
             return None;
         }
         match TcpStream::connect(self.shared.upstream).await {
             Ok(upstream) => {
-                self.shared.counts.note(|counts| counts.dialed += 1);
+                self.shared.counts.record(|counts| counts.dialed += 1);
                 let _ = upstream.set_nodelay(true);
                 Some(upstream)
             }
             Err(_) => {
-                self.shared.counts.note(|counts| counts.undialed += 1);
+                self.shared.counts.record(|counts| counts.dial_failures += 1);
                 None
             }
         }
     }
 
-    /// What happens to bytes that go this way, as soon as they are not held any more.
+    /// Returns the flow of a direction as soon as it is not held.
     async fn flow(&self, direction: Direction) -> Flow {
         let mut changed = self.shared.watch();
         loop {
             changed.mark_unchanged();
-            match self.shared.flow(&self.life, direction) {
+            match self.shared.flow(&self.control, direction) {
                 Flow::Hold => drop(changed.changed().await),
                 flow => return flow,
             }
         }
     }
 
-    /// Ends a connection because a toxic or a test wants it. It is counted when both peers have been told.
+    /// Cuts a connection for a toxic or a test. It is counted when both sockets have been closed.
     async fn cut(&self, ending: Ending, client: TcpStream, upstream: Option<TcpStream>) {
-        let left = tell(ending, client, upstream).await;
-        self.shared.counts.note(|counts| counts.cut += 1);
-        self.hear_out(left).await;
+        let half_closed = close(ending, client, upstream).await;
+        self.shared.counts.record(|counts| counts.cut += 1);
+        self.drain(half_closed).await;
     }
 
     async fn end(&self, ending: Ending, client: TcpStream, upstream: Option<TcpStream>) {
-        let left = tell(ending, client, upstream).await;
-        self.hear_out(left).await;
+        let half_closed = close(ending, client, upstream).await;
+        self.drain(half_closed).await;
     }
 
-    /// An ear for what the peers still say after a FIN: closing a socket with unread bytes would send a RST instead. Who
-    /// does not read because nothing passes does not begin to in the end.
-    async fn hear_out(&self, left: Left) {
-        let listening = async |socket: Option<TcpStream>, says: Direction| {
+    /// Reads the sockets after a FIN, because closing a socket with unread bytes would send a RST. A direction that is
+    /// held is not read.
+    async fn drain(&self, half_closed: HalfClosed) {
+        let drain_socket = async |socket: Option<TcpStream>, direction: Direction| {
             let Some(mut socket) = socket else { return };
-            self.flow(says).await;
+            self.flow(direction).await;
             let mut rest = [0; 4096];
             while matches!(socket.read(&mut rest).await, Ok(1..)) {}
         };
-        let client = timeout(FAREWELL, listening(left.client, Direction::Up));
-        let upstream = timeout(FAREWELL, listening(left.upstream, Direction::Down));
+        let client = timeout(DRAIN_TIMEOUT, drain_socket(half_closed.client, Direction::Up));
+        let upstream = timeout(DRAIN_TIMEOUT, drain_socket(half_closed.upstream, Direction::Down));
         let _ = tokio::join!(client, upstream);
     }
 }
 
-/// What is left of a connection whose peers have been told that it is over.
+/// The sockets of a connection after a FIN was sent on both.
 #[derive(Default)]
-struct Left {
+struct HalfClosed {
     client: Option<TcpStream>,
     upstream: Option<TcpStream>,
 }
 
-/// Tells both peers that all is over.
-async fn tell(ending: Ending, mut client: TcpStream, mut upstream: Option<TcpStream>) -> Left {
+/// Closes both sockets.
+async fn close(ending: Ending, mut client: TcpStream, mut upstream: Option<TcpStream>) -> HalfClosed {
     match ending {
         Ending::Reset => {
             for socket in std::iter::once(client).chain(upstream) {
-                // If it cannot be set, the peer has gone already.
+                // The option cannot be set if the peer has already gone.
                 let _ = socket.set_zero_linger();
             }
-            Left::default()
+            HalfClosed::default()
         }
         Ending::Fin => {
             let _ = client.shutdown().await;
             if let Some(upstream) = &mut upstream {
                 let _ = upstream.shutdown().await;
             }
-            Left { client: Some(client), upstream }
+            HalfClosed { client: Some(client), upstream }
         }
     }
 }
 
-/// Ends when others want the connection to end.
-async fn told_to_end(life: &Life) -> Ending {
-    let mut told = life.ending.subscribe();
-    match told.wait_for(Option::is_some).await.map(|ending| *ending) {
+/// Waits until the connection is told to end.
+async fn end_requested(control: &ConnectionControl) -> Ending {
+    let mut requested = control.ending.subscribe();
+    match requested.wait_for(Option::is_some).await.map(|ending| *ending) {
         Ok(Some(ending)) => ending,
         _ => std::future::pending().await,
     }

@@ -1,4 +1,4 @@
-//! What the proxy has seen.
+//! The counts of the proxy.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -7,76 +7,76 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-/// Everything that is counted.
+/// All counts of a proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProxyCounts {
     /// Connections that were accepted.
     pub accepted: u64,
-    /// Those of them that are open now.
+    /// Connections that are open now.
     pub open: u64,
     /// Connections that were made to the upstream.
     pub dialed: u64,
-    /// Attempts at that which failed.
-    pub undialed: u64,
-    /// Connections that a toxic or a test ended.
+    /// Connections to the upstream that failed.
+    pub dial_failures: u64,
+    /// Connections that a toxic or a test cut.
     pub cut: u64,
-    /// Connections whose packets a toxic let go nowhere.
+    /// Connections whose packets a toxic dropped.
     pub unplugged: u64,
-    /// What went up.
-    pub up: Passage,
-    /// What went down.
-    pub down: Passage,
+    /// The direction from client to upstream.
+    pub up: DirectionCounts,
+    /// The direction from upstream to client.
+    pub down: DirectionCounts,
 }
 
-/// One direction.
+/// The counts of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Passage {
-    /// Bytes that were read from the sender.
+pub struct DirectionCounts {
+    /// Bytes read from the sender.
     pub read: u64,
-    /// Bytes that were written to the receiver.
+    /// Bytes written to the receiver.
     pub written: u64,
-    /// Bytes that were read and will never be written.
+    /// Bytes that were read and discarded.
     pub lost: u64,
-    /// In how many pieces they were written.
+    /// The number of writes.
     pub pieces: u64,
-    /// Senders that ended or broke.
+    /// Senders that closed or reset the connection.
     pub ends: u64,
 }
 
-/// Counts, and wakes who waits for a count.
+/// Counters that wake tasks waiting for a count.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct SharedCounts {
     counts: Mutex<ProxyCounts>,
     changed: watch::Sender<()>,
 }
 
-impl Tally {
-    pub(super) fn new() -> Tally {
-        Tally { counts: Mutex::default(), changed: watch::channel(()).0 }
+impl SharedCounts {
+    pub(super) fn new() -> SharedCounts {
+        SharedCounts { counts: Mutex::default(), changed: watch::channel(()).0 }
     }
 
     pub(super) fn now(&self) -> ProxyCounts {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn note(&self, what: impl FnOnce(&mut ProxyCounts)) {
-        what(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn record(&self, update: impl FnOnce(&mut ProxyCounts)) {
+        update(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.send_replace(());
     }
 
     pub(super) async fn until(
         &self,
-        patience: Duration,
-        is_so: impl Fn(&ProxyCounts) -> bool,
+        timeout: Duration,
+        condition: impl Fn(&ProxyCounts) -> bool,
     ) -> Result<ProxyCounts, ProxyCounts> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
             let counts = self.now();
-            if is_so(&counts) {
+            if condition(&counts) {
                 return Ok(counts);
             }
             if timeout_at(deadline, changed.changed()).await.is_err() {

@@ -1,8 +1,8 @@
-//! One direction of one connection.
+//! Forwards one direction of one connection.
 //!
-//! Bytes are read, turned into parcels by the toxics in place, and written when they are due. Nothing is read while too much
-//! waits, or while nothing passes; a direction that is dead is read and forgotten, so that the end of its sender is noticed
-//! though nobody is told.
+//! Bytes are read, split into chunks by the toxics, and written when they are due. The pump does not read while too
+//! many bytes wait or while nothing passes. It reads and discards a dead direction, so that the end of the sender is
+//! counted although the receiver does not see it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,49 +11,49 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until};
 
 use super::Direction;
-use super::counts::Passage;
-use super::shared::{Life, Shared};
+use super::counts::DirectionCounts;
+use super::shared::{ConnectionControl, Shared};
 use crate::Ending;
-use crate::toxic::{Flow, Memory, Parcel, What};
+use crate::toxic::{Chunk, Flow, Pacing, Payload};
 
-/// No more than this waits for its time. Beyond it the sender is not read, and feels it.
+/// The number of waiting bytes at which the pump stops reading, so that the sender sees backpressure.
 const WAITING: usize = 1 << 20;
 const AT_ONCE: usize = 64 << 10;
 
-/// Why a direction ended before its time.
+/// The reason why a direction ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// A toxic cut it.
+    /// A toxic cut the connection.
     Cut(Ending),
-    /// A peer reset it, or could not be written to.
+    /// A peer reset the connection or could not be written to.
     ByPeer,
 }
 
 /// One direction of one connection.
 pub(super) struct Pump<'a> {
     shared: &'a Shared,
-    life: &'a Life,
+    control: &'a ConnectionControl,
     direction: Direction,
-    waiting: VecDeque<Parcel>,
+    waiting: VecDeque<Chunk>,
     waiting_bytes: usize,
-    memories: HashMap<u64, Memory>,
+    pacings: HashMap<u64, Pacing>,
     has_ended: bool,
 }
 
 impl<'a> Pump<'a> {
-    pub(super) fn new(shared: &'a Shared, life: &'a Life, direction: Direction) -> Pump<'a> {
+    pub(super) fn new(shared: &'a Shared, control: &'a ConnectionControl, direction: Direction) -> Pump<'a> {
         Pump {
             shared,
-            life,
+            control,
             direction,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            memories: HashMap::new(),
+            pacings: HashMap::new(),
             has_ended: false,
         }
     }
 
-    /// Carries until the sender has ended and the receiver knows.
+    /// Forwards until the sender has closed and the receiver has seen it.
     pub(super) async fn run(
         mut self,
         mut from: impl AsyncRead + Unpin,
@@ -63,16 +63,17 @@ impl<'a> Pump<'a> {
         let mut buffer = BytesMut::new();
         loop {
             changed.mark_unchanged();
-            let flow = self.shared.flow(self.life, self.direction);
+            let flow = self.shared.flow(self.control, self.direction);
             if flow == Flow::Dead {
-                self.forget();
+                self.discard_waiting();
                 if !self.has_ended {
-                    swallow(&mut from, self.shared, self.direction).await;
+                    discard(&mut from, self.shared, self.direction).await;
                 }
-                // The receiver is not told, so the connection stays until it is ended by others or by its other half.
+                // The receiver does not see the end, so the connection stays open until a toxic, a test or the other
+                // direction ends it.
                 return Ok(());
             }
-            let due = self.waiting.front().filter(|_| flow == Flow::Pass).map(|parcel| parcel.due);
+            let due = self.waiting.front().filter(|_| flow == Flow::Pass).map(|chunk| chunk.due);
             let reads = flow == Flow::Pass && !self.has_ended && self.waiting_bytes < WAITING;
             buffer.reserve(AT_ONCE);
             tokio::select! {
@@ -87,7 +88,7 @@ impl<'a> Pump<'a> {
                     Ok(1..) => self.take(buffer.split().freeze()),
                     Ok(0) => self.take_end(),
                     Err(_) => {
-                        self.note(|passage| passage.ends += 1);
+                        self.record(|counts| counts.ends += 1);
                         return Err(Broken::ByPeer);
                     }
                 },
@@ -95,63 +96,63 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Bytes have come.
+    /// Queues bytes that were read.
     fn take(&mut self, bytes: Bytes) {
-        self.note(|passage| passage.read += bytes.len() as u64);
-        let parcel = Parcel { due: Instant::now(), what: What::Bytes(bytes) };
-        for mut parcel in self.shared.spoil(self.direction, &mut self.memories, parcel) {
-            // Bytes do not overtake each other, whatever a toxic that has gone had promised to those before.
-            parcel.due = self.waiting.back().map_or(parcel.due, |last| parcel.due.max(last.due));
-            self.waiting_bytes += length(&parcel);
-            self.waiting.push_back(parcel);
+        self.record(|counts| counts.read += bytes.len() as u64);
+        let chunk = Chunk { due: Instant::now(), payload: Payload::Bytes(bytes) };
+        for mut chunk in self.shared.apply_toxics(self.direction, &mut self.pacings, chunk) {
+            // Bytes stay in order, even if a removed toxic had delayed the ones before.
+            chunk.due = self.waiting.back().map_or(chunk.due, |last| chunk.due.max(last.due));
+            self.waiting_bytes += length(&chunk);
+            self.waiting.push_back(chunk);
         }
     }
 
-    /// The sender has ended.
+    /// Queues the end of the sender.
     fn take_end(&mut self) {
         self.has_ended = true;
-        self.note(|passage| passage.ends += 1);
+        self.record(|counts| counts.ends += 1);
         let last = self.waiting.back().map_or_else(Instant::now, |last| last.due);
-        let due = last.max(Instant::now() + self.shared.end_is_held(self.direction));
-        self.waiting.push_back(Parcel { due, what: What::End });
+        let due = last.max(Instant::now() + self.shared.end_delay(self.direction));
+        self.waiting.push_back(Chunk { due, payload: Payload::End });
     }
 
-    /// The first parcel has its time.
+    /// Writes the first chunk, which is due.
     async fn deliver(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> Result<Delivered, Broken> {
-        let Some(parcel) = self.waiting.pop_front() else { return Ok(Delivered::Some) };
-        self.waiting_bytes -= length(&parcel);
-        match parcel.what {
-            What::Bytes(bytes) => {
+        let Some(chunk) = self.waiting.pop_front() else { return Ok(Delivered::Some) };
+        self.waiting_bytes -= length(&chunk);
+        match chunk.payload {
+            Payload::Bytes(bytes) => {
                 to.write_all(&bytes).await.map_err(|_| Broken::ByPeer)?;
-                self.note(|passage| {
-                    passage.written += bytes.len() as u64;
-                    passage.pieces += 1;
+                self.record(|counts| {
+                    counts.written += bytes.len() as u64;
+                    counts.pieces += 1;
                 });
                 Ok(Delivered::Some)
             }
-            What::End => {
-                // A receiver that has gone needs no end.
+            Payload::End => {
+                // A receiver that has gone needs no FIN.
                 let _ = to.shutdown().await;
                 Ok(Delivered::Last)
             }
-            What::Cut(ending) => Err(Broken::Cut(ending)),
+            Payload::Cut(ending) => Err(Broken::Cut(ending)),
         }
     }
 
-    /// What waits will never arrive.
-    fn forget(&mut self) {
+    /// Discards all waiting chunks.
+    fn discard_waiting(&mut self) {
         let lost = self.waiting_bytes as u64;
-        self.note(|passage| passage.lost += lost);
+        self.record(|counts| counts.lost += lost);
         self.waiting.clear();
         self.waiting_bytes = 0;
     }
 
-    fn note(&self, what: impl FnOnce(&mut Passage)) {
-        note(self.shared, self.direction, what);
+    fn record(&self, update: impl FnOnce(&mut DirectionCounts)) {
+        record(self.shared, self.direction, update);
     }
 }
 
-/// What was delivered.
+/// The position of a delivered chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delivered {
     Some,
@@ -164,26 +165,26 @@ impl Delivered {
     }
 }
 
-/// Reads and forgets until the sender ends.
-pub(super) async fn swallow(from: &mut (impl AsyncRead + Unpin), shared: &Shared, direction: Direction) {
+/// Reads and discards until the sender ends.
+pub(super) async fn discard(from: &mut (impl AsyncRead + Unpin), shared: &Shared, direction: Direction) {
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        note(shared, direction, |passage| {
-            passage.read += read as u64;
-            passage.lost += read as u64;
+        record(shared, direction, |counts| {
+            counts.read += read as u64;
+            counts.lost += read as u64;
         });
     }
-    note(shared, direction, |passage| passage.ends += 1);
+    record(shared, direction, |counts| counts.ends += 1);
 }
 
-fn note(shared: &Shared, direction: Direction, what: impl FnOnce(&mut Passage)) {
-    shared.counts.note(|counts| what(if direction == Direction::Up { &mut counts.up } else { &mut counts.down }));
+fn record(shared: &Shared, direction: Direction, update: impl FnOnce(&mut DirectionCounts)) {
+    shared.counts.record(|counts| update(if direction == Direction::Up { &mut counts.up } else { &mut counts.down }));
 }
 
-fn length(parcel: &Parcel) -> usize {
-    match &parcel.what {
-        What::Bytes(bytes) => bytes.len(),
-        What::End | What::Cut(_) => 0,
+fn length(chunk: &Chunk) -> usize {
+    match &chunk.payload {
+        Payload::Bytes(bytes) => bytes.len(),
+        Payload::End | Payload::Cut(_) => 0,
     }
 }
 

@@ -1,4 +1,4 @@
-//! What all connections of a proxy share: the toxics in place, the connections there are, the counts.
+//! The shared state of all connections: toxics, open connections and counts.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,15 +10,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Direction;
-use super::counts::Tally;
+use super::counts::SharedCounts;
 use crate::Ending;
-use crate::toxic::{Door, Flow, Memory, Parcel, Strike, Toxic, What};
+use crate::toxic::{AcceptMode, Chunk, ExistingConnections, Flow, Pacing, Payload, Toxic};
 
-/// What all connections share.
+/// The shared state of all connections.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) upstream: SocketAddr,
-    pub(super) counts: Tally,
+    pub(super) counts: SharedCounts,
     state: Mutex<State>,
     changed: watch::Sender<()>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Shared {
 struct State {
     numbers: u64,
     toxics: Vec<Installed>,
-    connections: HashMap<u64, Arc<Life>>,
+    connections: HashMap<u64, Arc<ConnectionControl>>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,24 +39,25 @@ struct Installed {
 }
 
 impl Installed {
-    /// Whether a connection has it. Connections and toxics are numbered in one row, so it is known which was there first.
-    fn is_on(&self, life: &Life) -> bool {
-        !self.toxic.spoils().unplugs() || life.number < self.number
+    /// Returns whether the toxic applies to a connection. Connections and toxics share one sequence of numbers, so
+    /// their order is known.
+    fn is_on(&self, control: &ConnectionControl) -> bool {
+        !self.toxic.behaviour().drops_packets() || control.number < self.number
     }
 }
 
-/// What becomes of one connection, as others decide it.
+/// Control over one connection from outside its task.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct ConnectionControl {
     number: u64,
     pub(super) ending: watch::Sender<Option<Ending>>,
-    /// Directions on which nothing will ever pass again.
+    /// Directions that are dead: up and down.
     dead: Mutex<(bool, bool)>,
-    /// Nothing passes on this one for now.
+    /// True if the connection is stopped.
     is_clogged: AtomicBool,
 }
 
-impl Life {
+impl ConnectionControl {
     fn silence(&self, direction: Direction) {
         let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
         dead.0 |= direction.covers(Direction::Up);
@@ -71,18 +72,18 @@ impl Life {
 
 impl Shared {
     pub(super) fn new(upstream: SocketAddr) -> Shared {
-        Shared { upstream, counts: Tally::new(), state: Mutex::default(), changed: watch::channel(()).0 }
+        Shared { upstream, counts: SharedCounts::new(), state: Mutex::default(), changed: watch::channel(()).0 }
     }
 
     pub(super) fn add(&self, direction: Direction, toxic: Toxic) -> u64 {
         let mut state = self.state();
         state.numbers += 1;
         let number = state.numbers;
-        for life in state.connections.values() {
-            match toxic.spoils().strikes() {
-                Strike::Nothing => {}
-                Strike::Silence => life.silence(direction),
-                Strike::Reset => drop(life.ending.send_replace(Some(Ending::Reset))),
+        for control in state.connections.values() {
+            match toxic.behaviour().on_existing() {
+                ExistingConnections::Keep => {}
+                ExistingConnections::Silence => control.silence(direction),
+                ExistingConnections::Reset => drop(control.ending.send_replace(Some(Ending::Reset))),
             }
         }
         state.toxics.push(Installed { number, direction, toxic, since: Instant::now() });
@@ -111,129 +112,131 @@ impl Shared {
         state.toxics.iter().map(|it| (it.number, it.direction, it.toxic.clone())).collect()
     }
 
-    /// Whoever waits on this is woken when toxics come or go.
+    /// Subscribes to changes of toxics.
     pub(super) fn watch(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// What happens to those who come now, and how long that stays so at least.
-    pub(super) fn door(&self) -> (Door, Option<Duration>) {
+    /// Returns the treatment of new connections, and how long it stays the same.
+    pub(super) fn accept_mode(&self) -> (AcceptMode, Option<Duration>) {
         let state = self.state();
-        let doors = state.toxics.iter().map(|it| it.toxic.spoils().door(it.since.elapsed()));
-        doors.fold((Door::Open, None), |(worst, soonest), (door, lasts)| {
+        let modes = state.toxics.iter().map(|it| it.toxic.behaviour().accept_mode(it.since.elapsed()));
+        modes.fold((AcceptMode::Accept, None), |(worst, soonest), (accept_mode, lasts)| {
             let soonest: Option<Duration> = match (soonest, lasts) {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
             };
-            (worst.max(door), soonest)
+            (worst.max(accept_mode), soonest)
         })
     }
 
-    /// The door has opened or closed; a toxic that goes down takes the connections with it, each time.
-    pub(super) fn door_turned(&self, door: Door) {
-        let resets = self.state().toxics.iter().any(|it| it.toxic.spoils().strikes() == Strike::Reset);
-        if door == Door::Closed && resets {
+    /// Handles a change of mode: a toxic that resets connections does so each time it begins to refuse new ones.
+    pub(super) fn accept_mode_changed(&self, accept_mode: AcceptMode) {
+        let resets =
+            self.state().toxics.iter().any(|it| it.toxic.behaviour().on_existing() == ExistingConnections::Reset);
+        if accept_mode == AcceptMode::Refuse && resets {
             self.end_all(Ending::Reset);
         }
     }
 
     pub(super) fn end_all(&self, ending: Ending) {
-        for life in self.state().connections.values() {
-            life.ending.send_replace(Some(ending));
+        for control in self.state().connections.values() {
+            control.ending.send_replace(Some(ending));
         }
     }
 
-    /// A connection begins.
-    pub(super) fn enter(&self) -> (u64, Arc<Life>) {
+    /// Registers a new connection.
+    pub(super) fn open_connection(&self) -> (u64, Arc<ConnectionControl>) {
         let mut state = self.state();
         state.numbers += 1;
         let number = state.numbers;
         let is_clogged = AtomicBool::new(false);
-        let life = Arc::new(Life { number, ending: watch::channel(None).0, dead: Mutex::default(), is_clogged });
-        state.connections.insert(number, Arc::clone(&life));
+        let control =
+            Arc::new(ConnectionControl { number, ending: watch::channel(None).0, dead: Mutex::default(), is_clogged });
+        state.connections.insert(number, Arc::clone(&control));
         drop(state);
-        self.counts.note(|counts| {
+        self.counts.record(|counts| {
             counts.accepted += 1;
             counts.open += 1;
         });
-        (number, life)
+        (number, control)
     }
 
-    /// A connection is over.
-    pub(super) fn leave(&self, number: u64) {
+    /// Removes a connection.
+    pub(super) fn close_connection(&self, number: u64) {
         self.state().connections.remove(&number);
-        self.counts.note(|counts| counts.open -= 1);
+        self.counts.record(|counts| counts.open -= 1);
     }
 
-    /// Whether anything passes on a connection in this direction. What is dead once stays so.
-    pub(super) fn flow(&self, life: &Life, direction: Direction) -> Flow {
-        if life.is_dead(direction) {
+    /// Returns the flow of a connection in this direction. A dead direction stays dead.
+    pub(super) fn flow(&self, control: &ConnectionControl, direction: Direction) -> Flow {
+        if control.is_dead(direction) {
             return Flow::Dead;
         }
-        if life.is_clogged.load(Ordering::Relaxed) {
+        if control.is_clogged.load(Ordering::Relaxed) {
             return Flow::Hold;
         }
         let state = self.state();
-        let on_it = state.toxics.iter().filter(|it| it.direction.covers(direction) && it.is_on(life));
-        let flows = on_it.map(|it| it.toxic.spoils().flow());
+        let on_it = state.toxics.iter().filter(|it| it.direction.covers(direction) && it.is_on(control));
+        let flows = on_it.map(|it| it.toxic.behaviour().flow());
         let flow = flows.max().unwrap_or(Flow::Pass);
         if flow == Flow::Dead {
-            life.silence(direction);
+            control.silence(direction);
         }
         flow
     }
 
-    /// The connections there are, in the order in which they came.
+    /// Returns the open connections in the order in which they were accepted.
     pub(super) fn connections(&self) -> Vec<u64> {
         let mut numbers: Vec<_> = self.state().connections.keys().copied().collect();
         numbers.sort_unstable();
         numbers
     }
 
-    /// Stops one connection, or lets it go on. Says whether it is there.
+    /// Stops or resumes one connection. Returns whether it exists.
     pub(super) fn clog(&self, number: u64, is_clogged: bool) -> bool {
-        let life = self.state().connections.get(&number).cloned();
-        let is_there = life.is_some_and(|life| {
-            life.is_clogged.store(is_clogged, Ordering::Relaxed);
+        let control = self.state().connections.get(&number).cloned();
+        let is_there = control.is_some_and(|control| {
+            control.is_clogged.store(is_clogged, Ordering::Relaxed);
             true
         });
         self.changed.send_replace(());
         is_there
     }
 
-    /// Whether not even the kernel hears what the client of this connection says.
-    pub(super) fn is_deaf(&self, life: &Life) -> bool {
+    /// Returns whether packets from the client of this connection are dropped.
+    pub(super) fn is_filtered(&self, control: &ConnectionControl) -> bool {
         let state = self.state();
         state
             .toxics
             .iter()
-            .any(|it| it.direction.covers(Direction::Up) && it.toxic.spoils().unplugs() && it.is_on(life))
+            .any(|it| it.direction.covers(Direction::Up) && it.toxic.behaviour().drops_packets() && it.is_on(control))
     }
 
-    /// What the toxics make of bytes that were just read.
-    pub(super) fn spoil(
+    /// Applies all toxics to bytes that were just read.
+    pub(super) fn apply_toxics(
         &self,
         direction: Direction,
-        memories: &mut HashMap<u64, Memory>,
-        parcel: Parcel,
-    ) -> Vec<Parcel> {
+        pacings: &mut HashMap<u64, Pacing>,
+        chunk: Chunk,
+    ) -> Vec<Chunk> {
         let state = self.state();
-        let mut parcels = vec![parcel];
+        let mut chunks = vec![chunk];
         for it in state.toxics.iter().filter(|it| it.direction.covers(direction)) {
-            let memory = memories.entry(it.number).or_default();
-            let pass = |parcel: Parcel| match parcel.what {
-                What::Bytes(_) => it.toxic.spoils().pass(memory, parcel),
-                What::End | What::Cut(_) => vec![parcel],
+            let pacing = pacings.entry(it.number).or_default();
+            let pass = |chunk: Chunk| match chunk.payload {
+                Payload::Bytes(_) => it.toxic.behaviour().pass(pacing, chunk),
+                Payload::End | Payload::Cut(_) => vec![chunk],
             };
-            parcels = parcels.into_iter().flat_map(pass).collect();
+            chunks = chunks.into_iter().flat_map(pass).collect();
         }
-        parcels
+        chunks
     }
 
-    /// How much later the end of a sender is passed on.
-    pub(super) fn end_is_held(&self, direction: Direction) -> Duration {
+    /// The delay before the end of a sender is passed on.
+    pub(super) fn end_delay(&self, direction: Direction) -> Duration {
         let state = self.state();
-        state.toxics.iter().filter(|it| it.direction.covers(direction)).map(|it| it.toxic.spoils().end_is_held()).sum()
+        state.toxics.iter().filter(|it| it.direction.covers(direction)).map(|it| it.toxic.behaviour().end_delay()).sum()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

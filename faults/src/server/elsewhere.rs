@@ -1,6 +1,6 @@
-//! The origin where nothing belongs.
+//! The foreign origin, which no client should send requests to.
 //!
-//! It answers politely and writes down what it was sent, credentials above all.
+//! It answers 200 and records what it receives, credentials in particular.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::reply::{Content, Outgoing};
-use super::socket::Grip;
-use crate::oracle::{Oracle, Stray};
+use super::socket::ConnectionHandle;
+use crate::oracle::{ForeignRequest, Oracle};
 
 pub(crate) async fn accept(listener: TcpListener, oracle: Arc<Oracle>) {
     let mut connections = JoinSet::new();
@@ -29,26 +29,27 @@ pub(crate) async fn accept(listener: TcpListener, oracle: Arc<Oracle>) {
         };
         let oracle = Arc::clone(&oracle);
         connections.spawn(async move {
-            let service = service_fn(move |request| note(Arc::clone(&oracle), request));
-            // How it ends is of no interest.
+            let service = service_fn(move |request| record(Arc::clone(&oracle), request));
+            // The result of the connection does not matter.
             let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
         });
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn note(oracle: Arc<Oracle>, request: Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
+async fn record(oracle: Arc<Oracle>, request: Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
     let (parts, body) = request.into_parts();
     let bytes = super::read(body).await.map_or(0, |text| text.len());
-    let stray = Stray {
+    let foreign = ForeignRequest {
         verb: parts.method.to_string(),
         path: parts.uri.path().to_owned(),
         credentials: parts.headers.contains_key(AUTHORIZATION) || parts.headers.contains_key(COOKIE),
         session: parts.headers.contains_key(headers::SESSION_ID),
         bytes,
     };
-    oracle.note(|counts| counts.elsewhere.push(stray));
-    let mut response = Response::new(Outgoing::new(Content::Whole(Bytes::from_static(b"{}")), Grip::new(0)));
+    oracle.record(|counts| counts.elsewhere.push(foreign));
+    let mut response =
+        Response::new(Outgoing::new(Content::Whole(Bytes::from_static(b"{}")), ConnectionHandle::new(0)));
     *response.status_mut() = StatusCode::OK;
     Ok(response)
 }

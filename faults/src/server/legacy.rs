@@ -6,68 +6,69 @@ use http::StatusCode;
 use http::header::ALLOW;
 use mendline_wire::{code, headers};
 
-use super::admitted::{Admitted, Speech};
-use super::asked::Asked;
-use super::carry::Dress;
+use super::admitted::{Admitted, Protocol};
 use super::reply::Reply;
+use super::request::HttpRequest;
 use super::session::Session;
-use super::site::{Refused, Site};
+use super::sse::SseFormat;
+use super::state::{Refused, ServerState};
 use super::stream::Stream;
 use crate::settings::Era;
 
-/// What official servers say for everything that has no code of its own.
+/// The code that the official SDKs use for errors without their own code.
 const SERVER_ERROR: i64 = -32000;
-/// What they say to a session that they do not know.
+/// The code that they use for an unknown session.
 pub(crate) const SESSION_NOT_FOUND: i64 = -32001;
 
-/// Accepts a message, or says why not.
-pub(crate) fn admit(site: &Site, asked: Asked) -> Result<Arc<Admitted>, Refused> {
-    if !asked.lists("accept", "application/json") || !asked.lists("accept", "text/event-stream") {
-        let words = "Not Acceptable: Client must accept both application/json and text/event-stream";
-        return Err(site.refuse(StatusCode::NOT_ACCEPTABLE, &asked, SERVER_ERROR, words));
+/// Checks and accepts a message.
+pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
+    if !request.lists("accept", "application/json") || !request.lists("accept", "text/event-stream") {
+        let message = "Not Acceptable: Client must accept both application/json and text/event-stream";
+        return Err(state.refuse(StatusCode::NOT_ACCEPTABLE, &request, SERVER_ERROR, message));
     }
-    if asked.method() == Some("initialize") {
-        let session = if site.settings().sessions { site.open_session(Speech::Legacy) } else { site.commons() };
-        return Ok(Arc::new(Admitted { asked, speech: Speech::Legacy, session }));
+    if request.method() == Some("initialize") {
+        let session =
+            if state.settings().sessions { state.open_session(Protocol::Legacy) } else { state.shared_session() };
+        return Ok(Arc::new(Admitted { request, protocol: Protocol::Legacy, session }));
     }
-    if let Some(revision) = asked.header(headers::PROTOCOL_VERSION)
+    if let Some(revision) = request.header(headers::PROTOCOL_VERSION)
         && !Era::LEGACY.contains(&revision)
     {
-        let words = format!("Bad Request: Unsupported protocol version: {revision}");
-        return Err(site.refuse(StatusCode::BAD_REQUEST, &asked, SERVER_ERROR, &words));
+        let message = format!("Bad Request: Unsupported protocol version: {revision}");
+        return Err(state.refuse(StatusCode::BAD_REQUEST, &request, SERVER_ERROR, &message));
     }
-    let session = find_session(site, &asked)?;
-    Ok(Arc::new(Admitted { asked, speech: Speech::Legacy, session }))
+    let session = find_session(state, &request)?;
+    Ok(Arc::new(Admitted { request, protocol: Protocol::Legacy, session }))
 }
 
-/// Opens the stream of what is said unasked, or resumes any stream of the session.
-pub(crate) fn get(site: &Arc<Site>, asked: &Asked) -> Result<Reply, Refused> {
-    if !site.settings().sessions || !site.settings().era.is_legacy() || asked.is_modern() {
+/// Opens the session's stream of unsolicited messages, or resumes any stream of the session.
+pub(crate) fn get(state: &Arc<ServerState>, request: &HttpRequest) -> Result<Reply, Refused> {
+    if !state.settings().sessions || !state.settings().era.is_legacy() || request.is_modern() {
         return Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED).with(ALLOW, "POST"));
     }
-    if !asked.lists("accept", "text/event-stream") {
-        let words = "Not Acceptable: Client must accept text/event-stream";
-        return Err(site.refuse(StatusCode::NOT_ACCEPTABLE, asked, SERVER_ERROR, words));
+    if !request.lists("accept", "text/event-stream") {
+        let message = "Not Acceptable: Client must accept text/event-stream";
+        return Err(state.refuse(StatusCode::NOT_ACCEPTABLE, request, SERVER_ERROR, message));
     }
-    let session = find_session(site, asked)?;
-    let dress = Dress::legacy(&site.settings());
-    let Some(last) = asked.last_event_id() else {
+    let session = find_session(state, request)?;
+    let sse_format = SseFormat::legacy(&state.settings());
+    let Some(last) = request.last_event_id() else {
         let (stream, after) = (Arc::clone(&session.stream), session.stream.delivered());
-        return Ok(open(site, &session, stream, after, dress));
+        return Ok(open(state, &session, stream, after, sse_format));
     };
     let found = Stream::parse_event_id(last).and_then(|(name, after)| Some((session.find_stream(name)?, after)));
     let Some((stream, after)) = found else {
-        return Err(site.refuse(StatusCode::BAD_REQUEST, asked, SERVER_ERROR, "Bad Request: Invalid event ID"));
+        return Err(state.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, "Bad Request: Invalid event ID"));
     };
-    Ok(open(site, &session, stream, after, dress))
+    Ok(open(state, &session, stream, after, sse_format))
 }
 
-/// Carries a stream on a GET. Of those that carry what is said unasked, the newest one does.
-fn open(site: &Site, session: &Session, stream: Arc<Stream>, after: u64, dress: Dress) -> Reply {
+/// Writes a stream to a GET response. Of several GETs for the session's stream, only the newest one gets messages.
+fn open(state: &ServerState, session: &Session, stream: Arc<Stream>, after: u64, sse_format: SseFormat) -> Reply {
     let (reply, pieces) = Reply::events();
-    let is_unasked = stream.name() == session.stream.name();
-    let taken_over = is_unasked.then(|| session.take_over());
-    site.spawn(async move {
+    let is_session_stream = stream.name() == session.stream.name();
+    let taken_over = is_session_stream.then(|| session.take_over());
+    state.spawn(async move {
         let replaced = async {
             match taken_over {
                 Some(taken_over) => taken_over.await,
@@ -75,7 +76,7 @@ fn open(site: &Site, session: &Session, stream: Arc<Stream>, after: u64, dress: 
             }
         };
         tokio::select! {
-            _ = dress.carry(&stream, after, &pieces) => {}
+            _ = sse_format.write_stream(&stream, after, &pieces) => {}
             () = replaced => {}
         }
     });
@@ -83,38 +84,38 @@ fn open(site: &Site, session: &Session, stream: Arc<Stream>, after: u64, dress: 
 }
 
 /// Ends a session.
-pub(crate) fn delete(site: &Site, asked: &Asked) -> Result<Reply, Refused> {
-    if !site.settings().sessions || !site.settings().era.is_legacy() || asked.is_modern() {
+pub(crate) fn delete(state: &ServerState, request: &HttpRequest) -> Result<Reply, Refused> {
+    if !state.settings().sessions || !state.settings().era.is_legacy() || request.is_modern() {
         return Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED).with(ALLOW, "POST"));
     }
-    let session = find_session(site, asked)?;
-    site.forget_session(session.id());
-    site.oracle.note(|counts| counts.sessions_deleted += 1);
+    let session = find_session(state, request)?;
+    state.forget_session(session.id());
+    state.oracle.record(|counts| counts.sessions_deleted += 1);
     Ok(Reply::empty(StatusCode::OK))
 }
 
-fn find_session(site: &Site, asked: &Asked) -> Result<Arc<Session>, Refused> {
-    match asked.session() {
-        _ if !site.settings().sessions => Ok(site.commons()),
+fn find_session(state: &ServerState, request: &HttpRequest) -> Result<Arc<Session>, Refused> {
+    match request.session() {
+        _ if !state.settings().sessions => Ok(state.shared_session()),
         None => {
-            let words = "Bad Request: Mcp-Session-Id header is required";
-            Err(site.refuse(StatusCode::BAD_REQUEST, asked, SERVER_ERROR, words))
+            let message = "Bad Request: Mcp-Session-Id header is required";
+            Err(state.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, message))
         }
-        Some(id) => site
-            .find_session(id, Speech::Legacy)
-            .ok_or_else(|| site.refuse(StatusCode::NOT_FOUND, asked, SESSION_NOT_FOUND, "Session not found")),
+        Some(id) => state
+            .find_session(id, Protocol::Legacy)
+            .ok_or_else(|| state.refuse(StatusCode::NOT_FOUND, request, SESSION_NOT_FOUND, "Session not found")),
     }
 }
 
-/// What a server of the legacy era says to a request of the modern one.
-pub(crate) fn refuse_modern(site: &Site, asked: &Asked) -> Refused {
-    let revision = asked.header(headers::PROTOCOL_VERSION).unwrap_or("none");
+/// Refuses a modern request on a legacy server.
+pub(crate) fn refuse_modern(state: &ServerState, request: &HttpRequest) -> Refused {
+    let revision = request.header(headers::PROTOCOL_VERSION).unwrap_or("none");
     let known = Era::LEGACY.join(", ");
-    let words = format!("Bad Request: Unsupported protocol version: {revision} (supported versions: {known})");
-    site.refuse(StatusCode::BAD_REQUEST, asked, SERVER_ERROR, &words)
+    let message = format!("Bad Request: Unsupported protocol version: {revision} (supported versions: {known})");
+    state.refuse(StatusCode::BAD_REQUEST, request, SERVER_ERROR, &message)
 }
 
-/// Whether a body is one message at all.
-pub(crate) fn refuse_unreadable(site: &Site, asked: &Asked) -> Refused {
-    site.refuse(StatusCode::BAD_REQUEST, asked, code::PARSE_ERROR, "Parse error")
+/// Refuses a body that is not one message.
+pub(crate) fn refuse_unreadable(state: &ServerState, request: &HttpRequest) -> Refused {
+    state.refuse(StatusCode::BAD_REQUEST, request, code::PARSE_ERROR, "Parse error")
 }

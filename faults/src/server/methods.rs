@@ -1,11 +1,11 @@
-//! Everything that is answered at once: greetings, lists, and what a client sets.
+//! Requests that are answered at once: `initialize`, lists, and settings of the client.
 
 use bytes::Bytes;
 use mendline_wire::code;
 use serde_json::{Value, json};
 
-use super::admitted::{Admitted, Speech};
-use super::{tools, words};
+use super::admitted::{Admitted, Protocol};
+use super::{jsonrpc, tools};
 use crate::settings::Era;
 
 const RESOURCE: &str = "memo://one";
@@ -24,42 +24,42 @@ pub(crate) const MODERN: &[&str] = &[
     "subscriptions/listen",
 ];
 
-/// Who we are.
+/// The `serverInfo` of the server.
 pub(crate) fn server_info() -> Value {
     json!({ "name": "mendline-faults", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// The answer to a request that needs no time.
+/// Returns the answer to a request.
 pub(crate) fn answer(admitted: &Admitted) -> Bytes {
-    let asked = &admitted.asked;
-    let id = asked.id();
-    let method = asked.what();
+    let request = &admitted.request;
+    let id = request.id();
+    let method = request.what();
     match result(admitted, &method) {
-        Some(result) => words::result(&id, &admitted.speech.result(result)),
-        None => words::error(&id, code::METHOD_NOT_FOUND, &format!("no method {method}")),
+        Some(result) => jsonrpc::result(&id, &admitted.protocol.result(result)),
+        None => jsonrpc::error(&id, code::METHOD_NOT_FOUND, &format!("no method {method}")),
     }
 }
 
-/// A notification.
-pub(crate) fn hear(admitted: &Admitted) {
-    let asked = &admitted.asked;
-    if asked.method() == Some("notifications/cancelled") && admitted.speech != Speech::Modern {
-        admitted.session.cancel(&asked.params()["requestId"].to_string().into());
+/// Handles a notification.
+pub(crate) fn handle_notification(admitted: &Admitted) {
+    let request = &admitted.request;
+    if request.method() == Some("notifications/cancelled") && admitted.protocol != Protocol::Modern {
+        admitted.session.cancel(&request.params()["requestId"].to_string().into());
     }
 }
 
 fn result(admitted: &Admitted, method: &str) -> Option<Value> {
-    let params = admitted.asked.params();
-    let is_modern = admitted.speech == Speech::Modern;
+    let params = admitted.request.params();
+    let is_modern = admitted.protocol == Protocol::Modern;
     let result = match method {
-        "initialize" => greeting(params),
+        "initialize" => initialize_result(params),
         "ping" => json!({}),
         "server/discover" if is_modern => json!({ "supportedVersions": Era::MODERN, "capabilities": capabilities() }),
         "tools/list" => json!({ "tools": tools::list() }),
         "resources/list" => json!({ "resources": [{ "uri": RESOURCE, "name": "one" }] }),
         "resources/templates/list" => json!({ "resourceTemplates": [] }),
         "resources/read" => json!({ "contents": [{ "uri": params["uri"], "text": "remember" }] }),
-        "prompts/list" => json!({ "prompts": [{ "name": "greet" }] }),
+        "prompts/list" => json!({ "prompts": [{ "name": "hello" }] }),
         "prompts/get" => json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": "Hello" } }] }),
         "completion/complete" => json!({ "completion": { "values": ["one"] } }),
         "resources/subscribe" | "resources/unsubscribe" => {
@@ -70,21 +70,21 @@ fn result(admitted: &Admitted, method: &str) -> Option<Value> {
             admitted.session.set_level(params["level"].as_str()?);
             json!({})
         }
-        // What this client has set, so that a test can see whether it was set again in a new session.
+        // Returns the client's settings, so that a test can check that they were restored in a new session.
         "faults/state" => {
             let (subscriptions, level) = admitted.session.state();
             json!({ "session": admitted.session.id(), "subscriptions": subscriptions, "level": level })
         }
-        // Whatever is sent comes back.
+        // Returns its parameters.
         "faults/echo" => params.clone(),
         _ => return None,
     };
     Some(if is_modern { cacheable(result, method) } else { result })
 }
 
-fn greeting(params: &Value) -> Value {
-    let wished = params["protocolVersion"].as_str().unwrap_or_default();
-    let agreed = Era::LEGACY.iter().find(|revision| **revision == wished).unwrap_or(&Era::LEGACY[0]);
+fn initialize_result(params: &Value) -> Value {
+    let requested = params["protocolVersion"].as_str().unwrap_or_default();
+    let agreed = Era::LEGACY.iter().find(|revision| **revision == requested).unwrap_or(&Era::LEGACY[0]);
     json!({ "protocolVersion": agreed, "capabilities": capabilities(), "serverInfo": server_info() })
 }
 
@@ -98,7 +98,7 @@ fn capabilities() -> Value {
     })
 }
 
-/// Lists and documents of the modern era say how long they may be kept: here, not at all.
+/// Adds the caching members of the modern era to lists and documents: never cache.
 fn cacheable(mut result: Value, method: &str) -> Value {
     let is_kept = method.ends_with("/list") || matches!(method, "server/discover" | "resources/read");
     if let (true, Some(members)) = (is_kept, result.as_object_mut()) {

@@ -1,4 +1,4 @@
-//! Streamable HTTP of 2026-07-28: no session, every request says all about itself, and its headers say the same.
+//! Streamable HTTP of 2026-07-28: no session; every request carries its metadata in the body and in headers.
 
 use std::sync::Arc;
 
@@ -6,55 +6,55 @@ use http::StatusCode;
 use mendline_wire::{code, headers, meta};
 use serde_json::{Value, json};
 
-use super::admitted::{Admitted, Speech};
-use super::asked::Asked;
-use super::site::{Refused, Site};
-use super::{methods, words};
+use super::admitted::{Admitted, Protocol};
+use super::request::HttpRequest;
+use super::state::{Refused, ServerState};
+use super::{jsonrpc, methods};
 use crate::settings::Era;
 
-/// Accepts a message, or says why not.
-pub(crate) fn admit(site: &Site, asked: Asked) -> Result<Arc<Admitted>, Refused> {
-    if asked.is_request() {
-        check(site, &asked)?;
+/// Checks and accepts a message.
+pub(crate) fn admit(state: &ServerState, request: HttpRequest) -> Result<Arc<Admitted>, Refused> {
+    if request.is_request() {
+        validate(state, &request)?;
     }
-    Ok(Arc::new(Admitted { asked, speech: Speech::Modern, session: site.commons() }))
+    Ok(Arc::new(Admitted { request, protocol: Protocol::Modern, session: state.shared_session() }))
 }
 
-/// What a server of the modern era says to anything of the legacy one.
-pub(crate) fn refuse_legacy(site: &Site, asked: &Asked) -> Refused {
-    unsupported(site, asked, &asked.params()["protocolVersion"])
+/// Refuses a legacy message on a modern server.
+pub(crate) fn refuse_legacy(state: &ServerState, request: &HttpRequest) -> Refused {
+    unsupported(state, request, &request.params()["protocolVersion"])
 }
 
-fn check(site: &Site, asked: &Asked) -> Result<(), Refused> {
-    let said = &asked.params()["_meta"];
-    let revision = &said[meta::PROTOCOL_VERSION];
-    // Read from the body by other means than the ones under test: this is the other side of the contract.
-    let method = asked.what();
+fn validate(state: &ServerState, request: &HttpRequest) -> Result<(), Refused> {
+    let declared = &request.params()["_meta"];
+    let revision = &declared[meta::PROTOCOL_VERSION];
+    // Parsed without the code under test, so that the check is independent of it.
+    let method = request.what();
     let name = match method.as_str() {
-        "tools/call" | "prompts/get" => asked.params()["name"].as_str(),
-        "resources/read" => asked.params()["uri"].as_str(),
+        "tools/call" | "prompts/get" => request.params()["name"].as_str(),
+        "resources/read" => request.params()["uri"].as_str(),
         _ => None,
     };
-    agree(site, asked, headers::PROTOCOL_VERSION, revision.as_str())?;
-    agree(site, asked, headers::METHOD, Some(&method))?;
-    agree(site, asked, headers::NAME, name)?;
-    if !revision.is_string() || !said[meta::CLIENT_CAPABILITIES].is_object() {
-        let words = "the _meta of a request names its protocolVersion and clientCapabilities";
-        return Err(site.refuse(StatusCode::BAD_REQUEST, asked, code::INVALID_PARAMS, words));
+    check_header(state, request, headers::PROTOCOL_VERSION, revision.as_str())?;
+    check_header(state, request, headers::METHOD, Some(&method))?;
+    check_header(state, request, headers::NAME, name)?;
+    if !revision.is_string() || !declared[meta::CLIENT_CAPABILITIES].is_object() {
+        let message = "_meta must contain protocolVersion and clientCapabilities";
+        return Err(state.refuse(StatusCode::BAD_REQUEST, request, code::INVALID_PARAMS, message));
     }
     if !Era::MODERN.contains(&revision.as_str().unwrap_or_default()) {
-        return Err(unsupported(site, asked, revision));
+        return Err(unsupported(state, request, revision));
     }
     if !methods::MODERN.contains(&method.as_str()) && !method.starts_with("faults/") {
-        let words = format!("no method {method}");
-        return Err(site.refuse(StatusCode::NOT_FOUND, asked, code::METHOD_NOT_FOUND, &words));
+        let message = format!("no method {method}");
+        return Err(state.refuse(StatusCode::NOT_FOUND, request, code::METHOD_NOT_FOUND, &message));
     }
     Ok(())
 }
 
-/// A header says what the body says.
-fn agree(site: &Site, asked: &Asked, name: &str, body: Option<&str>) -> Result<(), Refused> {
-    let header = asked.header(name).map(headers::decode_value);
+/// Checks that a header agrees with the body.
+fn check_header(state: &ServerState, request: &HttpRequest, name: &str, body: Option<&str>) -> Result<(), Refused> {
+    let header = request.header(name).map(headers::decode_value);
     let is_same = match (&header, body) {
         (Some(Ok(header)), Some(body)) => header == body,
         (None, None) => true,
@@ -63,13 +63,13 @@ fn agree(site: &Site, asked: &Asked, name: &str, body: Option<&str>) -> Result<(
     if is_same {
         return Ok(());
     }
-    let words = format!("{name} says {header:?} and the body {body:?}");
-    Err(site.refuse(StatusCode::BAD_REQUEST, asked, code::HEADER_MISMATCH, &words))
+    let message = format!("header {name} is {header:?}, but the body has {body:?}");
+    Err(state.refuse(StatusCode::BAD_REQUEST, request, code::HEADER_MISMATCH, &message))
 }
 
-fn unsupported(site: &Site, asked: &Asked, requested: &Value) -> Refused {
+fn unsupported(state: &ServerState, request: &HttpRequest, requested: &Value) -> Refused {
     let data = json!({ "supported": Era::MODERN, "requested": requested });
     let text =
-        words::error_with(&asked.id(), code::UNSUPPORTED_PROTOCOL_VERSION, "unsupported protocol version", &data);
-    site.refuse_with(StatusCode::BAD_REQUEST, text)
+        jsonrpc::error_with(&request.id(), code::UNSUPPORTED_PROTOCOL_VERSION, "unsupported protocol version", &data);
+    state.refuse_with(StatusCode::BAD_REQUEST, text)
 }

@@ -1,7 +1,7 @@
-//! What goes back over HTTP, good or bad.
+//! Replies of the server, including faulty ones.
 //!
-//! A reply is a status, headers and a body that may come in pieces over time and may end in a cut. Some replies are none:
-//! the connection ends instead.
+//! A reply is a status, headers and a body that may be sent in pieces and may end in a cut. Some replies end the
+//! connection without a response.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,20 +13,20 @@ use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::socket::{Ending, Grip};
+use super::socket::{ConnectionHandle, Ending};
 
-/// How many pieces of a stream may wait for a slow reader.
+/// The number of pieces that may wait for a slow reader.
 const WAITING: usize = 64;
 
-/// What becomes of a request.
+/// The reply to a request.
 pub(crate) enum Reply {
-    /// It is answered.
+    /// An HTTP response.
     Answer(Answer),
-    /// The connection ends.
+    /// The connection ends without a response.
     Cut(Ending),
-    /// The connection ends after these bytes, which are no part of any response.
-    LastWords(Bytes),
-    /// HTTP/2 refuses the stream; HTTP/1.1 has no such word and ends the connection.
+    /// The connection ends after these bytes, which are not part of a response of hyper.
+    FinalBytes(Bytes),
+    /// The stream is refused in HTTP/2; in HTTP/1.1 the connection ends.
     RefusedStream,
 }
 
@@ -37,20 +37,20 @@ pub(crate) struct Answer {
     pub(crate) content: Content,
 }
 
-/// Its body.
+/// The body of a response.
 pub(crate) enum Content {
     Whole(Bytes),
     Pieces(mpsc::Receiver<Piece>),
 }
 
-/// A part of a body that comes over time.
+/// A piece of a body.
 pub(crate) enum Piece {
     Bytes(Bytes),
-    /// Nothing follows: the connection ends once all that came before is written.
+    /// The connection ends once everything before this is written.
     Cut(Ending),
 }
 
-/// Where the pieces of a body are put. It is closed when the client no longer wants them.
+/// The sender of the pieces of a body. It is closed when the client has left.
 pub(crate) type Pieces = mpsc::Sender<Piece>;
 
 impl Reply {
@@ -59,19 +59,19 @@ impl Reply {
         Reply::whole(status, None, Bytes::new())
     }
 
-    /// A JSON text.
+    /// A JSON body.
     pub(crate) fn json(status: StatusCode, text: Bytes) -> Reply {
         Reply::whole(status, Some("application/json"), text)
     }
 
-    /// A body of any kind.
+    /// A body of any media type.
     pub(crate) fn whole(status: StatusCode, kind: Option<&'static str>, text: Bytes) -> Reply {
         let mut headers = HeaderMap::new();
         headers.extend(kind.map(|kind| (CONTENT_TYPE, HeaderValue::from_static(kind))));
         Reply::Answer(Answer { status, headers, content: Content::Whole(text) })
     }
 
-    /// A stream of events, with the place where its bytes are put.
+    /// An event stream and the sender of its pieces.
     pub(crate) fn events() -> (Reply, Pieces) {
         let (reply, pieces) = Reply::pieces("text/event-stream");
         (reply.with(CACHE_CONTROL, "no-cache"), pieces)
@@ -84,7 +84,7 @@ impl Reply {
         (Reply::Answer(Answer { status: StatusCode::OK, headers, content: Content::Pieces(taken) }), pieces)
     }
 
-    /// With a header more. A value that no header can hold is left out.
+    /// Adds a header. A value that is invalid in a header is ignored.
     pub(crate) fn with(mut self, name: HeaderName, value: &str) -> Reply {
         if let (Reply::Answer(answer), Ok(value)) = (&mut self, HeaderValue::from_str(value)) {
             answer.headers.insert(name, value);
@@ -93,16 +93,16 @@ impl Reply {
     }
 }
 
-/// A body as hyper takes it.
+/// A body for hyper.
 pub(crate) struct Outgoing {
     content: Content,
-    grip: Grip,
+    handle: ConnectionHandle,
     is_cut: bool,
 }
 
 impl Outgoing {
-    pub(crate) fn new(content: Content, grip: Grip) -> Outgoing {
-        Outgoing { content, grip, is_cut: false }
+    pub(crate) fn new(content: Content, handle: ConnectionHandle) -> Outgoing {
+        Outgoing { content, handle, is_cut: false }
     }
 }
 
@@ -119,10 +119,10 @@ impl Body for Outgoing {
             Content::Whole(text) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(text))))),
             Content::Pieces(pieces) => match std::task::ready!(pieces.poll_recv(cx)) {
                 Some(Piece::Bytes(bytes)) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                // The end of the connection is what wakes hyper next, so there is nobody else to be woken.
+                // The end of the connection wakes hyper, so no waker is needed here.
                 Some(Piece::Cut(ending)) => {
                     self.is_cut = true;
-                    self.grip.end_when_flushed(ending);
+                    self.handle.end_when_flushed(ending);
                     Poll::Pending
                 }
                 None => Poll::Ready(None),

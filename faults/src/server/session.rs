@@ -1,7 +1,7 @@
-//! What the server knows of one client.
+//! The state of one client.
 //!
-//! A legacy client with a session has one of these; clients without one (stateless, or modern) share one, which then only
-//! serves to find a running call by its id.
+//! A legacy client with a session has its own `Session`. Clients without one (stateless or modern) share one, which
+//! only serves to find a running call by its id.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,141 +11,141 @@ use tokio::sync::{oneshot, watch};
 
 use super::stream::Stream;
 
-/// So many streams are kept for those who resume.
+/// The number of streams that are kept for resumption.
 const KEPT: usize = 1_000;
 
-/// One client.
+/// The state of one client.
 #[derive(Debug)]
 pub(crate) struct Session {
     id: String,
-    /// What is said to the client unasked: on its GET stream, or on the only stream of the oldest transport.
+    /// Unsolicited messages to the client: on its GET stream, or on the SSE stream of HTTP+SSE.
     pub(crate) stream: Arc<Stream>,
-    book: Mutex<Book>,
-    /// Counts the GET streams; the newest carries what is said unasked.
+    inner: Mutex<Inner>,
+    /// The number of GET streams so far; the newest one carries unsolicited messages.
     newest: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct Inner {
     streams: Vec<Arc<Stream>>,
     calls: HashMap<Bytes, Arc<Call>>,
-    asks: HashMap<Bytes, oneshot::Sender<Bytes>>,
+    pending_requests: HashMap<Bytes, oneshot::Sender<Bytes>>,
     subscriptions: BTreeSet<String>,
     level: Option<String>,
 }
 
 impl Session {
     pub(crate) fn new(id: String, stream: Stream) -> Session {
-        Session { id, stream: Arc::new(stream), book: Mutex::default(), newest: watch::channel(0).0 }
+        Session { id, stream: Arc::new(stream), inner: Mutex::default(), newest: watch::channel(0).0 }
     }
 
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Keeps a stream for those who resume it.
+    /// Keeps a stream for resumption.
     pub(crate) fn keep(&self, stream: &Arc<Stream>) {
-        let streams = &mut self.book().streams;
+        let streams = &mut self.inner().streams;
         if streams.len() == KEPT {
             streams.remove(0);
         }
         streams.push(Arc::clone(stream));
     }
 
-    /// The stream of this name.
+    /// Returns the stream with this name.
     pub(crate) fn find_stream(&self, name: &str) -> Option<Arc<Stream>> {
         if self.stream.name() == name {
             return Some(Arc::clone(&self.stream));
         }
-        self.book().streams.iter().find(|stream| stream.name() == name).cloned()
+        self.inner().streams.iter().find(|stream| stream.name() == name).cloned()
     }
 
-    /// A call begins.
+    /// Registers a call.
     pub(crate) fn begin(&self, id: Bytes) -> Arc<Call> {
         let call = Arc::new(Call { cancelled: watch::channel(false).0 });
-        self.book().calls.insert(id, Arc::clone(&call));
+        self.inner().calls.insert(id, Arc::clone(&call));
         call
     }
 
-    /// A call is over.
+    /// Removes a call that has finished.
     pub(crate) fn finish(&self, id: &Bytes) {
-        self.book().calls.remove(id);
+        self.inner().calls.remove(id);
     }
 
-    /// The client no longer wants this call.
+    /// Cancels a call.
     pub(crate) fn cancel(&self, id: &Bytes) {
-        if let Some(call) = self.book().calls.get(id) {
+        if let Some(call) = self.inner().calls.get(id) {
             call.cancel();
         }
     }
 
-    /// A question to the client with this id, as JSON text, waits for its answer.
-    pub(crate) fn ask(&self, id: Bytes) -> oneshot::Receiver<Bytes> {
+    /// Registers a request to the client by its id, as JSON text. The receiver gets the answer.
+    pub(crate) fn expect_answer(&self, id: Bytes) -> oneshot::Receiver<Bytes> {
         let (answer, answered) = oneshot::channel();
-        self.book().asks.insert(id, answer);
+        self.inner().pending_requests.insert(id, answer);
         answered
     }
 
-    /// The client answers a question. Says whether it had been asked.
+    /// Delivers an answer of the client. Returns whether the request was pending.
     pub(crate) fn answered(&self, id: &Bytes, text: Bytes) -> bool {
-        let asked = self.book().asks.remove(id);
-        asked.is_some_and(|ask| {
-            // Whoever asked may have stopped waiting; the answer was right all the same.
-            let _ = ask.send(text);
+        let pending = self.inner().pending_requests.remove(id);
+        pending.is_some_and(|pending| {
+            // The receiver may be gone; the answer still counts.
+            let _ = pending.send(text);
             true
         })
     }
 
-    /// The client wants to hear of a resource, or no longer.
-    pub(crate) fn subscribe(&self, uri: &str, wants: bool) {
-        let subscriptions = &mut self.book().subscriptions;
-        if wants {
+    /// Subscribes the client to a resource, or unsubscribes it.
+    pub(crate) fn subscribe(&self, uri: &str, is_subscribed: bool) {
+        let subscriptions = &mut self.inner().subscriptions;
+        if is_subscribed {
             subscriptions.insert(uri.to_owned());
         } else {
             subscriptions.remove(uri);
         }
     }
 
-    /// The client wants log messages of this level.
+    /// Sets the log level of the client.
     pub(crate) fn set_level(&self, level: &str) {
-        self.book().level = Some(level.to_owned());
+        self.inner().level = Some(level.to_owned());
     }
 
-    /// What the client has set: the resources it subscribed to, and its log level.
+    /// Returns the resources that the client subscribed to, and its log level.
     pub(crate) fn state(&self) -> (Vec<String>, Option<String>) {
-        let book = self.book();
-        (book.subscriptions.iter().cloned().collect(), book.level.clone())
+        let inner = self.inner();
+        (inner.subscriptions.iter().cloned().collect(), inner.level.clone())
     }
 
-    /// A new GET stream takes over from the one before. What is given back ends when the next one does the same.
+    /// Registers a new GET stream. The returned future ends when the next one replaces it.
     pub(crate) fn take_over(&self) -> impl Future<Output = ()> + use<> {
         let mut newest = self.newest.subscribe();
         self.newest.send_modify(|count| *count += 1);
         newest.mark_unchanged();
         async move {
-            // An error means that the session itself is gone, which ends the stream as well.
+            // An error means that the session is gone, which ends the stream as well.
             let _ = newest.changed().await;
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A call that runs.
+/// A running call.
 #[derive(Debug)]
 pub(crate) struct Call {
     cancelled: watch::Sender<bool>,
 }
 
 impl Call {
-    /// It is no longer wanted.
+    /// Cancels the call.
     pub(crate) fn cancel(&self) {
         self.cancelled.send_replace(true);
     }
 
-    /// Ends when it is no longer wanted.
+    /// Waits for the cancellation.
     pub(crate) async fn cancelled(&self) {
         // The sender is ours, so this only ends with a change.
         let _ = self.cancelled.subscribe().wait_for(|&cancelled| cancelled).await;

@@ -1,8 +1,8 @@
-//! A server's socket that a fault can get hold of.
+//! A server socket that a fault can cut.
 //!
-//! hyper owns the connection and knows how to be a good peer; a fault wants to be a bad one. Between hyper and the kernel
-//! sits [`Socket`], which counts bytes and ends when its [`Grip`] says so: at once, or as soon as all that hyper had to say
-//! is written, which is how a response is cut at an exact byte. With TLS it sits above it, and counts what was said.
+//! [`Socket`] sits between hyper and the kernel, above TLS if there is any. It counts bytes and ends when its
+//! [`ConnectionHandle`] demands it: at once, or as soon as everything that hyper has buffered is written, so that a
+//! response can be cut at an exact byte.
 
 use std::io;
 use std::pin::Pin;
@@ -14,26 +14,26 @@ use bytes::{Buf, Bytes};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::line::Line;
+use super::connection::Connection;
 use crate::oracle::Oracle;
 
-/// How a connection is ended.
+/// The way in which a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Ending {
-    /// Properly, with a FIN.
+    /// With a FIN.
     Fin,
-    /// Rudely, with a RST.
+    /// With a RST.
     Reset,
 }
 
-/// What a fault holds a connection by.
+/// A handle by which a fault ends a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Grip(Arc<Shared>);
+pub(crate) struct ConnectionHandle(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Counts the connections of the server, from 1.
+    /// The number of the connection on this server, from 1.
     number: u64,
     requests: AtomicU64,
     state: Mutex<State>,
@@ -41,66 +41,69 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    fate: Fate,
-    /// Bytes of our own that go out before the end.
-    last_words: Bytes,
+    end_state: EndState,
+    /// Bytes that are written before the end.
+    final_bytes: Bytes,
     wakers: Vec<Waker>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Fate {
+enum EndState {
     #[default]
     Open,
     EndsWhenFlushed(Ending),
     Ends(Ending),
 }
 
-impl Grip {
-    pub(crate) fn new(number: u64) -> Grip {
-        Grip(Arc::new(Shared { number, requests: AtomicU64::new(0), state: Mutex::default() }))
+impl ConnectionHandle {
+    pub(crate) fn new(number: u64) -> ConnectionHandle {
+        ConnectionHandle(Arc::new(Shared { number, requests: AtomicU64::new(0), state: Mutex::default() }))
     }
 
-    /// Which connection it is.
+    /// The number of the connection.
     pub(crate) fn number(&self) -> u64 {
         self.0.number
     }
 
-    /// Counts a request, and says which one it is, from 1.
+    /// Counts a request and returns its number, from 1.
     pub(crate) fn count_request(&self) -> u64 {
         self.0.requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Whether nothing more will be heard or said on it.
-    pub(crate) fn is_doomed(&self) -> bool {
-        !matches!(self.state().fate, Fate::Open)
+    /// Returns whether the connection is about to end.
+    pub(crate) fn is_ending(&self) -> bool {
+        !matches!(self.state().end_state, EndState::Open)
     }
 
-    /// Whether the connection is over and nobody else holds it.
+    /// Returns whether the connection is over and this is the last handle.
     pub(crate) fn is_abandoned(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// Ends the connection now; what hyper still had to say is lost.
+    /// Ends the connection now and discards what hyper has buffered.
     pub(crate) fn end(&self, ending: Ending) {
-        self.doom(Fate::Ends(ending), Bytes::new());
+        self.end_with(EndState::Ends(ending), Bytes::new());
     }
 
-    /// Ends the connection as soon as everything is written that hyper has been given.
+    /// Ends the connection as soon as everything that hyper has buffered is written.
     pub(crate) fn end_when_flushed(&self, ending: Ending) {
-        self.doom(Fate::EndsWhenFlushed(ending), Bytes::new());
+        self.end_with(EndState::EndsWhenFlushed(ending), Bytes::new());
     }
 
-    /// Writes these bytes after all that hyper has been given, then ends the connection.
-    pub(crate) fn say_and_end(&self, last_words: Bytes) {
-        self.doom(Fate::EndsWhenFlushed(Ending::Fin), last_words);
+    /// Writes these bytes after everything that hyper has buffered, then ends the connection.
+    pub(crate) fn write_and_end(&self, final_bytes: Bytes) {
+        self.end_with(EndState::EndsWhenFlushed(Ending::Fin), final_bytes);
     }
 
-    fn doom(&self, fate: Fate, last_words: Bytes) {
+    fn end_with(&self, end_state: EndState, final_bytes: Bytes) {
         let mut state = self.state();
-        // The first end counts, but a patient one may be overtaken by one that is not.
-        if matches!((state.fate, fate), (Fate::Open, _) | (Fate::EndsWhenFlushed(_), Fate::Ends(_))) {
-            state.fate = fate;
-            state.last_words = last_words;
+        // The first end wins, but an immediate one replaces one that waits for a flush.
+        if matches!(
+            (state.end_state, end_state),
+            (EndState::Open, _) | (EndState::EndsWhenFlushed(_), EndState::Ends(_))
+        ) {
+            state.end_state = end_state;
+            state.final_bytes = final_bytes;
         }
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
@@ -112,60 +115,60 @@ impl Grip {
     }
 }
 
-/// The socket under hyper.
+/// The socket below hyper.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    line: Line,
-    grip: Grip,
+    connection: Connection,
+    handle: ConnectionHandle,
     oracle: Arc<Oracle>,
-    /// After the line, because fields are dropped in their order: what is not counted any more has ended.
+    /// After `connection`, because fields are dropped in order: the count drops after the socket is closed.
     _open: Open,
 }
 
-/// A connection that is counted as open as long as this lives.
+/// A guard that counts the connection as open.
 #[derive(Debug)]
 struct Open(Arc<Oracle>);
 
 impl Socket {
-    pub(crate) fn new(line: Line, grip: Grip, oracle: Arc<Oracle>) -> Socket {
-        oracle.note(|counts| {
+    pub(crate) fn new(connection: Connection, handle: ConnectionHandle, oracle: Arc<Oracle>) -> Socket {
+        oracle.record(|counts| {
             counts.connections += 1;
             counts.open_connections += 1;
             counts.most_open_connections = counts.most_open_connections.max(counts.open_connections);
         });
-        Socket { line, grip, _open: Open(Arc::clone(&oracle)), oracle }
+        Socket { connection, handle, _open: Open(Arc::clone(&oracle)), oracle }
     }
 
-    /// Passes as long as the connection is not to end. An error is what makes hyper let go of it.
+    /// Fails once the connection must end. The error makes hyper drop it.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let mut state = self.grip.state();
-        match state.fate {
-            Fate::Open | Fate::EndsWhenFlushed(_) => {
+        let mut state = self.handle.state();
+        match state.end_state {
+            EndState::Open | EndState::EndsWhenFlushed(_) => {
                 if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
                     state.wakers.push(cx.waker().clone());
                 }
                 Ok(())
             }
-            Fate::Ends(ending) => {
+            EndState::Ends(ending) => {
                 drop(state);
                 if ending == Ending::Reset {
-                    self.line.tcp().set_zero_linger()?;
+                    self.connection.tcp().set_zero_linger()?;
                 }
                 Err(io::ErrorKind::ConnectionAborted.into())
             }
         }
     }
 
-    /// Writes the last words, if there are any.
-    fn poll_last_words(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Writes the final bytes, if there are any.
+    fn poll_final_bytes(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let words = self.grip.state().last_words.clone();
-            if words.is_empty() {
-                return Pin::new(&mut self.line).poll_flush(cx);
+            let bytes = self.handle.state().final_bytes.clone();
+            if bytes.is_empty() {
+                return Pin::new(&mut self.connection).poll_flush(cx);
             }
-            let written = std::task::ready!(Pin::new(&mut self.line).poll_write(cx, &words))?;
-            self.oracle.note(|counts| counts.bytes_out += written as u64);
-            self.grip.state().last_words.advance(written);
+            let written = std::task::ready!(Pin::new(&mut self.connection).poll_write(cx, &bytes))?;
+            self.oracle.record(|counts| counts.bytes_out += written as u64);
+            self.handle.state().final_bytes.advance(written);
         }
     }
 }
@@ -174,9 +177,9 @@ impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.check(cx)?;
         let before = buf.filled().len();
-        std::task::ready!(Pin::new(&mut self.line).poll_read(cx, buf))?;
+        std::task::ready!(Pin::new(&mut self.connection).poll_read(cx, buf))?;
         let read = buf.filled().len() - before;
-        self.oracle.note(|counts| counts.bytes_in += read as u64);
+        self.oracle.record(|counts| counts.bytes_in += read as u64);
         Poll::Ready(Ok(()))
     }
 }
@@ -184,30 +187,30 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.check(cx)?;
-        let written = std::task::ready!(Pin::new(&mut self.line).poll_write(cx, buf))?;
-        self.oracle.note(|counts| counts.bytes_out += written as u64);
+        let written = std::task::ready!(Pin::new(&mut self.connection).poll_write(cx, buf))?;
+        self.oracle.record(|counts| counts.bytes_out += written as u64);
         Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check(cx)?;
-        std::task::ready!(Pin::new(&mut self.line).poll_flush(cx))?;
-        let fate = self.grip.state().fate;
-        if let Fate::EndsWhenFlushed(ending) = fate {
-            std::task::ready!(self.poll_last_words(cx))?;
-            self.grip.end(ending);
+        std::task::ready!(Pin::new(&mut self.connection).poll_flush(cx))?;
+        let end_state = self.handle.state().end_state;
+        if let EndState::EndsWhenFlushed(ending) = end_state {
+            std::task::ready!(self.poll_final_bytes(cx))?;
+            self.handle.end(ending);
             return Poll::Ready(self.check(cx));
         }
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.line).poll_shutdown(cx)
+        Pin::new(&mut self.connection).poll_shutdown(cx)
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.note(|counts| counts.open_connections -= 1);
+        self.0.record(|counts| counts.open_connections -= 1);
     }
 }

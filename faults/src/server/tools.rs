@@ -1,9 +1,9 @@
-//! The tools, as in the demonstration server, and one that asks back.
+//! The tools of the demonstration server, and one that sends a request to the client.
 //!
-//! `lookup` only reads, `create_note` has an effect and makes no promises about being repeated, `slow` reports progress,
-//! `big` answers at length, `ask` needs something of the client. All take a `key`, by which the oracle counts how often they
-//! ran, and `delayMs` between running and answering; or `until`, a file that has to be there before they answer, which is not
-//! in the list: it is for tests that have to do something meanwhile.
+//! `lookup` only reads, `create_note` is unsafe to repeat, `slow` reports progress, `big` returns a large result, `ask`
+//! needs input from the client. All take a `key`, under which the oracle counts their executions, and `delayMs`, the
+//! time between execution and answer. `until` names a file that must exist before they answer; it is not in the list,
+//! because only tests use it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use mendline_wire::code;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::admitted::{Admitted, Speech};
+use super::admitted::{Admitted, Protocol};
+use super::jsonrpc;
 use super::session::Call;
-use super::site::Site;
+use super::state::ServerState;
 use super::stream::Stream;
-use super::words;
 
-/// The longest that a client may think about a question.
-const LONGEST_THOUGHT: Duration = Duration::from_secs(60);
-/// The longest text that `big` answers with.
-const BIGGEST: u64 = 64 << 20;
+/// The time that a client has for an answer.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest result of `big`.
+const MAX_RESULT_BYTES: u64 = 64 << 20;
 
 /// The list of tools.
 pub(crate) fn list() -> Value {
@@ -54,35 +54,35 @@ pub(crate) fn list() -> Value {
     ])
 }
 
-/// Runs a tool. What it has to say goes to the stream, which it ends.
-pub(crate) async fn run(site: Arc<Site>, admitted: Arc<Admitted>, call: Arc<Call>, stream: Arc<Stream>) {
-    let tool = Tool { site: &site, admitted: &admitted, stream: &stream };
+/// Runs a tool. Its messages go to the stream, which it ends.
+pub(crate) async fn run(state: Arc<ServerState>, admitted: Arc<Admitted>, call: Arc<Call>, stream: Arc<Stream>) {
+    let tool = Tool { state: &state, admitted: &admitted, stream: &stream };
     tokio::select! {
         biased;
-        () = call.cancelled() => site.oracle.note(|counts| counts.cancellations += 1),
+        () = call.cancelled() => state.oracle.record(|counts| counts.cancellations += 1),
         () = tool.run() => {}
     }
     stream.end();
-    admitted.session.finish(&admitted.asked.id());
+    admitted.session.finish(&admitted.request.id());
 }
 
 struct Tool<'a> {
-    site: &'a Site,
+    state: &'a ServerState,
     admitted: &'a Admitted,
     stream: &'a Stream,
 }
 
 impl Tool<'_> {
     async fn run(&self) {
-        let asked = &self.admitted.asked;
-        let name = asked.tool().unwrap_or_default();
-        let arguments = &asked.params()["arguments"];
+        let request = &self.admitted.request;
+        let name = request.tool().unwrap_or_default();
+        let arguments = &request.params()["arguments"];
         let key = arguments["key"].as_str().unwrap_or("-");
         if !matches!(name, "lookup" | "create_note" | "slow" | "big" | "ask") {
-            self.stream.say(words::error(&asked.id(), code::INVALID_PARAMS, &format!("no tool {name}")));
+            self.stream.push(jsonrpc::error(&request.id(), code::INVALID_PARAMS, &format!("no tool {name}")));
             return;
         }
-        self.site.oracle.executed(name, key);
+        self.state.oracle.executed(name, key);
         sleep(Duration::from_millis(arguments["delayMs"].as_u64().unwrap_or(0))).await;
         while arguments["until"].as_str().is_some_and(|path| !Path::new(path).exists()) {
             sleep(Duration::from_millis(5)).await;
@@ -92,9 +92,9 @@ impl Tool<'_> {
             "create_note" => text_result(&format!("wrote {key}")),
             "slow" => self.slow(key, arguments).await,
             "big" => text_result(&"x".repeat(length(arguments))),
-            _ => self.ask(arguments).await,
+            _ => self.ask_client(arguments).await,
         };
-        self.stream.say(words::result(&asked.id(), &self.admitted.speech.result(result)));
+        self.stream.push(jsonrpc::result(&request.id(), &self.admitted.protocol.result(result)));
     }
 
     async fn slow(&self, key: &str, arguments: &Value) -> Value {
@@ -106,11 +106,11 @@ impl Tool<'_> {
         text_result(&format!("{key} is done"))
     }
 
-    /// Asks in the way of the era: with a request of its own, or with a result that wants input.
-    async fn ask(&self, arguments: &Value) -> Value {
-        let (method, params) = question(arguments["what"].as_str().unwrap_or("roots"));
-        if self.admitted.speech == Speech::Modern {
-            let given = &self.admitted.asked.params()["inputResponses"];
+    /// Asks the client in the way of the era: with a request, or with a result that requires input.
+    async fn ask_client(&self, arguments: &Value) -> Value {
+        let (method, params) = server_request(arguments["what"].as_str().unwrap_or("roots"));
+        if self.admitted.protocol == Protocol::Modern {
+            let given = &self.admitted.request.params()["inputResponses"];
             if given.is_object() {
                 return text_result(&given.to_string());
             }
@@ -120,19 +120,19 @@ impl Tool<'_> {
                 "requestState": "asked once",
             });
         }
-        let id = self.site.next_name("ask");
-        let answered = self.admitted.session.ask(format!("{id:?}").into());
-        self.site.oracle.note(|counts| counts.asked += 1);
-        self.stream.say(words::request(&id, method, &params));
-        match tokio::time::timeout(LONGEST_THOUGHT, answered).await {
+        let id = self.state.next_name("ask");
+        let answered = self.admitted.session.expect_answer(format!("{id:?}").into());
+        self.state.oracle.record(|counts| counts.server_requests += 1);
+        self.stream.push(jsonrpc::request(&id, method, &params));
+        match tokio::time::timeout(CLIENT_TIMEOUT, answered).await {
             Ok(Ok(text)) => text_result(&String::from_utf8_lossy(&text)),
             _ => text_result("no answer"),
         }
     }
 }
 
-/// A question to the client, by its short name.
-pub(crate) fn question(what: &str) -> (&'static str, Value) {
+/// Returns a request to the client by its short name.
+pub(crate) fn server_request(what: &str) -> (&'static str, Value) {
     let text = json!({ "type": "text", "text": "How are you?" });
     match what {
         "sampling" => {
@@ -151,6 +151,6 @@ fn text_result(text: &str) -> Value {
 }
 
 fn length(arguments: &Value) -> usize {
-    let bytes = arguments["bytes"].as_u64().unwrap_or(1 << 20).min(BIGGEST);
+    let bytes = arguments["bytes"].as_u64().unwrap_or(1 << 20).min(MAX_RESULT_BYTES);
     usize::try_from(bytes).unwrap_or(0)
 }

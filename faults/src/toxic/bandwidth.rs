@@ -1,43 +1,43 @@
-//! Bandwidth: no more than so many bytes a second, evenly.
+//! Bandwidth: limits the bytes per second, evenly.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Parcel, Spoils, slice};
+use super::{Behaviour, Chunk, Pacing, slice};
 
-/// So many pieces a second, so that a slow line is slow and not a series of pauses.
+/// The number of pieces per second, so that bytes arrive evenly and not in bursts.
 const PIECES: u64 = 20;
 const NANOS: u64 = 1_000_000_000;
 
-/// No more than so many bytes a second.
+/// Limits the bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bandwidth {
-    /// How many.
+    /// The limit.
     pub bytes_per_second: u64,
 }
 
-impl Spoils for Bandwidth {
-    fn pass(&self, memory: &mut Memory, parcel: Parcel) -> Vec<Parcel> {
+impl Behaviour for Bandwidth {
+    fn pass(&self, pacing: &mut Pacing, chunk: Chunk) -> Vec<Chunk> {
         let rate = self.bytes_per_second.max(1);
         let size = usize::try_from(rate / PIECES).unwrap_or(usize::MAX);
-        slice(memory, parcel, size, |bytes| Duration::from_nanos((bytes as u64).saturating_mul(NANOS) / rate))
+        slice(pacing, chunk, size, |bytes| Duration::from_nanos((bytes as u64).saturating_mul(NANOS) / rate))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{parcel, seen};
+    use super::super::{chunk, seen};
     use super::*;
     use tokio::time::Instant;
 
     #[test]
-    fn bytes_take_their_time_and_the_next_parcel_waits() {
-        let (now, mut memory) = (Instant::now(), Memory::default());
+    fn next_chunk_waits_for_the_bytes_before() {
+        let (now, mut pacing) = (Instant::now(), Pacing::default());
         let line = Bandwidth { bytes_per_second: 40 };
-        let first = line.pass(&mut memory, parcel(now, "abcd"));
-        let second = line.pass(&mut memory, parcel(now, "e"));
+        let first = line.pass(&mut pacing, chunk(now, "abcd"));
+        let second = line.pass(&mut pacing, chunk(now, "e"));
         assert_eq!(seen(now, &first), [("ab".to_owned(), 0), ("cd".to_owned(), 50)]);
         assert_eq!(seen(now, &second), [("e".to_owned(), 100)]);
     }

@@ -1,17 +1,17 @@
-//! Black hole: connections are accepted, and nothing that is sent on them arrives anywhere.
+//! Black hole: accepts connections and discards everything that is sent on them.
 //!
-//! What falls in does not come out: a connection that it has caught stays dead when it is taken away.
+//! A connection that was open while the toxic was installed stays dead after its removal.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Flow, Spoils};
+use super::{Behaviour, Flow};
 
-/// Nothing passes, and what is caught stays dead.
+/// Discards everything, for good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlackHole {}
 
-impl Spoils for BlackHole {
+impl Behaviour for BlackHole {
     fn flow(&self) -> Flow {
         Flow::Dead
     }

@@ -1,37 +1,37 @@
-//! Drip: one byte, a pause, one byte. The line is never silent and never done.
+//! Drip: passes one byte at a time with a pause after each, so that the connection is never silent and never done.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Parcel, Spoils, slice};
+use super::{Behaviour, Chunk, Pacing, slice};
 
-/// One byte at a time.
+/// Passes one byte at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Drip {
-    /// How many milliseconds lie between two.
+    /// The pause between two bytes in milliseconds.
     pub ms: u64,
 }
 
-impl Spoils for Drip {
-    fn pass(&self, memory: &mut Memory, parcel: Parcel) -> Vec<Parcel> {
-        slice(memory, parcel, 1, |_| Duration::from_millis(self.ms))
+impl Behaviour for Drip {
+    fn pass(&self, pacing: &mut Pacing, chunk: Chunk) -> Vec<Chunk> {
+        slice(pacing, chunk, 1, |_| Duration::from_millis(self.ms))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{parcel, seen};
+    use super::super::{chunk, seen};
     use super::*;
     use tokio::time::Instant;
 
     #[test]
-    fn bytes_fall_one_by_one_whatever_parcel_they_came_in() {
-        let (now, mut memory) = (Instant::now(), Memory::default());
+    fn bytes_pass_one_by_one_across_chunks() {
+        let (now, mut pacing) = (Instant::now(), Pacing::default());
         let drip = Drip { ms: 10 };
-        let mut pieces = drip.pass(&mut memory, parcel(now, "ab"));
-        pieces.extend(drip.pass(&mut memory, parcel(now, "c")));
+        let mut pieces = drip.pass(&mut pacing, chunk(now, "ab"));
+        pieces.extend(drip.pass(&mut pacing, chunk(now, "c")));
         assert_eq!(seen(now, &pieces), [("a".to_owned(), 0), ("b".to_owned(), 10), ("c".to_owned(), 20)]);
     }
 }

@@ -1,19 +1,19 @@
-//! Half open: the connections there are go silent, and neither side is told.
+//! Half open: open connections go silent without an error.
 //!
-//! As when a router forgets them, or a host vanishes and comes back: what exists is dead for good, what is dialed anew is
-//! sound. Whoever waits on a dead one waits until it asks itself.
+//! This is the effect of a router that drops its state, or of a host that vanishes and returns: open connections stay
+//! dead, new ones work. A peer notices only if it probes the connection.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Spoils, Strike};
+use super::{Behaviour, ExistingConnections};
 
-/// The connections there are go silent.
+/// Silences open connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HalfOpen {}
 
-impl Spoils for HalfOpen {
-    fn strikes(&self) -> Strike {
-        Strike::Silence
+impl Behaviour for HalfOpen {
+    fn on_existing(&self) -> ExistingConnections {
+        ExistingConnections::Silence
     }
 }

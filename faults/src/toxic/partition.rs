@@ -1,17 +1,17 @@
-//! Partition: nothing passes while it is there, one way or both, and when it is healed everything goes on.
+//! Partition: stops one direction or both. After its removal everything continues.
 //!
-//! As TCP has it: what was sent in between was not lost, only not delivered.
+//! As in TCP, bytes that were sent meanwhile are delayed and not lost.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Flow, Spoils};
+use super::{Behaviour, Flow};
 
-/// Nothing passes for now.
+/// Stops bytes without losing them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Partition {}
 
-impl Spoils for Partition {
+impl Behaviour for Partition {
     fn flow(&self) -> Flow {
         Flow::Hold
     }

@@ -1,18 +1,18 @@
-//! Refuse: nobody listens. The port is kept, so that nobody else takes it in the meantime.
+//! Refuse: refuses new connections. The port stays bound, so that no other process takes it.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Door, Spoils};
+use super::{AcceptMode, Behaviour};
 
-/// Nobody listens.
+/// Refuses new connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refuse {}
 
-impl Spoils for Refuse {
-    fn door(&self, _: Duration) -> (Door, Option<Duration>) {
-        (Door::Closed, None)
+impl Behaviour for Refuse {
+    fn accept_mode(&self, _: Duration) -> (AcceptMode, Option<Duration>) {
+        (AcceptMode::Refuse, None)
     }
 }

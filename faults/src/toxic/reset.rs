@@ -1,22 +1,22 @@
-//! Reset: every connection ends with a RST, those there are and those that come while it is there.
+//! Reset: resets all open connections, and all new ones while it is installed.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Door, Spoils, Strike};
+use super::{AcceptMode, Behaviour, ExistingConnections};
 
-/// Everything is reset.
+/// Resets all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reset {}
 
-impl Spoils for Reset {
-    fn door(&self, _: Duration) -> (Door, Option<Duration>) {
-        (Door::Resets, None)
+impl Behaviour for Reset {
+    fn accept_mode(&self, _: Duration) -> (AcceptMode, Option<Duration>) {
+        (AcceptMode::Reset, None)
     }
 
-    fn strikes(&self) -> Strike {
-        Strike::Reset
+    fn on_existing(&self) -> ExistingConnections {
+        ExistingConnections::Reset
     }
 }

@@ -1,21 +1,21 @@
-//! Slow close: the sender has ended, and the receiver hears of it later.
+//! Slow close: passes on the end of a connection with a delay.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Spoils;
+use super::Behaviour;
 
-/// The end of a connection is passed on later.
+/// Delays the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SlowClose {
-    /// By so many milliseconds.
+    /// The delay in milliseconds.
     pub ms: u64,
 }
 
-impl Spoils for SlowClose {
-    fn end_is_held(&self) -> Duration {
+impl Behaviour for SlowClose {
+    fn end_delay(&self) -> Duration {
         Duration::from_millis(self.ms)
     }
 }

@@ -1,25 +1,24 @@
-//! Unplugged: packets go nowhere, and not even the kernel acknowledges them.
+//! Unplugged: packets are lost, and the kernel does not acknowledge them.
 //!
-//! A [`Partition`](super::Partition) stops what is said; whoever probes the connection still finds it alive, since the
-//! proxy's kernel answers. Here it does not: upwards every packet of the client is lost, and so is its every probe.
-//! Downwards nothing is sent. It is about the connections that are there; what is dialed anew is sound. When they are plugged
-//! in again TCP sends what was lost once more, if it has not given up.
+//! A [`Partition`](super::Partition) stops bytes, but the proxy's kernel still answers keep-alive probes. This toxic
+//! drops every packet of the client, including probes, and sends nothing down. It applies to open connections; new ones
+//! work. After its removal TCP retransmits what was lost, if it has not timed out.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Flow, Spoils};
+use super::{Behaviour, Flow};
 
-/// Packets of the connections there are go nowhere.
+/// Drops the packets of open connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unplugged {}
 
-impl Spoils for Unplugged {
+impl Behaviour for Unplugged {
     fn flow(&self) -> Flow {
         Flow::Hold
     }
 
-    fn unplugs(&self) -> bool {
+    fn drops_packets(&self) -> bool {
         true
     }
 }

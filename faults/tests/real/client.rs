@@ -1,6 +1,6 @@
-//! A client that does nothing by itself: it writes the bytes it is told to and shows the bytes that come back.
+//! A test client that writes given bytes and returns the bytes that come back.
 //!
-//! Every wait has an end, so a test that fails says so instead of hanging.
+//! Every wait has a timeout, so that a test fails instead of hanging.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -13,33 +13,33 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The longest that any of these tests waits for anything.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of every wait.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub const MODERN: &str = "2026-07-28";
 
-/// How a response ended.
+/// The end of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As HTTP has it.
+    /// Complete by the rules of HTTP.
     Whole,
-    /// With a FIN before its time.
+    /// A FIN before the end.
     Fin,
-    /// With a RST.
+    /// A RST.
     Reset,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
-pub struct Got {
-    /// 0 when not even a status came.
+pub struct Reply {
+    /// 0 if there is no status line.
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     pub end: End,
 }
 
-impl Got {
+impl Reply {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
@@ -55,7 +55,7 @@ impl Got {
         std::iter::from_fn(|| decoder.next_event()).map(Result::unwrap).collect()
     }
 
-    /// The messages of the body, however they travel.
+    /// The messages of the body, as JSON or as events.
     pub fn messages(&self) -> Vec<Value> {
         if self.header("content-type") == Some("text/event-stream") {
             let data = self.events().into_iter().filter_map(|event| event.data).filter(|data| !data.is_empty());
@@ -69,51 +69,51 @@ impl Got {
         self.messages().pop().unwrap()
     }
 
-    /// What the tool said.
-    pub fn said(&self) -> String {
+    /// The text of the tool's result.
+    pub fn tool_text(&self) -> String {
         self.answer()["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
     }
 }
 
 /// One connection.
-pub struct Line {
+pub struct Connection {
     stream: TcpStream,
     buffer: BytesMut,
-    /// Bytes of the current body that are still to come; `None` for a body in chunks.
+    /// The bytes of the current body that are missing; `None` for a chunked body.
     left: Option<usize>,
 }
 
-impl Line {
-    pub async fn dial(address: SocketAddr) -> Line {
-        let stream = timeout(PATIENCE, TcpStream::connect(address)).await.unwrap().unwrap();
-        Line { stream, buffer: BytesMut::new(), left: Some(0) }
+impl Connection {
+    pub async fn dial(address: SocketAddr) -> Connection {
+        let stream = timeout(TIMEOUT, TcpStream::connect(address)).await.unwrap().unwrap();
+        Connection { stream, buffer: BytesMut::new(), left: Some(0) }
     }
 
     pub async fn write(&mut self, bytes: &[u8]) {
-        timeout(PATIENCE, self.stream.write_all(bytes)).await.unwrap().unwrap();
+        timeout(TIMEOUT, self.stream.write_all(bytes)).await.unwrap().unwrap();
     }
 
     /// Sends a request and reads the head of the response.
-    pub async fn ask(&mut self, request: &str) -> Result<Got, End> {
+    pub async fn send_request(&mut self, request: &str) -> Result<Reply, End> {
         self.write(request.as_bytes()).await;
         self.head().await
     }
 
     /// Reads the head of a response.
-    pub async fn head(&mut self) -> Result<Got, End> {
+    pub async fn head(&mut self) -> Result<Reply, End> {
         let text = self.until(b"\r\n\r\n").await?;
         let text = String::from_utf8(text.to_vec()).unwrap();
         let mut lines = text.trim_end().split("\r\n");
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
         let pair = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
-        let got = Got { status, headers: lines.filter_map(pair).collect(), body: Vec::new(), end: End::Whole };
-        let is_chunked = got.header("transfer-encoding") == Some("chunked");
-        let length = got.header("content-length").map_or(0, |length| length.parse().unwrap());
+        let reply = Reply { status, headers: lines.filter_map(pair).collect(), body: Vec::new(), end: End::Whole };
+        let is_chunked = reply.header("transfer-encoding") == Some("chunked");
+        let length = reply.header("content-length").map_or(0, |length| length.parse().unwrap());
         self.left = (!is_chunked).then_some(length);
-        Ok(got)
+        Ok(reply)
     }
 
-    /// The next piece of the body; empty at its end.
+    /// The next piece of the body; empty at the end.
     pub async fn piece(&mut self) -> Result<Vec<u8>, End> {
         let Some(left) = self.left else { return self.chunk().await };
         if left > 0 && self.buffer.is_empty() {
@@ -129,7 +129,7 @@ impl Line {
         let length = usize::from_str_radix(std::str::from_utf8(&head).unwrap().trim(), 16).unwrap();
         while self.buffer.len() < length + 2 {
             if let Err(end) = self.fill().await {
-                // What there is of a chunk that was cut still counts as seen.
+                // The bytes of an incomplete chunk are returned.
                 return if self.buffer.is_empty() { Err(end) } else { Ok(self.buffer.split().to_vec()) };
             }
         }
@@ -141,29 +141,29 @@ impl Line {
         Ok(piece)
     }
 
-    /// Reads the rest of a response to its end, whatever that is.
-    pub async fn rest(&mut self, mut got: Got) -> Got {
-        got.end = loop {
+    /// Reads the rest of a response until it ends or breaks.
+    pub async fn rest(&mut self, mut reply: Reply) -> Reply {
+        reply.end = loop {
             match self.piece().await {
                 Ok(piece) if piece.is_empty() => break End::Whole,
-                Ok(piece) => got.body.extend(piece),
+                Ok(piece) => reply.body.extend(piece),
                 Err(end) => break end,
             }
         };
-        got
+        reply
     }
 
-    /// Reads the body until there are so many events in it.
-    pub async fn events(&mut self, got: &mut Got, count: usize) -> Vec<SseEvent> {
-        while got.events().len() < count {
+    /// Reads the body until it holds so many events.
+    pub async fn events(&mut self, reply: &mut Reply, count: usize) -> Vec<SseEvent> {
+        while reply.events().len() < count {
             let piece = self.piece().await.unwrap();
-            assert!(!piece.is_empty(), "the stream ended after {:?}", got.text());
-            got.body.extend(piece);
+            assert!(!piece.is_empty(), "the stream ended after {:?}", reply.text());
+            reply.body.extend(piece);
         }
-        got.events()
+        reply.events()
     }
 
-    /// Whatever comes next, at most so many bytes.
+    /// Reads at most so many bytes.
     pub async fn bytes(&mut self, most: usize) -> Result<Vec<u8>, End> {
         if self.buffer.is_empty() {
             self.fill().await?;
@@ -172,17 +172,17 @@ impl Line {
         Ok(self.buffer.split_to(length).to_vec())
     }
 
-    /// How the connection ends, if nothing more comes before.
+    /// Returns how the connection ends; panics if more bytes come.
     pub async fn end(&mut self) -> End {
-        self.fill().await.expect_err("something came")
+        self.fill().await.expect_err("unexpected bytes")
     }
 
-    /// Nothing comes for a while. This is about the absence of something, so it has to wait.
+    /// Returns whether nothing arrives for this long.
     pub async fn is_silent(&mut self, time: Duration) -> bool {
         timeout(time, self.stream.read_buf(&mut self.buffer)).await.is_err()
     }
 
-    /// A FIN from our side.
+    /// Sends a FIN.
     pub async fn shutdown(&mut self) {
         self.stream.shutdown().await.unwrap();
     }
@@ -197,7 +197,7 @@ impl Line {
     }
 
     async fn fill(&mut self) -> Result<(), End> {
-        match timeout(PATIENCE, self.stream.read_buf(&mut self.buffer)).await.expect("nothing came") {
+        match timeout(TIMEOUT, self.stream.read_buf(&mut self.buffer)).await.expect("no bytes before the timeout") {
             Ok(1..) => Ok(()),
             Ok(0) => Err(End::Fin),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(End::Reset),
@@ -220,35 +220,35 @@ impl Client {
         Client { address, path: "/mcp".to_owned(), is_modern: true, session: None }
     }
 
-    /// A legacy client that has been greeted.
+    /// A legacy client with an initialized session.
     pub async fn legacy(address: SocketAddr) -> Client {
         let mut client = Client { address, path: "/mcp".to_owned(), is_modern: false, session: None };
-        let got = client.send(&initialize()).await;
-        assert_eq!(got.status, 200, "{}", got.text());
-        client.session = got.header("mcp-session-id").map(str::to_owned);
+        let reply = client.send(&initialize()).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        client.session = reply.header("mcp-session-id").map(str::to_owned);
         client
     }
 
-    /// One exchange on a connection of its own, to its end.
-    pub async fn send(&self, message: &Value) -> Got {
+    /// One exchange on a new connection.
+    pub async fn send(&self, message: &Value) -> Reply {
         self.exchange(&self.post(message)).await
     }
 
     /// Calls a tool.
-    pub async fn call(&self, tool: &str, key: &str) -> Got {
+    pub async fn call(&self, tool: &str, key: &str) -> Reply {
         self.send(&call(7, tool, &json!({ "key": key }))).await
     }
 
     /// Resumes a stream.
-    pub async fn resume(&self, last: &str) -> Got {
+    pub async fn resume(&self, last: &str) -> Reply {
         self.exchange(&self.get(Some(last))).await
     }
 
-    pub async fn exchange(&self, request: &str) -> Got {
-        let mut line = Line::dial(self.address).await;
-        match line.ask(request).await {
-            Ok(got) => line.rest(got).await,
-            Err(end) => Got { status: 0, headers: Vec::new(), body: Vec::new(), end },
+    pub async fn exchange(&self, request: &str) -> Reply {
+        let mut connection = Connection::dial(self.address).await;
+        match connection.send_request(request).await {
+            Ok(reply) => connection.rest(reply).await,
+            Err(end) => Reply { status: 0, headers: Vec::new(), body: Vec::new(), end },
         }
     }
 
@@ -268,7 +268,7 @@ impl Client {
         self.post_text(&headers, &message.to_string())
     }
 
-    /// The text of a POST with these headers and this body, and nothing derived.
+    /// The text of a POST with exactly these headers and this body.
     pub fn post_text(&self, headers: &str, body: &str) -> String {
         let session = self.session.as_ref().map_or(String::new(), |id| format!("Mcp-Session-Id: {id}\r\n"));
         format!(

@@ -1,4 +1,4 @@
-//! The binary, as a test in another language would use it.
+//! Tests of the binary.
 
 use std::process::{ExitStatus, Stdio};
 
@@ -7,27 +7,27 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::client::{Client, PATIENCE};
-use crate::control::say;
+use crate::client::{Client, TIMEOUT};
+use crate::control::send;
 
-fn command(words: &[&str]) -> Command {
+fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mendline-faults"));
-    command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }
 
-/// Starts it and reads where everything is.
-async fn start(words: &[&str]) -> (Child, Value) {
-    let mut child = command(words).spawn().unwrap();
+/// Starts the binary and reads the addresses.
+async fn start(args: &[&str]) -> (Child, Value) {
+    let mut child = command(args).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+    let line = timeout(TIMEOUT, lines.next_line()).await.unwrap().unwrap().unwrap();
     (child, serde_json::from_str(&line).unwrap())
 }
 
-/// Closes its stdin and waits.
+/// Closes its stdin and waits for its end.
 async fn end(mut child: Child) -> ExitStatus {
     drop(child.stdin.take());
-    timeout(PATIENCE, child.wait()).await.unwrap().unwrap()
+    timeout(TIMEOUT, child.wait()).await.unwrap().unwrap()
 }
 
 fn address(url: &Value) -> std::net::SocketAddr {
@@ -36,36 +36,36 @@ fn address(url: &Value) -> std::net::SocketAddr {
 }
 
 #[tokio::test]
-async fn a_server_and_a_proxy_run_as_processes_and_end_with_their_stdin() {
+async fn server_and_proxy_processes_end_with_their_stdin() {
     let (server, at) = start(&["server", "answers=json", "era=modern"]).await;
     let behind = address(&at["url"]).to_string();
     let (proxy, front) = start(&["proxy", &format!("to={behind}")]).await;
     let client = Client::modern(address(&front["address"]));
-    assert_eq!(client.call("create_note", "k").await.said(), "wrote k");
+    assert_eq!(client.call("create_note", "k").await.tool_text(), "wrote k");
     let rule = json!({ "fault": "h26_500" });
-    assert_eq!(say(address(&at["control"]), "POST", "rules", &rule).await.0, 200);
+    assert_eq!(send(address(&at["control"]), "POST", "rules", &rule).await.0, 200);
     assert_eq!(client.call("create_note", "k").await.status, 500);
-    let (_, counts) = say(address(&at["control"]), "GET", "counts", &Value::Null).await;
+    let (_, counts) = send(address(&at["control"]), "GET", "counts", &Value::Null).await;
     assert_eq!(counts["executions"]["k"], 2);
-    let (_, counts) = say(address(&front["control"]), "GET", "counts", &Value::Null).await;
+    let (_, counts) = send(address(&front["control"]), "GET", "counts", &Value::Null).await;
     assert_eq!(counts["accepted"], 2);
     assert!(end(proxy).await.success() && end(server).await.success());
 }
 
 #[tokio::test]
-async fn a_command_that_means_nothing_says_so() {
-    for words in
-        [&["server", "ear=modern"][..], &["server", "modern"], &["proxy"], &["proxy", "to=x"], &["juggle"], &[]]
+async fn invalid_command_prints_an_error() {
+    for args in
+        [&["server", "ear=modern"][..], &["server", "modern"], &["proxy"], &["proxy", "to=x"], &["unknown"], &[]]
     {
-        let output = timeout(PATIENCE, command(words).output()).await.unwrap().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{words:?}");
-        assert!(output.stderr.starts_with(b"mendline-faults: ") && output.stdout.is_empty(), "{words:?}");
+        let output = timeout(TIMEOUT, command(args).output()).await.unwrap().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(output.stderr.starts_with(b"mendline-faults: ") && output.stdout.is_empty(), "{args:?}");
     }
 }
 
 #[tokio::test]
-async fn the_list_names_everything() {
-    let output = timeout(PATIENCE, command(&["list"]).output()).await.unwrap().unwrap();
+async fn list_names_all_faults_and_toxics() {
+    let output = timeout(TIMEOUT, command(&["list"]).output()).await.unwrap().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.lines().count(), mendline_faults::fault::ALL.len() + mendline_faults::toxic::ALL.len());
 }

@@ -1,4 +1,4 @@
-//! Each fault does what its file says, and the oracle knows whether the tool ran.
+//! Tests of every fault: its effect on the client, and the executions that the oracle counts.
 
 use std::time::Duration;
 
@@ -6,33 +6,33 @@ use mendline_faults::fault::{self, Runs};
 use mendline_faults::{Answers, Era, Rule, Server, Settings};
 use serde_json::{Value, json};
 
-use crate::client::{Client, End, Got, Line, PATIENCE, call, request};
+use crate::client::{Client, Connection, End, Reply, TIMEOUT, call, request};
 
-/// A server with one rule, and a legacy client that it has greeted.
-async fn stage(rule: Rule) -> (Server, Client) {
+/// A server with one rule and a legacy client with a session.
+async fn start(rule: Rule) -> (Server, Client) {
     let server = Server::start(Settings::default()).await.unwrap();
     let client = Client::legacy(server.address()).await;
     server.add(rule).unwrap();
     (server, client)
 }
 
-/// What a fault does to a call, and how often the call ran.
-async fn struck(rule: Rule) -> (Got, u64) {
+/// Makes one call under a rule. Returns the reply and the number of executions.
+async fn call_under(rule: Rule) -> (Reply, u64) {
     let name = rule.fault.clone();
-    let (server, client) = stage(rule).await;
-    let got = client.call("create_note", "k").await;
+    let (server, client) = start(rule).await;
+    let reply = client.call("create_note", "k").await;
     let counts = server.oracle().counts();
     assert_eq!(counts.struck_by(&name), 1);
-    (got, counts.executions_of("k"))
+    (reply, counts.executions_of("k"))
 }
 
-fn last_id(got: &Got) -> String {
-    let ids = got.events().into_iter().filter_map(|event| event.id);
+fn last_id(reply: &Reply) -> String {
+    let ids = reply.events().into_iter().filter_map(|event| event.id);
     String::from_utf8(ids.last().unwrap().to_vec()).unwrap()
 }
 
 #[test]
-fn every_fault_has_a_test_here_or_with_http2() {
+fn every_fault_has_a_test() {
     let tests = [include_str!("faults.rs"), include_str!("http2.rs")].concat();
     for fault in fault::ALL {
         assert!(tests.contains(&format!("\"{}\"", fault.name)), "{} is not tested", fault.name);
@@ -41,89 +41,89 @@ fn every_fault_has_a_test_here_or_with_http2() {
 }
 
 #[tokio::test]
-async fn a_plain_status_is_answered_before_or_after_the_tool_has_run() {
+async fn status_is_answered_before_or_after_the_tool_ran() {
     for (fault, status) in [("h26_500", 500), ("h27_502", 502), ("h28_503_retry_after", 503), ("h29_504", 504)] {
-        assert_eq!(fault::by_name(fault).unwrap().runs, Runs::AsTold);
-        let (got, ran) = struck(Rule::new(fault)).await;
-        assert_eq!((got.status, ran), (status, 1), "{fault}");
-        let (got, ran) = struck(Rule::new(fault).before()).await;
-        assert_eq!((got.status, ran), (status, 0), "{fault}");
+        assert_eq!(fault::by_name(fault).unwrap().runs, Runs::PerRule);
+        let (reply, ran) = call_under(Rule::new(fault)).await;
+        assert_eq!((reply.status, ran), (status, 1), "{fault}");
+        let (reply, ran) = call_under(Rule::new(fault).before()).await;
+        assert_eq!((reply.status, ran), (status, 0), "{fault}");
     }
 }
 
 #[tokio::test]
-async fn a_hint_is_in_seconds_or_a_date() {
+async fn retry_after_is_in_seconds_or_a_date() {
     for fault in ["h28_503_retry_after", "h30_429_retry_after"] {
-        let (got, _) = struck(Rule::new(fault).value(7)).await;
-        assert_eq!(got.header("retry-after"), Some("7"));
-        let (got, _) = struck(Rule::new(fault).value(json!({ "date": 3 }))).await;
-        let date = got.header("retry-after").unwrap();
+        let (reply, _) = call_under(Rule::new(fault).value(7)).await;
+        assert_eq!(reply.header("retry-after"), Some("7"));
+        let (reply, _) = call_under(Rule::new(fault).value(json!({ "date": 3 }))).await;
+        let date = reply.header("retry-after").unwrap();
         assert!(date.ends_with(" GMT") && date.contains(", "), "{date}");
     }
 }
 
 #[tokio::test]
-async fn too_many_requests_are_never_run() {
+async fn refused_calls_do_not_run() {
     for fault in ["h30_429_retry_after", "h31_429_bare"] {
-        let (got, ran) = struck(Rule::new(fault)).await;
-        assert_eq!((got.status, ran), (429, 0));
+        let (reply, ran) = call_under(Rule::new(fault)).await;
+        assert_eq!((reply.status, ran), (429, 0));
     }
-    assert_eq!(struck(Rule::new("h31_429_bare")).await.0.header("retry-after"), None);
-    let (got, ran) = struck(Rule::new("a73_token_expired_401")).await;
-    assert_eq!((got.status, ran), (401, 0));
-    assert!(got.header("www-authenticate").unwrap().starts_with("Bearer "));
+    assert_eq!(call_under(Rule::new("h31_429_bare")).await.0.header("retry-after"), None);
+    let (reply, ran) = call_under(Rule::new("a73_token_expired_401")).await;
+    assert_eq!((reply.status, ran), (401, 0));
+    assert!(reply.header("www-authenticate").unwrap().starts_with("Bearer "));
 }
 
 #[tokio::test]
-async fn a_lost_session_is_told_in_three_ways_and_is_lost() {
+async fn lost_session_is_reported_in_three_ways() {
     for (fault, status) in
         [("h34_404_session_expired", 404), ("h35b_400_session_lost", 400), ("session_lost_in_body", 200)]
     {
-        let (server, client) = stage(Rule::new(fault).nth(1)).await;
-        let got = client.call("create_note", "k").await;
-        assert_eq!(got.status, status, "{fault}");
-        assert!(got.answer()["error"]["message"].as_str().unwrap().to_lowercase().contains("session"));
-        assert_eq!(got.answer()["id"], 7);
-        assert_eq!(client.call("create_note", "k").await.status, 404, "it is really gone");
-        let anew = Client::legacy(server.address()).await;
-        assert_eq!(anew.call("create_note", "k").await.said(), "wrote k");
+        let (server, client) = start(Rule::new(fault).nth(1)).await;
+        let reply = client.call("create_note", "k").await;
+        assert_eq!(reply.status, status, "{fault}");
+        assert!(reply.answer()["error"]["message"].as_str().unwrap().to_lowercase().contains("session"));
+        assert_eq!(reply.answer()["id"], 7);
+        assert_eq!(client.call("create_note", "k").await.status, 404, "the session is gone");
+        let new_client = Client::legacy(server.address()).await;
+        assert_eq!(new_client.call("create_note", "k").await.tool_text(), "wrote k");
         assert_eq!(server.oracle().counts().executions_of("k"), 1);
     }
 }
 
 #[tokio::test]
-async fn refusals_with_a_code_carry_it() {
+async fn refusals_carry_their_jsonrpc_code() {
     for (fault, status, code) in [("h35_404_method_not_found", 404, -32601), ("h36_400_header_mismatch", 400, -32020)] {
-        let (got, ran) = struck(Rule::new(fault)).await;
-        assert_eq!((got.status, got.answer()["error"]["code"].as_i64(), ran), (status, Some(code), 0));
+        let (reply, ran) = call_under(Rule::new(fault)).await;
+        assert_eq!((reply.status, reply.answer()["error"]["code"].as_i64(), ran), (status, Some(code), 0));
     }
 }
 
 #[tokio::test]
-async fn a_page_comes_instead_of_json() {
-    let (got, ran) = struck(Rule::new("h37_html_instead_of_json")).await;
-    assert_eq!((got.status, got.header("content-type"), ran), (200, Some("text/html"), 1));
-    assert!(got.text().contains("<title>"));
+async fn html_page_replaces_json() {
+    let (reply, ran) = call_under(Rule::new("h37_html_instead_of_json")).await;
+    assert_eq!((reply.status, reply.header("content-type"), ran), (200, Some("text/html"), 1));
+    assert!(reply.text().contains("<title>"));
 }
 
 #[tokio::test]
-async fn a_redirect_at_home_leads_to_an_answer() {
+async fn redirect_within_the_origin_leads_to_an_answer() {
     for status in [307, 308] {
-        let (server, mut client) = stage(Rule::new("h38_redirect_same_origin").value(status)).await;
-        let got = client.call("create_note", "k").await;
-        assert_eq!((u64::from(got.status), got.header("location")), (status, Some("/moved/mcp")));
+        let (server, mut client) = start(Rule::new("h38_redirect_same_origin").value(status)).await;
+        let reply = client.call("create_note", "k").await;
+        assert_eq!((u64::from(reply.status), reply.header("location")), (status, Some("/moved/mcp")));
         assert_eq!(server.oracle().counts().executions_of("k"), 0);
         client.path = "/moved/mcp".to_owned();
-        assert_eq!(client.call("create_note", "k").await.said(), "wrote k");
+        assert_eq!(client.call("create_note", "k").await.tool_text(), "wrote k");
     }
 }
 
 #[tokio::test]
-async fn a_redirect_elsewhere_leads_where_everything_is_written_down() {
-    let (server, client) = stage(Rule::new("h39_redirect_elsewhere")).await;
-    let got = client.call("create_note", "k").await;
-    assert_eq!(got.status, 307);
-    let location = got.header("location").unwrap();
+async fn redirect_to_a_foreign_origin_is_recorded_there() {
+    let (server, client) = start(Rule::new("h39_redirect_elsewhere")).await;
+    let reply = client.call("create_note", "k").await;
+    assert_eq!(reply.status, 307);
+    let location = reply.header("location").unwrap();
     assert_eq!(location, format!("http://{}/mcp", server.elsewhere()));
     assert_eq!(server.oracle().counts().elsewhere, []);
     let follower = Client { address: server.elsewhere(), ..client };
@@ -134,237 +134,238 @@ async fn a_redirect_elsewhere_leads_where_everything_is_written_down() {
 }
 
 #[tokio::test]
-async fn the_get_stream_is_not_offered() {
-    let (server, client) = stage(Rule::new("h40_405_on_get")).await;
+async fn get_stream_is_not_offered() {
+    let (server, client) = start(Rule::new("h40_405_on_get")).await;
     assert_eq!(client.exchange(&client.get(None)).await.status, 405);
-    assert_eq!(client.call("lookup", "k").await.said(), "k is 42", "the rest works");
+    assert_eq!(client.call("lookup", "k").await.tool_text(), "k is 42", "other requests work");
     assert_eq!(server.oracle().counts().gets, 1);
 }
 
 #[tokio::test]
-async fn a_request_is_accepted_and_never_answered() {
-    let (got, ran) = struck(Rule::new("h41_202_but_no_answer")).await;
-    assert_eq!((got.status, got.body.len(), ran), (202, 0, 1));
+async fn request_is_accepted_and_never_answered() {
+    let (reply, ran) = call_under(Rule::new("h41_202_but_no_answer")).await;
+    assert_eq!((reply.status, reply.body.len(), ran), (202, 0, 1));
 }
 
 #[tokio::test]
-async fn odd_events_mean_the_same() {
-    let (got, _) = struck(Rule::new("s42_sse_split_crlf_bom")).await;
-    assert!(got.body.starts_with(b"\xef\xbb\xbfid: "));
-    assert!(got.text().contains("\r\n\r\n") && !got.text().replace("\r\n", "").contains('\n'));
-    assert_eq!(got.said(), "wrote k");
-    let (server, client) = stage(Rule::new("s42_sse_split_crlf_bom")).await;
-    let mut line = Line::dial(server.address()).await;
-    let _ = line.ask(&client.post(&call(7, "lookup", &json!({ "key": "k" })))).await.unwrap();
-    assert_eq!(line.piece().await.unwrap().len(), 1, "one byte in each piece");
+async fn unusual_event_stream_has_the_same_meaning() {
+    let (reply, _) = call_under(Rule::new("s42_sse_split_crlf_bom")).await;
+    assert!(reply.body.starts_with(b"\xef\xbb\xbfid: "));
+    assert!(reply.text().contains("\r\n\r\n") && !reply.text().replace("\r\n", "").contains('\n'));
+    assert_eq!(reply.tool_text(), "wrote k");
+    let (server, client) = start(Rule::new("s42_sse_split_crlf_bom")).await;
+    let mut connection = Connection::dial(server.address()).await;
+    let _ = connection.send_request(&client.post(&call(7, "lookup", &json!({ "key": "k" })))).await.unwrap();
+    assert_eq!(connection.piece().await.unwrap().len(), 1, "one byte in each piece");
 }
 
 #[tokio::test]
-async fn an_event_is_as_large_as_it_was_told_to_be() {
-    let (got, ran) = struck(Rule::new("s43_event_over_limit").value(100_000)).await;
-    assert_eq!((got.said().len(), ran), (100_000, 1));
-    let (got, _) = struck(Rule::new("s43_event_over_limit")).await;
-    assert!(got.body.len() > 17 << 20);
+async fn event_has_the_requested_size() {
+    let (reply, ran) = call_under(Rule::new("s43_event_over_limit").value(100_000)).await;
+    assert_eq!((reply.tool_text().len(), ran), (100_000, 1));
+    let (reply, _) = call_under(Rule::new("s43_event_over_limit")).await;
+    assert!(reply.body.len() > 17 << 20);
 }
 
 #[tokio::test]
-async fn comments_come_and_nothing_else() {
-    let (server, client) = stage(Rule::new("s44_comments_only").value(1).before()).await;
-    let mut line = Line::dial(server.address()).await;
-    let _ = line.ask(&client.post(&call(7, "create_note", &json!({ "key": "k" })))).await.unwrap();
+async fn stream_carries_only_comments() {
+    let (server, client) = start(Rule::new("s44_comments_only").value(1).before()).await;
+    let mut connection = Connection::dial(server.address()).await;
+    let _ = connection.send_request(&client.post(&call(7, "create_note", &json!({ "key": "k" })))).await.unwrap();
     for _ in 0..5 {
-        assert_eq!(line.piece().await.unwrap(), b": still here\n\n");
+        assert_eq!(connection.piece().await.unwrap(), b": still here\n\n");
     }
     assert_eq!(server.oracle().counts().executions_of("k"), 0);
 }
 
 #[tokio::test]
-async fn an_absurd_retry_comes_with_a_stream_that_can_be_resumed() {
+async fn stream_with_absurd_retry_can_be_resumed() {
     for retry in [0, 1_000_000_000] {
-        let (server, client) = stage(Rule::new("s45_retry_absurd").value(retry)).await;
-        let got = client.call("create_note", "k").await;
-        let events = got.events();
-        assert_eq!((events.len(), events[0].retry, got.end), (1, Some(retry), End::Whole));
-        assert_eq!(client.resume(&last_id(&got)).await.said(), "wrote k");
+        let (server, client) = start(Rule::new("s45_retry_absurd").value(retry)).await;
+        let reply = client.call("create_note", "k").await;
+        let events = reply.events();
+        assert_eq!((events.len(), events[0].retry, reply.end), (1, Some(retry), End::Whole));
+        assert_eq!(client.resume(&last_id(&reply)).await.tool_text(), "wrote k");
         assert_eq!(server.oracle().counts().executions_of("k"), 1);
     }
 }
 
 #[tokio::test]
-async fn whoever_resumes_is_told_everything_again() {
-    let (_server, client) = stage(Rule::new("s46_replays_seen_events")).await;
-    let got = client.send(&call(7, "slow", &json!({ "key": "k", "steps": 2, "stepMs": 1 }))).await;
-    assert_eq!(got.messages().len(), 3);
-    let again = client.resume(&last_id(&got)).await;
-    assert_eq!(again.messages(), got.messages());
-    assert_eq!(last_id(&again), last_id(&got), "under the same ids");
+async fn resumed_stream_repeats_all_events() {
+    let (_server, client) = start(Rule::new("s46_replays_seen_events")).await;
+    let reply = client.send(&call(7, "slow", &json!({ "key": "k", "steps": 2, "stepMs": 1 }))).await;
+    assert_eq!(reply.messages().len(), 3);
+    let again = client.resume(&last_id(&reply)).await;
+    assert_eq!(again.messages(), reply.messages());
+    assert_eq!(last_id(&again), last_id(&reply), "the same ids");
 }
 
 #[tokio::test]
-async fn a_resumption_is_refused() {
-    let (_server, client) = stage(Rule::new("s47_resume_refused").nth(1)).await;
-    let got = client.call("lookup", "k").await;
-    let first = String::from_utf8(got.events()[0].id.clone().unwrap().to_vec()).unwrap();
+async fn resumption_is_refused() {
+    let (_server, client) = start(Rule::new("s47_resume_refused").nth(1)).await;
+    let reply = client.call("lookup", "k").await;
+    let first = String::from_utf8(reply.events()[0].id.clone().unwrap().to_vec()).unwrap();
     assert_eq!(client.resume(&first).await.status, 400);
-    assert_eq!(client.resume(&first).await.said(), "k is 42", "only once, as the rule has it");
-    let (_server, client) = stage(Rule::new("s47_resume_refused").value(405)).await;
+    assert_eq!(client.resume(&first).await.tool_text(), "k is 42", "the rule applies once");
+    let (_server, client) = start(Rule::new("s47_resume_refused").value(405)).await;
     assert_eq!(client.resume("s1.0").await.status, 405);
 }
 
 #[tokio::test]
-async fn a_stream_is_primed_and_closed_for_ever() {
-    let (server, client) = stage(Rule::new("s52_prime_then_close_for_ever").value(5)).await;
-    let mut got = client.call("create_note", "k").await;
+async fn stream_is_primed_and_closed_forever() {
+    let (server, client) = start(Rule::new("s52_prime_then_close_for_ever").value(5)).await;
+    let mut reply = client.call("create_note", "k").await;
     let mut ids = Vec::new();
     for _ in 0..20 {
-        let events = got.events();
-        assert_eq!((events.len(), events[0].retry, got.end), (1, Some(5), End::Whole));
+        let events = reply.events();
+        assert_eq!((events.len(), events[0].retry, reply.end), (1, Some(5), End::Whole));
         assert_eq!(events[0].data.as_deref(), Some(&b""[..]));
-        ids.push(last_id(&got));
-        got = client.resume(ids.last().unwrap()).await;
+        ids.push(last_id(&reply));
+        reply = client.resume(ids.last().unwrap()).await;
     }
     ids.dedup();
-    assert_eq!(ids.len(), 20, "each time under a new id");
+    assert_eq!(ids.len(), 20, "a new id each time");
     let counts = server.oracle().counts();
     assert_eq!((counts.executions_of("k"), counts.resumes), (1, 20));
 }
 
 #[tokio::test]
-async fn a_connection_ends_instead_of_an_answer() {
+async fn connection_ends_before_the_answer() {
     for (fault, end) in [("t13_reset_before_headers", End::Reset), ("t15_eof_without_response", End::Fin)] {
-        let (got, ran) = struck(Rule::new(fault)).await;
-        assert_eq!((got.status, got.end, ran), (0, end, 1), "{fault}");
-        let (got, ran) = struck(Rule::new(fault).before()).await;
-        assert_eq!((got.status, got.end, ran), (0, end, 0), "{fault}");
+        let (reply, ran) = call_under(Rule::new(fault)).await;
+        assert_eq!((reply.status, reply.end, ran), (0, end, 1), "{fault}");
+        let (reply, ran) = call_under(Rule::new(fault).before()).await;
+        assert_eq!((reply.status, reply.end, ran), (0, end, 0), "{fault}");
     }
 }
 
 #[tokio::test]
-async fn a_json_body_is_cut_in_the_middle() {
-    let (server, client) = stage(Rule::new("t14_reset_mid_body")).await;
+async fn json_body_is_cut_in_the_middle() {
+    let (server, client) = start(Rule::new("t14_reset_mid_body")).await;
     let json = call(7, "create_note", &json!({ "key": "k", "answer": "json" }));
-    let got = client.send(&json).await;
-    let length: usize = got.header("content-length").unwrap().parse().unwrap();
-    assert_eq!((got.status, got.end, got.body.len()), (200, End::Reset, length / 2));
+    let reply = client.send(&json).await;
+    let length: usize = reply.header("content-length").unwrap().parse().unwrap();
+    assert_eq!((reply.status, reply.end, reply.body.len()), (200, End::Reset, length / 2));
     server.clear();
     server.add(Rule::new("t14_reset_mid_body").value(3)).unwrap();
-    assert_eq!(client.send(&json).await.body, b"{\"j", "or at the byte that was told");
+    assert_eq!(client.send(&json).await.body, b"{\"j", "or at the given byte");
     assert_eq!(server.oracle().counts().executions_of("k"), 2);
 }
 
 #[tokio::test]
-async fn an_event_stream_is_cut_in_the_middle_and_can_be_resumed() {
-    let (server, client) = stage(Rule::new("t14_reset_mid_body").nth(1)).await;
-    let got = client.call("create_note", "k").await;
-    assert_eq!((got.status, got.end, got.events().len()), (200, End::Reset, 1), "{}", got.text());
-    assert_eq!(client.resume(&last_id(&got)).await.said(), "wrote k");
+async fn cut_event_stream_can_be_resumed() {
+    let (server, client) = start(Rule::new("t14_reset_mid_body").nth(1)).await;
+    let reply = client.call("create_note", "k").await;
+    assert_eq!((reply.status, reply.end, reply.events().len()), (200, End::Reset, 1), "{}", reply.text());
+    assert_eq!(client.resume(&last_id(&reply)).await.tool_text(), "wrote k");
     assert_eq!(server.oracle().counts().executions_of("k"), 1);
 }
 
 #[tokio::test]
-async fn a_body_is_whole_to_http_and_not_to_json() {
-    let (got, ran) = struck(Rule::new("truncated_json")).await;
-    assert_eq!((got.status, got.end, ran), (200, End::Whole, 1));
-    assert!(serde_json::from_slice::<Value>(&got.body).is_err() && got.text().starts_with("{\"jsonrpc\""));
+async fn body_is_complete_http_and_truncated_json() {
+    let (reply, ran) = call_under(Rule::new("truncated_json")).await;
+    assert_eq!((reply.status, reply.end, ran), (200, End::Whole, 1));
+    assert!(serde_json::from_slice::<Value>(&reply.body).is_err() && reply.text().starts_with("{\"jsonrpc\""));
 }
 
 #[tokio::test]
-async fn the_right_text_comes_under_the_wrong_name() {
-    let (got, ran) = struck(Rule::new("wrong_content_type")).await;
-    assert_eq!((got.header("content-type"), got.said().as_str(), ran), (Some("text/plain"), "wrote k", 1));
+async fn correct_body_has_the_wrong_media_type() {
+    let (reply, ran) = call_under(Rule::new("wrong_content_type")).await;
+    assert_eq!((reply.header("content-type"), reply.tool_text().as_str(), ran), (Some("text/plain"), "wrote k", 1));
 }
 
 #[tokio::test]
-async fn an_endpoint_is_named_at_another_origin() {
-    let (server, client) = stage(Rule::new("endpoint_elsewhere")).await;
-    let mut line = Line::dial(server.address()).await;
+async fn endpoint_is_at_a_foreign_origin() {
+    let (server, client) = start(Rule::new("endpoint_elsewhere")).await;
+    let mut connection = Connection::dial(server.address()).await;
     let client = Client { path: "/sse".to_owned(), session: None, ..client };
-    let mut got = line.ask(&client.get(None)).await.unwrap();
-    let endpoint = line.events(&mut got, 1).await.remove(0).data.unwrap();
+    let mut reply = connection.send_request(&client.get(None)).await.unwrap();
+    let endpoint = connection.events(&mut reply, 1).await.remove(0).data.unwrap();
     let elsewhere = format!("http://{}/messages?", server.elsewhere());
     assert!(endpoint.starts_with(elsewhere.as_bytes()), "{endpoint:?}");
 }
 
 #[tokio::test]
-async fn answers_to_nobody_come_before_the_answer() {
-    let (got, ran) = struck(Rule::new("m62_unknown_id")).await;
-    let messages = got.messages();
-    assert_eq!((messages.len(), got.said().as_str(), ran), (5, "wrote k", 1));
+async fn responses_to_unknown_ids_precede_the_answer() {
+    let (reply, ran) = call_under(Rule::new("m62_unknown_id")).await;
+    let messages = reply.messages();
+    assert_eq!((messages.len(), reply.tool_text().as_str(), ran), (5, "wrote k", 1));
     assert_eq!(messages.iter().filter(|message| message["id"] == 7).count(), 1);
 }
 
 #[tokio::test]
-async fn an_answer_comes_twice() {
-    let (got, ran) = struck(Rule::new("m63_duplicate_response")).await;
-    let messages = got.messages();
+async fn response_is_sent_twice() {
+    let (reply, ran) = call_under(Rule::new("m63_duplicate_response")).await;
+    let messages = reply.messages();
     assert_eq!((messages.len(), ran), (2, 1));
     assert_eq!(messages[0], messages[1]);
 }
 
 #[tokio::test]
-async fn an_answer_comes_late_and_does_not_hear_of_cancellations() {
-    let (server, client) = stage(Rule::new("m64_late_response").value(150)).await;
-    let mut line = Line::dial(server.address()).await;
+async fn late_response_ignores_cancellation() {
+    let (server, client) = start(Rule::new("m64_late_response").value(150)).await;
+    let mut connection = Connection::dial(server.address()).await;
     let start = tokio::time::Instant::now();
-    let got = line.ask(&client.post(&call(7, "create_note", &json!({ "key": "k" })))).await.unwrap();
+    let reply = connection.send_request(&client.post(&call(7, "create_note", &json!({ "key": "k" })))).await.unwrap();
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } })).await;
-    assert_eq!(line.rest(got).await.said(), "wrote k");
+    assert_eq!(connection.rest(reply).await.tool_text(), "wrote k");
     assert!(start.elapsed() >= Duration::from_millis(150));
     let counts = server.oracle().counts();
     assert_eq!((counts.executions_of("k"), counts.cancellations), (1, 0));
 }
 
 #[tokio::test]
-async fn an_answer_is_no_json_and_shows_its_id() {
-    let (got, ran) = struck(Rule::new("m65_malformed_json")).await;
-    let data = got.events().pop().unwrap().data.unwrap();
+async fn malformed_response_still_shows_its_id() {
+    let (reply, ran) = call_under(Rule::new("m65_malformed_json")).await;
+    let data = reply.events().pop().unwrap().data.unwrap();
     assert!(serde_json::from_slice::<Value>(&data).is_err());
     assert!(data.windows(6).any(|text| text == b"\"id\":7"));
     assert_eq!(ran, 1);
-    assert_eq!(struck(Rule::new("m65_malformed_json").before()).await.1, 0);
+    assert_eq!(call_under(Rule::new("m65_malformed_json").before()).await.1, 0);
 }
 
 #[tokio::test]
-async fn an_id_changes_its_type() {
-    let (got, ran) = struck(Rule::new("m66_id_type_changed")).await;
-    assert_eq!((got.answer()["id"].clone(), got.said().as_str(), ran), (json!("7"), "wrote k", 1));
+async fn id_returns_as_a_string() {
+    let (reply, ran) = call_under(Rule::new("m66_id_type_changed")).await;
+    assert_eq!((reply.answer()["id"].clone(), reply.tool_text().as_str(), ran), (json!("7"), "wrote k", 1));
 }
 
 #[tokio::test]
-async fn a_storm_comes_before_the_answer() {
-    let (got, ran) = struck(Rule::new("m67_notification_storm").value(500)).await;
-    assert_eq!((got.messages().len(), got.said().as_str(), ran), (501, "wrote k", 1));
+async fn notifications_precede_the_answer() {
+    let (reply, ran) = call_under(Rule::new("m67_notification_storm").value(500)).await;
+    assert_eq!((reply.messages().len(), reply.tool_text().as_str(), ran), (501, "wrote k", 1));
 }
 
 #[tokio::test]
-async fn progress_is_reported_for_ever_until_somebody_ends_it() {
-    let (server, legacy) = stage(Rule::new("m68_progress_forever").value(1)).await;
+async fn progress_continues_until_the_call_is_cancelled() {
+    let (server, legacy) = start(Rule::new("m68_progress_forever").value(1)).await;
     for client in [legacy, Client::modern(server.address())] {
-        let mut line = Line::dial(server.address()).await;
-        let mut got = line.ask(&client.post(&call(7, "create_note", &json!({ "key": "k" })))).await.unwrap();
-        line.events(&mut got, 20).await;
-        let reports = got.messages().into_iter().filter_map(|message| message["params"]["progress"].as_u64());
+        let mut connection = Connection::dial(server.address()).await;
+        let mut reply =
+            connection.send_request(&client.post(&call(7, "create_note", &json!({ "key": "k" })))).await.unwrap();
+        connection.events(&mut reply, 20).await;
+        let reports = reply.messages().into_iter().filter_map(|message| message["params"]["progress"].as_u64());
         assert!(reports.collect::<Vec<_>>().starts_with(&[1, 2, 3]));
         if client.is_modern {
-            drop(line);
-            server.oracle().until(PATIENCE, |counts| counts.cancellations == 2).await.unwrap();
+            drop(connection);
+            server.oracle().until(TIMEOUT, |counts| counts.cancellations == 2).await.unwrap();
         } else {
             let cancelled =
                 json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
             client.send(&cancelled).await;
-            assert_eq!(line.rest(got).await.end, End::Whole);
+            assert_eq!(connection.rest(reply).await.end, End::Whole);
         }
     }
 }
 
 #[tokio::test]
-async fn the_server_comes_back_in_the_other_era() {
-    let (server, legacy) = stage(Rule::new("m69_era_flip").nth(1)).await;
-    let got = legacy.call("create_note", "k").await;
-    assert_eq!((got.status, got.answer()["error"]["code"].as_i64()), (400, Some(-32022)));
+async fn server_switches_to_the_other_era() {
+    let (server, legacy) = start(Rule::new("m69_era_flip").nth(1)).await;
+    let reply = legacy.call("create_note", "k").await;
+    assert_eq!((reply.status, reply.answer()["error"]["code"].as_i64()), (400, Some(-32022)));
     assert_eq!(server.settings().era, Era::Modern);
     let modern = Client::modern(server.address());
-    assert_eq!(modern.call("create_note", "k").await.said(), "wrote k");
+    assert_eq!(modern.call("create_note", "k").await.tool_text(), "wrote k");
     server.clear();
     server.add(Rule::new("m69_era_flip").nth(1)).unwrap();
     assert_eq!(modern.call("create_note", "k").await.status, 400);
@@ -373,32 +374,32 @@ async fn the_server_comes_back_in_the_other_era() {
 }
 
 #[tokio::test]
-async fn a_list_never_comes() {
-    let (server, client) = stage(Rule::new("m72_list_hangs")).await;
-    let mut line = Line::dial(server.address()).await;
-    let mut got = line.ask(&client.post(&request(7, "tools/list", &json!({})))).await.unwrap();
-    line.events(&mut got, 1).await;
-    assert!(line.is_silent(Duration::from_millis(50)).await, "primed and nothing more");
-    assert_eq!(client.call("lookup", "k").await.said(), "k is 42", "the rest works");
+async fn list_is_never_answered() {
+    let (server, client) = start(Rule::new("m72_list_hangs")).await;
+    let mut connection = Connection::dial(server.address()).await;
+    let mut reply = connection.send_request(&client.post(&request(7, "tools/list", &json!({})))).await.unwrap();
+    connection.events(&mut reply, 1).await;
+    assert!(connection.is_silent(Duration::from_millis(50)).await, "only the priming event");
+    assert_eq!(client.call("lookup", "k").await.tool_text(), "k is 42", "other requests work");
 }
 
 #[tokio::test]
-async fn faults_of_the_protocol_also_strike_the_oldest_transport() {
+async fn protocol_faults_apply_to_http_sse() {
     let server = Server::start(Settings { answers: Answers::Json, ..Settings::default() }).await.unwrap();
     server.add(Rule::new("m63_duplicate_response")).unwrap();
     let mut client = Client { path: "/sse".to_owned(), is_modern: false, ..Client::modern(server.address()) };
-    let mut stream = Line::dial(server.address()).await;
-    let mut got = stream.ask(&client.get(None)).await.unwrap();
-    let endpoint = stream.events(&mut got, 1).await.remove(0).data.unwrap();
+    let mut stream = Connection::dial(server.address()).await;
+    let mut reply = stream.send_request(&client.get(None)).await.unwrap();
+    let endpoint = stream.events(&mut reply, 1).await.remove(0).data.unwrap();
     client.path = String::from_utf8(endpoint.to_vec()).unwrap();
     assert_eq!(client.call("lookup", "k").await.status, 202);
-    let events = stream.events(&mut got, 3).await;
+    let events = stream.events(&mut reply, 3).await;
     assert_eq!(events[1].data, events[2].data);
 }
 
 #[tokio::test]
-async fn a_rule_strikes_what_it_names_and_when_it_says() {
-    let (server, client) = stage(Rule::new("h26_500").method("tools/list").nth(2)).await;
+async fn rule_applies_to_named_requests_at_named_times() {
+    let (server, client) = start(Rule::new("h26_500").method("tools/list").nth(2)).await;
     let list = request(7, "tools/list", &json!({}));
     let mut statuses = Vec::new();
     for _ in 0..3 {
@@ -413,8 +414,8 @@ async fn a_rule_strikes_what_it_names_and_when_it_says() {
     assert_eq!(faults, ["h26_500", "t13_reset_before_headers"]);
 }
 
-/// What a fault does to a call whose answer is a JSON body.
-async fn framed(rule: Rule) -> Got {
+/// Makes one call under a rule, with a JSON body as the answer.
+async fn framed(rule: Rule) -> Reply {
     let server = Server::start(Settings { answers: Answers::Json, ..Settings::default() }).await.unwrap();
     let client = Client::legacy(server.address()).await;
     server.add(rule).unwrap();
@@ -422,32 +423,32 @@ async fn framed(rule: Rule) -> Got {
 }
 
 #[tokio::test]
-async fn bodies_are_framed_in_odd_ways_and_say_the_same() {
+async fn unusual_framing_keeps_the_meaning_of_bodies() {
     let plain = framed(Rule::new("h26_500").method("nothing")).await.answer();
     for (style, sign) in [("lf", "{\n  \""), ("crlf", "{\r\n  \""), ("tab", "{\n\t\"")] {
-        let got = framed(Rule::new("pretty_json").value(style)).await;
-        assert!(got.text().starts_with(sign), "{}", got.text());
-        assert_eq!(got.answer(), plain, "{style}");
+        let reply = framed(Rule::new("pretty_json").value(style)).await;
+        assert!(reply.text().starts_with(sign), "{}", reply.text());
+        assert_eq!(reply.answer(), plain, "{style}");
     }
-    let got = framed(Rule::new("newline_after")).await;
-    assert!(got.text().ends_with("}\n"), "{}", got.text());
-    assert_eq!(got.answer(), plain);
-    let got = framed(Rule::new("bom_json")).await;
-    assert_eq!(got.body.strip_prefix(b"\xef\xbb\xbf").map(|text| serde_json::from_slice(text).unwrap()), Some(plain));
+    let reply = framed(Rule::new("newline_after")).await;
+    assert!(reply.text().ends_with("}\n"), "{}", reply.text());
+    assert_eq!(reply.answer(), plain);
+    let reply = framed(Rule::new("bom_json")).await;
+    assert_eq!(reply.body.strip_prefix(b"\xef\xbb\xbf").map(|text| serde_json::from_slice(text).unwrap()), Some(plain));
 }
 
 #[tokio::test]
-async fn bodies_come_under_a_coding_or_in_the_oldest_version() {
-    let got = framed(Rule::new("content_coding")).await;
-    assert_eq!((got.header("content-encoding"), &got.body[..2]), (Some("gzip"), &b"\x1f\x8b"[..]));
+async fn bodies_are_compressed_or_sent_in_http_1_0() {
+    let reply = framed(Rule::new("content_coding")).await;
+    assert_eq!((reply.header("content-encoding"), &reply.body[..2]), (Some("gzip"), &b"\x1f\x8b"[..]));
     assert_eq!(framed(Rule::new("content_coding").value("br")).await.header("content-encoding"), Some("br"));
     let server = Server::start(Settings { answers: Answers::Json, ..Settings::default() }).await.unwrap();
     let client = Client::legacy(server.address()).await;
     server.add(Rule::new("http_1_0")).unwrap();
-    let mut line = Line::dial(server.address()).await;
-    line.write(client.post(&call(3, "lookup", &json!({ "key": "k" }))).as_bytes()).await;
+    let mut connection = Connection::dial(server.address()).await;
+    connection.write(client.post(&call(3, "lookup", &json!({ "key": "k" }))).as_bytes()).await;
     let mut text = Vec::new();
-    while let Ok(bytes) = line.bytes(1 << 16).await {
+    while let Ok(bytes) = connection.bytes(1 << 16).await {
         if bytes.is_empty() {
             break;
         }
@@ -457,15 +458,15 @@ async fn bodies_come_under_a_coding_or_in_the_oldest_version() {
 }
 
 #[tokio::test]
-async fn a_notification_is_taken_with_any_status() {
-    let (_server, client) = stage(Rule::new("note_answered").value(204)).await;
-    let note = json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" });
-    assert_eq!(client.send(&note).await.status, 204);
+async fn notification_is_answered_with_any_status() {
+    let (_server, client) = start(Rule::new("notification_answered").value(204)).await;
+    let notification = json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" });
+    assert_eq!(client.send(&notification).await.status, 204);
 }
 
 #[tokio::test]
-async fn a_call_is_answered_after_many_questions() {
-    let (_server, client) = stage(Rule::new("questions_without_end").value(20)).await;
+async fn server_requests_precede_the_answer() {
+    let (_server, client) = start(Rule::new("server_request_flood").value(20)).await;
     let messages = client.call("lookup", "k").await.messages();
     assert_eq!(messages.iter().filter(|message| message["method"] == "roots/list").count(), 20);
     assert_eq!(messages.last().unwrap()["result"]["content"][0]["text"], "k is 42");

@@ -1,4 +1,4 @@
-//! The server over HTTP/2, with the two faults that only exist there.
+//! Tests of the server over HTTP/2 and of the two faults that exist only there.
 
 use std::net::SocketAddr;
 
@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::client::{MODERN, PATIENCE, call};
+use crate::client::{MODERN, TIMEOUT, call};
 
 /// A body in one piece.
 struct Whole(Option<Bytes>);
@@ -47,7 +47,7 @@ async fn dial(address: SocketAddr) -> SendRequest<Whole> {
     sender
 }
 
-async fn ask(sender: &mut SendRequest<Whole>, key: &str) -> Result<Response<Incoming>, hyper::Error> {
+async fn call_tool(sender: &mut SendRequest<Whole>, key: &str) -> Result<Response<Incoming>, hyper::Error> {
     let mut message = call(7, "create_note", &json!({ "key": key }));
     message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
     message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
@@ -59,7 +59,7 @@ async fn ask(sender: &mut SendRequest<Whole>, key: &str) -> Result<Response<Inco
         .header("mcp-name", "create_note")
         .body(Whole(Some(message.to_string().into())))
         .unwrap();
-    timeout(PATIENCE, sender.send_request(request)).await.unwrap()
+    timeout(TIMEOUT, sender.send_request(request)).await.unwrap()
 }
 
 async fn body(response: Response<Incoming>) -> Value {
@@ -75,13 +75,13 @@ fn reason(error: &hyper::Error) -> Option<&h2::Error> {
     error.source().and_then(|source| source.downcast_ref())
 }
 
-async fn stage(rule: Option<Rule>) -> Server {
+async fn start_server(rule: Option<Rule>) -> Server {
     let server = Server::start(Settings { answers: Answers::Json, ..Settings::default() }).await.unwrap();
     rule.into_iter().for_each(|rule| server.add(rule).unwrap());
     server
 }
 
-/// A client's side of TLS that trusts one authority and speaks HTTP/2.
+/// Connects over TLS and HTTP/2 and trusts one authority.
 async fn dial_securely(server: &Server, authority: &Authority) -> std::io::Result<SendRequest<Whole>> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
@@ -99,30 +99,30 @@ async fn dial_securely(server: &Server, authority: &Authority) -> std::io::Resul
 }
 
 #[tokio::test]
-async fn a_secure_server_breaks_above_tls_and_knows_who_did_not_believe_it() {
+async fn secure_server_injects_faults_and_counts_failed_handshakes() {
     let authority = Authority::new("ours").unwrap();
     let certificate = Certificate { host: "127.0.0.1", until: 2200 };
-    let server = Server::start_secure(Settings::default(), authority.vouch(certificate).unwrap()).await.unwrap();
+    let server = Server::start_secure(Settings::default(), authority.issue(certificate).unwrap()).await.unwrap();
     server.add(Rule::new("h32_h2_goaway").nth(2)).unwrap();
     let mut sender = dial_securely(&server, &authority).await.unwrap();
-    assert_eq!(ask(&mut sender, "a").await.unwrap().status(), StatusCode::OK);
-    let error = ask(&mut sender, "b").await.unwrap_err();
+    assert_eq!(call_tool(&mut sender, "a").await.unwrap().status(), StatusCode::OK);
+    let error = call_tool(&mut sender, "b").await.unwrap_err();
     assert!(reason(&error).unwrap().is_go_away(), "{error:?}");
     let counts = server.oracle().counts();
     assert_eq!((counts.executions_of("a"), counts.executions_of("b")), (1, 0));
 
     let bytes = server.oracle().counts().bytes_in;
     assert!(dial_securely(&server, &Authority::new("theirs").unwrap()).await.is_err());
-    let counts = server.oracle().until(PATIENCE, |counts| counts.handshakes_failed == 1).await.unwrap();
+    let counts = server.oracle().until(TIMEOUT, |counts| counts.handshakes_failed == 1).await.unwrap();
     assert_eq!((counts.handshakes, counts.connections, counts.bytes_in), (2, 1, bytes));
 }
 
 #[tokio::test]
-async fn many_calls_share_one_connection() {
-    let server = stage(None).await;
+async fn calls_share_one_connection() {
+    let server = start_server(None).await;
     let mut sender = dial(server.address()).await;
     for key in ["a", "b"] {
-        let response = ask(&mut sender, key).await.unwrap();
+        let response = call_tool(&mut sender, key).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(body(response).await["result"]["content"][0]["text"], format!("wrote {key}"));
     }
@@ -130,55 +130,55 @@ async fn many_calls_share_one_connection() {
 }
 
 #[tokio::test]
-async fn a_stream_is_refused_and_the_connection_lives() {
-    let server = stage(Some(Rule::new("h33_h2_refused_stream").nth(2))).await;
+async fn refused_stream_keeps_the_connection() {
+    let server = start_server(Some(Rule::new("h33_h2_refused_stream").nth(2))).await;
     let mut sender = dial(server.address()).await;
-    assert_eq!(ask(&mut sender, "a").await.unwrap().status(), StatusCode::OK);
-    let error = ask(&mut sender, "b").await.unwrap_err();
+    assert_eq!(call_tool(&mut sender, "a").await.unwrap().status(), StatusCode::OK);
+    let error = call_tool(&mut sender, "b").await.unwrap_err();
     let reason = reason(&error).unwrap();
     assert_eq!((reason.reason(), reason.is_remote()), (Some(h2::Reason::REFUSED_STREAM), true));
-    assert_eq!(ask(&mut sender, "c").await.unwrap().status(), StatusCode::OK);
+    assert_eq!(call_tool(&mut sender, "c").await.unwrap().status(), StatusCode::OK);
     let counts = server.oracle().counts();
     assert_eq!((counts.executions_of("b"), counts.executions_of("c"), counts.connections), (0, 1, 1));
 }
 
 #[tokio::test]
-async fn the_server_goes_away_below_the_stream() {
-    let server = stage(Some(Rule::new("h32_h2_goaway").nth(2))).await;
+async fn goaway_leaves_the_request_unprocessed() {
+    let server = start_server(Some(Rule::new("h32_h2_goaway").nth(2))).await;
     let mut sender = dial(server.address()).await;
-    assert_eq!(ask(&mut sender, "a").await.unwrap().status(), StatusCode::OK);
-    let error = ask(&mut sender, "b").await.unwrap_err();
+    assert_eq!(call_tool(&mut sender, "a").await.unwrap().status(), StatusCode::OK);
+    let error = call_tool(&mut sender, "b").await.unwrap_err();
     let reason = reason(&error).unwrap();
     assert!(reason.is_go_away() && reason.is_remote(), "{reason:?}");
     assert_eq!(reason.reason(), Some(h2::Reason::NO_ERROR));
     assert_eq!(server.oracle().counts().executions_of("b"), 0);
-    let mut anew = dial(server.address()).await;
-    assert_eq!(ask(&mut anew, "b").await.unwrap().status(), StatusCode::OK);
+    let mut second = dial(server.address()).await;
+    assert_eq!(call_tool(&mut second, "b").await.unwrap().status(), StatusCode::OK);
 }
 
 #[tokio::test]
-async fn a_reset_takes_the_whole_connection() {
-    let server = stage(Some(Rule::new("t13_reset_before_headers").nth(1))).await;
+async fn reset_ends_the_whole_connection() {
+    let server = start_server(Some(Rule::new("t13_reset_before_headers").nth(1))).await;
     let mut sender = dial(server.address()).await;
-    let error = ask(&mut sender, "a").await.unwrap_err();
+    let error = call_tool(&mut sender, "a").await.unwrap_err();
     let broken: Option<&std::io::Error> = error.source().and_then(|source| source.downcast_ref());
     assert_eq!(broken.map(std::io::Error::kind), Some(std::io::ErrorKind::ConnectionReset), "{error:?}");
     assert_eq!(server.oracle().counts().executions_of("a"), 1);
 }
 
 #[tokio::test]
-async fn a_body_is_cut_after_its_half() {
-    let server = stage(Some(Rule::new("t14_reset_mid_body"))).await;
+async fn body_is_cut_in_the_middle() {
+    let server = start_server(Some(Rule::new("t14_reset_mid_body"))).await;
     let mut sender = dial(server.address()).await;
-    let response = ask(&mut sender, "a").await.unwrap();
+    let response = call_tool(&mut sender, "a").await.unwrap();
     let length: usize = response.headers()["content-length"].to_str().unwrap().parse().unwrap();
     let mut body = response.into_body();
     let mut seen = 0;
     let broken = loop {
-        match timeout(PATIENCE, std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))).await.unwrap() {
+        match timeout(TIMEOUT, std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))).await.unwrap() {
             Some(Ok(frame)) => seen += frame.into_data().unwrap().len(),
             Some(Err(error)) => break error,
-            None => panic!("it came whole"),
+            None => panic!("the body was complete"),
         }
     };
     assert_eq!(seen, length / 2, "{broken}");

@@ -1,6 +1,6 @@
-//! The server, the proxy, every fault and every toxic, seen from the other end of a real socket.
+//! Tests of the server, the proxy, every fault and every toxic over real sockets.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod client;
 mod command;

@@ -1,22 +1,22 @@
-//! The dependencies of a workspace: what `cargo metadata` knows of the packages for a target, and the lock file for all.
+//! The dependencies of a workspace: the packages for a target by `cargo metadata`, and all packages by the lock file.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use toml_edit::{Document, Item};
 
-use crate::command::{Line, root};
+use crate::command::{CommandLine, root};
 
 /// A package with its licence and its direct dependencies.
 #[derive(Clone, Debug)]
 pub struct Package {
-    /// Its name.
+    /// The package name.
     pub name: String,
-    /// Its version.
+    /// The package version.
     pub version: String,
-    /// Its licence expression, if it has one.
+    /// The licence expression, if there is one.
     pub licence: Option<String>,
-    /// Whether it is never published.
+    /// True if the package is never published.
     is_private: bool,
     dependencies: Vec<Dependency>,
 }
@@ -30,14 +30,15 @@ struct Dependency {
 }
 
 impl Package {
-    /// Dependencies of ours in any version. A path is enough where the package or the dependency is for tests only.
+    /// Returns dependencies without a version requirement. A path is sufficient if the package or the dependency is for
+    /// tests only.
     pub fn wildcards(&self) -> Vec<String> {
         let is_wild = |it: &&Dependency| {
             let by_path = it.has_path && (self.is_private || it.is_for_tests);
             it.requirement == "*" && !by_path
         };
         let wild = self.dependencies.iter().filter(is_wild);
-        wild.map(|it| format!("  {self}: any version of {} would do", it.name)).collect()
+        wild.map(|it| format!("  {self}: any version of {} is accepted", it.name)).collect()
     }
 }
 
@@ -55,12 +56,12 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Asks cargo.
+    /// Runs `cargo metadata`.
     pub fn load(workspace: &str, targets: &[String]) -> Result<Self, String> {
         let mut packages = BTreeMap::new();
         for target in targets {
-            let words = ["metadata", "--format-version", "1", "--locked", "--filter-platform", target];
-            let printed = Line::cargo(&words).within(&root().join(workspace)).output()?;
+            let args = ["metadata", "--format-version", "1", "--locked", "--filter-platform", target];
+            let printed = CommandLine::cargo(&args).within(&root().join(workspace)).output()?;
             for package in Self::read(&printed)?.packages {
                 packages.insert(package.to_string(), package);
             }
@@ -68,12 +69,14 @@ impl Graph {
         Ok(Self { packages: packages.into_values().collect() })
     }
 
-    /// Reads what `cargo metadata` prints.
+    /// Parses the output of `cargo metadata`.
     pub fn read(printed: &str) -> Result<Self, String> {
         let metadata: Value = serde_json::from_str(printed).map_err(|why| format!("cargo metadata: {why}"))?;
         let packages = metadata["packages"].as_array().ok_or("cargo metadata lists no packages")?;
         let packages = packages.iter().map(package).collect::<Option<Vec<_>>>();
-        packages.map(|packages| Self { packages }).ok_or_else(|| "cargo metadata has another form".into())
+        packages
+            .map(|packages| Self { packages })
+            .ok_or_else(|| "the output of cargo metadata has an unknown form".into())
     }
 }
 
@@ -88,7 +91,7 @@ fn package(value: &Value) -> Option<Package> {
             is_for_tests: value["kind"] == "dev",
         })
     };
-    // Of packages from a registry only those that are ours to change are looked into.
+    // The dependencies of packages from a registry are not checked.
     let is_ours = value["source"].is_null();
     let dependencies = value["dependencies"].as_array()?.iter().filter(|_| is_ours).map(dependency);
     Some(Package {
@@ -103,23 +106,23 @@ fn package(value: &Value) -> Option<Package> {
 /// A lock file.
 #[derive(Debug)]
 pub struct Locked {
-    /// Its packages, those of every target.
+    /// The packages for all targets.
     pub packages: Vec<LockedPackage>,
 }
 
 /// A package in a lock file.
 #[derive(Debug)]
 pub struct LockedPackage {
-    /// Its name and version.
+    /// The name and the version.
     pub what: String,
-    /// Its registry or repository; a package of the workspace has none.
+    /// The registry or repository; none for a package of the workspace.
     pub source: Option<String>,
-    /// Whether its contents are locked too.
+    /// True if the lock file has a checksum.
     pub has_checksum: bool,
 }
 
 impl Locked {
-    /// Reads a lock file.
+    /// Parses a lock file.
     pub fn read(text: &str) -> Result<Self, String> {
         let document = Document::parse(text).map_err(|why| why.to_string())?;
         let packages = document.get("package").and_then(Item::as_array_of_tables).ok_or("no packages")?;

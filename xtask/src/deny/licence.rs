@@ -2,7 +2,7 @@
 //!
 //! `AND` binds tighter than `OR`. Old packages write `MIT/Apache-2.0` for a choice.
 
-/// Whether the allowed licences permit this expression; `None` if it cannot be read.
+/// Returns whether the allowed licences permit this expression; `None` if it cannot be parsed.
 pub fn is_permitted(expression: &str, is_allowed: &dyn Fn(&str) -> bool) -> Option<bool> {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -69,7 +69,7 @@ mod tests {
     use super::is_permitted;
 
     #[test]
-    fn s11_licence_expressions_are_read_as_they_are_meant() {
+    fn s11_licence_expressions_are_evaluated() {
         for (expression, permitted) in [
             ("MIT", Some(true)),
             ("GPL-3.0-only", Some(false)),

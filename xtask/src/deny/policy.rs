@@ -1,4 +1,4 @@
-//! The policy in `deny.toml`, as far as it can be checked without a network.
+//! The part of `deny.toml` that can be checked without a network.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,27 +7,27 @@ use toml_edit::{Document, Item, Table, Value};
 use super::graph::{Graph, LockedPackage, Package};
 use super::licence::is_permitted;
 
-/// What is allowed.
+/// The policy.
 #[derive(Debug)]
 pub struct Policy {
-    /// The targets whose dependencies are looked at.
+    /// The targets whose dependencies are checked.
     pub targets: Vec<String>,
     licences: BTreeSet<String>,
-    /// Licences that only one package may have.
+    /// Licences that are allowed for one package only.
     exceptions: BTreeMap<String, BTreeSet<String>>,
-    /// Versions that may be there beside another one.
+    /// Versions that are allowed next to another one.
     skipped: BTreeSet<String>,
-    /// Packages that may not be there, with the reason.
+    /// Forbidden packages and the reasons.
     banned: BTreeMap<String, String>,
     registries: BTreeSet<String>,
 }
 
 impl Policy {
-    /// Reads the file.
+    /// Parses the file.
     ///
     /// # Errors
     ///
-    /// When it is not TOML, lacks something, or allows what must be forbidden.
+    /// When it is not TOML, is incomplete, or allows what must be forbidden.
     pub fn read(text: &str) -> Result<Self, String> {
         let document = Document::parse(text).map_err(|why| why.to_string())?;
         let section = |name: &str| document.get(name).and_then(Item::as_table).ok_or(format!("[{name}] is missing"));
@@ -75,9 +75,9 @@ impl Policy {
         })
     }
 
-    /// What is wrong with the licence of a package.
+    /// Returns the violation by the licence of a package.
     pub fn licence_of(&self, package: &Package) -> Option<String> {
-        let Some(licence) = &package.licence else { return Some(format!("  {package}: it names no licence")) };
+        let Some(licence) = &package.licence else { return Some(format!("  {package}: it has no licence")) };
         match self.permits(package, licence, None) {
             Some(true) => None,
             Some(false) => Some(format!("  {package}: the licence `{licence}` is not allowed")),
@@ -85,7 +85,7 @@ impl Policy {
         }
     }
 
-    /// Whether the licence of a package is allowed, with one of the allowed licences left out.
+    /// Returns whether the licence of a package is allowed if one of the allowed licences were removed.
     fn permits(&self, package: &Package, licence: &str, without: Option<&str>) -> Option<bool> {
         let exceptions = self.exceptions.get(&package.name);
         is_permitted(licence, &|name| {
@@ -94,23 +94,23 @@ impl Policy {
         })
     }
 
-    /// The ban of a package.
+    /// Returns the violation if a package is forbidden.
     pub fn ban_of(&self, package: &Package) -> Option<String> {
         self.banned.get(&package.name).map(|reason| format!("  {package}: forbidden: {reason}"))
     }
 
-    /// What is wrong with the source of a package.
+    /// Returns the violation by the source of a package.
     pub fn source_of(&self, package: &LockedPackage) -> Option<String> {
         let what = &package.what;
         let source = package.source.as_deref()?;
         let is_known = source.strip_prefix("registry+").is_some_and(|url| self.registries.contains(url));
         if !is_known {
-            return Some(format!("  {what}: it comes from {source}"));
+            return Some(format!("  {what}: unknown source {source}"));
         }
-        (!package.has_checksum).then(|| format!("  {what}: the lock file has no checksum of it"))
+        (!package.has_checksum).then(|| format!("  {what}: the lock file has no checksum for it"))
     }
 
-    /// Packages in more than one version that is not skipped.
+    /// Returns packages with more than one version that is not skipped.
     pub fn duplicates_in(&self, graph: &Graph) -> Vec<String> {
         let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for package in &graph.packages {
@@ -123,15 +123,15 @@ impl Policy {
         several
             .map(|(name, found)| {
                 let found: Vec<&str> = found.into_iter().collect();
-                format!("  {name}: the versions {} are both there", found.join(", "))
+                format!("  {name}: multiple versions: {}", found.join(", "))
             })
             .collect()
     }
 
-    /// Permissions that no package of any workspace needs.
+    /// Returns permissions that no package of any workspace needs.
     pub fn unused(&self, graphs: &[Graph]) -> Vec<String> {
         let packages = || graphs.iter().flat_map(|graph| &graph.packages);
-        let mut complaints = Vec::new();
+        let mut violations = Vec::new();
         for licence in &self.licences {
             let needs = |package: &Package| {
                 package.licence.as_deref().is_some_and(|it| {
@@ -140,11 +140,11 @@ impl Policy {
                 })
             };
             if !packages().any(needs) {
-                complaints.push(format!("  no package needs the licence `{licence}`"));
+                violations.push(format!("  no package needs the licence `{licence}`"));
             }
         }
         for name in self.exceptions.keys().filter(|name| packages().all(|package| package.name != **name)) {
-            complaints.push(format!("  no package needs the exception for {name}"));
+            violations.push(format!("  no package needs the exception for {name}"));
         }
         for skipped in &self.skipped {
             let is_needed = |graph: &Graph| {
@@ -153,10 +153,10 @@ impl Policy {
                 is_there && graph.packages.iter().filter(same).count() > 1
             };
             if !graphs.iter().any(is_needed) {
-                complaints.push(format!("  no package needs the exception for {skipped}"));
+                violations.push(format!("  no package needs the exception for {skipped}"));
             }
         }
-        complaints
+        violations
     }
 }
 
@@ -164,7 +164,7 @@ fn spelled(package: &Package) -> String {
     format!("{}@{}", package.name, package.version)
 }
 
-/// A list of texts; one that is not there is empty.
+/// Reads a list of strings; a missing one is empty.
 fn texts(table: &Table, key: &str) -> Result<Vec<String>, String> {
     let Some(item) = table.get(key) else { return Ok(Vec::new()) };
     let list = item.as_array().ok_or(format!("{key} must be a list"))?;
@@ -172,7 +172,7 @@ fn texts(table: &Table, key: &str) -> Result<Vec<String>, String> {
     texts.ok_or(format!("{key} must be a list of texts"))
 }
 
-/// A list of tables; one that is not there is empty.
+/// Reads a list of tables; a missing one is empty.
 fn entries<'a>(table: &'a Table, key: &str) -> Result<Vec<&'a toml_edit::InlineTable>, String> {
     let Some(item) = table.get(key) else { return Ok(Vec::new()) };
     let list = item.as_array().ok_or(format!("{key} must be a list"))?;

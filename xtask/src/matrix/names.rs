@@ -1,18 +1,18 @@
-//! Names of tests and the rows that they are about: `p54_…`, `t13_t14_…`, `m62_to_m65_…`, `r15_…`.
+//! Names of tests and their rows: `p54_…`, `t13_t14_…`, `m62_to_m65_…`, `r15_…`.
 //!
-//! Two pages share this form. Rows of `PROMISE.md` and of `docs/regressions.md` use some of the same letters (T11 is a
-//! fault, T01 a regression) and never the same number, so the row alone says which page a test belongs to.
+//! Both pages use this form. Rows of `PROMISE.md` and of `docs/regressions.md` share some letters (T11 is a fault, T01
+//! a regression) but never a number, so that the row identifies the page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The largest number of names in one cell; the rest is counted.
+/// The largest number of names in a cell; the rest is counted.
 const NAMES: usize = 3;
 
-/// The longest number of a row; more digits are another word (`x25519_…`).
+/// The largest number of digits of a row; a longer number is part of a word (`x25519_…`).
 const DIGITS: usize = 3;
 
-/// Names of tests by the row that they are about.
+/// Names of tests by row.
 #[derive(Default)]
 pub struct Names(pub BTreeMap<String, Vec<String>>);
 
@@ -24,12 +24,12 @@ impl Names {
         }
     }
 
-    /// The names under a row.
+    /// Returns the names of a row.
     pub fn of(&self, row: &str) -> &[String] {
         self.0.get(&canonical(row)).map_or(&[], Vec::as_slice)
     }
 
-    /// The number of different names.
+    /// Returns the number of distinct names.
     pub fn total(&self) -> usize {
         let mut names: Vec<&String> = self.0.values().flatten().collect();
         names.sort_unstable();
@@ -48,7 +48,7 @@ impl Names {
     }
 }
 
-/// The rows of a name, in its own order.
+/// Returns the rows of a name in order.
 pub fn rows_of(name: &str) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     let mut words = name.split('_').peekable();
@@ -66,7 +66,8 @@ pub fn rows_of(name: &str) -> Vec<String> {
     rows
 }
 
-/// `p54`, `h35b`, `i7`, `r15`. Rows are numbered from 10 or 01, so that `h2` is a protocol; only invariants have one digit.
+/// Returns whether a word is a row: `p54`, `h35b`, `i7`, `r15`. Rows have two digits, so `h2` is not a row; only
+/// invariants have one.
 pub fn is_row(word: &str) -> bool {
     let mut letters = word.chars();
     let family = letters.next().unwrap_or(' ');
@@ -76,7 +77,7 @@ pub fn is_row(word: &str) -> bool {
     family.is_ascii_lowercase() && is_number
 }
 
-/// The one spelling of a row: `i07` and `I7` are the same, and so are `r01` and `R01`.
+/// Returns the canonical form of a row: `i07` and `I7` are the same, and so are `r01` and `R01`.
 pub fn canonical(row: &str) -> String {
     let (family, number) = row.split_at(row.len().min(1));
     format!("{}{}", family.to_uppercase(), number.trim_start_matches('0').to_uppercase())
@@ -87,7 +88,7 @@ fn between(first: &str, last: &str) -> Vec<String> {
     (number(first) + 1..=number(last)).map(|number| format!("{}{number}", &last[..1])).collect()
 }
 
-/// A cell of a table with the first of these names.
+/// Formats a table cell with the first of these names.
 pub fn cell<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
     let mut names: Vec<&String> = names.into_iter().collect();
     names.sort_unstable();
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_its_rows() {
+    fn rows_are_parsed_from_a_name() {
         assert_eq!(rows_of("p54_a_read_is_sent_again"), ["P54"]);
         assert_eq!(rows_of("t13_t14_t15_cut"), ["T13", "T14", "T15"]);
         assert_eq!(rows_of("m62_to_m65_babble"), ["M62", "M63", "M64", "M65"]);
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_both_pages_are_told_apart_by_number() {
+    fn rows_of_both_pages_differ_by_number() {
         assert_eq!(rows_of("t01_status_proves_no_run"), ["T1"]);
         assert_eq!(rows_of("t10_warnings_reach_the_client"), ["T10"]);
         assert_eq!(rows_of("t11_reset_before_the_write"), ["T11"]);
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_only_look_like_a_row_are_none() {
+    fn similar_words_are_not_rows() {
         assert!(rows_of("h2_is_a_protocol").is_empty());
         assert!(rows_of("v6_is_an_address").is_empty());
         assert!(rows_of("x25519_is_a_curve").is_empty());

@@ -1,26 +1,26 @@
 //! The tables of PROMISE.md: rows with a column for the simulation and one for real processes.
 //!
-//! The last two columns of each table are made from the names of tests, so that they cannot be wrong. Checked is the rest:
-//! a row must be proven where it says that it is.
+//! The last two columns are generated from the names of tests. The check is that a row has tests at the levels that it
+//! claims.
 
 use std::fmt::Write as _;
 
 use super::names::{Names, canonical, cell, is_row};
 use super::sources::Sources;
 
-/// One line of a table: `| P54 | words | S R | … | … |`.
+/// One line of a table: `| P54 | text | S R | … | … |`.
 struct Row<'a> {
     names: Vec<&'a str>,
-    words: &'a str,
-    places: &'a str,
+    text: &'a str,
+    levels: &'a str,
 }
 
 impl<'a> Row<'a> {
     fn read(line: &'a str) -> Option<Row<'a>> {
         let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
-        let [names, words, places, _, _] = cells.as_slice() else { return None };
+        let [names, text, levels, _, _] = cells.as_slice() else { return None };
         let names: Vec<&str> = names.split(' ').collect();
-        names.iter().all(|name| is_row(&name.to_lowercase())).then_some(Row { names, words, places })
+        names.iter().all(|name| is_row(&name.to_lowercase())).then_some(Row { names, text, levels })
     }
 
     fn proofs<'n>(&'n self, names: &'n Names) -> impl Iterator<Item = &'n String> {
@@ -28,20 +28,20 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The rows of the page in their one spelling.
+/// Returns the canonical rows of the page.
 pub fn rows(page: &str) -> Vec<String> {
     page.lines().filter_map(Row::read).flat_map(|row| row.names).map(canonical).collect()
 }
 
-/// The page with its last columns made from the names of tests.
-pub fn made_anew(page: &str, sources: &Sources) -> String {
+/// Returns the page with its last columns generated from the names of tests.
+pub fn regenerated(page: &str, sources: &Sources) -> String {
     let mut made = String::with_capacity(page.len());
     for line in page.lines() {
         match Row::read(line) {
             Some(row) => {
                 let (simulated, real) = (cell(row.proofs(&sources.simulated)), cell(row.proofs(&sources.real)));
-                let (names, words, places) = (row.names.join(" "), row.words, row.places);
-                let _ = writeln!(made, "| {names} | {words} | {places} | {simulated} | {real} |");
+                let (names, text, levels) = (row.names.join(" "), row.text, row.levels);
+                let _ = writeln!(made, "| {names} | {text} | {levels} | {simulated} | {real} |");
             }
             None => _ = writeln!(made, "{line}"),
         }
@@ -49,22 +49,22 @@ pub fn made_anew(page: &str, sources: &Sources) -> String {
     made
 }
 
-/// Rows that are not proven where they say so.
-pub fn complaints(page: &str, sources: &Sources) -> Vec<String> {
-    let mut complaints = Vec::new();
+/// Returns rows without the tests that they claim.
+pub fn errors(page: &str, sources: &Sources) -> Vec<String> {
+    let mut errors = Vec::new();
     for row in page.lines().filter_map(Row::read) {
-        for (place, names, what) in
+        for (level, names, what) in
             [('S', &sources.simulated, "in the simulation"), ('R', &sources.real, "with real processes")]
         {
-            if row.places.contains(place) && row.proofs(names).next().is_none() {
-                complaints.push(format!("  {}: nothing proves it {what}", row.names.join(" ")));
+            if row.levels.contains(level) && row.proofs(names).next().is_none() {
+                errors.push(format!("  {}: no test {what}", row.names.join(" ")));
             }
         }
-        if row.places.is_empty() {
-            complaints.push(format!("  {}: it does not say where it is proven", row.names.join(" ")));
+        if row.levels.is_empty() {
+            errors.push(format!("  {}: it names no level", row.names.join(" ")));
         }
     }
-    complaints
+    errors
 }
 
 #[cfg(test)]
@@ -72,27 +72,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_columns_are_made_from_the_names() {
+    fn last_columns_are_generated_from_test_names() {
         let sources = Sources {
             simulated: Names::of_all(&["p54_kill9", "i07_calm"]),
             real: Names::of_all(&["p54_a", "p54_b", "p54_c", "p54_d"]),
             ..Sources::default()
         };
         let page = "# x\n| Row | Fault | Where | S | R |\n|---|---|---|---|---|\n| P54 | killed | S R | old | |\n| I7 | **Calm** | S | | |\n";
-        let made = made_anew(page, &sources);
+        let made = regenerated(page, &sources);
         assert!(made.contains("| P54 | killed | S R | `p54_kill9` | `p54_a`, `p54_b`, `p54_c` and 1 more |"), "{made}");
         assert!(made.contains("| I7 | **Calm** | S | `i07_calm` | – |"), "{made}");
-        assert!(complaints(&made, &sources).is_empty());
-        assert_eq!(made_anew(&made, &sources), made);
+        assert!(errors(&made, &sources).is_empty());
+        assert_eq!(regenerated(&made, &sources), made);
         assert_eq!(rows(&made), ["P54", "I7"]);
     }
 
     #[test]
-    fn a_row_without_a_test_is_an_error() {
+    fn row_without_a_test_is_an_error() {
         let page = "| P54 | killed | S R | | |\n| P55 | loops | | | |\n";
         let sources = Sources { simulated: Names::of_all(&["p54_kill9"]), ..Sources::default() };
-        let said = complaints(page, &sources);
-        assert_eq!(said.len(), 2, "{said:?}");
-        assert!(said[0].contains("P54") && said[1].contains("P55"));
+        let found = errors(page, &sources);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("P54") && found[1].contains("P55"));
     }
 }

@@ -1,7 +1,7 @@
-//! The tables of docs/regressions.md: one row for each defect that a release had.
+//! The tables of docs/regressions.md: one row for each defect of a release.
 //!
-//! A row says what broke, which rule holds now, and in which release that was repaired. Where it is tested and by which
-//! tests is made from the names of tests. A repaired row needs a test; an open one says what is expected and claims nothing.
+//! A row states the defect, the rule that holds now, and the release with the fix. The columns for levels and tests are
+//! generated from the names of tests. A fixed row needs a test; an open one states the expected rule.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use super::names::{canonical, cell};
 use super::sources::Sources;
 
-/// The first words of what broke, and of a rule that does not hold yet.
+/// The beginning of a defect, and of a rule that does not hold yet.
 const BROKE: &str = "0.1.0 ";
 const EXPECTED: &str = "Expected: ";
 
@@ -21,10 +21,10 @@ struct Row<'a> {
     state: &'a str,
 }
 
-/// A line of a table whose first cell is a row, as it was read.
+/// A line of a table whose first cell is a row.
 enum Line<'a> {
     Row(Row<'a>),
-    /// The row has another number of cells.
+    /// The row has the wrong number of cells.
     Malformed(&'a str, usize),
 }
 
@@ -49,13 +49,13 @@ fn well_formed(page: &str) -> impl Iterator<Item = Row<'_>> {
     })
 }
 
-/// The rows of the page in their one spelling.
+/// Returns the canonical rows of the page.
 pub fn rows(page: &str) -> Vec<String> {
     well_formed(page).map(|row| canonical(row.name)).collect()
 }
 
-/// The page with the columns for levels and tests made from the names of tests.
-pub fn made_anew(page: &str, sources: &Sources) -> String {
+/// Returns the page with the columns for levels and tests generated from the names of tests.
+pub fn regenerated(page: &str, sources: &Sources) -> String {
     let mut made = String::with_capacity(page.len());
     for text in page.lines() {
         match line(text) {
@@ -77,52 +77,52 @@ pub fn made_anew(page: &str, sources: &Sources) -> String {
     made
 }
 
-/// Rows that contradict themselves or the tests, and numbers that are missing or used twice.
-pub fn complaints(page: &str, sources: &Sources) -> Vec<String> {
-    let mut complaints = Vec::new();
+/// Returns rows that contradict themselves or the tests, and numbers that are missing or duplicate.
+pub fn errors(page: &str, sources: &Sources) -> Vec<String> {
+    let mut errors = Vec::new();
     for line in page.lines().filter_map(line) {
         match line {
-            Line::Row(row) => complaints.extend(row.complaints(sources)),
-            Line::Malformed(name, cells) => complaints.push(format!("  {name}: it has {cells} cells, not six")),
+            Line::Row(row) => errors.extend(row.errors(sources)),
+            Line::Malformed(name, cells) => errors.push(format!("  {name}: it has {cells} cells instead of six")),
         }
     }
-    complaints.extend(gaps(&rows(page)));
-    complaints
+    errors.extend(gaps(&rows(page)));
+    errors
 }
 
 impl Row<'_> {
-    fn complaints(&self, sources: &Sources) -> Vec<String> {
+    fn errors(&self, sources: &Sources) -> Vec<String> {
         let Row { name, broke, rule, state } = self;
-        let mut complaints = Vec::new();
-        let mut say = |what: String| complaints.push(format!("  {name}: {what}"));
+        let mut errors = Vec::new();
+        let mut report = |what: String| errors.push(format!("  {name}: {what}"));
         if name.len() != 3 {
-            say("a row has two digits".into());
+            report("a row must have two digits".into());
         }
         if broke.strip_prefix(BROKE).is_none_or(str::is_empty) {
-            say(format!("what broke begins with `{BROKE}`"));
+            report(format!("the defect must begin with `{BROKE}`"));
         }
         let is_expected = rule.starts_with(EXPECTED);
         match state.strip_prefix("fixed in ") {
-            Some(version) if !is_version(version) => say(format!("`{version}` is no version")),
+            Some(version) if !is_version(version) => report(format!("`{version}` is not a version")),
             Some(_) => {
                 if sources.levels().iter().all(|(_, names)| names.of(name).is_empty()) {
-                    say("it counts as repaired, and no test is named after it".into());
+                    report("it is fixed, but no test is named after it".into());
                 }
                 if is_expected || rule.is_empty() {
-                    say("it counts as repaired, and its rule is only expected".into());
+                    report("it is fixed, but its rule is only expected".into());
                 }
             }
             None if *state == "open" => {
                 if !is_expected {
-                    say(format!("it is open, and its rule does not begin with `{EXPECTED}`"));
+                    report(format!("it is open, but its rule does not begin with `{EXPECTED}`"));
                 }
                 if [broke, rule].iter().any(|text| text.to_lowercase().contains("fixed")) {
-                    say("it is open, and says `fixed`".into());
+                    report("it is open, but contains `fixed`".into());
                 }
             }
-            None => say(format!("`{state}` is neither `open` nor `fixed in X.Y.Z`")),
+            None => report(format!("`{state}` is neither `open` nor `fixed in X.Y.Z`")),
         }
-        complaints
+        errors
     }
 }
 
@@ -131,22 +131,22 @@ fn is_version(text: &str) -> bool {
     parts.len() == 3 && parts.iter().all(|part| part.parse::<u32>().is_ok())
 }
 
-/// Rows of a family are numbered from 1 without gaps, so that no row disappears from the middle.
+/// Rows of a family are numbered from 1 without gaps, so that a removed row is noticed.
 fn gaps(rows: &[String]) -> Vec<String> {
     let mut families: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for row in rows {
         let (family, number) = row.split_at(1);
         families.entry(family).or_default().push(number.parse().unwrap_or_default());
     }
-    let mut complaints = Vec::new();
+    let mut errors = Vec::new();
     for (family, mut numbers) in families {
         numbers.sort_unstable();
         if let Some((expected, found)) = (1..).zip(numbers).find(|(expected, found)| expected != found) {
-            let what = if found < expected { "is there twice" } else { "is missing" };
-            complaints.push(format!("  {family}{:02}: {what}", expected.min(found)));
+            let what = if found < expected { "is duplicate" } else { "is missing" };
+            errors.push(format!("  {family}{:02}: {what}", expected.min(found)));
         }
     }
-    complaints
+    errors
 }
 
 #[cfg(test)]
@@ -170,45 +170,45 @@ mod tests {
     }
 
     #[test]
-    fn levels_and_tests_are_made_from_the_names() {
+    fn levels_and_tests_are_generated_from_test_names() {
         let page = page(
             "| R01 | 0.1.0 broke. | It holds. | old | old | fixed in 0.1.1 |\n| R02 | 0.1.0 broke. | Expected: more. | | | open |\n",
         );
-        let made = made_anew(&page, &sources());
+        let made = regenerated(&page, &sources());
         let first = "| R01 | 0.1.0 broke. | It holds. | unit, simulation, processes | `r01_scenario`, `r01_seen_by_a_user`, `r01_simulated` and 1 more | fixed in 0.1.1 |";
         assert!(made.contains(first), "{made}");
         assert!(made.contains("| R02 | 0.1.0 broke. | Expected: more. | – | – | open |"), "{made}");
         assert!(made.contains(HEAD), "{made}");
-        assert_eq!(made_anew(&made, &sources()), made);
-        assert!(complaints(&made, &sources()).is_empty());
+        assert_eq!(regenerated(&made, &sources()), made);
+        assert!(errors(&made, &sources()).is_empty());
         assert_eq!(rows(&made), ["R1", "R2"]);
     }
 
     #[test]
-    fn each_mistake_of_a_row_is_an_error() {
+    fn each_mistake_in_a_row_is_an_error() {
         for (row, part) in [
             ("| R01 | 0.1.0 broke. | It holds. | | | done |", "neither"),
-            ("| R01 | 0.1.0 broke. | It holds. | | | fixed in next |", "no version"),
+            ("| R01 | 0.1.0 broke. | It holds. | | | fixed in next |", "not a version"),
             ("| R01 | 0.1.0 broke. | Expected: more. | | | fixed in 0.1.1 |", "only expected"),
-            ("| R01 | It broke. | It holds. | | | fixed in 0.1.1 |", "begins with"),
+            ("| R01 | It broke. | It holds. | | | fixed in 0.1.1 |", "must begin with"),
             ("| R01 | 0.1.0 broke. | It holds. | | | open |", "does not begin"),
-            ("| R01 | 0.1.0 broke. | Expected: it is fixed. | | | open |", "says `fixed`"),
+            ("| R01 | 0.1.0 broke. | Expected: it is fixed. | | | open |", "contains `fixed`"),
             ("| R01 | 0.1.0 broke. | It | holds. | | | open |", "7 cells"),
             ("| R1 | 0.1.0 broke. | It holds. | | | fixed in 0.1.1 |", "two digits"),
             ("| W01 | 0.1.0 broke. | It holds. | | | fixed in 0.1.1 |", "no test"),
             ("| R02 | 0.1.0 broke. | Expected: more. | | | open |", "R01: is missing"),
         ] {
-            let said = complaints(&page(&format!("{row}\n")), &sources()).join("\n");
-            assert!(said.contains(part), "{row}: {said}");
+            let found = errors(&page(&format!("{row}\n")), &sources()).join("\n");
+            assert!(found.contains(part), "{row}: {found}");
         }
     }
 
     #[test]
-    fn a_number_that_is_used_twice_or_left_out_is_an_error() {
+    fn duplicate_or_missing_number_is_an_error() {
         let row = |name: &str| format!("| {name} | 0.1.0 broke. | Expected: more. | | | open |\n");
-        let twice = complaints(&page(&(row("U01") + &row("U01"))), &sources());
-        assert_eq!(twice, ["  U01: is there twice"]);
-        let gap = complaints(&page(&(row("U01") + &row("U03"))), &sources());
+        let twice = errors(&page(&(row("U01") + &row("U01"))), &sources());
+        assert_eq!(twice, ["  U01: is duplicate"]);
+        let gap = errors(&page(&(row("U01") + &row("U03"))), &sources());
         assert_eq!(gap, ["  U02: is missing"]);
     }
 }

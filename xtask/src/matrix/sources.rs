@@ -1,4 +1,4 @@
-//! The places where tests are found: functions of test files and of modules, and files of the simulation.
+//! Finds tests: functions of test files and modules, and files of the simulation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ const CRATES: &[&str] = &[
     "crates/mendline/tests",
 ];
 
-/// Simulated faults and checkers, each a file.
+/// Simulated faults and checkers, one per file.
 const SIMULATED: &[&str] = &["crates/mendline-sim/src/fault", "crates/mendline-sim/src/check"];
 
-/// Scenarios of the simulation, each a file.
+/// Scenarios of the simulation, one per file.
 const SCENARIOS: &str = "crates/mendline-sim/scenarios";
 
 /// Test functions of the simulation.
@@ -29,7 +29,7 @@ const SIMULATION: &str = "crates/mendline-sim/tests";
 /// Folders whose members have modules with unit tests.
 const MEMBERS: &[&str] = &["crates", "tests", "faults", "xtask", "bench"];
 
-/// All that proves a row, by level.
+/// All tests by level.
 #[derive(Default)]
 pub struct Sources {
     /// Unit tests beside the code.
@@ -65,13 +65,13 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Each level with the word that the pages use for it.
+    /// Returns each level with its name on the pages.
     pub fn levels(&self) -> [(&'static str, &Names); 4] {
         [("unit", &self.unit), ("crate", &self.crates), ("simulation", &self.simulated), ("processes", &self.real)]
     }
 }
 
-/// `src` of a package, or of each package in a folder of packages.
+/// Returns `src` of a package, or of each package in a folder of packages.
 fn source_folders(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for path in entries(folder)? {
@@ -84,7 +84,7 @@ fn source_folders(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// Adds the files with this ending by their names.
+/// Adds the names of the files with this extension.
 fn stems(folder: &Path, ending: &str, names: &mut Names) -> Result<(), String> {
     for path in files(folder, ending)? {
         if let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) {
@@ -94,7 +94,7 @@ fn stems(folder: &Path, ending: &str, names: &mut Names) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds the test functions of every file below a folder.
+/// Adds the test functions of all files in a folder.
 fn functions(folder: &Path, names: &mut Names) -> Result<(), String> {
     for path in files(folder, "rs")? {
         tests_of(&read(&path)?).for_each(|name| names.add(name));
@@ -102,7 +102,7 @@ fn functions(folder: &Path, names: &mut Names) -> Result<(), String> {
     Ok(())
 }
 
-/// The functions of a Rust file that are marked as tests.
+/// Returns the test functions of a Rust file.
 fn tests_of(text: &str) -> impl Iterator<Item = &str> {
     let mut is_test = false;
     text.lines().map(str::trim).filter_map(move |line| {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_marked_functions_are_tests() {
+    fn only_functions_with_a_test_attribute_are_found() {
         let text = [
             "fn r01_helper() {}",
             "#[test]",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_of_every_level_are_found_in_the_workspace() {
+    fn tests_of_every_level_are_found() {
         let sources = Sources::read().unwrap();
         assert!(!sources.real.of("P54").is_empty());
         assert!(!sources.simulated.of("P54").is_empty());

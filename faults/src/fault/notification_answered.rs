@@ -1,32 +1,31 @@
-//! A notification, or an answer of the client, is taken in another way than with a bare 202, or slowly.
+//! A notification or a response of the client gets another status than 202, a body, or a delay.
 
 use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{Fault, Runs, Scene};
-use crate::Asked;
+use super::{Fault, FaultContext, Runs};
+use crate::HttpRequest;
 use crate::server::reply::{Answer, Reply};
-use crate::server::site::Refused;
+use crate::server::state::Refused;
 
-/// See the module.
 pub(super) const FAULT: Fault = Fault {
-    name: "note_answered",
+    name: "notification_answered",
     row: "",
-    does: "Takes what is no request with this status, after a while, with a body or none.",
+    description: "Answers a notification or response with this status, optionally late and with a body.",
     value: "status (200), or an object of status, body and delayMs",
     runs: Runs::Never,
-    strikes: is_note,
-    answer: |scene| Box::pin(answer(scene)),
+    applies_to: is_no_request,
+    answer: |context| Box::pin(answer(context)),
 };
 
-fn is_note(asked: &Asked) -> bool {
-    asked.message.is_some() && !asked.is_request()
+fn is_no_request(request: &HttpRequest) -> bool {
+    request.message.is_some() && !request.is_request()
 }
 
-async fn answer(scene: Scene) -> Result<Reply, Refused> {
-    let value = scene.value.clone();
-    let taken = scene.serve().await;
+async fn answer(context: FaultContext) -> Result<Reply, Refused> {
+    let value = context.value.clone();
+    let taken = context.serve().await;
     tokio::time::sleep(Duration::from_millis(value["delayMs"].as_u64().unwrap_or(0))).await;
     let status = value["status"].as_u64().or(value.as_u64()).and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);

@@ -1,4 +1,4 @@
-//! A started program that speaks MCP on its stdio.
+//! A child process that serves MCP on its stdio.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -9,33 +9,32 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::lines::Lines;
 
-/// How long a program may take to end after its stdin was closed.
-const GOODBYE: Duration = Duration::from_secs(5);
+/// The time that a program has to end after its stdin was closed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Program {
     child: Child,
     stdin: Option<ChildStdin>,
     answers: Lines<ChildStdout>,
-    /// Its stderr goes into a file in memory: it must not disturb the figures on a terminal, and is shown when it
-    /// fails.
-    complaints: File,
+    /// Its stderr, redirected to a file in memory and shown only on failure, so that the output stays readable.
+    stderr: File,
 }
 
 impl Program {
     pub(super) fn start(command: &[String]) -> io::Result<Self> {
-        let complaints = File::from(memfd_create("stderr", MemfdFlags::CLOEXEC)?);
+        let stderr = File::from(memfd_create("stderr", MemfdFlags::CLOEXEC)?);
         let mut child = Command::new(&command[0])
             .args(&command[1..])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(complaints.try_clone()?)
+            .stderr(stderr.try_clone()?)
             .spawn()?;
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("the child has no stdout"))?;
-        Ok(Self { child, stdin, answers: Lines::new(stdout), complaints })
+        Ok(Self { child, stdin, answers: Lines::new(stdout), stderr })
     }
 
-    /// Sends a line in one write, for which a newline is put behind the message.
+    /// Sends a message as a line, in one write.
     pub(super) fn send(&mut self, message: &mut Vec<u8>) -> io::Result<()> {
         message.push(b'\n');
         match &mut self.stdin {
@@ -48,10 +47,10 @@ impl Program {
         self.answers.next()
     }
 
-    /// Closes its stdin and waits for its end; a program that does not go is killed.
+    /// Closes its stdin and waits for its end. A program that does not end is killed.
     pub(super) fn end(mut self) -> io::Result<()> {
         self.stdin = None;
-        let until = Instant::now() + GOODBYE;
+        let until = Instant::now() + EXIT_TIMEOUT;
         while self.child.try_wait()?.is_none() {
             if Instant::now() > until {
                 self.child.kill()?;
@@ -64,9 +63,9 @@ impl Program {
     }
 
     /// The last lines that it wrote to stderr.
-    pub(super) fn complaint(&mut self) -> String {
+    pub(super) fn stderr_tail(&mut self) -> String {
         let mut text = Vec::new();
-        let read = self.complaints.seek(SeekFrom::Start(0)).and_then(|_| self.complaints.read_to_end(&mut text));
+        let read = self.stderr.seek(SeekFrom::Start(0)).and_then(|_| self.stderr.read_to_end(&mut text));
         if read.is_err() {
             return String::new();
         }
