@@ -17,7 +17,7 @@
 
 mod file;
 mod identity;
-mod keeper;
+mod store;
 
 use std::path::Path;
 
@@ -28,8 +28,8 @@ use crate::observe::redact::Redactor;
 pub use crate::state::state_directory;
 use file::{File, Found};
 pub use identity::{Identity, is_credential};
-pub use keeper::DiskKeeper;
-use keeper::Writer;
+pub use store::DiskStore;
+use store::Writer;
 
 /// Reads the list cache of a server. Creates, renames and logs nothing.
 pub fn peek(state: &Path, identity: &Identity) -> Option<ListCache> {
@@ -85,9 +85,9 @@ impl CatalogueFile {
     }
 
     /// Returns a keeper that writes to this file.
-    pub fn keeper(self) -> DiskKeeper {
+    pub fn store(self) -> DiskStore {
         let CatalogueFile { file, identity, log, redactor } = self;
         redactor.learn(&identity.into_secrets());
-        DiskKeeper::new(Writer::new(file, redactor, log))
+        DiskStore::new(Writer::new(file, redactor, log))
     }
 }

@@ -13,10 +13,10 @@ use mendline_core::{Event, UpstreamConfig, UpstreamId};
 use tokio::sync::mpsc;
 
 use self::entry::{Entry, millis, shown};
-use super::message::{Level, EventRecord};
+use super::message::{EventRecord, Level};
 use super::registry::StreamItem;
 use super::snapshot::{ClientInfo, ProcessInfo, Snapshot, StateKind, VERSION};
-use crate::driver::{EventTime, Observer};
+use crate::driver::{At, Observer};
 use crate::observe::redact::Redactor;
 
 /// The limit of unread events of one follower.
@@ -126,7 +126,13 @@ impl StatusStore {
         }
     }
 
-    fn publish(&mut self, about: Option<UpstreamId>, level: Level, is_stderr: bool, text: impl FnOnce(&Redactor) -> String) {
+    fn publish(
+        &mut self,
+        about: Option<UpstreamId>,
+        level: Level,
+        is_stderr: bool,
+        text: impl FnOnce(&Redactor) -> String,
+    ) {
         if !self.followers.iter().any(|follower| follower.level <= level) {
             return;
         }
@@ -190,14 +196,15 @@ impl StatusObserver {
 }
 
 impl Observer for StatusObserver {
-    fn on_event(&mut self, event: &Event, _: EventTime) {
+    fn on_event(&mut self, event: &Event, _: At) {
         lock(&self.0).apply(event);
     }
 
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
         let mut store = lock(&self.0);
         if !store.followers.is_empty() {
-            store.publish(Some(upstream), Level::Info, true, |redactor| shown(&String::from_utf8_lossy(line), redactor));
+            store
+                .publish(Some(upstream), Level::Info, true, |redactor| shown(&String::from_utf8_lossy(line), redactor));
         }
     }
 }
@@ -220,7 +227,7 @@ mod tests {
     const UPSTREAM: UpstreamId = UpstreamId(0);
 
     fn emit(observer: &mut StatusObserver, event: &Event) {
-        observer.on_event(event, EventTime { moment: Moment::ZERO, unix_micros: 0 });
+        observer.on_event(event, At { moment: Moment::ZERO, unix_micros: 0 });
     }
 
     fn store() -> SharedStatus {
@@ -229,7 +236,7 @@ mod tests {
 
     fn moved(from: LinkState, to: LinkState, why: Option<Reason>) -> Event {
         let over = (to == LinkState::Up).then_some(Over::Child(7));
-        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why, over }
+        Event::LinkStateChanged { upstream: UPSTREAM, from, to, why, over, repeated: false }
     }
 
     fn ready() -> Event {

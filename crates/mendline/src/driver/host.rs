@@ -90,7 +90,7 @@ pub trait CacheStore: Send {
 
 /// The time of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventTime {
+pub struct At {
     /// On the engine's clock, which is monotonic.
     pub moment: Moment,
     /// On the system clock, in microseconds since 1970.
@@ -100,7 +100,7 @@ pub struct EventTime {
 /// An observer of events. It must not block: it is called between a request and its answer.
 pub trait Observer: Send {
     /// The engine emitted an event.
-    fn on_event(&mut self, event: &Event, at: EventTime);
+    fn on_event(&mut self, event: &Event, at: At);
 
     /// A child wrote a line to its stderr. Secrets are hidden in it.
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]);
@@ -131,7 +131,7 @@ pub enum Direction {
 
 /// Both observers get every call.
 impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn on_event(&mut self, event: &Event, at: EventTime) {
+    fn on_event(&mut self, event: &Event, at: At) {
         self.0.on_event(event, at);
         self.1.on_event(event, at);
     }
@@ -153,7 +153,7 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
 
 /// An optional observer; `None` ignores every call.
 impl<A: Observer> Observer for Option<A> {
-    fn on_event(&mut self, event: &Event, at: EventTime) {
+    fn on_event(&mut self, event: &Event, at: At) {
         if let Some(observer) = self {
             observer.on_event(event, at);
         }

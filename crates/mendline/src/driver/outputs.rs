@@ -8,7 +8,7 @@ use mendline_core::{Input, LinkId, Moment, Output};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::Link;
-use super::{EventTime, Child, Driver, Host, Iteration, Observer, Direction, peer_text, wire};
+use super::{At, Child, Direction, Driver, Host, Iteration, Observer, peer_text, wire};
 
 /// The limit of outputs in one iteration.
 const OUTPUTS_PER_ITERATION: usize = 1024;
@@ -31,7 +31,7 @@ where
             match output {
                 Output::Event(event) => {
                     let unix_micros = *unix_micros.get_or_insert_with(unix_micros_now);
-                    self.observer.on_event(&event, EventTime { moment: now, unix_micros });
+                    self.observer.on_event(&event, At { moment: now, unix_micros });
                     continue;
                 }
                 Output::Cache { upstream, what } => {

@@ -32,9 +32,9 @@ use super::log::LogLevel;
 use super::redact::Redactor;
 use super::stderr::StderrHandle;
 use crate::background::{Work, Worker};
-use crate::driver::{EventTime, Direction};
+use crate::driver::{At, Direction};
 use open_calls::OpenCalls;
-use queue::{Entry, Queue, Payload};
+use queue::{Entry, Payload, Queue};
 use record::Encoder;
 use rotation::{RotatingFiles, WriteError};
 
@@ -119,7 +119,7 @@ impl Files {
         }
     }
 
-    pub(super) fn on_event(&mut self, event: &Event, at: EventTime) {
+    pub(super) fn on_event(&mut self, event: &Event, at: At) {
         let level = LogLevel::from(event.level());
         if self.level == LogLevel::Info && is_about_call(event) {
             // Messages on the wire have their own ids. Only the start of an attempt has both the id and the call.

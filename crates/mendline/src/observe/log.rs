@@ -10,7 +10,7 @@ use mendline_core::{Event, Level, UpstreamId};
 use super::files::{FileOptions, Files, FilesHandle};
 use super::redact::Redactor;
 use super::stderr::{Stderr, StderrHandle};
-use crate::driver::{EventTime, Observer, Direction};
+use crate::driver::{At, Direction, Observer};
 
 /// The level of a log. Each level includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,7 +127,7 @@ impl LogHandle {
 }
 
 impl Observer for Log {
-    fn on_event(&mut self, event: &Event, at: EventTime) {
+    fn on_event(&mut self, event: &Event, at: At) {
         let level = LogLevel::from(event.level());
         if self.stderr.wants(level) {
             self.stderr.put(level, self.name(event.upstream()), " ", event.to_string().as_bytes());

@@ -35,15 +35,13 @@ fn lines(folder: &Path, suffix: &str) -> Vec<Value> {
 
 const NOTES: UpstreamId = UpstreamId(0);
 
-const AT: At = At { moment: Moment::ZERO, unix_micros: 0 };
-
 #[test]
 fn events_stderr_and_messages_are_written_in_order() {
     let home = tempfile::tempdir().unwrap();
     let (mut files, stderr, _) = open(home.path(), LogLevel::Info, false);
     files.handle().write(LogLevel::Warn, "beware of open sesame");
     files.on_stderr(NOTES, b"listening");
-    let at = EventTime { moment: Moment::ZERO, unix_micros: now() };
+    let at = At { moment: Moment::ZERO, unix_micros: now() };
     let accepted = Event::CallAccepted {
         upstream: NOTES,
         call: 1,
@@ -94,7 +92,11 @@ fn s06_wire_record_cut_within_a_secret_shows_no_part_of_it() {
     for before in MAX_MESSAGE_BYTES - 12..MAX_MESSAGE_BYTES {
         let home = tempfile::tempdir().unwrap();
         let (mut files, stderr, _) = open(home.path(), LogLevel::Info, true);
-        files.on_message(NOTES, Direction::FromServer, format!("{}open sesame and more", "x".repeat(before)).as_bytes());
+        files.on_message(
+            NOTES,
+            Direction::FromServer,
+            format!("{}open sesame and more", "x".repeat(before)).as_bytes(),
+        );
         drop(files);
         let lines = lines(home.path(), WIRE_SUFFIX);
         assert!(!lines[0]["text"].as_str().unwrap().contains("ope"), "{before}");

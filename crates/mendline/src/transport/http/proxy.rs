@@ -172,14 +172,6 @@ impl Proxy {
             credentials.map(basic).transpose().map_err(|()| fault("its user name or password cannot be sent"))?;
         Ok(Some(Proxy { host: location.origin.host, port: location.origin.port, authorization }))
     }
-
-    pub(super) fn host_and_port(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
-    }
 }
 
 /// Turns a percent-encoded `user:password` into a header value.

@@ -11,14 +11,14 @@ use mendline_core::{ListCache, UpstreamId};
 
 use super::file::File;
 use crate::background::{Work, Worker};
-use crate::driver::Keeper;
+use crate::driver::CacheStore;
 use crate::observe::log::{LogHandle, LogLevel};
 use crate::observe::redact::Redactor;
 
 const STACK: usize = 256 << 10;
 
 /// A keeper that writes the catalogue of one server to disk.
-pub struct DiskKeeper {
+pub struct DiskStore {
     slot: Arc<Slot>,
     /// Taken by the thread when it starts.
     writer: Option<Writer>,
@@ -46,14 +46,14 @@ pub(super) struct Writer {
     has_warned: bool,
 }
 
-impl DiskKeeper {
-    pub(super) fn new(writer: Writer) -> DiskKeeper {
-        DiskKeeper { slot: Arc::default(), writer: Some(writer), work: None }
+impl DiskStore {
+    pub(super) fn new(writer: Writer) -> DiskStore {
+        DiskStore { slot: Arc::default(), writer: Some(writer), work: None }
     }
 }
 
-impl Keeper for DiskKeeper {
-    fn keep(&mut self, _: UpstreamId, what: ListCache) {
+impl CacheStore for DiskStore {
+    fn store(&mut self, _: UpstreamId, what: ListCache) {
         let mut state = self.slot.lock();
         state.next = Some(what);
         drop(state);
@@ -64,14 +64,14 @@ impl Keeper for DiskKeeper {
             self.work = Some(work);
             // Without a thread nothing is written, and calls continue.
             let _ = thread::Builder::new()
-                .name("mendline-keeper".to_owned())
+                .name("mendline-cache".to_owned())
                 .stack_size(STACK)
                 .spawn(move || slot.serve(writer, &worker));
         }
     }
 }
 
-impl Drop for DiskKeeper {
+impl Drop for DiskStore {
     fn drop(&mut self) {
         self.slot.lock().is_over = true;
         self.slot.changed.notify_all();
@@ -106,7 +106,7 @@ impl Writer {
     fn write(&mut self, what: &ListCache) {
         // A configured secret that the server repeats, in any form, is not written to disk. Text that only looks like a
         // credential is the server's own, such as an example in a description.
-        let written = if self.redactor.is_told_by(&what.write()) {
+        let written = if self.redactor.contains_secret(&what.write()) {
             Err("the server repeats a credential in its lists or its handshake".to_owned())
         } else {
             self.file.write(what).map_err(|error| error.to_string())
@@ -149,11 +149,11 @@ mod tests {
     #[test]
     fn dropped_keeper_has_written_the_latest_value() {
         let state = tempfile::tempdir().unwrap();
-        let mut keeper = file(state.path()).keeper();
+        let mut store = file(state.path()).store();
         for number in 0..50 {
-            keeper.keep(UpstreamId(0), catalogue(&format!("tool{number}")));
+            store.store(UpstreamId(0), catalogue(&format!("tool{number}")));
         }
-        drop(keeper);
+        drop(store);
         let kept = file(state.path()).read().unwrap().write();
         assert!(String::from_utf8(kept).unwrap().contains("tool49"));
     }
@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn list_cache_with_credential_is_not_written() {
         let state = tempfile::tempdir().unwrap();
-        let mut keeper = file(state.path()).keeper();
-        keeper.keep(UpstreamId(0), catalogue("s3cr3t-canary"));
-        drop(keeper);
+        let mut store = file(state.path()).store();
+        store.store(UpstreamId(0), catalogue("s3cr3t-canary"));
+        drop(store);
         assert!(file(state.path()).read().is_none());
     }
 
@@ -186,9 +186,9 @@ mod tests {
             "query%2Dcanary%2D1",
         ] {
             let state = tempfile::tempdir().unwrap();
-            let mut keeper = file(state.path()).hiding(redactor.clone()).keeper();
-            keeper.keep(UpstreamId(0), catalogue(text));
-            drop(keeper);
+            let mut store = file(state.path()).hiding(redactor.clone()).store();
+            store.store(UpstreamId(0), catalogue(text));
+            drop(store);
             assert!(file(state.path()).read().is_none(), "{text}");
         }
     }
@@ -196,22 +196,22 @@ mod tests {
     #[test]
     fn text_that_only_resembles_a_credential_is_written() {
         let state = tempfile::tempdir().unwrap();
-        let mut keeper = file(state.path()).keeper();
-        keeper.keep(UpstreamId(0), catalogue("Authorization: Bearer YOUR_TOKEN_HERE"));
-        drop(keeper);
+        let mut store = file(state.path()).store();
+        store.store(UpstreamId(0), catalogue("Authorization: Bearer YOUR_TOKEN_HERE"));
+        drop(store);
         assert!(file(state.path()).read().is_some());
     }
 
     #[test]
     fn unwritable_directory_stops_no_call() {
         let state = tempfile::tempdir().unwrap();
-        let mut keeper = file(state.path()).keeper();
+        let mut store = file(state.path()).store();
         let folder = state.path().join("mendline/catalogue");
         std::fs::remove_dir(&folder).unwrap();
         std::fs::write(&folder, b"a file instead of a directory").unwrap();
         for _ in 0..3 {
-            keeper.keep(UpstreamId(0), catalogue("tool"));
+            store.store(UpstreamId(0), catalogue("tool"));
         }
-        drop(keeper);
+        drop(store);
     }
 }
