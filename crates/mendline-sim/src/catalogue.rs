@@ -5,7 +5,7 @@
 //! edition. Each entry names its server, so that the client can detect an entry of another server.
 
 use bytes::Bytes;
-use mendline_core::Remembered;
+use mendline_core::ListCache;
 use mendline_wire::{Message, Method};
 
 use crate::server::Era;
@@ -23,7 +23,7 @@ pub struct CachedCatalogue {
 
 impl CachedCatalogue {
     /// Returns the catalogue in its stored form.
-    pub fn to_core(&self) -> Remembered {
+    pub fn to_core(&self) -> ListCache {
         let version = match self.era {
             Era::Legacy => "2025-11-25",
             Era::Modern => "2026-07-28",
@@ -37,7 +37,7 @@ impl CachedCatalogue {
         let entries: Vec<String> = self.answers().into_iter().map(entry).collect();
         let text =
             format!(r#"{{"jsonrpc":"2.0","method":"catalogue","params":{{"entries":[{}]}}}}"#, entries.join(","));
-        Remembered::read(text.as_bytes()).unwrap_or_default()
+        ListCache::read(text.as_bytes()).unwrap_or_default()
     }
 
     /// Returns the cached results by method.
@@ -112,5 +112,5 @@ pub fn is_cacheable(method: Method) -> bool {
 /// Returns whether the body is a provisional result of `initialize`.
 pub fn is_provisional(body: &[u8]) -> bool {
     let text = String::from_utf8_lossy(body);
-    text.contains(r#""protocolVersion":"2025-11-25""#) && text.contains(r#""version":"unknown""#)
+    text.contains(r#""protocolVersion":"2025-11-25""#) && text.contains(r#""version":"provisional""#)
 }

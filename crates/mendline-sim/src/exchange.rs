@@ -243,7 +243,7 @@ mod tests {
         let later = Moment::ZERO + Duration::from_secs(1);
         assert!(exchange.push(Part::Body(Bytes::new()), later).is_some());
         assert!(exchange.next(Moment::ZERO).is_none(), "it has not arrived");
-        exchange.cut(EndHow::Cut("reset".into()), Moment::ZERO);
+        exchange.cut(EndHow::Cut(mendline_core::reason::CutReason::Reset), Moment::ZERO);
         assert!(exchange.push(Part::Body(Bytes::new()), later).is_none());
         assert!(matches!(exchange.next(Moment::ZERO), Some(Part::End(_))));
     }

@@ -66,6 +66,8 @@ pub struct EngineEvent {
     pub text: String,
     /// The kind of the event, for checkers.
     pub kind: EventKind,
+    /// The stable name of its reason, if it has one.
+    pub reason: Option<&'static str>,
 }
 
 /// The kinds of events that checkers use.
@@ -97,6 +99,8 @@ pub enum EventKind {
     Closed(Option<String>),
     /// The client is reported as lost.
     ClientLost,
+    /// `initialize` was answered from the catalogue.
+    InitializeFromCatalogue,
     /// Anything else.
     Other,
 }

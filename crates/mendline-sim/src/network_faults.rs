@@ -6,6 +6,8 @@
 
 use mendline_core::evidence::proves_refusal;
 use mendline_core::port::EndHow;
+use mendline_core::reason::{ConnectError, RefusalReason, TlsError};
+use std::time::Duration;
 
 use crate::site::HttpServerKind;
 
@@ -36,17 +38,25 @@ pub enum ConnectResult {
 impl ConnectResult {
     /// Returns the error that the shell reports, or `None` if the connection is established.
     pub fn failure(self) -> Option<EndHow> {
-        let text = match self {
+        const AFTER: Duration = Duration::from_secs(5);
+        let host = || "notes.test".to_owned();
+        let target = || "notes.test:443".to_owned();
+        Some(EndHow::NoConnection(match self {
             ConnectResult::Connects | ConnectResult::Slow => return None,
-            ConnectResult::Forbidden(text) => return Some(EndHow::Forbidden(text.into())),
-            ConnectResult::Refused => "connection refused",
-            ConnectResult::BlackHole => "no connection within 5 s",
-            ConnectResult::NameNotFound => "there is no such host",
-            ConnectResult::ResolverTimeout => "its name could not be looked up within 5 s",
-            ConnectResult::Unreachable => "no route to host",
-            ConnectResult::TlsStall => "no TLS within 5 s",
-        };
-        Some(EndHow::NoConnection(text.into()))
+            ConnectResult::Forbidden(problem) => {
+                let error = TlsError::Untrusted { problem: problem.to_owned() };
+                let error = ConnectError::Tls { server: target(), error };
+                return Some(EndHow::Forbidden(RefusalReason::Connect(error)));
+            }
+            ConnectResult::Refused => ConnectError::Refused { target: target() },
+            ConnectResult::BlackHole => ConnectError::TimedOut { target: target(), after: Some(AFTER) },
+            ConnectResult::NameNotFound => ConnectError::NoAddress { host: host() },
+            ConnectResult::ResolverTimeout => ConnectError::NameLookupTimedOut { host: host(), after: AFTER },
+            ConnectResult::Unreachable => {
+                ConnectError::Unreachable { target: target(), error: "no route to host".to_owned() }
+            }
+            ConnectResult::TlsStall => ConnectError::TlsTimedOut { server: target(), after: AFTER },
+        }))
     }
 }
 

@@ -131,7 +131,7 @@ impl World {
         bodies.extend(catalogue.answers().into_iter().map(|(_, body)| body));
         self.oracle.cached.insert(upstream);
         self.record(&Fact::NewEdition(upstream));
-        self.send_input(Input::Remembered { upstream: UpstreamId(upstream as u16), what: catalogue.to_core() });
+        self.send_input(Input::Cached { upstream: UpstreamId(upstream as u16), what: catalogue.to_core() });
     }
 
     /// Connects a client.
@@ -267,7 +267,7 @@ impl World {
         self.slept += time;
         self.oracle.advance_open_requests(time);
         self.record(&Fact::ConnectivityChanged(time));
-        self.send_input(Input::Woke);
+        self.send_input(Input::SystemResumed);
         self.settle_and_check();
     }
 

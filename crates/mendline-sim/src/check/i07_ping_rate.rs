@@ -102,7 +102,7 @@ impl Check for PingRate {
                 }
                 Ok(())
             }
-            Fact::Emitted(event) if event.text.contains("did not answer") && event.text.contains("pings") => {
+            Fact::Emitted(event) if event.reason == Some("unresponsive") => {
                 let Some(upstream) = event.upstream else { return Ok(()) };
                 let mut children = self.children.iter().filter(|(link, _)| usize::from(link.upstream.0) == upstream);
                 let is_responsive = |child: &ChildPings| {

@@ -16,7 +16,7 @@ use crate::machine::{EngineOutput, Load};
 use crate::oracle::Oracle;
 
 /// Additional items per upstream: subscriptions, which have their own limit, and internal requests.
-const OWN: usize = defaults::LISTENS + defaults::ERRANDS;
+const OWN: usize = defaults::LISTENS + defaults::INTERNAL_REQUESTS;
 
 /// The limits and the last load.
 pub(super) struct Bounded {
@@ -71,7 +71,7 @@ impl Check for Bounded {
                     let kind = (*upstream, is_cancellation);
                     self.notes.insert(*id, kind);
                     let posted = self.notes.values().filter(|other| **other == kind).count();
-                    if posted > defaults::NOTES {
+                    if posted > defaults::ONE_WAY_IN_FLIGHT {
                         return Err(format!("{posted} notifications or answers are posted at once"));
                     }
                 }
@@ -105,8 +105,8 @@ impl Check for Bounded {
                 self.last = *load;
                 let limits = [
                     ("calls", load.calls, self.calls),
-                    ("requests", load.requests, self.calls - defaults::ERRANDS * self.upstreams),
-                    ("server requests", load.asks, defaults::ASKS * self.upstreams),
+                    ("requests", load.requests, self.calls - defaults::INTERNAL_REQUESTS * self.upstreams),
+                    ("server requests", load.asks, defaults::SERVER_REQUESTS * self.upstreams),
                     // A child is not read beyond the soft limit; accepted calls may still be answered.
                     (
                         "messages for clients",

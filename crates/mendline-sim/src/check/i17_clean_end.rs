@@ -17,7 +17,7 @@ use crate::machine::EngineOutput;
 use crate::oracle::Oracle;
 
 /// The bound of a shutdown.
-pub const BOUND: Duration = Duration::from_secs(defaults::DRAIN.as_secs() + 2 * defaults::LADDER_STEP.as_secs() + 1);
+pub const BOUND: Duration = Duration::from_secs(defaults::DRAIN.as_secs() + 2 * defaults::SHUTDOWN_STEP.as_secs() + 1);
 
 /// Living children, open exchanges and the start of the shutdown.
 #[derive(Default)]

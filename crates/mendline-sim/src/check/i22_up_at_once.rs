@@ -13,6 +13,7 @@ use mendline_wire::Method;
 
 use super::Check;
 use crate::fact::Fact;
+use crate::machine::EventKind;
 use crate::oracle::{Key, Oracle};
 
 /// Tolerance for a client to read an answer.
@@ -55,7 +56,7 @@ impl Check for UpAtOnce {
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
         match fact {
             Fact::Arrived(key) => self.arrived(*key, oracle),
-            Fact::Emitted(event) if event.text == "initialize answered from the catalogue" => self.due_now = None,
+            Fact::Emitted(event) if event.kind == EventKind::InitializeFromCatalogue => self.due_now = None,
             Fact::Stopped | Fact::Closing => {
                 self.first.clear();
                 self.due_now = None;

@@ -19,7 +19,7 @@ impl Fault for ReloadDuringCalls {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         world.reconfigure(at, Change::Policies, swap_limits);
-        world.reconfigure(at, Change::Way, swap_limits);
+        world.reconfigure(at, Change::Transport, swap_limits);
         None
     }
 

@@ -44,7 +44,7 @@ macro_rules! adapter {
                 }
                 fn poll_output(&mut self) -> Option<EngineOutput> {
                     let output = self.engine.poll_output()?;
-                    if let core::Output::Happened(event) = &output {
+                    if let core::Output::Event(event) = &output {
                         self.status.apply(event);
                     }
                     Some(translate(output))
@@ -62,7 +62,7 @@ macro_rules! adapter {
                     let it = self.engine.load();
                     Load {
                         requests: it.requests,
-                        asks: it.asks,
+                        asks: it.server_requests,
                         for_clients: it.for_clients,
                         calls: it.calls,
                         for_links: it.for_links,
@@ -78,9 +78,9 @@ macro_rules! adapter {
                         open: folded.map_or(0, |it| it.open),
                         out: folded.map_or(0, |it| it.out),
                         dropped: folded.map_or(0, |it| it.dropped),
-                        breaker: folded.map_or("Closed", |it| breaker_state(it.breaker.standing)),
+                        breaker: folded.map_or("Closed", |it| breaker_state(it.breaker.state)),
                         flows: folded.is_none_or(|it| {
-                            breaker_state(it.breaker.standing) == "Closed" && it.tools.is_empty() && it.pause.is_none()
+                            breaker_state(it.breaker.state) == "Closed" && it.tools.is_empty() && it.pause.is_none()
                         }),
                         own_breaker: self.engine.breaker(id).map_or("Closed", breaker_state),
                         own_link: self.engine.link_state(id).map_or("Idle", state),
@@ -162,12 +162,12 @@ macro_rules! adapter {
                 }
             }
 
-            fn breaker_state(from: core::policy::breaker::Standing) -> &'static str {
+            fn breaker_state(from: core::policy::breaker::BreakerState) -> &'static str {
                 match from {
-                    core::policy::breaker::Standing::Closed => "Closed",
-                    core::policy::breaker::Standing::Open => "Open",
-                    core::policy::breaker::Standing::HalfOpen => "HalfOpen",
-                    core::policy::breaker::Standing::Isolated => "Isolated",
+                    core::policy::breaker::BreakerState::Closed => "Closed",
+                    core::policy::breaker::BreakerState::Open => "Open",
+                    core::policy::breaker::BreakerState::HalfOpen => "HalfOpen",
+                    core::policy::breaker::BreakerState::Isolated => "Isolated",
                 }
             }
 
@@ -220,21 +220,21 @@ macro_rules! adapter {
             fn end(how: real::port::EndHow) -> core::port::EndHow {
                 match how {
                     real::port::EndHow::Complete => core::port::EndHow::Complete,
-                    real::port::EndHow::NoConnection(words) => core::port::EndHow::NoConnection(words),
-                    real::port::EndHow::Cut(words) => core::port::EndHow::Cut(words),
+                    real::port::EndHow::NoConnection(why) => core::port::EndHow::NoConnection(why),
+                    real::port::EndHow::Cut(why) => core::port::EndHow::Cut(why),
                     real::port::EndHow::Refused => core::port::EndHow::Refused,
                     real::port::EndHow::Aborted => core::port::EndHow::Aborted,
                     real::port::EndHow::TooLarge => core::port::EndHow::TooLarge,
-                    real::port::EndHow::Forbidden(words) => core::port::EndHow::Forbidden(words),
+                    real::port::EndHow::Forbidden(why) => core::port::EndHow::Forbidden(why),
                 }
             }
 
             fn into(input: real::Input) -> core::Input {
                 match input {
-                    real::Input::Remembered { upstream, what } => core::Input::Remembered {
+                    real::Input::Cached { upstream, what } => core::Input::Cached {
                         upstream: core::UpstreamId(upstream.0),
                         // Converted through its stored form, as between two processes.
-                        what: core::Remembered::read(&what.write()).unwrap_or_default(),
+                        what: core::ListCache::read(&what.write()).unwrap_or_default(),
                     },
                     real::Input::ClientOpened { client: id, upstream } => {
                         core::Input::ClientOpened { client: client(id), upstream: core::UpstreamId(upstream.0) }
@@ -247,30 +247,17 @@ macro_rules! adapter {
                     real::Input::Spawned { link: id, pid } => core::Input::Spawned { link: link(id), pid },
                     real::Input::SpawnFailed { link: id, why } => core::Input::SpawnFailed {
                         link: link(id),
-                        why: core::port::SpawnFailure {
-                            kind: match why.kind {
-                                real::port::SpawnFailureKind::NotFound => core::port::SpawnFailureKind::NotFound,
-                                real::port::SpawnFailureKind::Exhausted => core::port::SpawnFailureKind::Exhausted,
-                                real::port::SpawnFailureKind::Other => core::port::SpawnFailureKind::Other,
-                            },
-                            text: why.text,
-                        },
+                        why,
                     },
                     real::Input::FromLink { link: id, received } => core::Input::FromLink { link: link(id), received },
-                    real::Input::Said { link: id, line } => core::Input::Said { link: link(id), line },
+                    real::Input::Stderr { link: id, line } => core::Input::Stderr { link: link(id), line },
                     real::Input::LinkBroken { link: id, pipe } => core::Input::LinkBroken {
                         link: link(id),
-                        pipe: match pipe {
-                            real::port::Pipe::Stdin => core::port::Pipe::Stdin,
-                            real::port::Pipe::Stdout => core::port::Pipe::Stdout,
-                        },
+                        pipe,
                     },
                     real::Input::ChildExited { link: id, how, written } => core::Input::ChildExited {
                         link: link(id),
-                        how: match how {
-                            real::port::Exit::Code(code) => core::port::Exit::Code(code),
-                            real::port::Exit::Signal(signal) => core::port::Exit::Signal(signal),
-                        },
+                        how,
                         written,
                     },
                     real::Input::Reconnect { upstream } => {
@@ -285,10 +272,10 @@ macro_rules! adapter {
                         config: Box::new(upstream(&config)),
                         change: match change {
                             real::port::Change::Policies => core::port::Change::Policies,
-                            real::port::Change::Way => core::port::Change::Way,
+                            real::port::Change::Transport => core::port::Change::Transport,
                         },
                     },
-                    real::Input::Woke => core::Input::Woke,
+                    real::Input::SystemResumed => core::Input::SystemResumed,
                     real::Input::NetworkChanged => core::Input::NetworkChanged,
                     real::Input::Stop => core::Input::Stop,
                     real::Input::Reached { exchange: id } => core::Input::Reached { exchange: exchange(id) },
@@ -313,7 +300,7 @@ macro_rules! adapter {
                 }
             }
 
-            fn request(ask: core::port::Ask, reuse: core::port::Reuse) -> Request {
+            fn request(ask: core::port::HttpRequest, reuse: core::port::Reuse) -> Request {
                 Request {
                     verb: match ask.verb {
                         core::port::Verb::Get => Verb::Get,
@@ -338,16 +325,17 @@ macro_rules! adapter {
                             core::port::Signal::Kill => real::port::Signal::Kill,
                         },
                     ),
-                    core::Output::Happened(event) => EngineOutput::Event(EngineEvent {
+                    core::Output::Event(event) => EngineOutput::Event(EngineEvent {
                         upstream: event.upstream().map(|upstream| usize::from(upstream.0)),
                         text: event.to_string(),
                         kind: event_kind(&event),
+                        reason: event_reason(&event),
                     }),
-                    core::Output::Exchange { exchange, upstream, ask, reuse } => {
+                    core::Output::Exchange { exchange, upstream, request: ask, reuse } => {
                         EngineOutput::Exchange(ExchangeId(exchange.0), usize::from(upstream.0), request(*ask, reuse))
                     }
                     core::Output::Abort { exchange } => EngineOutput::Abort(ExchangeId(exchange.0)),
-                    core::Output::Remember { upstream, what } => {
+                    core::Output::Cache { upstream, what } => {
                         EngineOutput::StoreCatalogue(usize::from(upstream.0), what.write())
                     }
                     core::Output::Renew { upstream } => EngineOutput::Renew(usize::from(upstream.0)),
@@ -356,20 +344,21 @@ macro_rules! adapter {
             }
 
             fn event_kind(event: &core::event::Event) -> EventKind {
-                use core::event::Event;
+                use core::event::{Answered, Event};
                 match event {
-                    Event::LinkMoved { from, to, .. } => EventKind::Moved(state(*from), state(*to)),
+                    Event::AnsweredFromCatalogue { method: Method::Initialize, .. } => EventKind::InitializeFromCatalogue,
+                    Event::LinkStateChanged { from, to, .. } => EventKind::Moved(state(*from), state(*to)),
                     Event::MessageDropped { why, .. } => EventKind::Dropped(reason(*why)),
                     Event::CallAccepted { call, method, .. } => {
                         EventKind::Accepted(*call, matches!(method, Method::Ping | Method::SubscriptionsListen))
                     }
-                    Event::CallSent { call, .. } => EventKind::Sent(*call),
+                    Event::AttemptStarted { call, .. } => EventKind::Sent(*call),
                     Event::Isolated { .. } => EventKind::Isolated,
                     Event::Resumed { .. } => EventKind::Resumed,
-                    Event::CallTurnedAway { .. } => EventKind::Rejected,
-                    Event::CallAnswered { call, error: false, .. } => EventKind::Answered(*call),
+                    Event::CallRejected { .. } => EventKind::Rejected,
+                    Event::CallAnswered { call, result: Answered::Ok | Answered::ToolError, .. } => EventKind::Answered(*call),
                     Event::CallAnswered { call, .. }
-                    | Event::CallAnsweredEarly { call, .. }
+                    | Event::ProvisionalAnswer { call, .. }
                     | Event::CallFailed { call, .. }
                     | Event::CallCancelled { call, .. }
                     | Event::CallAbandoned { call, .. } => EventKind::Ended(*call),
@@ -378,6 +367,16 @@ macro_rules! adapter {
                     Event::BreakerClosed { tool, .. } => EventKind::Closed(tool.clone()),
                     Event::ClientLost { .. } => EventKind::ClientLost,
                     _ => EventKind::Other,
+                }
+            }
+
+            fn event_reason(event: &core::event::Event) -> Option<&'static str> {
+                match event {
+                    core::event::Event::LinkStateChanged { why: Some(why), .. }
+                    | core::event::Event::CallFailed { why, .. }
+                    | core::event::Event::CallRetried { why, .. }
+                    | core::event::Event::CallRejected { why, .. } => Some(why.name()),
+                    _ => None,
                 }
             }
 
@@ -399,7 +398,7 @@ macro_rules! adapter {
                     Dropped::Late => "late",
                     Dropped::Unknown => "unknown",
                     Dropped::Nameless => "nameless",
-                    Dropped::NoWay => "no way",
+                    Dropped::Undeliverable => "no way",
                     Dropped::StaleProgress => "stale progress",
                     Dropped::StaleReply => "stale reply",
                 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_core::port::{Exit, SpawnFailure, SpawnFailureKind};
+use mendline_core::port::{Exit, SpawnError};
 use mendline_core::{Input, LinkId};
 
 use super::World;
@@ -54,15 +54,16 @@ impl World {
         let faults = host.faults.clone();
         let failure = match faults.spawn {
             SpawnResult::Succeeds => None,
-            SpawnResult::NotFound => Some((SpawnFailureKind::NotFound, "notes-server: no such file or directory")),
+            SpawnResult::NotFound => Some(SpawnError::NotFound { command: "notes-server".to_owned() }),
             SpawnResult::Exhausted => {
-                Some((SpawnFailureKind::Exhausted, "notes-server: resource temporarily unavailable"))
+                let error = "resource temporarily unavailable".to_owned();
+                Some(SpawnError::Exhausted { command: "notes-server".to_owned(), error })
             }
         };
-        if let Some((kind, text)) = failure {
+        if let Some(why) = failure {
             self.children.remove(&link);
             self.record(&Fact::NotStarted(link));
-            return self.send_input(Input::SpawnFailed { link, why: SpawnFailure { kind, text: text.into() } });
+            return self.send_input(Input::SpawnFailed { link, why });
         }
         self.pids += 1;
         let (pid, now) = (self.pids, self.clock.now());

@@ -4,6 +4,7 @@
 //! exchange is connected, what arrived in which order, and at the end how the exchange ended and how much of the
 //! request the peer can have received. It never sends anything twice.
 
+use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -101,7 +102,7 @@ impl World {
         {
             let some = exchange.rng.below(left);
             exchange.accept(some);
-            return self.cut(id, "connection reset while the request was being written");
+            return self.cut(id, CutReason::Reset);
         }
         let piece = if exchange.rng.percent(60) { left } else { exchange.rng.between(1, left) };
         if exchange.accept(piece) {
@@ -145,7 +146,7 @@ impl World {
         let part = if is_over(faults.and_then(|faults| faults.message_limit), size) {
             Part::End(EndHow::TooLarge)
         } else if size > 0 && is_over(faults.and_then(|faults| faults.response_limit), exchange.carried) {
-            Part::End(EndHow::Cut("connection reset within the response".into()))
+            Part::End(EndHow::Cut(CutReason::Reset))
         } else {
             part
         };
@@ -240,11 +241,11 @@ impl World {
     }
 
     /// Cuts the connection of an exchange.
-    pub fn cut(&mut self, id: ExchangeId, text: &str) {
+    pub fn cut(&mut self, id: ExchangeId, reason: CutReason) {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
         let upstream = exchange.upstream;
-        exchange.cut(EndHow::Cut(text.into()), now);
+        exchange.cut(EndHow::Cut(reason), now);
         let noticed = exchange.rng.percent(60);
         self.detach(upstream, id, noticed);
     }
@@ -262,7 +263,7 @@ impl World {
     /// Cuts every connection to an upstream.
     pub fn cut_all(&mut self, upstream: usize) {
         for id in self.connected(upstream) {
-            self.cut(id, "connection reset");
+            self.cut(id, CutReason::Reset);
         }
     }
 
@@ -299,7 +300,7 @@ impl World {
 
     pub(super) fn dead_connection_found(&mut self, id: ExchangeId) {
         if self.exchanges.get(&id).is_some_and(|exchange| exchange.stalled) {
-            self.cut(id, "no sign of life on the connection");
+            self.cut(id, CutReason::TimedOut);
         }
     }
 

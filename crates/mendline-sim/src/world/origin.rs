@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use mendline_core::evidence::proves_refusal;
 use mendline_core::port::{Content, EndHow, ExchangeId, Head, Verb};
+use mendline_core::reason::CutReason;
 use mendline_wire::{Kind, Message, Method, code, headers};
 
 use super::World;
@@ -36,13 +37,13 @@ impl World {
             && self.rng.percent(chance)
         {
             let eof = matches!(site.faults.cut, Some((Cut::Eof, _)));
-            let text = if eof { "the server closed the connection without a response" } else { "connection reset" };
+            let reason = if eof { CutReason::ClosedWithoutAnswer } else { CutReason::Reset };
             // The server may have read the request before the connection broke.
             if eof || self.rng.percent(60) {
                 pending.exchange = None;
                 self.origin_receives(upstream, pending, &site);
             }
-            return self.cut(exchange, text);
+            return self.cut(exchange, reason);
         }
         let is_request = pending.message.as_ref().is_some_and(|message| message.kind() == Kind::Request);
         if let (Some((injected, chance)), Verb::Post) = (site.faults.injected, pending.request.verb)
@@ -454,7 +455,7 @@ impl World {
         self.origins[upstream].conversations.clear();
         self.origins[upstream].in_transit.clear();
         for exchange in self.connected(upstream) {
-            self.cut(exchange, "connection reset");
+            self.cut(exchange, CutReason::Reset);
         }
     }
 
@@ -463,7 +464,7 @@ impl World {
         for id in self.connected(upstream) {
             let waits = self.exchanges.get(&id).is_some_and(|it| it.verb == Verb::Get && it.phase == Phase::Sent);
             if waits {
-                self.cut(id, "connection reset");
+                self.cut(id, CutReason::Reset);
             }
         }
     }

@@ -192,7 +192,7 @@ impl World {
             return false;
         }
         if let Some(line) = child.stderr.pop_front() {
-            self.send_input(Input::Said { link, line });
+            self.send_input(Input::Stderr { link, line });
             return true;
         }
         if !child.has_output(now) || !self.machine.may_read(Port::Link(link)) {

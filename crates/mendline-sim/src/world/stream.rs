@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use mendline_core::port::{Content, EndHow, ExchangeId};
+use mendline_core::reason::CutReason;
 use mendline_wire::{Message, Method, SseEvent, headers};
 
 use super::World;
@@ -87,11 +88,11 @@ impl World {
             head.session = session;
             self.send_back(listener, Part::Head(head));
             if breaks {
-                return self.send_back(listener, Part::End(EndHow::Cut("connection reset within the body".into())));
+                return self.send_back(listener, Part::End(EndHow::Cut(CutReason::Reset)));
             }
             self.send_back(listener, Part::Body(line));
         } else if breaks {
-            return self.cut(exchange, "connection reset within the response");
+            return self.cut(exchange, CutReason::Reset);
         } else {
             let id = (form == Form::NamedEvents).then(|| site::event_name(number, name, count));
             self.send_back(listener, Part::Event(SseEvent { id, event: None, data: Some(line), retry: faults.retry }));
