@@ -1,8 +1,8 @@
-//! `mendline call`: one call of one tool, from a shell.
+//! `mendline call`: calls one tool from a shell.
 //!
-//! The call travels as an agent's would: it waits for a server that is away, is sent again where that is safe, and where
-//! nobody knows whether it ran, that is said and is the exit code. The server decides about the arguments; what its own
-//! schema misses is only hinted at. Ctrl-C takes the call back.
+//! The call goes through the same engine as a call of an agent: it waits for a server that is unavailable, and it is
+//! sent again where that is safe. If the outcome is unknown, the error message and the exit code say so. The server
+//! validates the arguments; a mismatch with the tool's schema only causes a hint. Ctrl-C cancels the call.
 
 mod arguments;
 mod result;
@@ -33,57 +33,57 @@ use crate::server_flags::ServerFlags;
 use crate::tools::tool::Tool;
 use crate::tools::{find, patience, server_first, trouble};
 
-/// How much later than ours the engine's patience ends.
+/// Margin by which the engine's timeouts exceed ours.
 const SLACK: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
 Examples:
   mendline call notes search '{\"query\": \"milk\"}'
   mendline call notes search --arg query=milk --arg limit=5
-  mendline call notes import @notes.json           the arguments are in a file
-  jq … | mendline call notes import -              or come from stdin
+  mendline call notes import @notes.json           arguments from a file
+  jq … | mendline call notes import -              or from stdin
   mendline call https://mcp.example.com/mcp draw --arg what=cat --output pictures
   mendline call echo --arg message=hello -- npx -y @modelcontextprotocol/server-everything
 
-`mendline tools SERVER` lists the tools, `mendline tools SERVER TOOL` says what one of them takes.
+`mendline tools SERVER` lists the tools, `mendline tools SERVER TOOL` shows the arguments of one.
 The result goes to stdout, everything else to stderr. On a terminal and on stderr, characters that
-could change what you see are escaped; a pipe gets the result as it is. Ctrl-C takes the call back.
-Exit codes: 0 ok, 1 the tool says that it failed or its result cannot be written, 2 wrong usage or
-configuration, 3 no server or tool of that name, 4 it was sent and nobody knows whether it ran,
+could change what you see are escaped; a pipe gets the result as it is. Ctrl-C cancels the call.
+Exit codes: 0 ok, 1 the tool reported an error or its result cannot be written, 2 wrong usage or
+configuration, 3 no server or tool of that name, 4 it was sent and its outcome is unknown,
 5 it was not sent or refused, 6 the server needs a login.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline call [OPTIONS] <URL|NAME> <TOOL> [JSON|@FILE|-]\n       mendline call [OPTIONS] <TOOL> [JSON|@FILE|-] -- <COMMAND> [ARGUMENTS]...")]
 pub(crate) struct CallOptions {
-    /// One argument; its value is text where the tool wants text, and JSON where it does not; may be given several times
+    /// One argument: text where the tool takes text, JSON otherwise; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     arg: Vec<String>,
 
-    /// Print the whole result, as JSON
+    /// Print the whole result as JSON
     #[arg(long)]
     json: bool,
 
-    /// Save pictures, sounds and files of the result here; nothing is overwritten
+    /// Save images, audio and files of the result in this directory; nothing is overwritten
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// How long it may take in all [default: as configured, 5m from the last sign of life and 30m in all]
+    /// Time limit of the whole call [default: as configured, 5m after the last progress and 30m in total]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
 
     #[command(flatten)]
     server: ServerFlags,
 
-    /// Which server, by its URL or its name in the configuration file; the tool; and its arguments
+    /// Server (its URL, or its name in the configuration file), tool, and arguments of the tool
     #[arg(value_name = "URL|NAME] [TOOL] [JSON|@FILE|-", num_args = 0..=3)]
     words: Vec<String>,
 
-    /// The server's command and its arguments
+    /// Command that starts the server, and its arguments
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
     command: Vec<OsString>,
 }
 
-/// Makes the call.
+/// Runs `mendline call`.
 pub(crate) fn run(options: &CallOptions) -> ExitCode {
     match call(options) {
         Ok(code) => code,
@@ -105,7 +105,7 @@ fn call(options: &CallOptions) -> Result<ExitCode, Refusal> {
     let (mut plan, _) = meant(&line)?;
     if let Some(timeout) = options.timeout {
         let timeouts = &mut plan.upstream.timeouts;
-        // What leads to the call is given up by us, a little earlier than the engine would.
+        // The steps before the call have our own time limit, which is slightly shorter than the engine's.
         (timeouts.call, timeouts.total) = (timeout + SLACK, timeout + SLACK);
         timeouts.recovery = timeouts.recovery.min(timeout);
         plan.upstream.tools.entry(tool.clone()).or_default().timeout = Some(timeout);
@@ -121,16 +121,16 @@ fn call(options: &CallOptions) -> Result<ExitCode, Refusal> {
         Ended::Failed(it) => Err(trouble(&name, &line, &it)),
         Ended::Interrupted { is_sent } => {
             let (words, code) = if is_sent {
-                ("interrupted: the server was told. The call may or may not have run.", OUTCOME_UNKNOWN)
+                ("interrupted: the call was cancelled; it may or may not have run", OUTCOME_UNKNOWN)
             } else {
-                ("interrupted before the call was sent. It did not run.", NOT_SENT)
+                ("interrupted before the call was sent; it did not run", NOT_SENT)
             };
             Err(Refusal { words: words.to_owned(), code })
         }
     }
 }
 
-const WRONG_WORDS: &str = "a call needs a server and a tool, and perhaps arguments
+const WRONG_WORDS: &str = "mendline call needs a server and a tool
 
   mendline call notes search '{\"query\": \"milk\"}'
   mendline call notes search --arg query=milk
@@ -138,7 +138,7 @@ const WRONG_WORDS: &str = "a call needs a server and a tool, and perhaps argumen
 
 `mendline tools SERVER` lists the tools of a server.";
 
-/// How it ended.
+/// End of a call.
 enum Ended {
     Answered(Box<RawValue>),
     Failed(Trouble),
@@ -170,7 +170,7 @@ async fn converse(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arg
             Ended::Interrupted { is_sent }
         }
     };
-    // Whoever is in a hurry says so twice.
+    // A second signal skips the orderly close.
     tokio::select! {
         () = conversation.close() => {}
         () = interrupted() => {}
@@ -211,7 +211,7 @@ async fn ask(
         }
         Aside::Declined(method) => {
             let words =
-                format!("note: the server asked for {}, which a command line cannot give; declined", one_line(&method));
+                format!("note: the server requested {}, which a command line cannot provide; declined", one_line(&method));
             screen.say(&ink.yellow(&words));
         }
     };
@@ -221,7 +221,7 @@ async fn ask(
     }
 }
 
-/// Ctrl-C, and what stops a program in other ways.
+/// Completes at SIGINT (Ctrl-C) or SIGTERM.
 async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {

@@ -1,7 +1,7 @@
-//! A result as a person wants to see it: text as text, data as data, and pictures as files.
+//! Rendering of a tool's result: text as text, structured data as JSON, binary content as files.
 //!
-//! A server that has structured output says it twice, once as data and once as the same in text; then only the data is
-//! shown. Nothing that a server says chooses the name of a file beyond its kind, and no file is ever overwritten.
+//! A server with structured output sends it twice: as data and as the same data in a text block. Only the data is
+//! shown. The server controls nothing of a file's name but its extension, by the MIME type, and no file is overwritten.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -20,17 +20,17 @@ use crate::conversation::Failure;
 use crate::json_text::{Members, pretty};
 use crate::outside::{lines, one_line, size};
 
-/// How many files of one name are made before we give up.
+/// Maximum number of files with one base name.
 const NAMES: usize = 10_000;
 
-/// What became of the call.
+/// Outcome of the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The tool did it.
+    /// The tool succeeded.
     Well,
-    /// The tool says that it failed.
+    /// The tool reported an error.
     Failed,
-    /// We had to answer ourselves.
+    /// Mendline answered with a failure of its own.
     NotMended(Failure),
 }
 
@@ -50,14 +50,14 @@ pub(crate) struct Shown {
     pub(crate) outcome: Outcome,
     /// The result itself.
     pub(crate) text: String,
-    /// Whether it is escaped, for a person.
+    /// True if `text` is escaped for a person.
     pub(crate) is_escaped: bool,
-    /// What is said about it.
+    /// Remarks about the result, for stderr.
     pub(crate) notes: Vec<String>,
 }
 
 impl Shown {
-    /// This result of this tool. Files go to `output`, if that is wanted.
+    /// Renders a tool's result. Files are written to `output`, if it is given.
     pub(crate) fn of(result: &RawValue, tool: &str, output: Option<&Path>) -> Shown {
         let members = Members::of(result).unwrap_or_default();
         let failure = members.members("_meta").get(FAILURE_KEY).and_then(|facts| {
@@ -69,7 +69,7 @@ impl Shown {
             (Some(true), None) => Outcome::Failed,
             _ => Outcome::Well,
         };
-        // A result in a pipe is data for a program; an error is a message, wherever stderr leads.
+        // A result in a pipe is data for a program and stays unescaped; an error is always a message for a person.
         let is_seen = outcome != Outcome::Well || std::io::stdout().is_terminal();
         let mut shower = Shower { is_seen, tool, output, text: String::new(), notes: Vec::new() };
         let structured = members.get("structuredContent").filter(|value| value.get() != "null");
@@ -127,11 +127,11 @@ impl Shower<'_> {
         }
     }
 
-    /// Something that is no text: saved, or named.
+    /// Saves binary content, or describes it if there is no directory.
     fn file(&mut self, kind: Option<&str>, data: &str) {
         let kind = one_line(kind.unwrap_or("application/octet-stream"));
         let Ok(bytes) = STANDARD.decode(data.trim()) else {
-            self.notes.push(format!("{kind}: cannot be read, it is not base64"));
+            self.notes.push(format!("{kind}: cannot be decoded, it is not base64"));
             return;
         };
         let what = format!("{kind}, {}", size(bytes.len()));
@@ -155,13 +155,13 @@ impl Shower<'_> {
     }
 }
 
-/// Whether a text is this value again.
+/// Returns whether a text is the JSON of this value.
 fn is_same(text: &str, structured: &RawValue) -> bool {
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     value(text).is_some_and(|said| Some(said) == value(structured.get()))
 }
 
-/// Writes a file that was not there, readable by nobody else.
+/// Writes a new file that only this user can read.
 fn save(directory: &Path, name: &str, extension: &str, bytes: &[u8]) -> std::io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     for number in 1..=NAMES {
@@ -172,7 +172,7 @@ fn save(directory: &Path, name: &str, extension: &str, bytes: &[u8]) -> std::io:
             Err(error) => return Err(error),
         }
     }
-    Err(std::io::Error::other("there are too many files of that name"))
+    Err(std::io::Error::other("there are too many files with that name"))
 }
 
 fn extension(kind: &str) -> &'static str {
