@@ -1,8 +1,7 @@
-//! What a person may choose about mending: the flags of `mendline run` that become policies, by their subject.
+//! The flags of `mendline run` that set policies, by subject.
 //!
-//! Each flag has one meaning and one range, and its complaint says both and gives an example (see [`values`]). What single
-//! flags cannot know, that two of them contradict each other, is said by [`Choices::apply`]. What is not chosen keeps its
-//! default.
+//! Each flag accepts one range of values, and its error names the range and an example (see [`values`]).
+//! [`PolicyFlags::apply`] reports flags that contradict each other. A policy without a flag keeps its value.
 
 mod calls;
 mod protecting;
@@ -21,7 +20,7 @@ use self::starting::Starting;
 use self::time::Waiting;
 pub(crate) use self::values::duration;
 
-/// Everything that may be chosen.
+/// All policy flags.
 #[derive(Args)]
 pub(crate) struct Choices {
     #[command(flatten)]
@@ -37,8 +36,8 @@ pub(crate) struct Choices {
 }
 
 impl Choices {
-    /// Makes policies of what was chosen, or says what cannot be. What is not chosen stays as it was: a flag wins over the
-    /// configuration file, which wins over the defaults.
+    /// Applies the flags to a server's policies, or reports a contradiction. A flag wins over the configuration file,
+    /// which wins over the defaults.
     pub(crate) fn apply(&self, upstream: &mut UpstreamConfig) -> Result<(), String> {
         upstream.reconnect = self.reconnecting.policy(&upstream.reconnect)?;
         upstream.keep_alive = self.reconnecting.keep_alive(upstream.keep_alive)?;
@@ -67,7 +66,7 @@ mod tests {
         choices: Choices,
     }
 
-    /// The policies of a server at a URL after these flags.
+    /// Returns the policies of a server at a URL after these flags.
     fn chosen(flags: &str) -> Result<UpstreamConfig, String> {
         let line = Line::try_parse_from(std::iter::once("test").chain(flags.split_whitespace()))
             .map_err(|error| error.to_string())?;
@@ -186,8 +185,8 @@ mod tests {
     #[test]
     fn a_value_out_of_range_is_refused_with_the_range_and_an_example() {
         for (flags, range, example) in [
-            ("--max-retries -2", "-1 (no end) to 1000000", "5"),
-            ("--max-retries 1000001", "-1 (no end) to 1000000", "5"),
+            ("--max-retries -2", "-1 (unlimited) to 1000000", "5"),
+            ("--max-retries 1000001", "-1 (unlimited) to 1000000", "5"),
             ("--backoff-multiplier 0.9", "from 1", "1.5"),
             ("--backoff-multiplier inf", "from 1", "1.5"),
             ("--backoff-multiplier NaN", "from 1", "1.5"),
@@ -198,20 +197,20 @@ mod tests {
             ("--max-in-flight 0", "1 to 32767", "16"),
             ("--max-in-flight 32768", "1 to 32767", "16"),
             ("--max-waiting 0", "1 to 32768", "100"),
-            ("--initial-retry-delay 0s", "longer than nothing", "30s"),
+            ("--initial-retry-delay 0s", "longer than zero", "30s"),
             ("--breaker-threshold 0", "1 to 1000", "5"),
             ("--breaker-threshold 1001", "1 to 1000", "5"),
             ("--breaker-threshold many", "1 to 1000", "5"),
-            ("--breaker-reset 0s", "longer than nothing", "30s"),
+            ("--breaker-reset 0s", "longer than zero", "30s"),
             ("--rate-limit 0/s", "1/h to 100000/s", "10/s"),
             ("--rate-limit -5/s", "1/h to 100000/s", "10/s"),
             ("--rate-limit 1e9/s", "1/h to 100000/s", "10/s"),
             ("--rate-limit NaN/s", "1/h to 100000/s", "10/s"),
             ("--rate-limit 5/d", "1/h to 100000/s", "10/s"),
             ("--rate-limit 5/s:0", "1 to 100000", "10/s"),
-            ("--tool-timeout search", "how long it may take", "search=30s"),
-            ("--tool-timeout search=0s", "how long it may take", "search=30s"),
-            ("--tool-timeout =5s", "how long it may take", "search=30s"),
+            ("--tool-timeout search", "TOOL=DURATION", "search=30s"),
+            ("--tool-timeout search=0s", "TOOL=DURATION", "search=30s"),
+            ("--tool-timeout =5s", "TOOL=DURATION", "search=30s"),
             ("--effect search", "read, idempotent or unsafe", "search=read"),
             ("--effect =read", "read, idempotent or unsafe", "search=read"),
             ("--effect search=safe", "read, idempotent or unsafe", "search=read"),
@@ -227,17 +226,17 @@ mod tests {
         for (flags, words) in [
             ("--no-reconnect --max-retries 5", "cannot be used with"),
             ("--no-reconnect --initial-retry-delay 1s", "cannot be used with"),
-            ("--max-retries 0 --backoff-multiplier 3", "no meaning with --max-retries 0"),
-            ("--initial-retry-delay 1m", "longer than the longest wait, 30s"),
-            ("--initial-retry-delay 3s --max-retry-delay 2s", "longer than the longest wait, 2s"),
-            ("--keep-alive off --keep-alive-timeout 3s", "no meaning with --keep-alive off"),
+            ("--max-retries 0 --backoff-multiplier 3", "no effect with --max-retries 0"),
+            ("--initial-retry-delay 1m", "longer than the longest delay, 30s"),
+            ("--initial-retry-delay 3s --max-retry-delay 2s", "longer than the longest delay, 2s"),
+            ("--keep-alive off --keep-alive-timeout 3s", "no effect with --keep-alive off"),
             ("--call-timeout 2m --total-timeout 1m", "longer than --total-timeout 1m"),
             ("--no-breaker --breaker-threshold 3", "cannot be used with"),
             ("--no-breaker --count-tool-errors", "cannot be used with"),
-            ("--call-retry-delay 10s", "longer than the longest wait, 5s"),
-            ("--tool-timeout a=1h", "longer than a call may take in all, 30m"),
-            ("--tool-timeout a=1s --tool-timeout a=2s", "two different things about \"a\""),
-            ("--effect a=read --effect a=unsafe", "two different things about \"a\""),
+            ("--call-retry-delay 10s", "longer than the longest delay, 5s"),
+            ("--tool-timeout a=1h", "longer than the limit of a whole call, 30m"),
+            ("--tool-timeout a=1s --tool-timeout a=2s", "two different values for \"a\""),
+            ("--effect a=read --effect a=unsafe", "two different values for \"a\""),
         ] {
             let complaint = chosen(flags).expect_err(flags);
             assert!(complaint.contains(words), "{flags}: {complaint}");
@@ -250,6 +249,6 @@ mod tests {
     fn a_duration_needs_a_unit_and_says_so() {
         assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
         assert!(duration("5").unwrap_err().contains("for example 30s"));
-        assert!(duration("0s").unwrap_err().contains("longer than nothing"));
+        assert!(duration("0s").unwrap_err().contains("longer than zero"));
     }
 }

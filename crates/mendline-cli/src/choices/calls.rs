@@ -1,4 +1,4 @@
-//! When a call is sent again, what tools do, and how many calls there may be.
+//! Flags about retries of calls, effects of tools, and limits on concurrent calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,37 +13,37 @@ use super::values::{attempts, duration, effect, in_flight, resumptions, shown, w
 #[derive(Args)]
 #[command(next_help_heading = "Calls")]
 pub(super) struct Calls {
-    /// How often a call may be sent in all, when it is safe to send it again [default: 3]
+    /// Attempts per call, if it is safe to send it again [default: 3]
     #[arg(long, value_name = "N", value_parser = attempts, allow_negative_numbers = true)]
     max_attempts: Option<u32>,
 
-    /// The wait before a call is sent again to a server that is there; all of it is chance, and the next may be twice as
-    /// long [default: up to 100ms]
+    /// Delay before a call is sent again to a server that is available; with full jitter, and up to twice as long for
+    /// each further retry [default: up to 100ms]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     call_retry_delay: Option<Duration>,
 
-    /// The longest such wait [default: 5s]
+    /// Longest delay before a call is sent again [default: 5s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     max_call_retry_delay: Option<Duration>,
 
-    /// How often a response from a URL that broke off is asked for again without anything new in it [default: 10]
+    /// Attempts to resume a broken response stream of a URL without receiving anything new [default: 10]
     #[arg(long, value_name = "N", value_parser = resumptions, allow_negative_numbers = true)]
     resume_attempts: Option<u32>,
 
-    /// What a tool does, whatever its server says: read, idempotent (both may be called again when nobody knows whether
-    /// they ran) or unsafe (never); may be given several times
+    /// Effect of a tool, whatever its server says: read or idempotent (sent again if the outcome is unknown), or unsafe
+    /// (never sent again); may be repeated
     #[arg(long, value_name = "TOOL=EFFECT", value_parser = effect)]
     effect: Vec<(String, Effect)>,
 
-    /// Do not believe what the server says about its tools: all are unsafe but those named by --effect
+    /// Ignore the server's hints about its tools: all are unsafe except those named by --effect
     #[arg(long)]
     no_trust_hints: bool,
 
-    /// How many calls may be with the server at once; others wait [default: 256]
+    /// Calls in flight at once; further calls wait (backpressure) [default: 256]
     #[arg(long, value_name = "N", value_parser = in_flight, allow_negative_numbers = true)]
     max_in_flight: Option<usize>,
 
-    /// How many calls may wait; others are refused at once [default: 1024]
+    /// Calls that may wait; further calls are rejected at once [default: 1024]
     #[arg(long, value_name = "N", value_parser = waiting, allow_negative_numbers = true)]
     max_waiting: Option<usize>,
 }
@@ -51,12 +51,12 @@ pub(super) struct Calls {
 impl Calls {
     pub(super) fn apply(&self, upstream: &mut UpstreamConfig) -> Result<(), String> {
         if self.resume_attempts.is_some() && upstream.transport == Transport::Child {
-            return Err("--resume-attempts is for servers at a URL; a command's answers cannot be resumed".to_owned());
+            return Err("--resume-attempts is for servers at a URL; responses of a command cannot be resumed".to_owned());
         }
         let mut effects = BTreeMap::new();
         for (tool, effect) in &self.effect {
             if effects.insert(tool.clone(), *effect).is_some_and(|before| before != *effect) {
-                return Err(format!("--effect says two different things about {tool:?}"));
+                return Err(format!("--effect has two different values for {tool:?}"));
             }
         }
         for (tool, effect) in effects {
@@ -68,7 +68,7 @@ impl Calls {
         upstream.retry.cap = self.max_call_retry_delay.unwrap_or(upstream.retry.cap);
         if self.call_retry_delay.is_some_and(|initial| initial > upstream.retry.cap) {
             return Err(format!(
-                "--call-retry-delay {} is longer than the longest wait, {}; raise --max-call-retry-delay",
+                "--call-retry-delay {} is longer than the longest delay, {}; raise --max-call-retry-delay",
                 shown(upstream.retry.initial),
                 shown(upstream.retry.cap)
             ));

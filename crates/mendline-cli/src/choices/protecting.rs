@@ -1,4 +1,4 @@
-//! How a server that is sick or busy is left alone.
+//! Flags about circuit breakers and the rate limit.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use mendline::decisions::config::{OpenFor, RateLimit};
 use super::values::{duration, rate_limit, threshold};
 
 #[derive(Args)]
-#[command(next_help_heading = "Sick or busy servers")]
+#[command(next_help_heading = "Circuit breaker and rate limit")]
 pub(super) struct Protecting {
-    /// Never hold calls back from a server, or a tool, that keeps failing
+    /// Turn the circuit breaker off: never reject calls because a server or a tool keeps failing
     #[arg(long, conflicts_with_all = ["breaker_threshold", "breaker_reset", "count_tool_errors"])]
     no_breaker: bool,
 
-    /// So many failures in a row, of a server or of one of its tools, hold calls back for a while [default: 5]
+    /// Failures in a row, of the server or of one of its tools, that open the circuit breaker [default: 5]
     #[arg(long, value_name = "N", value_parser = threshold, allow_negative_numbers = true)]
     breaker_threshold: Option<u32>,
 
-    /// How long calls are held back before one may try [default: 5s, then twice as long each time up to 1m]
+    /// Time until an open circuit breaker lets one call through (half open) [default: 5s, doubled each time up to 1m]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     breaker_reset: Option<Duration>,
 
-    /// Results that say isError are failures of their tool, too
+    /// Count results with isError as failures of their tool, too
     #[arg(long)]
     count_tool_errors: bool,
 
-    /// How many calls the server is sent in what time, and how many at once after a pause: 10/s, 30/m:5; others wait
-    /// their turn, or are told when to come back [default: no limit]
+    /// Calls per second, minute or hour, and the burst after a pause: 10/s, 30/m:5; further calls wait, or fail with a
+    /// time to retry [default: no limit]
     #[arg(long, value_name = "N/s|m|h[:BURST]", value_parser = rate_limit, allow_hyphen_values = true)]
     rate_limit: Option<RateLimit>,
 }

@@ -1,4 +1,4 @@
-//! When a lost server is looked for again, and how it is found out that it is lost.
+//! Flags about reconnecting and keep-alive.
 
 use std::time::Duration;
 
@@ -10,37 +10,37 @@ use super::values::{Interval, Retries, duration, keep_alive, multiplier, retries
 #[derive(Args)]
 #[command(next_help_heading = "Reconnecting")]
 pub(super) struct Reconnecting {
-    /// Never reconnect by itself: a lost server is tried once when the next call needs it
+    /// Do not reconnect automatically: try a lost server once, when the next call needs it
     #[arg(long, conflicts_with_all = ["max_retries", "initial_retry_delay", "max_retry_delay", "backoff_multiplier"])]
     no_reconnect: bool,
 
-    /// Tries before a lost server is only looked at now and then; -1: no end, 0: as --no-reconnect [default: 10, but not
-    /// before two minutes have passed]
+    /// Reconnect attempts before a lost server is parked, then tried rarely; -1: unlimited, 0: as --no-reconnect
+    /// [default: 10, for at least two minutes]
     #[arg(long, value_name = "N", value_parser = retries, allow_negative_numbers = true)]
     max_retries: Option<Retries>,
 
-    /// The wait before the first try; half of every wait is chance, so that many clients do not come at once [default: up
-    /// to 200ms]
+    /// Delay before the first attempt; half of every delay is random jitter, so that many clients do not reconnect at
+    /// once [default: up to 200ms]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     initial_retry_delay: Option<Duration>,
 
-    /// The longest wait between two tries [default: 30s; 5s at most while a call waits]
+    /// Longest delay between two attempts [default: 30s; at most 5s while a call waits]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     max_retry_delay: Option<Duration>,
 
-    /// How many times longer each wait is than the one before [default: 2]
+    /// Factor by which each delay is longer than the one before [default: 2]
     #[arg(long, value_name = "X", value_parser = multiplier, allow_negative_numbers = true)]
     backoff_multiplier: Option<f64>,
 
-    /// Tell the client about it: as progress of calls that wait, and as log messages if it asked for them
+    /// Notify the client while reconnecting: as progress of waiting calls, and as log messages if it asked for them
     #[arg(long)]
     tell_client: bool,
 
-    /// An idle server is asked whether it is there this often, and replaced if it misses twice; off: never [default: 30s]
+    /// Interval of pings to an idle server, which is replaced after two missed pings; off: none [default: 30s]
     #[arg(long, value_name = "DURATION|off", value_parser = keep_alive)]
     keep_alive: Option<Interval>,
 
-    /// How long it has to answer that [default: 10s]
+    /// Time limit for the answer to a ping [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     keep_alive_timeout: Option<Duration>,
 }
@@ -53,7 +53,7 @@ impl Reconnecting {
             ("--backoff-multiplier", self.backoff_multiplier.is_some()),
         ];
         if let (Some(Retries(Some(0))), Some((flag, _))) = (self.max_retries, delays.iter().find(|(_, given)| *given)) {
-            return Err(format!("{flag} has no meaning with --max-retries 0: nothing is tried by itself"));
+            return Err(format!("{flag} has no effect with --max-retries 0, which turns reconnecting off"));
         }
         let said = AutoReconnect {
             enabled: self.no_reconnect.then_some(false),
@@ -66,7 +66,7 @@ impl Reconnecting {
         let policy = said.over(before.clone());
         match self.initial_retry_delay {
             Some(initial) if initial > policy.cap_idle => Err(format!(
-                "--initial-retry-delay {} is longer than the longest wait, {}; raise --max-retry-delay",
+                "--initial-retry-delay {} is longer than the longest delay, {}; raise --max-retry-delay",
                 shown(initial),
                 shown(policy.cap_idle)
             )),
@@ -81,7 +81,7 @@ impl Reconnecting {
         let mut policy = before.unwrap_or_default();
         match self.keep_alive {
             Some(Interval(None)) if self.keep_alive_timeout.is_some() => {
-                return Err("--keep-alive-timeout has no meaning with --keep-alive off: nothing is asked".to_owned());
+                return Err("--keep-alive-timeout has no effect with --keep-alive off".to_owned());
             }
             Some(Interval(None)) => return Ok(None),
             Some(Interval(Some(interval))) => policy.interval = interval,

@@ -1,24 +1,23 @@
-//! What is answered before the server is there.
+//! Flags about the time before the server is ready.
 
 use clap::Args;
 use mendline::decisions::UpstreamConfig;
 use mendline::decisions::config::Startup;
 
 #[derive(Args)]
-#[command(next_help_heading = "Starting")]
+#[command(next_help_heading = "Startup and cache")]
 pub(super) struct Starting {
-    /// What the client's greeting waits for: at-once answers it, and the lists, from what was last known of the server while
-    /// it starts, and without that after three seconds; wait leaves it to the server, however long it takes [default:
-    /// at-once]
+    /// at-once: answer the client's handshake and lists from the cache while the server starts, without a cache after
+    /// three seconds; wait: leave the handshake to the server [default: at-once]
     #[arg(long, value_name = "at-once|wait", value_enum, hide_possible_values = true)]
     startup: Option<StartupFlag>,
 
-    /// Keep nothing of what the server says of itself, neither for the next time nor for while it is away
+    /// Keep no cache of the server's handshake and lists, neither on disk nor while the server is away
     #[arg(long)]
     no_catalogue: bool,
 }
 
-/// What a client's greeting waits for.
+/// Values of `--startup`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum StartupFlag {
     AtOnce,

@@ -1,4 +1,4 @@
-//! How long things may take.
+//! Flags about timeouts.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use mendline::decisions::UpstreamConfig;
 use super::values::{duration, shown, tool_timeout};
 
 #[derive(Args)]
-#[command(next_help_heading = "Time")]
+#[command(next_help_heading = "Timeouts")]
 pub(super) struct Waiting {
-    /// How long a call may take, counted from its arrival or its last progress [default: 5m]
+    /// Time limit of a call, from its arrival or its last progress [default: 5m]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     call_timeout: Option<Duration>,
 
-    /// How long calls of one tool may take instead; may be given several times
+    /// Time limit of the calls of one tool; may be repeated
     #[arg(long, value_name = "TOOL=DURATION", value_parser = tool_timeout)]
     tool_timeout: Vec<(String, Duration)>,
 
-    /// How long a call may take in all, whatever progress it reports [default: 30m]
+    /// Time limit of a call in total, whatever progress it reports [default: 30m]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     total_timeout: Option<Duration>,
 
-    /// How long a call waits for a server that is not there; most clients give up after a minute [default: 45s]
+    /// Time that a call waits for an unavailable server; most clients give up after a minute [default: 45s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     recovery_timeout: Option<Duration>,
 
-    /// How long a new session may take to be greeted [default: 1m for a command, which may have to be downloaded; 10s for
+    /// Time limit of the handshake with the server [default: 1m for a command, which may have to be downloaded; 10s for
     /// a URL]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     handshake_timeout: Option<Duration>,
@@ -43,7 +43,7 @@ impl Waiting {
                     shown(total)
                 ));
             }
-            // Who chooses only one of them means it: the other gives way.
+            // If only one of them is given, the other is adjusted.
             (Some(call), total) => {
                 timeouts.call = call;
                 timeouts.total = total.unwrap_or(timeouts.total.max(call));
@@ -57,14 +57,14 @@ impl Waiting {
         for (tool, timeout) in &self.tool_timeout {
             if *timeout > timeouts.total {
                 return Err(format!(
-                    "--tool-timeout {tool}={} is longer than a call may take in all, {}; raise --total-timeout",
+                    "--tool-timeout {tool}={} is longer than the limit of a whole call, {}; raise --total-timeout",
                     shown(*timeout),
                     shown(timeouts.total)
                 ));
             }
             let before = upstream.tools.entry(tool.clone()).or_default().timeout.replace(*timeout);
             if before.is_some_and(|before| before != *timeout) && self.says_twice(tool) {
-                return Err(format!("--tool-timeout says two different things about {tool:?}"));
+                return Err(format!("--tool-timeout has two different values for {tool:?}"));
             }
         }
         timeouts.recovery = self.recovery_timeout.unwrap_or(timeouts.recovery);

@@ -1,4 +1,4 @@
-//! What is written behind a flag: each kind of value has one meaning and one range, and its complaint says both.
+//! Parsers of flag values. Each accepts one range, and its error names the range and an example.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use mendline::decisions::config::RateLimit;
 use mendline::decisions::policy::effect::Effect;
 use mendline_config::keys::LONGEST;
 
-/// How many tries; `None`: no end.
+/// Number of reconnect attempts; `None`: unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Retries(pub(super) Option<u32>);
 
-/// How often an idle line is tested; `None`: never.
+/// Interval of pings on an idle connection; `None`: never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval(pub(super) Option<Duration>);
 
 /// The shortest duration, as in the configuration file.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// A duration with its unit, longer than nothing and at most as long as in the configuration file.
+/// Parses a duration with its unit, from 1 ms up to the limit of the configuration file.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const EXAMPLES: &str = "for example 30s, 5m or 1h30m";
     match humantime::parse_duration(text) {
-        Ok(duration) if duration.is_zero() => Err(format!("must be longer than nothing, {EXAMPLES}")),
+        Ok(duration) if duration.is_zero() => Err(format!("must be longer than zero, {EXAMPLES}")),
         Ok(duration) if duration < SHORTEST => Err(format!("must be at least {}, {EXAMPLES}", shown(SHORTEST))),
         Ok(duration) if duration > LONGEST => Err(format!("must be at most {}, {EXAMPLES}", shown(LONGEST))),
         Ok(duration) => Ok(duration),
@@ -51,7 +51,7 @@ pub(super) fn retries(text: &str) -> Result<Retries, String> {
     match text.parse::<i64>() {
         Ok(-1) => Ok(Retries(None)),
         Ok(number) if (0..=i64::from(MOST)).contains(&number) => Ok(Retries(u32::try_from(number).ok())),
-        _ => Err(format!("must be a whole number from -1 (no end) to {MOST}, for example 5")),
+        _ => Err(format!("must be a whole number from -1 (unlimited) to {MOST}, for example 5")),
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) fn multiplier(text: &str) -> Result<f64, String> {
     const MOST: f64 = 1000.0;
     match text.parse::<f64>() {
         Ok(number) if (1.0..=MOST).contains(&number) => Ok(number),
-        _ => Err(format!("must be a number from 1 (every wait is as long as the first) to {MOST}, for example 1.5")),
+        _ => Err(format!("must be a number from 1 (every delay is as long as the first) to {MOST}, for example 1.5")),
     }
 }
 
@@ -87,8 +87,8 @@ fn whole(text: &str, range: RangeInclusive<u32>, example: u32) -> Result<u32, St
 
 pub(super) fn effect(text: &str) -> Result<(String, Effect), String> {
     let complaint =
-        || "must be a tool and what it does (read, idempotent or unsafe), for example search=read".to_owned();
-    // Nobody promises that a tool's name has no `=` in it.
+        || "must be TOOL=EFFECT (read, idempotent or unsafe), for example search=read".to_owned();
+    // A tool's name may contain `=`.
     let (tool, word) = text.rsplit_once('=').filter(|(tool, _)| !tool.is_empty()).ok_or_else(complaint)?;
     let effect = match word {
         "read" => Effect::Read,
@@ -104,16 +104,16 @@ pub(super) fn threshold(text: &str) -> Result<u32, String> {
 }
 
 pub(super) fn tool_timeout(text: &str) -> Result<(String, Duration), String> {
-    let complaint = || "must be a tool and how long it may take, for example search=30s".to_owned();
+    let complaint = || "must be TOOL=DURATION, for example search=30s".to_owned();
     let (tool, time) = text.rsplit_once('=').filter(|(tool, _)| !tool.is_empty()).ok_or_else(complaint)?;
     duration(time).map(|time| (tool.to_owned(), time)).map_err(|_| complaint())
 }
 
-/// `10/s`, `30/m`, `100/h`; behind a colon how many at once after a pause, else as many as come in a second.
+/// Parses `10/s`, `30/m`, `100/h`; after a colon the burst, by default the calls of one second.
 pub(super) fn rate_limit(text: &str) -> Result<RateLimit, String> {
     const MOST: f64 = 100_000.0;
     let complaint = || {
-        "must be a number of calls per s, m or h, from 1/h to 100000/s, and after a colon how many at once (1 to 100000), \
+        "must be a number of calls per s, m or h, from 1/h to 100000/s, and after a colon the burst (1 to 100000), \
          for example 10/s or 30/m:5"
             .to_owned()
     };
