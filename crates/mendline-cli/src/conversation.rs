@@ -1,11 +1,11 @@
-//! A conversation with a server: the MCP client of our own commands.
+//! The MCP client of our own commands.
 //!
-//! It speaks to the engine and driver of `mendline run`, in this process and over a pipe in memory, so that a call made from
-//! a shell heals exactly as one made by an agent. It greets in the legacy era first, which most servers speak, and in the
-//! modern one if the server wants that. What a server asks of its client is declined politely: a command line has nobody to
-//! ask and nothing to sample with.
+//! It uses the engine and the driver of `mendline run`, in this process and over an in-memory pipe, so that a call from
+//! a shell recovers exactly like a call of an agent. It initializes the session in the legacy era first, which most
+//! servers support, and in the modern era if the server requires that. It declines requests of the server, because a
+//! command line can neither ask a person nor sample.
 //!
-//! Results stay the text that the server wrote. Whoever shows them decides what to make of it.
+//! Results keep the text that the server wrote.
 
 mod answer;
 mod greeting;
@@ -38,30 +38,30 @@ pub(crate) use self::witness::{Seen, Witness};
 use crate::GUARD;
 use crate::plan::{Plan, Way};
 
-/// What lies in the pipe between us and the driver at most; more waits.
+/// Capacity of the pipe to the driver.
 const PIPE: usize = 64 * 1024;
 
 /// The newest revision of each era.
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 
-/// How long the end may take: what a child gets to leave by itself and to be told to, and a little more.
+/// Time limit for closing: the shutdown sequence of a child, and a margin.
 const FAREWELL: Duration = Duration::from_secs(7);
 
-/// How long it may take until a request is taken back, all of it within this process.
+/// Time limit for cancelling a request, which happens within this process.
 const TAKEN_BACK: Duration = Duration::from_secs(1);
 
-/// How many pages of a list are read. A server with more has lost count.
+/// Maximum number of pages of a list.
 const PAGES: usize = 1_000;
 
-/// How often a modern server may ask back before it is told that nobody will answer.
+/// Maximum number of rounds in which a modern server may request input.
 const QUESTIONS: usize = 3;
 
 /// One client, one server, and the driver between them.
 pub(crate) struct Conversation {
     to: WriteHalf<DuplexStream>,
     from: ReadHalf<DuplexStream>,
-    /// What has come and is not a whole line yet, and how much of it was searched for an end.
+    /// Received bytes without a whole line, and how many of them were searched for a line end.
     buffer: Vec<u8>,
     searched: usize,
     driver: JoinHandle<Ending>,
@@ -69,16 +69,16 @@ pub(crate) struct Conversation {
     witness: Witness,
     last_id: u64,
     era: Era,
-    /// Something was asked that is not answered.
+    /// True while a request has no response.
     is_asking: bool,
-    /// Hides secrets in what is quoted.
+    /// Hides secrets in quoted text.
     redactor: Redactor,
 }
 
 impl Conversation {
-    /// Begins. Must be called inside a runtime. The server is started or dialed at once.
+    /// Starts or dials the server. Must be called inside a runtime.
     pub(crate) fn open<O: Observer + 'static>(mut plan: Plan, observer: O) -> Result<Conversation, String> {
-        // Only the server itself is asked here: what it said another time is of no use to whoever asks now.
+        // Only fresh answers of the server count here, not cached ones.
         plan.upstream.catalogue = Catalogue { cache: false, startup: Startup::Wait };
         let redactor = Redactor::default();
         redactor.learn(&plan.secrets());
@@ -115,7 +115,7 @@ impl Conversation {
         })
     }
 
-    /// Begins, and greets the server. What cannot be had within this time is not waited for.
+    /// Opens a connection and performs the handshake within a time limit.
     pub(crate) async fn greeted<O: Observer + 'static>(
         plan: Plan,
         patience: Duration,
@@ -128,7 +128,7 @@ impl Conversation {
             Err(trouble) => {
                 let seen = conversation.witness.seen().trouble;
                 conversation.close().await;
-                // Silence has a reason, if one was seen.
+                // A timeout has a known reason, if a failure was observed.
                 Err(match (trouble, seen) {
                     (Trouble::Silence(_), Some(why)) => Trouble::Away(why),
                     (trouble, _) => trouble.before_a_call(),
@@ -137,12 +137,12 @@ impl Conversation {
         }
     }
 
-    /// Who sees what happens beside the conversation.
+    /// Returns the observer of the connection's events.
     pub(crate) fn witness(&self) -> &Witness {
         &self.witness
     }
 
-    /// Greets the server, in the era that it speaks.
+    /// Performs the handshake, in the era that the server supports.
     pub(crate) async fn greet(&mut self) -> Result<Greeting, Trouble> {
         let who = json!({ "name": "mendline", "title": "Mendline", "version": env!("CARGO_PKG_VERSION") });
         let hello = json!({ "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": who });
@@ -154,12 +154,12 @@ impl Conversation {
         self.era = Era::Modern;
         match self.ask("server/discover", Vec::new(), &mut nobody).await {
             Ok(result) => discovered(&result),
-            // Whoever knows neither has said in the first answer what is wrong.
+            // A server that supports neither era has given its reason in the first response.
             Err(_) => Err(refused),
         }
     }
 
-    /// What a server that was greeted in the legacy era says in the modern one, if it speaks that as well.
+    /// Returns the modern description of a server that was initialized in the legacy era, if it supports both.
     pub(crate) async fn discover(&mut self) -> Option<Greeting> {
         let era = std::mem::replace(&mut self.era, Era::Modern);
         let asked = self.ask("server/discover", Vec::new(), &mut nobody).await;
@@ -170,13 +170,13 @@ impl Conversation {
     async fn be_greeted(&mut self, result: &RawValue) -> Result<Greeting, Trouble> {
         let said: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
         let Some(version) = said["protocolVersion"].as_str() else {
-            return Err(Trouble::Nonsense("its greeting names no protocolVersion".to_owned()));
+            return Err(Trouble::Nonsense("its initialize result has no protocolVersion".to_owned()));
         };
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await?;
         Ok(greeting(Era::Legacy, version, &said["serverInfo"], &said))
     }
 
-    /// Asks, and waits for the answer however long the engine does. What else is heard meanwhile is told to `aside`.
+    /// Sends a request and waits for the response as long as the engine does. Other messages go to `notify`.
     pub(crate) async fn ask(
         &mut self,
         method: &str,
@@ -196,7 +196,7 @@ impl Conversation {
                 Some(questions) => given = Some((questions.declined()?, questions.state)),
             }
         }
-        Err(Trouble::Nonsense("it keeps asking for input, which nobody here can give".to_owned()))
+        Err(Trouble::Nonsense("it keeps requesting input, which a command line cannot provide".to_owned()))
     }
 
     async fn ask_once(
@@ -240,7 +240,7 @@ impl Conversation {
         }
     }
 
-    /// What goes into the `_meta` of a request.
+    /// Returns the `_meta` of a request.
     fn meta(&self, method: &str, id: u64) -> Option<Value> {
         let mut meta = Map::new();
         if method == "tools/call" {
@@ -255,7 +255,7 @@ impl Conversation {
         (!meta.is_empty()).then_some(Value::Object(meta))
     }
 
-    /// Every item of a list, page after page, each as the server wrote it.
+    /// Reads every page of a list; each item stays as the server wrote it.
     pub(crate) async fn list(&mut self, method: &str, member: &str) -> Result<Vec<Box<RawValue>>, Trouble> {
         let mut items = Vec::new();
         let mut cursor: Option<String> = None;
@@ -270,7 +270,7 @@ impl Conversation {
             items.extend(listed);
             let next = page.get("nextCursor").and_then(|next| serde_json::from_str::<Option<String>>(next.get()).ok());
             match next.flatten() {
-                // A server that names the page it has just given would be read for ever.
+                // A server that repeats a cursor would be read for ever.
                 Some(next) if cursor.as_ref() != Some(&next) => cursor = Some(next),
                 _ => return Ok(items),
             }
@@ -278,30 +278,30 @@ impl Conversation {
         Err(Trouble::Nonsense(format!("{method} does not end: {PAGES} pages were read")))
     }
 
-    /// The server is asked whether it is there: a ping, or in the modern era, which has none, the cheapest question.
+    /// Pings the server. The modern era has no ping, so the cheapest request replaces it.
     pub(crate) async fn ping(&mut self) -> Result<(), Trouble> {
         let method = if self.era == Era::Legacy { "ping" } else { "server/discover" };
         self.ask(method, Vec::new(), &mut nobody).await.map(drop)
     }
 
-    /// Takes the last request back. The server is told, in the way of its era.
+    /// Cancels the last request.
     pub(crate) async fn cancel(&mut self) {
         let params = json!({ "requestId": self.last_id, "reason": "interrupted" });
         let notice = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
-        // A driver that has gone has nobody to tell.
+        // The driver may have ended.
         let _ = self.send(&notice.to_string()).await;
-        // Whoever leaves in the same breath may not have been heard.
+        // Closing right away could lose the cancellation.
         let cancelled = self.witness.until(|seen| seen.is_cancelled.then_some(()));
         if timeout(TAKEN_BACK, cancelled).await.is_ok() {
             self.is_asking = false;
         }
     }
 
-    /// Leaves: what runs is finished, a session ended, a child asked to go and then made to.
+    /// Closes the connection: finishes running calls, ends the session, and shuts the child down.
     pub(crate) async fn close(self) {
         let Conversation { to, from, mut driver, news, is_asking, .. } = self;
         if is_asking {
-            // Nobody wants that answer any more. Said twice, it means at once; a driver that has ended need not be told.
+            // The response is no longer needed. A second stop skips the graceful shutdown.
             if news.send(Input::Stop).is_ok() {
                 let _ = news.send(Input::Stop);
             }
@@ -318,7 +318,7 @@ impl Conversation {
         sent.map_err(|_| Trouble::Gone)
     }
 
-    /// The next line. Nothing is lost when the wait for it is given up.
+    /// Reads the next line. A cancelled wait loses nothing.
     async fn line(&mut self) -> Result<String, Trouble> {
         loop {
             if let Some(end) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
@@ -355,12 +355,12 @@ where
     let driver = Driver::new(engine, limits, host, client, observer).hiding(redactor);
     tokio::spawn(driver.run(move |cx| match news.poll_recv(cx) {
         Poll::Ready(Some(input)) => Poll::Ready(input),
-        // Whoever could have said something has gone, and with them the pipe: that is how a driver ends.
+        // The sender was dropped together with the pipe, and the closed pipe ends the driver.
         Poll::Ready(None) | Poll::Pending => Poll::Pending,
     }))
 }
 
-/// The members of an object, each as text.
+/// Returns the members of an object, each as raw JSON.
 pub(crate) fn members(object: Value) -> Vec<(String, Box<RawValue>)> {
     match object {
         Value::Object(members) => members.into_iter().map(|(name, value)| (name, raw(&value))).collect(),
@@ -368,15 +368,15 @@ pub(crate) fn members(object: Value) -> Vec<(String, Box<RawValue>)> {
     }
 }
 
-/// A value as text.
+/// Returns a value as raw JSON.
 pub(crate) fn raw(value: &Value) -> Box<RawValue> {
-    // A value of ours has text keys and no numbers that JSON lacks, so it can always be written.
+    // A value has text keys and only numbers that JSON has, so serializing it does not fail.
     to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// Tells nobody.
+/// Ignores a notification.
 pub(crate) fn nobody(_: Aside) {}
 
 fn nonsense(method: &str, member: &str) -> Trouble {
-    Trouble::Nonsense(format!("its answer to {method} has no list of {member}"))
+    Trouble::Nonsense(format!("its response to {method} has no list of {member}"))
 }

@@ -1,7 +1,6 @@
-//! One line of stderr on which a call shows how far it is.
+//! A progress line on stderr for a call.
 //!
-//! It is drawn only where somebody sees it, and wiped before anything else is written there, so that nothing of it is left
-//! behind. Where stderr is no terminal, nothing is drawn at all.
+//! It is drawn only on a terminal, and cleared before anything else is written there.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +9,10 @@ use std::time::Instant;
 use crate::conversation::Progress;
 use crate::outside::{cut, one_line, width};
 
-/// How wide the bar itself is.
+/// Width of the bar.
 const BAR: usize = 24;
 
-/// The line. Clones draw on the same one.
+/// The progress line. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Screen(Arc<Mutex<State>>);
 
@@ -31,7 +30,7 @@ impl Default for Screen {
 }
 
 impl Screen {
-    /// Shows how far it is.
+    /// Draws the progress.
     pub(crate) fn show(&self, progress: &Progress) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.is_seen {
@@ -43,13 +42,13 @@ impl Screen {
         eprint!("\r\x1b[K{line}");
     }
 
-    /// Writes a line above it.
+    /// Prints a line above the progress.
     pub(crate) fn say(&self, line: &str) {
         self.wipe();
         eprintln!("{line}");
     }
 
-    /// Leaves nothing of it.
+    /// Clears the progress.
     pub(crate) fn wipe(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut state.is_drawn) {

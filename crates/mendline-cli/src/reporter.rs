@@ -1,6 +1,6 @@
-//! Says on stderr, to whoever waits for an answer, that a server is being mended.
+//! Messages on stderr while a server recovers.
 //!
-//! A person who waits wants to know what for. Each reason is said once and not at every try.
+//! Each reason is printed once, not at every attempt.
 
 use mendline::decisions::event::LinkState;
 use mendline::decisions::{Event, UpstreamId};
@@ -10,7 +10,7 @@ use crate::ink::Ink;
 use crate::outside::one_line;
 use crate::progress::Screen;
 
-/// Tells a person.
+/// Prints the recovery of a server.
 pub(crate) struct Reporter {
     name: String,
     ink: Ink,
@@ -19,12 +19,12 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// For the server of this name.
+    /// Creates a reporter for the server with this name.
     pub(crate) fn new(name: &str) -> Reporter {
         Reporter { name: one_line(name), ink: Ink::for_stderr(), screen: Screen::default(), last: String::new() }
     }
 
-    /// Shares the line that somebody else draws on.
+    /// Shares a progress line.
     pub(crate) fn on(mut self, screen: &Screen) -> Reporter {
         self.screen = screen.clone();
         self
@@ -43,12 +43,12 @@ impl Observer for Reporter {
     fn happened(&mut self, event: &Event) {
         match event {
             Event::LinkMoved { to: LinkState::Waiting, why, .. } => {
-                self.say(format!("{}; trying again", one_line(why)));
+                self.say(format!("{}; reconnecting", one_line(why)));
             }
             Event::CallRetried { attempt, .. } => self.say(format!("sent again, attempt {attempt}")),
             Event::Paused { wait, .. } => {
                 let wait = humantime::format_duration(std::time::Duration::from_secs(wait.as_secs().max(1)));
-                self.say(format!("the server asks to be left alone for {wait}"));
+                self.say(format!("the server asks for a pause of {wait}"));
             }
             _ => {}
         }

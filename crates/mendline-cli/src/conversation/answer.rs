@@ -1,4 +1,4 @@
-//! What a client hears: answers, troubles, progress, and questions that it has no answer to.
+//! Messages from the server: responses, errors, progress, log messages and requests.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,27 +11,27 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{NEEDS_LOGIN, NEGATIVE, NOT_SENT, OUTCOME_UNKNOWN};
 
-/// Why there is no answer.
+/// The reason why a request has no result.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Trouble {
-    /// An error came in its place: the server's, or ours about the server.
+    /// An error response, from the server or from Mendline.
     Error {
         code: i64,
         message: String,
-        /// What we know of it ourselves, if the error is ours.
+        /// The facts about the failure, if the error is Mendline's.
         failure: Option<Failure>,
     },
-    /// What came is not what was asked for.
+    /// The response is not what the method requires.
     Nonsense(String),
-    /// Nothing came in this time.
+    /// No response within this time.
     Silence(Duration),
-    /// The server was not there in time, for this reason.
+    /// The server was unavailable, for this reason.
     Away(String),
     /// The driver has ended.
     Gone,
 }
 
-/// The facts of a failure that Mendline itself has said.
+/// The facts of a failure that Mendline reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) cause: String,
@@ -40,13 +40,13 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// From `error.data` or `_meta["dev.mendline/failure"]`.
+    /// Reads `error.data` or `_meta["dev.mendline/failure"]`.
     pub(crate) fn of(facts: &Value) -> Option<Failure> {
         let text = |name: &str| facts[name].as_str().map(str::to_owned);
         Some(Failure { cause: text("cause")?, outcome: text("outcome")?, detail: text("detail").unwrap_or_default() })
     }
 
-    /// The exit code that says so to a program.
+    /// Returns the exit code of the failure.
     pub(crate) fn exit_code(&self) -> u8 {
         match (self.cause.as_str(), self.outcome.as_str()) {
             ("needs_login", _) => NEEDS_LOGIN,
@@ -58,12 +58,12 @@ impl Failure {
 }
 
 impl Trouble {
-    /// It is the server's own word, and not ours about it.
+    /// Returns whether the server itself reported the error.
     pub(crate) fn is_of_the_server(&self) -> bool {
         matches!(self, Trouble::Error { failure: None, .. })
     }
 
-    /// The same, of something that only led to a call: whatever became of it, the call was not sent.
+    /// Converts the error of a request that only precedes a call: the call itself was not sent.
     pub(crate) fn before_a_call(self) -> Trouble {
         match &self {
             Trouble::Error { failure: Some(failure), .. } if failure.exit_code() == OUTCOME_UNKNOWN => {
@@ -73,7 +73,7 @@ impl Trouble {
         }
     }
 
-    /// The exit code that says so to a program.
+    /// Returns the exit code of the error.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Trouble::Error { failure: Some(failure), .. } => failure.exit_code(),
@@ -82,7 +82,7 @@ impl Trouble {
         }
     }
 
-    /// The same, without secrets in what the server says.
+    /// Removes secrets from the server's message.
     pub(super) fn redacted(self, redactor: &Redactor) -> Trouble {
         match self {
             Trouble::Error { code, message, failure } => {
@@ -92,7 +92,7 @@ impl Trouble {
         }
     }
 
-    /// In words for a person.
+    /// Returns a message for a person.
     pub(crate) fn words(&self) -> String {
         match self {
             Trouble::Error { message, failure: Some(failure), .. } if failure.detail.is_empty() => message.clone(),
@@ -105,20 +105,20 @@ impl Trouble {
     }
 }
 
-/// What is heard beside an answer.
+/// A message from the server beside the response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Aside {
     Progress(Progress),
-    /// The server has something to say to people.
+    /// A log message of the server.
     Said {
         level: String,
         text: String,
     },
-    /// It asked something, by this method, and was told no.
+    /// A request of the server with this method, which was declined.
     Declined(String),
 }
 
-/// How far a call is.
+/// Progress of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Progress {
     pub(crate) done: f64,
@@ -133,12 +133,12 @@ impl Progress {
     }
 }
 
-/// Text of a server without secrets.
+/// Removes secrets from text of a server.
 pub(super) fn redacted(text: &str, redactor: &Redactor) -> String {
     String::from_utf8_lossy(&redactor.redact(text.as_bytes())).into_owned()
 }
 
-/// One line of the conversation.
+/// An incoming message.
 pub(super) enum Heard {
     Result { to: u64, result: Box<RawValue> },
     Error { to: u64, trouble: Trouble },
@@ -160,7 +160,7 @@ struct Envelope<'a> {
     error: Option<Value>,
 }
 
-/// What a line says, if it means anything to a client like this.
+/// Parses a line, if it is a message that this client handles.
 pub(super) fn heard(line: &str) -> Option<Heard> {
     let envelope: Envelope<'_> = serde_json::from_str(line).ok()?;
     let to = || envelope.id.and_then(|id| id.get().parse().ok());
@@ -203,19 +203,19 @@ fn trouble(error: &Value) -> Trouble {
     }
 }
 
-/// The answer to something that a server asks: kind, and nothing that anybody could take for consent.
+/// Returns the response that declines a request of the server. It never gives consent.
 pub(super) fn polite(id: &RawValue, method: &str) -> String {
     let answer = match refusal(method) {
         Some(result) => format!(r#""result":{result}"#),
         None => {
-            let message = format!("{method} cannot be answered: this client is a command line");
+            let message = format!("{method} is not supported: this client is a command line");
             format!(r#""error":{}"#, json!({ "code": code::METHOD_NOT_FOUND, "message": message }))
         }
     };
     format!(r#"{{"jsonrpc":"2.0","id":{id},{answer}}}"#)
 }
 
-/// The result that says no, where a method has one.
+/// Returns the result that declines a method, if the method has one.
 fn refusal(method: &str) -> Option<Value> {
     match method {
         "ping" => Some(json!({})),
@@ -225,15 +225,15 @@ fn refusal(method: &str) -> Option<Value> {
     }
 }
 
-/// What a modern server wants to know before it answers.
+/// Input that a modern server requires before it answers.
 pub(super) struct Questions {
     asked: Vec<(String, String)>,
     pub(super) state: Option<Value>,
 }
 
-/// The questions that a result consists of, if it is no answer but that.
+/// Returns the input requests of a result, if it is not complete.
 pub(super) fn questions(result: &RawValue) -> Option<Questions> {
-    // Most results are answers, and some are large: only one that has the word in it is looked at.
+    // Results may be large, so only one with this word is parsed.
     if !result.get().contains("input_required") {
         return None;
     }
@@ -247,12 +247,12 @@ pub(super) fn questions(result: &RawValue) -> Option<Questions> {
 }
 
 impl Questions {
-    /// All of them answered with no, or the reason why that cannot be done.
+    /// Declines all requests, or returns an error if one cannot be declined.
     pub(super) fn declined(&self) -> Result<Map<String, Value>, Trouble> {
         let decline = |(key, method): &(String, String)| match refusal(method) {
             Some(result) => Ok((key.clone(), result)),
             None => {
-                let words = format!("it needs {method}, which a command line cannot give");
+                let words = format!("it requires {method}, which a command line cannot provide");
                 Err(Trouble::Nonsense(words))
             }
         };
@@ -287,7 +287,7 @@ mod tests {
         }
         let lost = json!({ "cause": "timed_out", "outcome": "unknown", "detail": "why" });
         let lost = json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -31003, "message": "m", "data": lost } });
-        assert_eq!(error(&lost.to_string()).before_a_call().exit_code(), 5, "a greeting that is lost is no call");
+        assert_eq!(error(&lost.to_string()).before_a_call().exit_code(), 5, "a lost handshake is no call");
         let plain = error(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no tool x"}}"#);
         assert_eq!((plain.exit_code(), plain.words()), (1, "no tool x (error -32602)".to_owned()));
         assert!(plain.is_of_the_server());

@@ -1,4 +1,4 @@
-//! What a server says of itself when it is greeted, in either era.
+//! The server's description of itself, in either era.
 
 use mendline_wire::meta;
 use serde_json::Value;
@@ -7,12 +7,12 @@ use serde_json::value::RawValue;
 use super::MODERN;
 use super::answer::Trouble;
 
-/// The two kinds of revisions.
+/// The two eras of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
-    /// Up to 2025-11-25: a greeting, then a session.
+    /// Up to 2025-11-25: a handshake, then a session.
     Legacy,
-    /// From 2026-07-28 on: every request says all about itself.
+    /// From 2026-07-28 on: every request is self-contained.
     Modern,
 }
 
@@ -25,11 +25,11 @@ impl Era {
     }
 }
 
-/// What a server says of itself.
+/// The server's description of itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Greeting {
     pub(crate) era: Era,
-    /// The revision that is spoken.
+    /// The protocol revision in use.
     pub(crate) version: String,
     pub(crate) name: Option<String>,
     pub(crate) release: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) struct Greeting {
 }
 
 impl Greeting {
-    /// Whether it says that it has such a thing: `tools`, `prompts` or `resources`.
+    /// Returns whether the server offers `tools`, `prompts` or `resources`.
     pub(crate) fn offers(&self, what: &str) -> bool {
         self.capabilities.get(what).is_some_and(|offer| !offer.is_null())
     }
@@ -49,7 +49,7 @@ pub(super) fn discovered(result: &RawValue) -> Result<Greeting, Trouble> {
         said["supportedVersions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if !versions.contains(&MODERN) {
         let versions = versions.join(", ");
-        return Err(Trouble::Nonsense(format!("it speaks only revisions that are not known here: {versions}")));
+        return Err(Trouble::Nonsense(format!("it supports only unknown protocol revisions: {versions}")));
     }
     Ok(greeting(Era::Modern, MODERN, &said["_meta"][meta::SERVER_INFO], &said))
 }

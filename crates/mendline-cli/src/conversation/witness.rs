@@ -1,4 +1,4 @@
-//! What a bystander sees of a conversation: what the server printed, when it was ready, and what went wrong with it.
+//! An observer of a connection: the server's output, its readiness, and failures.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,28 +8,28 @@ use mendline::decisions::{Event, UpstreamId};
 use mendline::driver::Observer;
 use tokio::sync::Notify;
 
-/// How many lines of each kind are kept.
+/// Number of lines kept of each kind.
 const LINES: usize = 12;
 
-/// All that was seen.
+/// Everything that was observed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Lines on stdout that are not protocol: the first of them, and how many there were.
+    /// The first lines on stdout that are not protocol, and the number of all such lines.
     pub(crate) noise: Vec<String>,
     pub(crate) noise_lines: u64,
     /// The last lines of stderr.
     pub(crate) said: VecDeque<String>,
-    /// It ran, or could be reached.
+    /// True if the server ran or was connected.
     pub(crate) was_up: bool,
-    /// The first thing that went wrong: how it was lost, or why it could not be had.
+    /// The first failure: the loss of the connection, or a failed attempt to connect.
     pub(crate) trouble: Option<String>,
-    /// The call that was asked last has left.
+    /// True if the last call was sent.
     pub(crate) is_sent: bool,
-    /// It was taken back.
+    /// True if the last call was cancelled.
     pub(crate) is_cancelled: bool,
 }
 
-/// Sees, and lets others look. Clones see the same.
+/// Collects events for other tasks. Clones share their state.
 #[derive(Clone, Default)]
 pub(crate) struct Witness {
     seen: Arc<Mutex<Seen>>,
@@ -37,20 +37,20 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// What was seen until now.
+    /// Returns a copy of everything that was observed.
     pub(crate) fn seen(&self) -> Seen {
         self.lock().clone()
     }
 
-    /// Waits until something has gone wrong, and says what.
+    /// Waits for the first failure.
     pub(crate) async fn trouble(&self) -> String {
         self.until(|seen| seen.trouble.clone()).await
     }
 
-    /// Waits until this can be seen.
+    /// Waits until `look` returns something.
     pub(super) async fn until<T>(&self, look: impl Fn(&Seen) -> Option<T>) -> T {
         loop {
-            // Before the look, so that what happens after it is not missed.
+            // Registered before the check, so that no change is missed.
             let stirred = self.stirred.notified();
             if let Some(found) = look(&self.lock()) {
                 return found;
