@@ -1,9 +1,9 @@
-//! `mendline demo`: the same calls under the same faults at the same time, once plainly and once through Mendline.
+//! `mendline demo`: the same calls under the same faults at the same time, by a plain client and through Mendline.
 //!
-//! Both sides are real processes: the plain client talks to a demo server, as a child or at a URL, the other to `mendline
-//! run` before an equal one, and the servers are really killed, cut off and made to forget. Everything that is printed was
-//! counted here, from the replies and from the servers' own ledgers. The exit code is 0 only if, through Mendline, nothing
-//! was lost, nothing ran twice and nothing was made up.
+//! Both sides are real processes: the plain client uses a demo server, as a child or at a URL, and the other one uses
+//! `mendline run` with an equal server. The servers are really killed, disconnected and made to lose sessions. All
+//! printed numbers are counted from the replies and from the servers' ledgers. The exit code is 0 only if, through
+//! Mendline, no call was lost, no write ran twice and no write was invented.
 
 mod fault;
 mod peer;
@@ -32,7 +32,7 @@ use crate::ink::{Ink, width};
 use crate::output;
 use crate::prose::folded;
 
-/// What we end with when somebody did not want to see the rest.
+/// Exit code of an interrupted demo.
 const STOPPED: u8 = NEGATIVE;
 
 const EXAMPLES: &str = "\
@@ -41,31 +41,31 @@ Examples:
   mendline demo --calls 50      more calls under each fault
   NO_COLOR=1 mendline demo      without colours; a pipe gets plain lines too
 
-Next: `mendline wrap --dry-run` shows what it would take for your own clients.
-Exit codes: 0 nothing was lost, run twice or made up; 1 something was, or it was stopped.";
+Next: `mendline wrap --dry-run` shows the changes for your own clients.
+Exit codes: 0 no call was lost, run twice or invented; 1 otherwise, or interrupted.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DemoOptions {
-    /// How many calls are made under each fault
+    /// Number of calls under each fault
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(8..=1000))]
     calls: u32,
 }
 
-/// Shows everything.
+/// Runs `mendline demo`.
 pub(crate) fn run(options: &DemoOptions) -> ExitCode {
     let shown = stop::listen().and_then(|()| Workshop::new()).and_then(|workshop| show(&workshop, options.calls));
     match shown {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(NEGATIVE),
-        // A reader that has gone has seen enough; any other failed write is reported at the end.
+        // A closed reader is no error; any other failed write is reported at the end.
         Err(_) if output::has_failed() => ExitCode::SUCCESS,
         Err(error) if error.kind() == ErrorKind::Interrupted => {
-            eprintln!("stopped; every process and file of the demonstration is gone");
+            eprintln!("stopped; all processes and files of the demo are removed");
             ExitCode::from(STOPPED)
         }
         Err(error) => {
-            eprintln!("error: the demonstration could not run: {error}");
+            eprintln!("error: the demo cannot run: {error}");
             ExitCode::from(NEGATIVE)
         }
     }
@@ -88,7 +88,7 @@ fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
     screen.line("");
     lines.iter().for_each(|line| screen.line(line));
     if !told.is_empty() {
-        screen.line("\n  What a model read where nobody can know:");
+        screen.line("\n  Answers to calls with an unknown outcome, as a model reads them:");
         for line in told.iter().flat_map(|words| folded("  - ", words, screen.width().min(100))) {
             screen.line(&line);
         }
@@ -103,7 +103,7 @@ fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
     Ok(is_whole)
 }
 
-/// A shift on either side, both at once.
+/// Runs one fault on both sides at once.
 fn both_sides(workshop: &Workshop, fault: Fault, calls: u32, screen: &mut Screen) -> std::io::Result<[Report; 2]> {
     let (sender, moments) = channel::<(Side, Moment)>();
     let reports = thread::scope(|scope| {
@@ -111,7 +111,7 @@ fn both_sides(workshop: &Workshop, fault: Fault, calls: u32, screen: &mut Screen
             let sender = sender.clone();
             scope.spawn(move || {
                 shift(workshop, fault, side, calls, |moment| {
-                    // The screen outlasts both sides.
+                    // The receiver outlives both sides.
                     let _ = sender.send((side, moment));
                 })
             })
@@ -120,7 +120,7 @@ fn both_sides(workshop: &Workshop, fault: Fault, calls: u32, screen: &mut Screen
         for (side, moment) in moments {
             screen.mark_down(side, moment);
         }
-        sides.map(|side| side.join().unwrap_or_else(|_| Err(std::io::Error::other("one side fell over"))))
+        sides.map(|side| side.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread of the demo panicked"))))
     });
     if stop::is_wanted() {
         return Err(ErrorKind::Interrupted.into());
@@ -135,8 +135,8 @@ fn both_sides(workshop: &Workshop, fault: Fault, calls: u32, screen: &mut Screen
 
 fn verdict(is_whole: bool) -> [&'static str; 2] {
     if is_whole {
-        ["Nothing was lost, nothing ran twice, nothing was made up.", "What could not be known was said."]
+        ["No call was lost, no write ran twice, no write was invented.", "Every unknown outcome was reported as unknown."]
     } else {
-        ["Mendline did not keep its word here.", "Please report this, with the table."]
+        ["Mendline lost, repeated or invented a call.", "Please report this with the table."]
     }
 }

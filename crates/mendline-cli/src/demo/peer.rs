@@ -1,7 +1,7 @@
-//! A plain MCP client, as simple as one can be: it asks, waits, and gives up.
+//! A plain MCP client without recovery: it sends, waits and gives up.
 //!
-//! It speaks to a process over its stdin and stdout, or to a URL. Both sides of the demonstration use it, so that nothing
-//! but Mendline can make the difference. Like the clients that people have, it greets once and never again.
+//! It uses a process over stdin and stdout, or a URL. Both sides of the demo use it, so that only Mendline makes a
+//! difference. Like most clients, it initializes a session once and never again.
 
 mod web;
 
@@ -16,35 +16,34 @@ use web::Web;
 
 use super::stop::{self, GLANCE};
 
-/// How long a server may take to start and to answer its greeting: nobody waits for that in vain, so even a busy machine has
-/// the time for it.
+/// Time limit for the start and the handshake of a server, generous for slow machines.
 const GREETING: Duration = Duration::from_secs(30);
 
-/// How long an ended process may take to go.
+/// Time limit for a process to exit.
 const FAREWELL: Duration = Duration::from_secs(6);
 
-/// What became of one request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// It was answered.
+    /// Answered.
     Answered,
-    /// The client was told that it may have run.
+    /// Answered with an error that says that the call may have run.
     MayHaveRun,
-    /// The client was told that it failed, in any other way.
+    /// Answered with any other error.
     Failed,
-    /// No answer came, and none will.
+    /// Not answered, and no answer can come any more.
     Lost,
-    /// No answer came for as long as the client waited.
+    /// Not answered within the timeout.
     Hung,
 }
 
-/// Whom a client talks to.
+/// Server of a client.
 pub(super) enum Whom {
     Process(Command),
     Url(String),
 }
 
-/// A client and what it talks through.
+/// A client and its connection.
 pub(super) struct Peer {
     line: Line,
     patience: Duration,
@@ -58,7 +57,7 @@ enum Line {
 }
 
 impl Peer {
-    /// Starts the process, or goes to the URL, and greets. From then on it waits for each answer for as long as this.
+    /// Starts the process or connects to the URL, and initializes the session. `timeout` applies to each later answer.
     pub(super) fn start(whom: Whom, patience: Duration) -> std::io::Result<Peer> {
         let line = match whom {
             Whom::Process(command) => Line::Pipe(Pipe::start(command)?),
@@ -66,7 +65,7 @@ impl Peer {
         };
         let mut peer = Peer { line, patience: GREETING, last_id: 0, last_words: String::new() };
         if !peer.greet() {
-            return Err(std::io::Error::other("the server did not answer the greeting"));
+            return Err(std::io::Error::other("the server did not answer the handshake"));
         }
         peer.patience = patience;
         Ok(peer)
@@ -86,7 +85,7 @@ impl Peer {
             Line::Pipe(pipe) => pipe.send(&note),
             Line::Web(web) => web.send(&note, self.patience).is_ok(),
         };
-        // The list is what a client asks for first; it also tells whoever listens which tools only read.
+        // Clients request the list first; it also tells Mendline which tools only read.
         is_noted && self.request("tools/list", &json!({})).is_ok()
     }
 
@@ -107,12 +106,12 @@ impl Peer {
         }
     }
 
-    /// What a model would have read in the last answer.
+    /// Returns the text of the last answer, as a model reads it.
     pub(super) fn last_words(&self) -> &str {
         &self.last_words
     }
 
-    /// The answer, or what came in its place.
+    /// Returns the answer, or the outcome without one.
     fn request(&mut self, method: &str, params: &Value) -> Result<Value, Reply> {
         self.last_id += 1;
         let id = self.last_id;
@@ -128,7 +127,7 @@ impl Peer {
         }
     }
 
-    /// Says goodbye.
+    /// Closes the connection.
     pub(super) fn finish(self) {
         if let Line::Pipe(pipe) = self.line {
             pipe.finish();
@@ -183,7 +182,7 @@ impl Pipe {
         Err(Reply::Lost)
     }
 
-    /// Closes its stdin and waits for it to go.
+    /// Closes stdin and waits for the process to exit.
     fn finish(mut self) {
         self.stdin = None;
         let deadline = Instant::now() + FAREWELL;

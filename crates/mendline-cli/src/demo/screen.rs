@@ -1,7 +1,7 @@
-//! What is seen while it goes on.
+//! The live output of the demo.
 //!
-//! In a terminal the two rows of a fault grow side by side; elsewhere each row is one line, written when it is complete. A
-//! row is never longer than the terminal is wide: a line that wraps could not be drawn over.
+//! In a terminal the two rows of a fault grow side by side; elsewhere each row is printed when it is complete. A row is
+//! never wider than the terminal, because a wrapped line cannot be redrawn.
 
 use super::fault::{Fault, Over};
 use super::peer::Reply;
@@ -12,13 +12,13 @@ use super::tally::Tally;
 use crate::ink::Ink;
 use crate::output;
 
-/// The room that stands before the marks of a row.
+/// Width before the marks of a row.
 const BEFORE: usize = 18;
 
-/// The room that the count of those takes that are not shown.
+/// Width of the count of marks that do not fit.
 const COUNT: usize = 8;
 
-/// What everybody sees.
+/// The output of the demo.
 pub(super) struct Screen {
     ink: Ink,
     is_live: bool,
@@ -41,12 +41,12 @@ impl Screen {
         self.width
     }
 
-    /// One line. Whoever no longer reads has seen enough.
+    /// Prints one line.
     pub(super) fn line(&self, text: &str) {
         write(&format!("{text}\n"));
     }
 
-    /// What the demonstration is, and how to read it.
+    /// Prints what the demo does, and the legend.
     pub(super) fn introduce(&self) {
         let ink = self.ink;
         self.line(&ink.bold("The same calls, the same faults, at the same time."));
@@ -54,15 +54,15 @@ impl Screen {
         self.line(&ink.faint("  mendline  client ── mendline run ─── server"));
         let legend = [
             (Moment::Done(Reply::Answered), "answered"),
-            (Moment::Done(Reply::MayHaveRun), "told that it may have run"),
-            (Moment::Hurt, "the server is hit"),
+            (Moment::Done(Reply::MayHaveRun), "outcome unknown"),
+            (Moment::Hurt, "fault"),
             (Moment::Done(Reply::Failed), "failed"),
             (Moment::Done(Reply::Lost), "lost"),
             (Moment::Done(Reply::Hung), "hung"),
         ];
         let mut room = 0;
         for (moment, words) in legend {
-            // What stands between two, a mark of up to two columns, a space.
+            // A separator, a mark of up to two columns, a space.
             let needed = words.chars().count() + 6;
             let gap = if room < needed { "\n  " } else { "   " };
             room = if room < needed { self.width } else { room } - needed;
@@ -71,7 +71,7 @@ impl Screen {
         self.line("");
     }
 
-    /// A fault begins.
+    /// Begins a fault.
     pub(super) fn begin(&mut self, fault: Fault, number: usize) {
         self.rows = Default::default();
         if number == 1 || Fault::ALL[number - 2].over() != fault.over() {
@@ -85,20 +85,20 @@ impl Screen {
         }
     }
 
-    /// Something happened on one side.
+    /// Adds a mark to one side.
     pub(super) fn mark_down(&mut self, side: Side, moment: Moment) {
         self.row(side).marks.push(moment);
         self.redraw();
     }
 
-    /// One side is through.
+    /// Ends one side.
     pub(super) fn end(&mut self, side: Side, tally: &Tally) {
         let end = format!("  slowest {} ms", tally.slowest.as_millis());
         self.row(side).end = end;
         self.redraw();
     }
 
-    /// Both are.
+    /// Ends both sides.
     pub(super) fn finish(&self) {
         if !self.is_live {
             write(&self.both());
@@ -122,7 +122,7 @@ impl Screen {
     }
 
     fn drawn(&self, row: &Row) -> String {
-        // One mark, that of the hit, is two columns wide.
+        // The mark of a fault is two columns wide.
         let mut room = self.width.saturating_sub(BEFORE + row.end.len() + 2).max(10);
         if row.marks.len() > room {
             room -= COUNT;
@@ -146,7 +146,7 @@ impl Screen {
     }
 }
 
-/// What servers that are reached in this way are called.
+/// Returns the heading of the servers with this transport.
 pub(super) fn group(over: Over) -> &'static str {
     match over {
         Over::Stdio => "A server that is a child process",
@@ -154,7 +154,7 @@ pub(super) fn group(over: Over) -> &'static str {
     }
 }
 
-/// Writes at once. A pipe that nobody reads any more is a reason to end.
+/// Writes at once, and stops the demo if stdout is closed.
 fn write(text: &str) {
     print!("{text}");
     if output::has_failed() {

@@ -1,7 +1,7 @@
-//! One shift of work under one fault, for one side.
+//! One run of calls under one fault, for one side.
 //!
-//! A shift is a number of calls, reads and writes in turn, with a fault in the middle. What the server really did is read
-//! from its ledger afterwards, not believed from anybody's answer.
+//! A run is a number of calls, reads and writes alternating, with a fault in the middle. The effects of the server are
+//! read from its ledger afterwards, not taken from its answers.
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -14,28 +14,28 @@ use super::stage::{Side, Stage, Workshop};
 use super::stop;
 use super::tally::Tally;
 
-/// How long the eye gets for each call.
+/// Pause between two calls, for the eye.
 const PACE: Duration = Duration::from_millis(60);
 
-/// How long a call takes whose server is to be killed meanwhile. A read is made again, so that people wait for it once more;
-/// a write ends with its server, so that even a busy machine has the time to kill it.
+/// Duration of a call whose server is killed meanwhile. A read is repeated, so the demo waits for it twice; a write
+/// ends with its server, so even a slow machine has the time to kill it.
 const EXPOSED_READ_MS: u64 = 400;
 const EXPOSED_WRITE_MS: u64 = 5_000;
 
-/// What is shown while a shift goes on.
+/// An event of a run, as it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
     Hurt,
     Done(Reply),
 }
 
-/// What a shift came to, and what the client read where nobody could know.
+/// Result of a run, and the answers to calls with an unknown outcome.
 pub(super) struct Report {
     pub(super) tally: Tally,
     pub(super) told: Vec<String>,
 }
 
-/// Does one shift.
+/// Runs the calls.
 pub(super) fn shift(
     workshop: &Workshop,
     fault: Fault,
@@ -68,7 +68,7 @@ pub(super) fn shift(
         let begin = Instant::now();
         let reply = peer.call(tool, &arguments);
         tally.note(reply, begin.elapsed());
-        // A blow that comes late must not fall on the call after this one.
+        // A late kill must not hit the next call.
         tally.hits += deadly.map_or(0, struck);
         match reply {
             Reply::Answered if tool == "create_note" => reported.push(key),
@@ -84,7 +84,7 @@ pub(super) fn shift(
     Ok(Report { tally, told })
 }
 
-/// Waits for a blow. Gives how many servers it has hit.
+/// Waits for an injected fault, and returns the number of servers that it hit.
 fn struck(blow: JoinHandle<bool>) -> u32 {
     u32::from(blow.join().unwrap_or(false))
 }

@@ -1,7 +1,7 @@
-//! The processes behind one side of a shift: a server of its own, and Mendline before it on the one side.
+//! The processes of one side of a run: a server, and on one side Mendline before it.
 //!
-//! Servers keep their ledgers in a folder that only this user can look into and that is gone afterwards. What Mendline
-//! would keep for the next time goes there as well, so that a demonstration leaves nothing behind.
+//! The ledgers, and the files that Mendline would keep, are in a temporary directory that only this user can read. It
+//! is removed at the end.
 
 use std::io::{BufRead, BufReader, Error, Result};
 use std::os::unix::fs::DirBuilderExt;
@@ -18,13 +18,13 @@ use super::peer::Whom;
 use super::stop;
 use crate::demo_server::LEDGER;
 
-/// How long a restarted server stays away.
+/// Downtime of a restarted server.
 const AWAY: Duration = Duration::from_millis(500);
 
-/// How long it is tried to start a server, and to see what it is waited for.
+/// Time limit for the start of a server, and for an entry of a ledger.
 const TRIES: Duration = Duration::from_secs(5);
 
-/// Who calls.
+/// Side of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Plain,
@@ -42,7 +42,7 @@ impl Side {
     }
 }
 
-/// Where everything lies that has to lie somewhere; gone afterwards.
+/// Temporary directory of the demo, removed on drop.
 pub(super) struct Workshop {
     folder: PathBuf,
     program: PathBuf,
@@ -57,14 +57,14 @@ impl Workshop {
         Ok(Workshop { folder, program })
     }
 
-    /// A command of ours in surroundings of its own.
+    /// Returns a command of our own program with an environment for the demo.
     fn command(&self, ledger: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.env(LEDGER, ledger);
         for name in ["MENDLINE_STATE_DIR", "MENDLINE_RUNTIME_DIR"] {
             command.env(name, self.folder.join("kept"));
         }
-        // Nothing that a person has set up for real servers may reach these: neither a proxy nor a configuration.
+        // Proxies and configurations for real servers must not affect the demo.
         for name in ["HTTP_PROXY", "http_proxy", "MENDLINE_CONFIG", "MENDLINE_LOG"] {
             command.env_remove(name);
         }
@@ -78,19 +78,19 @@ impl Drop for Workshop {
     }
 }
 
-/// One side of a shift.
+/// One side of a run.
 pub(super) struct Stage<'a> {
     workshop: &'a Workshop,
     fault: Fault,
     side: Side,
     ledger: PathBuf,
-    /// The server at a URL. A child has its client, or Mendline, for an owner.
+    /// The server at a URL. A child belongs to its client or to Mendline.
     site: Arc<Mutex<Option<Site>>>,
     url: String,
 }
 
 impl<'a> Stage<'a> {
-    /// Starts the server, if it is one that nobody else starts.
+    /// Starts the server, if it is one at a URL.
     pub(super) fn open(workshop: &'a Workshop, fault: Fault, side: Side) -> Result<Stage<'a>> {
         let ledger = workshop.folder.join(format!("{}-{fault:?}", side.word()));
         std::fs::write(&ledger, "")?;
@@ -103,7 +103,7 @@ impl<'a> Stage<'a> {
         Ok(stage)
     }
 
-    /// Whom the client has to talk to.
+    /// Returns the server of the client.
     pub(super) fn whom(&self) -> Whom {
         let over = self.fault.over();
         match self.side {
@@ -135,7 +135,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The server's command, at a URL with this port if there is one.
+    /// Returns the command of the server; with a port, it serves HTTP.
     fn server(&self, port: &str) -> Command {
         let mut command = self.workshop.command(&self.ledger);
         command.arg("demo-server");
@@ -148,17 +148,17 @@ impl<'a> Stage<'a> {
         command
     }
 
-    /// What the server really did.
+    /// Returns the ledger of the server.
     pub(super) fn ledger(&self) -> String {
         read(&self.ledger)
     }
 
-    /// Kills the child that started last. Says whether there was one.
+    /// Kills the child that started last. Returns whether there was one.
     pub(super) fn kill_child(&self) -> bool {
         kill_child(&self.ledger)
     }
 
-    /// Kills the child as soon as it has run this call. The thread says whether it came to that.
+    /// Kills the child as soon as it has run this call. The thread returns whether that happened.
     pub(super) fn kill_child_once_it_ran(&self, tool: &str, key: &str) -> JoinHandle<bool> {
         let (ledger, ran) = (self.ledger.clone(), format!("executed {tool} {key} "));
         thread::spawn(move || {
@@ -173,9 +173,9 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Kills the server at the URL, and starts it again there after a while. The thread says whether it came to that.
+    /// Kills the server at the URL, and restarts it after a delay. The thread returns whether that happened.
     pub(super) fn restart_site(&self) -> JoinHandle<bool> {
-        // A server that is dropped is dead.
+        // Dropping the server kills it.
         let was_there = lock(&self.site).take().is_some();
         let port = self.url.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap_or_default();
         let (site, mut command) = (Arc::clone(&self.site), self.server(port));
@@ -183,7 +183,7 @@ impl<'a> Stage<'a> {
             stop::sleep(AWAY);
             let deadline = Instant::now() + TRIES;
             while Instant::now() < deadline && !stop::is_wanted() {
-                // The port may not be free again at once.
+                // The port may be in use for a moment.
                 if let Ok(started) = Site::start(&mut command) {
                     *lock(&site) = Some(started);
                     return was_there;
@@ -195,7 +195,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// A server at a URL. It is killed when it is dropped.
+/// A server at a URL, killed on drop.
 struct Site {
     process: Child,
     url: String,
@@ -203,7 +203,7 @@ struct Site {
 
 impl Site {
     fn start(command: &mut Command) -> Result<Site> {
-        // Its stdin is ours to hold: when we are gone, however that came, it goes too.
+        // The server ends when its stdin closes, so it never outlives this process.
         let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut site = Site { process, url: String::new() };
         let stdout = site.process.stdout.take().ok_or_else(|| Error::other("no stdout"))?;

@@ -1,6 +1,6 @@
-//! The closing table: what was counted, and nothing else.
+//! The closing table with the counts.
 //!
-//! Where the terminal is too narrow for columns, each fault is a paragraph instead.
+//! On a terminal that is too narrow for columns, each fault is a paragraph.
 
 use super::fault::Fault;
 use super::screen::group;
@@ -10,17 +10,17 @@ use crate::ink::Ink;
 /// The width of the columns: fault, hits, plain, mended.
 const COLUMNS: [usize; 4] = [25, 6, 26, 17];
 
-/// How wide the whole table is.
+/// Width of the whole table.
 const WIDTH: usize = 2 + COLUMNS[0] + 1 + COLUMNS[1] + 1 + COLUMNS[2] + 1 + COLUMNS[3];
 
-/// What one fault did to both sides.
+/// Counts of both sides under one fault.
 pub(super) struct Row {
     pub(super) fault: Fault,
     pub(super) plain: Tally,
     pub(super) mended: Tally,
 }
 
-/// The table as lines, and whether Mendline kept its word.
+/// Returns the table as lines, and whether Mendline passed.
 pub(super) fn table(rows: &[Row], ink: Ink, width: usize) -> (Vec<String>, bool) {
     let (mut plain, mut mended) = (Tally::default(), Tally::default());
     for row in rows {
@@ -53,13 +53,13 @@ pub(super) fn table(rows: &[Row], ink: Ink, width: usize) -> (Vec<String>, bool)
     cells(["writes reported, not run", "", &plain.invented.to_string(), &mended.invented.to_string()]);
     cells(["slowest call", "", &seconds(&plain), &seconds(&mended)]);
     let doubtful = rows.iter().map(|row| row.fault.doubtful()).sum();
-    // A fault that did not happen to Mendline proves nothing.
+    // A fault that did not hit Mendline proves nothing.
     let is_whole = mended.is_whole(doubtful)
         && rows.iter().all(|row| row.mended.hits > 0 && row.mended.is_whole(row.fault.doubtful()));
     (lines, is_whole)
 }
 
-/// Well, in doubt, or not well.
+/// Colour of counts: all answered, some unknown, or some failed.
 fn colour(tally: &Tally) -> &'static str {
     match (tally.is_whole(0), tally.is_whole(u32::MAX)) {
         (true, _) => "32",
@@ -68,7 +68,7 @@ fn colour(tally: &Tally) -> &'static str {
     }
 }
 
-/// How often it happened, to each side where that differs: who keeps knocking at a busy door is refused more often.
+/// Number of hits, per side where they differ: a client that keeps calling an overloaded server is rejected more often.
 fn hits(row: &Row) -> String {
     if row.plain.hits == row.mended.hits {
         format!("{}×", row.plain.hits)
@@ -91,7 +91,7 @@ fn columns([name, hits, plain, mended]: [&str; 4]) -> Vec<String> {
         "\u{0}" => format!("  {hits}"),
         name => {
             let [first, second, third, _] = COLUMNS;
-            // What paints takes no room on the screen, but counts as characters.
+            // Colour codes count as characters but take no columns.
             let third = third + plain.chars().count() - seen(plain);
             format!("  {name:<first$} {hits:<second$} {plain:<third$} {mended}")
         }
@@ -99,7 +99,7 @@ fn columns([name, hits, plain, mended]: [&str; 4]) -> Vec<String> {
     vec![line.trim_end().to_owned()]
 }
 
-/// How many columns a text takes: what stands between an escape and its `m` takes none.
+/// Returns the number of columns of a text, without colour codes.
 fn seen(text: &str) -> usize {
     let mut parts = text.split('\u{1b}');
     let first = parts.next().map_or(0, |part| part.chars().count());

@@ -1,4 +1,4 @@
-//! What a shift came to, counted.
+//! Counts of a run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::peer::Reply;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) calls: u32,
-    /// How often the fault really happened to this side.
+    /// Number of times that the fault hit this side.
     pub(super) hits: u32,
     pub(super) answered: u32,
     pub(super) may_have_run: u32,
@@ -37,7 +37,7 @@ impl Tally {
         }
     }
 
-    /// Compares what the client was told was written with what its server wrote.
+    /// Compares the writes that were reported to the client with the ledger of its server.
     pub(super) fn audit(&mut self, reported: &[String], ledger: &str) {
         let mut notes: BTreeMap<&str, u32> = BTreeMap::new();
         for line in ledger.lines() {
@@ -64,15 +64,15 @@ impl Tally {
         self.slowest = self.slowest.max(other.slowest);
     }
 
-    /// Nothing was lost, done twice or made up, and at most so many calls ended in doubt as nobody can know better.
+    /// Returns whether no call was lost, repeated or invented, and at most `unknown` outcomes are unknown.
     pub(super) fn is_whole(&self, doubtful: u32) -> bool {
         self.lost + self.hung + self.failed + self.twice + self.invented == 0 && self.may_have_run <= doubtful
     }
 
-    /// In words: how many were answered, and what became of the others.
+    /// Returns the number of answered calls, and the outcomes of the others.
     pub(super) fn words(&self) -> String {
         let mut words = format!("{} of {}", self.answered, self.calls);
-        let others = [(self.may_have_run, "told"), (self.failed, "failed"), (self.lost, "lost"), (self.hung, "hung")];
+        let others = [(self.may_have_run, "unknown"), (self.failed, "failed"), (self.lost, "lost"), (self.hung, "hung")];
         for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
             words += &format!(", {count} {what}");
         }
@@ -115,6 +115,6 @@ mod tests {
     fn the_words_name_only_what_there_was() {
         assert_eq!(tally(&[Reply::Answered; 4]).words(), "4 of 4");
         let all = [Reply::Answered, Reply::MayHaveRun, Reply::Failed, Reply::Lost, Reply::Hung];
-        assert_eq!(tally(&all).words(), "1 of 5, 1 told, 1 failed, 1 lost, 1 hung");
+        assert_eq!(tally(&all).words(), "1 of 5, 1 unknown, 1 failed, 1 lost, 1 hung");
     }
 }

@@ -1,9 +1,9 @@
-//! The demo server at a URL: Streamable HTTP on loopback, with sessions, event streams and a nasty temper.
+//! The demo server at a URL: Streamable HTTP on loopback, with sessions, event streams and faults.
 //!
-//! Written with threads and blocking reads, one thread per connection, and with no library for HTTP: what it is used to
-//! test has one already. It says its URL on the first line of its stdout and ends when its stdin does, so that it never
-//! outlives whoever started it. Answers of tools are event streams whose events have ids, and one that broke off can be
-//! asked for again, as the specification has it; everything else is answered in one piece.
+//! It uses one blocking thread per connection and no HTTP library, unlike the code under test. It prints its URL on the
+//! first line of stdout and ends when its stdin does, so that it never outlives its parent. Results of tools are event
+//! streams with event ids, and a broken stream can be resumed as the specification says. All other responses are sent
+//! in one piece.
 
 mod request;
 
@@ -23,34 +23,34 @@ use super::server::{die, greeting};
 use super::temper::{Temper, Tempers};
 use super::{LONGEST_LIFE, tools};
 
-/// How long a busy server refuses calls, which is also what it says in `Retry-After`.
+/// Duration of an overload, also sent as `Retry-After`.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// How many calls in a row meet a 503.
+/// Number of calls in a row that get a 503.
 const UNAVAILABLE: usize = 2;
 
-/// How soon a stream that broke off may be asked for again, as the server says on it.
+/// Delay before a broken stream may be resumed, sent as `retry`.
 const RETRY_MS: u32 = 100;
 
-/// How many connections there are at most; a client that wants more waits for one to be closed.
+/// Maximum number of connections; further clients wait.
 const CONNECTIONS: usize = 64;
 
-/// How many answers are kept for streams that broke off.
+/// Maximum number of answers kept for broken streams.
 const KEPT: usize = 64;
 
-/// What all connections share.
+/// State shared by all connections.
 struct Site {
     tempers: Tempers,
     ledger: Ledger,
     sessions: Mutex<HashSet<String>>,
-    /// What streams that broke off still owe, by the number of the stream.
+    /// Answers of broken streams, by the number of the stream.
     owed: Mutex<HashMap<usize, String>>,
     busy_until: Mutex<Option<Instant>>,
     streams: AtomicUsize,
     connections: AtomicUsize,
 }
 
-/// Listens on this port of loopback, any free one for 0, until stdin ends.
+/// Listens on this loopback port, or on any free one for 0, until stdin ends.
 pub(super) fn serve(port: u16, tempers: Tempers, ledger: Ledger) -> std::io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     println!("http://{}/mcp", listener.local_addr()?);
@@ -71,7 +71,7 @@ pub(super) fn serve(port: u16, tempers: Tempers, ledger: Ledger) -> std::io::Res
             site.connections.fetch_add(1, Ordering::Relaxed);
             let site = Arc::clone(&site);
             thread::spawn(move || {
-                // A connection that breaks is its client's business.
+                // A broken connection concerns only its client.
                 let _ = site.talk(&connection);
                 site.connections.fetch_sub(1, Ordering::Relaxed);
             });
@@ -80,7 +80,7 @@ pub(super) fn serve(port: u16, tempers: Tempers, ledger: Ledger) -> std::io::Res
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).map(drop)
 }
 
-/// What becomes of a connection after an answer.
+/// Next step of a connection after a response.
 #[derive(PartialEq, Eq)]
 enum After {
     GoOn,
@@ -102,7 +102,7 @@ impl Site {
     }
 
     fn answer(&self, request: &Request, out: &TcpStream) -> std::io::Result<After> {
-        // A page in a browser could be made to send requests here; nothing that people use sends an Origin.
+        // A web page could be made to send requests here; real clients send no Origin.
         if request.header("origin").is_some() {
             return plain(out, "403 Forbidden", "");
         }
@@ -156,7 +156,7 @@ impl Site {
         }
     }
 
-    /// How the n-th call is turned away before anything is done, if it is.
+    /// Returns the HTTP error that rejects the n-th call before it runs, if a fault demands one.
     fn refusal(&self, number: usize) -> Option<(&'static str, &'static str)> {
         if self.tempers.has(&Temper::Forget(number)) {
             self.ledger.note("hit");
@@ -210,7 +210,7 @@ impl Site {
                 owed.insert(stream, answer);
             }
             drop(owed);
-            // Half of the event, and half of the chunk that it was to travel in.
+            // Half of the event, and half of its chunk.
             let chunk = chunk(&event);
             out.write_all(&chunk.as_bytes()[..chunk.len() / 2])?;
             out.shutdown(std::net::Shutdown::Both)?;
@@ -220,7 +220,7 @@ impl Site {
         Ok(After::GoOn)
     }
 
-    /// The rest of a stream that broke off. There is no other stream to be had.
+    /// Sends the rest of a broken stream. No other stream is available.
     fn resume(&self, request: &Request, mut out: &TcpStream) -> std::io::Result<After> {
         let stream = request.header("last-event-id").and_then(|id| id.strip_suffix("-0")?.parse().ok());
         let Some(stream) = stream else { return plain(out, "405 Method Not Allowed", "") };
@@ -243,15 +243,15 @@ fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }
 
-/// An answer without a body.
+/// Sends a response without a body.
 fn plain(mut out: &TcpStream, status: &str, head: &str) -> std::io::Result<After> {
-    // A 204 has no body, and so no length of one.
+    // A 204 has no Content-Length.
     let length = if status.starts_with("204") { "" } else { "Content-Length: 0\r\n" };
     out.write_all(format!("HTTP/1.1 {status}\r\n{head}{length}\r\n").as_bytes())?;
     Ok(After::GoOn)
 }
 
-/// An answer in one piece.
+/// Sends a response in one piece.
 fn whole(mut out: &TcpStream, status: &str, head: &str, body: &str) -> std::io::Result<After> {
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{head}\r\n");

@@ -1,4 +1,4 @@
-//! The demo server's conversation: one line in, at most one line out, and a thread for each call that takes time.
+//! The demo server on stdio: one line in, at most one line out, and a thread for each slow call.
 
 use std::collections::HashSet;
 use std::io::{BufRead, Write};
@@ -15,7 +15,7 @@ use super::ledger::Ledger;
 use super::temper::{Temper, Tempers};
 use super::{LONGEST_LIFE, tools, wait_for};
 
-/// One message, with the parts that are passed back kept exactly as they came.
+/// A message. The parts that are sent back stay raw.
 #[derive(Deserialize)]
 struct Message<'a> {
     #[serde(borrow)]
@@ -25,7 +25,7 @@ struct Message<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// A server and what it knows of its client.
+/// A server and its state.
 #[derive(Clone)]
 pub(super) struct Server {
     tempers: Tempers,
@@ -75,7 +75,7 @@ impl Server {
             }
             "tools/list" => respond(id, &tools::list(self.tempers.has_more_tools()), "result"),
             "tools/call" => self.call(id, params),
-            // Whatever is sent here comes back byte for byte.
+            // The params are sent back byte for byte.
             "demo/echo" => write_line(&format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#,
                 message.params.map_or("{}", RawValue::get)
@@ -89,7 +89,7 @@ impl Server {
         let number = self.ledger.count_call(&tool);
         let now = |temper: fn(usize) -> Temper| self.tempers.has(&temper(number));
         for line in 0..self.tempers.stderr_flood() {
-            eprintln!("demo-server: call {number}, line {line} of very much that nobody asked for");
+            eprintln!("demo-server: call {number}, line {line} of a flood on stderr");
         }
         if now(Temper::DieBefore) {
             die();
@@ -116,7 +116,7 @@ impl Server {
             sleep(LONGEST_LIFE);
         }
         let delay = Duration::from_millis(arguments["delayMs"].as_u64().unwrap_or(0));
-        // A test that has to do something while a call runs lets it end by a file, and not by a time.
+        // A test that acts while a call runs ends the call by a file instead of a delay.
         let until = arguments["until"].as_str().map(PathBuf::from);
         if tool != "slow" && delay.is_zero() && until.is_none() {
             self.answer(id, &text);
@@ -132,7 +132,7 @@ impl Server {
         });
     }
 
-    /// Reports one step after the other. Says whether the call is still wanted at the end.
+    /// Reports the steps. Returns false if the call was cancelled.
     fn progress(&self, id: &str, params: &Value) -> bool {
         let steps = params["arguments"]["steps"].as_u64().unwrap_or(5);
         let step = Duration::from_millis(params["arguments"]["stepMs"].as_u64().unwrap_or(20));
@@ -156,7 +156,7 @@ impl Server {
             write_line("debug: about to answer {\"not\": \"protocol\"}");
         }
         if self.tempers.has(&Temper::UnknownId) {
-            respond("987654321", &tools::result("nobody asked"), "result");
+            respond("987654321", &tools::result("not requested"), "result");
         }
         if self.tempers.has(&Temper::Malformed) {
             write_line(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[}"#);
@@ -194,19 +194,19 @@ fn write_line(text: &str) {
     write_text(&format!("{text}\n"));
 }
 
-/// One locked write and a flush. Whoever no longer reads has gone, and our stdin will end too.
+/// Writes at once. A closed reader is ignored: stdin ends then, too.
 fn write_text(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
-/// As a crash would: at once, with nothing flushed and nothing said.
+/// Ends like a crash: at once, without flushing anything.
 pub(super) fn die() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     std::process::abort()
 }
 
-/// Puts nothing in the place of our stdout, which closes the pipe.
+/// Replaces stdout by /dev/null, which closes the pipe.
 fn close_stdout() {
     if let Ok(nothing) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&nothing);

@@ -1,65 +1,65 @@
-//! The ways in which the demo server misbehaves.
+//! The faults of the demo server.
 //!
-//! Each is a word, some with a value: the number of the call at which it happens, or a duration. Calls are counted over all
-//! lives of the server if there is a ledger, so that "dies at the third call" happens once and not in every life.
+//! A fault is a word, some with a value: the number of the call at which it happens, or a duration. With a ledger,
+//! calls are counted over all lifetimes of the server, so that "dies at the third call" happens once.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// One way to misbehave.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Temper {
-    /// Dies at the n-th call without having run it.
+    /// Dies at the n-th call without running it.
     DieBefore(usize),
     /// Runs the n-th call and dies before answering.
     DieAfter(usize),
-    /// Begins to answer the n-th call and dies within the line.
+    /// Dies within the line that answers the n-th call.
     PartialLine(usize),
-    /// Reads nothing more after the n-th call.
+    /// Stops reading after the n-th call.
     StopReading(usize),
-    /// Closes its stdout at the n-th call and lives on.
+    /// Closes its stdout at the n-th call and keeps running.
     CloseStdout(usize),
-    /// Prints things that are not protocol to stdout.
+    /// Prints text that is not protocol to stdout.
     Noise,
     /// Prints this many lines to stderr at every call.
     StderrFlood(usize),
-    /// Stays when its stdin ends.
+    /// Keeps running when its stdin ends.
     IgnoreEof,
-    /// Stays when it is asked to end.
+    /// Ignores SIGTERM.
     IgnoreTerm,
-    /// Starts a process that holds its pipes and will not go.
+    /// Starts a process that holds its pipes and ignores the shutdown.
     Grandchild,
     /// Is that process.
     Linger,
-    /// Ends at once with this code.
+    /// Exits at once with this code.
     ExitAtOnce(u8),
-    /// Needs this long to start.
+    /// Takes this long to start.
     SlowStart(Duration),
-    /// Starts only when this file is there.
+    /// Starts only when this file exists.
     WaitFor(PathBuf),
-    /// Has one tool more while this file is there.
+    /// Has an additional tool while this file exists.
     ToolIf(PathBuf),
     /// Answers every call twice.
     AnswerTwice,
-    /// Answers something that nobody asked before every answer.
+    /// Sends an answer with an unknown id before every answer.
     UnknownId,
     /// Writes broken JSON before every answer.
     Malformed,
-    /// Breaks off its answer to the n-th call in the middle. Over HTTP only, and so are the others below.
+    /// Breaks off its response to the n-th call. Like the faults below, only over HTTP.
     CutStream(usize),
-    /// Knows no session any more from the n-th call on.
+    /// Loses all sessions at the n-th call.
     Forget(usize),
-    /// Says nothing more to the n-th call, having run it.
+    /// Runs the n-th call and never answers it.
     Stall(usize),
-    /// Answers 429 from the n-th call on, for the second that it says.
+    /// Answers 429 from the n-th call on, for one second.
     Busy(usize),
     /// Answers 503 to the n-th call and to the next.
     Unavailable(usize),
 }
 
 impl Temper {
-    /// Whether a server at a URL can have it.
+    /// Returns whether the fault is available over HTTP.
     pub(super) fn is_for_http(&self) -> bool {
         matches!(
             self,
@@ -72,7 +72,7 @@ impl Temper {
         ) || self.is_only_for_http()
     }
 
-    /// Whether only a server at a URL can have it.
+    /// Returns whether the fault is available only over HTTP.
     pub(super) fn is_only_for_http(&self) -> bool {
         matches!(
             self,
@@ -114,12 +114,12 @@ impl FromStr for Temper {
             "stall" => Temper::Stall(number(1)?),
             "busy" => Temper::Busy(number(1)?),
             "unavailable" => Temper::Unavailable(number(1)?),
-            _ => return Err("no such temper".to_owned()),
+            _ => return Err("unknown fault".to_owned()),
         })
     }
 }
 
-/// All the ways in which one server misbehaves.
+/// All faults of one server.
 #[derive(Clone)]
 pub(super) struct Tempers(Vec<Temper>);
 
@@ -128,22 +128,22 @@ impl Tempers {
         Tempers(tempers.to_vec())
     }
 
-    /// Whether a server can have all of them, at a URL or as a child.
+    /// Returns whether all faults are available for this transport.
     pub(super) fn suit(&self, over_http: bool) -> bool {
         self.0.iter().all(|temper| if over_http { temper.is_for_http() } else { !temper.is_only_for_http() })
     }
 
-    /// Whether this one is among them.
+    /// Returns whether this fault is set.
     pub(super) fn has(&self, temper: &Temper) -> bool {
         self.0.contains(temper)
     }
 
-    /// The code to end with at once.
+    /// Returns the code to exit with at once.
     pub(super) fn exit_at_once(&self) -> Option<u8> {
         self.0.iter().find_map(|temper| if let Temper::ExitAtOnce(code) = temper { Some(*code) } else { None })
     }
 
-    /// How long starting takes.
+    /// Returns the delay of the start.
     pub(super) fn slow_start(&self) -> Duration {
         let durations = self.0.iter().filter_map(|temper| match temper {
             Temper::SlowStart(duration) => Some(*duration),
@@ -152,17 +152,17 @@ impl Tempers {
         durations.sum()
     }
 
-    /// The file without which it does not start.
+    /// Returns the file to wait for before the start.
     pub(super) fn waits_for(&self) -> Option<&Path> {
         self.0.iter().find_map(|temper| if let Temper::WaitFor(path) = temper { Some(path.as_path()) } else { None })
     }
 
-    /// Whether it has one tool more than it had.
+    /// Returns whether the additional tool is available.
     pub(super) fn has_more_tools(&self) -> bool {
         self.0.iter().any(|temper| matches!(temper, Temper::ToolIf(path) if path.exists()))
     }
 
-    /// How many lines to print to stderr at every call.
+    /// Returns the number of stderr lines per call.
     pub(super) fn stderr_flood(&self) -> usize {
         self.0
             .iter()

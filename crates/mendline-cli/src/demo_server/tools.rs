@@ -1,8 +1,8 @@
-//! The tools of the demo server: what they are called, what they claim about themselves, what they answer.
+//! The tools of the demo server: names, annotations and answers.
 
 use serde_json::{Value, json};
 
-/// The list of tools. Only `create_note` has an effect, and it makes no promises about being repeated.
+/// Returns the list of tools. Only `create_note` has an effect, and it does not claim to be idempotent.
 pub(super) fn list(and_one_more: bool) -> Value {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let number = |description: &str| json!({ "type": "integer", "description": description });
@@ -27,7 +27,7 @@ pub(super) fn list(and_one_more: bool) -> Value {
     list
 }
 
-/// What a tool answers, or nothing if there is no such tool.
+/// Returns the answer of a tool, or `None` if there is no such tool.
 pub(super) fn answer(tool: &str, key: &str, arguments: &Value) -> Option<String> {
     match tool {
         "lookup" => Some(format!("{key} is 42")),
@@ -41,7 +41,7 @@ pub(super) fn answer(tool: &str, key: &str, arguments: &Value) -> Option<String>
     }
 }
 
-/// The result of a call.
+/// Returns the result of a call.
 pub(super) fn result(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }], "isError": false })
 }

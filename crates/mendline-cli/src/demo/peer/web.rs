@@ -1,4 +1,4 @@
-//! The plain client's way to a URL: a connection per request, a session from the greeting, and no second try.
+//! The HTTP connection of the plain client: one TCP connection per request, one session, no retries.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,21 +9,21 @@ use serde_json::Value;
 use super::Reply;
 use crate::demo::stop::{self, GLANCE};
 
-/// A server at a URL, as a client knows it.
+/// A server at a URL.
 pub(super) struct Web {
     address: SocketAddr,
     session: Option<String>,
 }
 
 impl Web {
-    /// For a URL like `http://127.0.0.1:4711/mcp`.
+    /// Parses a URL like `http://127.0.0.1:4711/mcp`.
     pub(super) fn new(url: &str) -> Result<Web> {
         let address = url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")?.parse().ok());
         let address = address.ok_or_else(|| Error::other(format!("not a URL of the demo server: {url}")))?;
         Ok(Web { address, session: None })
     }
 
-    /// Posts a message, and gives the answer to it, or what came in its place. A note is answered by nothing.
+    /// Posts a message and returns the answer, or the outcome without one. A notification has no answer.
     pub(super) fn send(&mut self, message: &Value, patience: Duration) -> std::result::Result<Value, Reply> {
         let deadline = Instant::now() + patience;
         let wire = match self.exchange(message, deadline) {
@@ -54,7 +54,7 @@ impl Web {
         serde_json::from_str(text).map_err(|_| Reply::Lost)
     }
 
-    /// Everything that comes back before the connection ends.
+    /// Reads everything until the connection closes.
     fn exchange(&self, message: &Value, deadline: Instant) -> Result<String> {
         let left = deadline.saturating_duration_since(Instant::now());
         let mut connection = TcpStream::connect_timeout(&self.address, left)?;
@@ -88,7 +88,7 @@ fn value_of<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     its_name.eq_ignore_ascii_case(name).then(|| value.trim())
 }
 
-/// The chunks of a body joined, or nothing if the last one is missing.
+/// Joins the chunks of a body; `None` if the last one is missing.
 fn joined(mut body: &str) -> Option<String> {
     let mut whole = String::new();
     loop {
