@@ -1,11 +1,11 @@
-//! `mendline doctor`: what keeps a server from working, layer by layer, and what to do about it.
+//! `mendline doctor`: finds out, layer by layer, why a server does not work, and what to do about it.
 //!
-//! A server that does not answer is a black box, and most of what is wrong with one is not wrong with MCP: a name, a port, a
-//! certificate, a token, a program that is not installed. So the way to it is walked from the bottom up, each step with its
-//! time, and the first one that fails is where it ends; what lies above cannot be known and is not tried. The steps are
-//! those of `mendline run`, with the same resolver, proxies, authorities and engine, so that both meet the same.
+//! Most problems of a server are not about MCP: a name, a port, a certificate, a token, a program that is not
+//! installed. So the layers are examined from the bottom up, each with its time. The first failure ends the
+//! examination, and the layers above are skipped. The steps use the resolver, proxies, authorities and engine of
+//! `mendline run`, so that both get the same results.
 //!
-//! Every step is bounded in time. Nothing is changed anywhere, and nothing that might be a secret is shown.
+//! Every step has a time limit. The doctor changes nothing and shows no possible secret.
 
 mod answer;
 mod authorization;
@@ -37,10 +37,10 @@ use crate::named::{Refusal, meant};
 use crate::plan::{Plan, Way};
 use crate::server_flags::{Line, ServerFlags};
 
-/// How long one step may take.
+/// Time limit of one step.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How many servers are examined at once: more would only get in each other's way when they start.
+/// Number of servers that are examined at once, so that their starts do not slow each other down.
 const AT_ONCE: usize = 8;
 
 const EXAMPLES: &str = "\
@@ -52,44 +52,44 @@ Examples:
 
 Layers of a server at a URL: name, tcp, tls, http, auth, handshake, lists, ping.
 Layers of a command: command, start, handshake, lists, ping, stdout.
-A server that speaks both eras of MCP has a line for that, too: eras.
-The first layer that fails stops the ones above it. Several servers are examined at once, and
-shown in the order of the file. Nothing is changed anywhere.
-Exit codes: 0 all is well, 1 something is not, 2 wrong usage or configuration, 3 no server of
+A server that supports both eras of MCP has one more line: eras.
+The layers above a failure are skipped. Several servers are examined at once, and shown in the
+order of the file. Nothing is changed.
+Exit codes: 0 healthy, 1 a layer failed, 2 wrong usage or configuration, 3 no server of
 that name, 6 only a login is missing.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline doctor [OPTIONS] [URL|NAME]\n       mendline doctor [OPTIONS] -- <COMMAND> [ARGUMENTS]...")]
 pub(crate) struct DoctorOptions {
-    /// Print everything that was found, as JSON
+    /// Print all findings as JSON
     #[arg(long)]
     json: bool,
 
-    /// How long each step may take [default: 10s, and 60s for a command to start]
+    /// Time limit of each step [default: 10s, and 60s for the start of a command]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
 
     #[command(flatten)]
     server: ServerFlags,
 
-    /// Which server: its URL, or its name in the configuration file [default: all of the file]
+    /// URL of the server, or its name in the configuration file [default: every server of the file]
     #[arg(value_name = "URL|NAME", conflicts_with_all = ["command", "url_env"])]
     target: Option<String>,
 
-    /// The server's command and its arguments
+    /// Command that starts the server, and its arguments
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
     command: Vec<OsString>,
 }
 
-/// How long things may take.
+/// Time limits.
 #[derive(Clone, Copy)]
 struct Limits {
     step: Duration,
-    /// From the start of a command to its first answer, which may take a download.
+    /// From the start of a command to its first answer, which may include a download.
     start: Option<Duration>,
 }
 
-/// Examines what was named, or everything.
+/// Examines the named server, or everything.
 pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
     let limits = Limits { step: options.timeout.unwrap_or(LIMIT), start: options.timeout };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -104,7 +104,7 @@ pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
     let examined = runtime.block_on(async {
         if is_one { one(options, limits, &mut report).await } else { all(options, limits, &mut report).await }
     });
-    // A name that the resolver still looks for is nobody's any more.
+    // A pending name lookup must not delay the exit.
     runtime.shutdown_background();
     match examined {
         Ok(()) => report.finish(),
@@ -156,7 +156,7 @@ async fn all(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Re
     Ok(())
 }
 
-/// Examines several servers at once. What is found about one is shown as soon as that about all before it has been.
+/// Examines several servers at once. Their findings are shown in the order of the file.
 async fn side_by_side(patients: Vec<Patient>, limits: Limits, report: &mut Report) {
     let places = Rc::new(Semaphore::new(AT_ONCE));
     let rooms = LocalSet::new();
@@ -164,7 +164,7 @@ async fn side_by_side(patients: Vec<Patient>, limits: Limits, report: &mut Repor
     for patient in patients {
         let (name, mut sheet, places) = (patient.name.clone(), patient.sheet(report, true), Rc::clone(&places));
         let room = rooms.spawn_local(async move {
-            // Places are given in the order in which they were asked for, and never closed.
+            // Permits are granted in order, and the semaphore is never closed.
             let _place = places.acquire().await;
             patient.fill(limits, &mut sheet).await;
             sheet
@@ -190,16 +190,16 @@ struct Patient {
     about: About,
 }
 
-/// What is known of it before it is looked at.
+/// Result of the preparation.
 enum About {
-    /// How it is reached.
+    /// The plan to reach the server.
     Plan(Box<Plan>),
-    /// The step that says why it is not looked at.
+    /// The step that says why the server is not examined.
     Nothing(Step),
 }
 
 impl Patient {
-    /// A server of the file, unless the file itself keeps it from being run.
+    /// Prepares a server of the file, unless the file itself prevents that.
     fn of(server: &Server, loaded: &Loaded) -> Patient {
         let unseen = |step| Patient { name: server.name.clone(), place: String::new(), about: About::Nothing(step) };
         if server.is_disabled {
@@ -219,7 +219,7 @@ impl Patient {
         Patient { name, place, about: About::Plan(Box::new(plan)) }
     }
 
-    /// A sheet for it, on which nothing is written yet.
+    /// Creates its empty section of the report.
     fn sheet(&self, report: &mut Report, is_for_later: bool) -> Sheet {
         let mut sheet = match is_for_later {
             true => report.sheet_for_later(&self.name, &self.place),
@@ -231,7 +231,7 @@ impl Patient {
         sheet
     }
 
-    /// Examines it alone: every step is shown as it is taken.
+    /// Examines it alone: every step is printed at once.
     async fn examine(self, limits: Limits, report: &mut Report) {
         let mut sheet = self.sheet(report, false);
         self.fill(limits, &mut sheet).await;

@@ -1,4 +1,4 @@
-//! What a TLS handshake showed, in words: whose certificate it is, until when, and what to do if it is not believed.
+//! Findings about the certificate of a server: its names, its expiry, and what to do if it is not trusted.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,10 +7,10 @@ use mendline::transport::http::Certificate;
 use super::step::{Step, Verdict};
 use crate::outside::one_line;
 
-/// The words of a certificate that can be trusted by naming it hold this.
+/// Part of the error about a certificate that can be trusted by naming its file.
 const EXTRA_ROOTS: &str = "NODE_EXTRA_CA_CERTS";
 
-/// A certificate that ends so soon should have been renewed.
+/// Remaining validity below which a certificate should have been renewed.
 const SOON: Duration = Duration::from_secs(14 * 86_400);
 
 pub(crate) fn trusted(version: &str, is_http2: bool, certificate: Option<&Certificate>, now: SystemTime) -> Step {
@@ -24,7 +24,7 @@ pub(crate) fn trusted(version: &str, is_http2: bool, certificate: Option<&Certif
         one_line(&certificate.issuer)
     );
     let step = if left < SOON {
-        Step::warning("tls", words).advice("Whoever runs it should renew it now")
+        Step::warning("tls", words).advice("Its operator should renew it now")
     } else {
         Step::ok("tls", words)
     };
@@ -39,13 +39,13 @@ pub(crate) fn distrusted(words: &str, certificate: Option<&Certificate>) -> Step
              listening in"
         }
         Some(_) if words.contains(EXTRA_ROOTS) => {
-            "If it is your company's authority, name its PEM file in NODE_EXTRA_CA_CERTS; if not, somebody may be listening in"
+            "If it is your company's authority, name its PEM file in NODE_EXTRA_CA_CERTS; if not, another machine may be listening in"
         }
         Some(_) if words.contains("expired") => {
-            "Whoever runs it must renew it. If it is good elsewhere: is this machine's clock right?"
+            "Its operator must renew it. If other machines accept it: is this machine's clock right?"
         }
         Some(_) if words.contains("is for ") => {
-            "Use a name that the certificate is for, or ask whoever runs it for one with this name"
+            "Use a name of the certificate, or ask its operator for one with this name"
         }
         _ => "Nothing is sent to a server that cannot prove who it is",
     };

@@ -1,4 +1,4 @@
-//! What the configuration file says that is not right, as `mendline check` finds it.
+//! Findings about the configuration file, as `mendline check` reports them.
 
 use mendline_config::{Finding, Loaded, Weight};
 
@@ -8,14 +8,14 @@ use crate::outside::counted;
 
 const LAYER: &str = "file";
 
-/// There is none.
+/// Reports that there is no file.
 pub(crate) fn missing(why: &str, sheet: &mut Sheet) {
     let step = Step::warning(LAYER, why)
-        .advice("Write one with a block `mcpServers`, as every client has it, or name a server: `mendline doctor URL`");
+        .advice("Write one with a block `mcpServers`, as clients use it, or name a server: `mendline doctor URL`");
     sheet.put(step);
 }
 
-/// Everything about a file, or only what concerns one server of it.
+/// Reports the findings about a file, or only those that concern one server.
 pub(crate) fn examine(loaded: &Loaded, server: Option<&str>, sheet: &mut Sheet) {
     let concerns =
         |finding: &&Finding| server.is_none() || finding.server.is_none() || finding.server.as_deref() == server;
@@ -39,8 +39,8 @@ pub(crate) fn examine(loaded: &Loaded, server: Option<&str>, sheet: &mut Sheet) 
     }
     if is_well {
         let words = match server {
-            Some(_) => "nothing is wrong with what it says about this server".to_owned(),
-            None => format!("{}, and nothing is wrong with it", counted(loaded.names.len(), "server")),
+            Some(_) => "no problems with this server".to_owned(),
+            None => format!("{}, no problems", counted(loaded.names.len(), "server")),
         };
         sheet.put(Step::ok(LAYER, words));
     }

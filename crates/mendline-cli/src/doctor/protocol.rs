@@ -1,7 +1,6 @@
-//! The upper layers, which are the same for every server: greeting, lists, pings, and whether it speaks both eras.
+//! The upper layers, which are the same for every server: handshake, lists, pings, and both eras.
 //!
-//! They go through the engine of `mendline run`, with its patience taken away: a doctor wants the first failure and not the
-//! mending of it.
+//! They use the engine of `mendline run` without retries: the doctor wants the first failure, not its repair.
 
 use std::time::{Duration, Instant};
 
@@ -11,23 +10,23 @@ use crate::conversation::{Conversation, Era, Greeting, Trouble, Witness};
 use crate::outside::{counted, one_line};
 use crate::plan::Plan;
 
-/// How many pings are sent.
+/// Number of pings.
 const PINGS: usize = 5;
 
-/// What an answer may take before it is worth a look.
+/// Latency above which the pings are a warning.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// How long a server has to say that it speaks the other era, too. Those that do not may say nothing at all.
+/// Time limit for an answer in the other era. Some servers do not answer unknown requests at all.
 pub(crate) const OTHER_ERA: Duration = Duration::from_secs(2);
 
-/// How much later than ours the engine's patience ends.
+/// Margin by which the engine's timeouts exceed ours.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// What to make of a server that says no.
+/// Advice about a server that rejects the handshake.
 pub(crate) const ITS_OWN_WORDS: &str =
-    "It speaks MCP, and these are its own words: its log or its manual may say more. It may also be too old or too new";
+    "The message is the server's own: its log or its manual may say more. It may also be too old or too new";
 
-/// The same plan for somebody who wants to see what fails.
+/// Returns the plan without retries, and with this time limit.
 pub(crate) fn impatient(plan: &Plan, limit: Duration) -> Plan {
     let mut plan = plan.clone();
     let upstream = &mut plan.upstream;
@@ -36,7 +35,7 @@ pub(crate) fn impatient(plan: &Plan, limit: Duration) -> Plan {
     upstream.keep_alive = None;
     upstream.breaker = None;
     upstream.rate_limit = None;
-    // Longer than we wait ourselves: of two clocks that strike together nobody knows which is heard.
+    // Longer than our own limit, so that ours decides.
     let later = limit + SLACK;
     let timeouts = &mut upstream.timeouts;
     (timeouts.call, timeouts.total, timeouts.handshake) = (later, later, later);
@@ -44,14 +43,14 @@ pub(crate) fn impatient(plan: &Plan, limit: Duration) -> Plan {
     plan
 }
 
-/// A server that was greeted, or the reason why not.
+/// Result of a handshake.
 pub(crate) struct Meeting {
     pub(crate) conversation: Conversation,
     pub(crate) greeted: Result<Greeting, Trouble>,
     pub(crate) took: Duration,
 }
 
-/// Greets a server. One that is lost meanwhile is not waited for.
+/// Performs the handshake. The loss of the connection ends it at once.
 pub(crate) async fn meet(plan: &Plan, limit: Duration) -> Result<Meeting, String> {
     let begin = Instant::now();
     let mut conversation = Conversation::open(impatient(plan, limit), None::<Witness>)?;
@@ -64,12 +63,12 @@ pub(crate) async fn meet(plan: &Plan, limit: Duration) -> Result<Meeting, String
     Ok(Meeting { conversation, greeted, took: begin.elapsed() })
 }
 
-/// What a greeting shows.
+/// Reports a successful handshake.
 pub(crate) fn handshake(greeting: &Greeting) -> Step {
     let who = match (&greeting.name, &greeting.release) {
         (Some(name), Some(release)) => format!("{} {}", one_line(name), one_line(release)),
         (Some(name), None) => one_line(name),
-        (None, _) => "a server that does not say its name".to_owned(),
+        (None, _) => "a server without a name".to_owned(),
     };
     let (version, era) = (one_line(&greeting.version), greeting.era.word());
     Step::ok("handshake", format!("{who} speaks MCP {version} ({era} era)"))
@@ -79,7 +78,7 @@ pub(crate) fn handshake(greeting: &Greeting) -> Step {
         .fact("serverVersion", greeting.release.clone())
 }
 
-/// Lists and pings of a server that was greeted.
+/// Examines lists and pings after the handshake.
 pub(crate) async fn examine(conversation: &mut Conversation, greeting: &Greeting, limit: Duration, sheet: &mut Sheet) {
     sheet.begin("lists");
     let step = lists(conversation, greeting, limit).await;
@@ -89,8 +88,8 @@ pub(crate) async fn examine(conversation: &mut Conversation, greeting: &Greeting
     sheet.put(step);
 }
 
-/// Says whether a server that was greeted in the legacy era speaks the modern one as well. This is asked last: there are
-/// servers that end when they are asked something unknown.
+/// Reports whether a server that was initialized in the legacy era supports the modern one as well. This check comes
+/// last, because some servers exit at an unknown request.
 pub(crate) async fn eras(conversation: &mut Conversation, legacy: &Greeting, limit: Duration) -> Option<Step> {
     if legacy.era == Era::Modern {
         return None;
@@ -99,7 +98,7 @@ pub(crate) async fn eras(conversation: &mut Conversation, legacy: &Greeting, lim
     modern.flatten().map(|modern| both(legacy, &modern).took(took))
 }
 
-/// The same for a command that lets the first request decide which era it speaks in this life: in another one.
+/// The same check in a new process, for commands whose first request decides the era.
 pub(crate) async fn eras_in_another_life(plan: &Plan, legacy: &Greeting, limit: Duration) -> Option<Step> {
     if legacy.era == Era::Modern {
         return None;
@@ -112,7 +111,7 @@ pub(crate) async fn eras_in_another_life(plan: &Plan, legacy: &Greeting, limit: 
 
 fn both(legacy: &Greeting, modern: &Greeting) -> Step {
     let version = one_line(&modern.version);
-    Step::ok("eras", format!("it speaks MCP {version} (modern era), too; Mendline speaks whichever its client speaks"))
+    Step::ok("eras", format!("it supports MCP {version} (modern era), too; Mendline uses the era of its client"))
         .fact("eras", vec![legacy.era.word(), modern.era.word()])
         .fact("protocolVersions", vec![legacy.version.as_str(), modern.version.as_str()])
 }
@@ -129,19 +128,19 @@ async fn lists(conversation: &mut Conversation, greeting: &Greeting, limit: Dura
             Some(Err(trouble)) => {
                 return Step::failed(LAYER, format!("its {what} cannot be listed: {}", trouble.words()))
                     .took(begin.elapsed())
-                    .advice("The server offers them and does not give them: that is a fault of the server");
+                    .advice("The server announces this list and does not return it: this is a fault of the server");
             }
             None => {
                 return Step::failed(LAYER, format!("its {what} were not listed within {}", said(limit)))
                     .took(begin.elapsed())
-                    .advice("It may wait for something itself; --timeout gives it longer");
+                    .advice("It may wait for another service; --timeout gives it more time");
             }
         }
     }
     let words: Vec<String> = counts.iter().map(|(what, count)| counted(*count, what.trim_end_matches('s'))).collect();
     let step = match counts.iter().map(|(_, count)| count).sum::<usize>() {
         0 if offered.is_empty() => Step::warning(LAYER, "it offers neither tools nor prompts nor resources"),
-        0 => Step::warning(LAYER, format!("it has {}: a client will find nothing to use", words.join(", "))),
+        0 => Step::warning(LAYER, format!("it has {}: there is nothing for a client to use", words.join(", "))),
         _ => Step::ok(LAYER, words.join(", ")),
     };
     counts.iter().fold(step.took(begin.elapsed()), |step, (what, count)| step.fact(what, *count))
@@ -156,7 +155,7 @@ async fn pings(conversation: &mut Conversation, limit: Duration) -> Step {
             Some(Ok(())) => times.push(took),
             Some(Err(trouble)) => {
                 return Step::warning(LAYER, format!("it does not answer pings: {}", trouble.words())).advice(
-                    "Mendline tests an idle line with pings; without an answer it may think the server is gone",
+                    "Mendline tests an idle connection with pings; without an answer it considers the server lost",
                 );
             }
             None => return Step::failed(LAYER, format!("no answer to a ping within {}", said(limit))).took(took),
@@ -164,7 +163,7 @@ async fn pings(conversation: &mut Conversation, limit: Duration) -> Step {
     }
     times.sort_unstable();
     let (middle, slowest) = (times[times.len() / 2], times[times.len() - 1]);
-    let words = format!("{PINGS} pings, half of them within {}, the slowest {}", short(middle), short(slowest));
+    let words = format!("{PINGS} pings, median {}, slowest {}", short(middle), short(slowest));
     let step = if middle > SLOW { Step::warning(LAYER, words) } else { Step::ok(LAYER, words) };
     let millis = |time: Duration| (time.as_secs_f64() * 1_000_000.0).round() / 1_000.0;
     step.took(middle).fact("p50Ms", millis(middle)).fact("slowestMs", millis(slowest))

@@ -16,16 +16,16 @@ use crate::conversation::Trouble;
 use crate::outside::one_line;
 use crate::plan::{Address, Plan};
 
-/// Clocks that are this far apart still let everything work.
+/// Tolerated difference between the clocks.
 const CLOCK: Duration = Duration::from_secs(60);
 
-/// How long a session that was opened only for a look gets to be closed.
+/// Time limit for closing a session that was opened only for a check.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// All layers, in their order.
 const LAYERS: [&str; 8] = ["name", "tcp", "tls", "http", "auth", "handshake", "lists", "ping"];
 
-/// Walks from the name to the pings.
+/// Examines the layers from the name to the pings.
 pub(crate) async fn examine(plan: &Plan, address: &Address, limits: Limits, sheet: &mut Sheet) {
     let walk = Walk { plan, address, limit: limits.step };
     if let Err(Ends(at)) = walk.take(sheet).await {
@@ -38,10 +38,10 @@ pub(crate) async fn examine(plan: &Plan, address: &Address, limits: Limits, shee
     }
 }
 
-/// The layer at which the way ends.
+/// The layer at which the examination ended.
 struct Ends(&'static str);
 
-/// What the lowest layers are walked with.
+/// An examination of a server at a URL.
 struct Walk<'a> {
     plan: &'a Plan,
     address: &'a Address,
@@ -64,7 +64,7 @@ impl Walk<'_> {
         let probe = Probe::new(target);
         if probe.has_proxy() {
             let place = probe.place().to_string();
-            let words = format!("the way to {} leads through the proxy {place}, as a variable says", probe.server());
+            let words = format!("requests to {} go through the proxy {place}, as set in the environment", probe.server());
             sheet.put(Step::ok("proxy", words).fact("proxy", place));
         }
         let reached = self.reach(&probe, sheet).await?;
@@ -73,7 +73,7 @@ impl Walk<'_> {
         self.converse(sheet).await
     }
 
-    /// Name, TCP, and the tunnel through a proxy.
+    /// Resolves the name, connects, and opens the tunnel through a proxy.
     async fn reach(&self, probe: &Probe, sheet: &mut Sheet) -> Result<Reached, Ends> {
         let (place, limit) = (probe.place(), self.limit);
         sheet.begin("name");
@@ -85,8 +85,8 @@ impl Walk<'_> {
         let addresses = match found.unwrap_or_else(late) {
             Ok(addresses) => addresses,
             Err(DialError::Forbidden(words)) => {
-                let advice = "Check what the name server says of this name; a server that really is there can be named by its \
-                              address in the URL";
+                let advice = "Check the DNS entry of this name; if the server really has this address, write the \
+                              address into the URL";
                 sheet.put(Step::failed("name", words).took(took).advice(advice));
                 return Err(Ends("name"));
             }
@@ -115,7 +115,7 @@ impl Walk<'_> {
                 let advice = if words.contains("refused") {
                     "The machine is there, but nothing listens on that port: does the server run, and is the port right?"
                 } else {
-                    "A firewall may stand between, the machine may be off, or it is known only inside a VPN"
+                    "A firewall may block the connection, the machine may be off, or it is reachable only inside a VPN"
                 };
                 sheet.put(Step::failed("tcp", words).took(took).advice(advice));
                 return Err(Ends("tcp"));
@@ -127,7 +127,7 @@ impl Walk<'_> {
             let (made, took) = timed(limit, probe.tunnel(&mut reached)).await;
             let late = || Err(format!("the proxy {place} made no tunnel within {}", said(limit)));
             if let Err(words) = made.unwrap_or_else(late) {
-                let advice = "Ask whoever runs the proxy, or name the host in NO_PROXY if it can be reached without it";
+                let advice = "Ask the operator of the proxy, or add the host to NO_PROXY if it can be reached without it";
                 sheet.put(Step::failed("proxy", words).took(took).advice(advice));
                 return Err(Ends("tcp"));
             }
@@ -135,7 +135,7 @@ impl Walk<'_> {
         Ok(reached)
     }
 
-    /// TLS, where there is any.
+    /// Performs the TLS handshake, if the URL is https.
     async fn secure(&self, probe: &Probe, reached: Reached, sheet: &mut Sheet) -> Result<Line, Ends> {
         if !probe.is_secure() {
             return Ok(reached.into());
@@ -144,7 +144,7 @@ impl Walk<'_> {
         let (shown, took) = timed(self.limit, probe.shake_hands(reached)).await;
         let Some(Shown { certificate, outcome }) = shown else {
             let words = format!("{} did not finish the TLS handshake within {}", probe.server(), said(self.limit));
-            let advice = "Something between may hold it up, or the port is not one for https";
+            let advice = "A device in between may block it, or the port is not one for https";
             sheet.put(Step::failed("tls", words).took(took).advice(advice));
             return Err(Ends("tls"));
         };
@@ -154,7 +154,7 @@ impl Walk<'_> {
             Err(Distrust::Failed(words)) if words.contains("does not speak TLS") => Step::failed("tls", words.as_str())
                 .advice("Write http:// instead of https://, or the port that speaks TLS"),
             Err(Distrust::Failed(words)) => Step::failed("tls", words.as_str()).advice(
-                "A proxy or firewall may cut it, or the server wants something else (an old TLS, a client certificate)",
+                "A proxy or firewall may close it, or the server requires something else (an old TLS, a client certificate)",
             ),
         };
         let step = certificate.iter().fold(step, with_certificate);
@@ -162,7 +162,7 @@ impl Walk<'_> {
         outcome.map(Line::from).map_err(|_| Ends("tls"))
     }
 
-    /// HTTP, and whether we are let in.
+    /// Sends a request, and judges the response and the authorization.
     async fn speak(&self, probe: &Probe, line: Line, sheet: &mut Sheet) -> Result<(), Ends> {
         let wants_events = self.plan.upstream.transport == Transport::Http(Dialect::Sse);
         let message = (!wants_events).then(initialize);
@@ -179,13 +179,13 @@ impl Walk<'_> {
                 sheet.put(
                     Step::failed("http", words)
                         .took(took)
-                        .advice("The server is busy, stuck, or no HTTP server at all"),
+                        .advice("The server is overloaded, hangs, or is no HTTP server"),
                 );
                 return Err(Ends("http"));
             }
         };
         if let Some(session) = answer.session() {
-            // It was opened only for a look. Whoever does not close it in time is not waited for.
+            // The session was opened only for a check, so closing it has a short time limit.
             let _ = tokio::time::timeout(FAREWELL, self.leave(probe, session)).await;
         }
         let old = if !wants_events && may_be_old(&answer) { self.old(probe).await } else { None };
@@ -211,7 +211,7 @@ impl Walk<'_> {
         if is_well { Ok(()) } else { Err(Ends("auth")) }
     }
 
-    /// A connection of its own, as far as it can be had.
+    /// Opens another connection, if that is possible.
     async fn another(&self, probe: &Probe) -> Option<Line> {
         let addresses = probe.look_up().await.ok()?;
         let mut reached = probe.dial(addresses).await.ok()?;
@@ -229,7 +229,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The answer to somebody who asks for a stream of events, if that is what this address is for.
+    /// Returns the response to a request for an event stream, if it is one.
     async fn old(&self, probe: &Probe) -> Option<Answer> {
         let look = async {
             let line = self.another(probe).await?;
@@ -267,7 +267,7 @@ impl Walk<'_> {
     }
 }
 
-/// The message that is posted for a look.
+/// Returns the `initialize` request of the check.
 fn initialize() -> Message {
     let who = json!({ "name": "mendline", "version": env!("CARGO_PKG_VERSION") });
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
@@ -275,9 +275,9 @@ fn initialize() -> Message {
 }
 
 fn not_greeted(trouble: &Trouble) -> Step {
-    let step = Step::failed("handshake", format!("it does not take the greeting: {}", one_line(&trouble.words())));
+    let step = Step::failed("handshake", format!("the handshake failed: {}", one_line(&trouble.words())));
     match trouble {
-        Trouble::Silence(_) => step.advice("It takes requests and does not answer them; --timeout gives it longer"),
+        Trouble::Silence(_) => step.advice("It accepts requests and does not answer them; --timeout gives it more time"),
         trouble if trouble.exit_code() == crate::cli::NEEDS_LOGIN => step.advice("Send a token").needs_login(),
         Trouble::Error { failure: None, .. } => step.advice(protocol::ITS_OWN_WORDS),
         _ => step
@@ -285,7 +285,7 @@ fn not_greeted(trouble: &Trouble) -> Step {
     }
 }
 
-/// How far the server's clock is from ours.
+/// Returns a warning if the clock of the server differs from ours.
 fn clock(answer: &Answer, now: SystemTime) -> Option<Step> {
     let theirs = answer.date()?;
     let (apart, is_ahead) = match now.duration_since(theirs) {

@@ -1,4 +1,4 @@
-//! All that was found, for people as it is found and for programs at the end.
+//! The report: printed for people while it grows, and as JSON at the end.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -14,33 +14,33 @@ use crate::ink::Ink;
 use crate::output;
 use crate::outside::{counted, one_line, width};
 
-/// How wide the names of layers are.
+/// Width of the names of layers.
 const LAYER: usize = 9;
-/// How wide times are.
+/// Width of times.
 const TIME: usize = 7;
-/// Nothing is easier to read for being wider than this.
+/// Maximum width of the text.
 const WIDEST: usize = 110;
 
-/// What was found about one thing.
+/// Findings about one server, the machine or the configuration.
 pub(crate) struct Sheet {
     name: String,
     place: String,
     steps: Vec<Step>,
     outlet: Outlet,
-    /// Only what is not well is worth a line.
+    /// True if only warnings and failures are printed.
     is_quiet: bool,
-    /// Its name is not written yet, because there was nothing to say under it.
+    /// True if the title is not printed yet.
     is_untitled: bool,
     veil: Veil,
 }
 
-/// Where what is written on a sheet can be read.
+/// Output of a section.
 enum Outlet {
-    /// Nowhere: programs are told at the end.
+    /// No output: the report is JSON.
     None,
-    /// At once.
+    /// Printed at once.
     Live(Printer),
-    /// When its turn has come.
+    /// Held until the section is complete.
     Later(Printer, String),
 }
 
@@ -61,7 +61,7 @@ impl Outlet {
     }
 }
 
-/// Everything.
+/// The whole report.
 pub(crate) struct Report {
     is_json: bool,
     machine: Vec<Step>,
@@ -70,42 +70,42 @@ pub(crate) struct Report {
     has_begun: bool,
 }
 
-/// Writes steps for people.
+/// Formats steps for people.
 #[derive(Clone, Copy)]
 struct Printer {
     ink: Ink,
-    /// Where lines are broken; nowhere, if nobody sees it.
+    /// Width at which lines are wrapped; unlimited without a terminal.
     width: usize,
 }
 
 impl Sheet {
-    /// Nothing of these is written on it.
+    /// Hides these secrets in all steps.
     pub(crate) fn hide(&mut self, secrets: &[Secret]) {
         self.veil = Veil::over(secrets);
     }
 
-    /// Hides secrets in what is cut before it is put.
+    /// Returns the redactor, for text that is cut before it is added.
     pub(crate) fn veil(&self) -> &Veil {
         &self.veil
     }
 
-    /// Shows what is being looked at, to whoever watches, until the step is put.
+    /// Shows the layer that is being examined, on a terminal.
     pub(crate) fn begin(&self, layer: &str) {
         if let Outlet::Live(printer) = self.outlet {
             printer.begin(layer);
         }
     }
 
-    /// Puts a step on it, if something came of what was being looked at that is worth one.
+    /// Adds a step, if there is one.
     pub(crate) fn put_if_any(&mut self, step: Option<Step>) {
         match step {
             Some(step) => self.put(step),
-            // What was said to be looked at is wiped away.
+            // Clears the line about the layer.
             None => self.outlet.write(""),
         }
     }
 
-    /// Puts a step on it.
+    /// Adds a step.
     pub(crate) fn put(&mut self, step: Step) {
         let step = self.veil.cover(step);
         let is_worth_it = !self.is_quiet || step.verdict != Verdict::Ok;
@@ -118,7 +118,7 @@ impl Sheet {
         self.steps.push(step);
     }
 
-    /// Notes that these were not tried.
+    /// Adds layers that were skipped.
     pub(crate) fn skip(&mut self, layers: &[&'static str], why: &str) {
         let steps: Vec<Step> = layers.iter().map(|layer| Step::skipped(layer, why)).collect();
         if let (Some(first), Some(printer)) = (steps.first(), self.outlet.printer()) {
@@ -128,7 +128,7 @@ impl Sheet {
         self.steps.extend(steps);
     }
 
-    /// The step that says where it ends.
+    /// Returns the first failure.
     fn failure(&self) -> Option<&Step> {
         self.steps.iter().find(|step| step.verdict == Verdict::Failed)
     }
@@ -137,7 +137,7 @@ impl Sheet {
         self.steps.iter().find(|step| step.layer == layer).and_then(|step| step.facts.get(name))
     }
 
-    /// Only a login is missing.
+    /// Returns whether only a login is missing.
     fn needs_login(&self) -> bool {
         self.failure().is_some_and(|step| step.needs_login)
     }
@@ -158,14 +158,14 @@ impl Report {
         Report { is_json, machine: Vec::new(), configuration: None, servers: Vec::new(), has_begun: false }
     }
 
-    /// A sheet for this, whose steps are printed as they come.
+    /// Creates a section whose steps are printed at once.
     pub(crate) fn sheet(&mut self, name: &str, place: &str) -> Sheet {
         let mut sheet = self.quiet_sheet(name, place);
         self.begin(&mut sheet);
         sheet
     }
 
-    /// A sheet for this, which is printed as a whole when it is kept.
+    /// Creates a section that is printed as a whole when it is complete.
     pub(crate) fn sheet_for_later(&mut self, name: &str, place: &str) -> Sheet {
         let mut sheet = self.quiet_sheet(name, place);
         if let Outlet::Live(printer) = sheet.outlet {
@@ -183,14 +183,14 @@ impl Report {
         }
     }
 
-    /// Shows whose sheet is waited for, to whoever watches, until it is kept.
+    /// Shows the server that is being examined, on a terminal.
     pub(crate) fn wait_for(&self, name: &str) {
         if !self.is_json {
             Printer::for_stdout().begin(&one_line(name));
         }
     }
 
-    /// A sheet of which only what is not well is printed.
+    /// Creates a section of which only warnings and failures are printed.
     pub(crate) fn quiet_sheet(&mut self, name: &str, place: &str) -> Sheet {
         Sheet {
             name: name.to_owned(),
@@ -211,7 +211,7 @@ impl Report {
         self.configuration = Some((sheet.place, sheet.steps));
     }
 
-    /// Keeps it. What it was to say later, it says now.
+    /// Keeps the section of a server, and prints it if it was held.
     pub(crate) fn keep_server(&mut self, mut sheet: Sheet) {
         if let Outlet::Later(printer, text) = std::mem::replace(&mut sheet.outlet, Outlet::None) {
             print!("{}{text}", printer.wiped());
@@ -219,7 +219,7 @@ impl Report {
         self.servers.push(sheet);
     }
 
-    /// Says what it comes to.
+    /// Prints the summary, and returns the exit code.
     pub(crate) fn finish(self) -> ExitCode {
         let code = self.exit_code();
         if self.is_json {
@@ -258,28 +258,28 @@ impl Report {
     fn summary(&self) -> String {
         let looked = match self.warnings() {
             0 => String::new(),
-            count => format!(", {} to look at", counted(count, "thing")),
+            count => format!(", {}", counted(count, "warning")),
         };
         let beside = || self.machine.iter().chain(self.configuration.iter().flat_map(|(_, steps)| steps));
         let elsewhere = beside().find(|step| step.verdict == Verdict::Failed);
         let broken: Vec<&Sheet> = self.servers.iter().filter(|sheet| sheet.failure().is_some()).collect();
         match (self.servers.as_slice(), broken.as_slice()) {
             (_, []) if elsewhere.is_some() => match elsewhere.map_or("", |step| step.layer) {
-                "file" => format!("Not well: the configuration file; `mendline check` shows the lines{looked}."),
-                layer => format!("Not well: this machine ({layer}), see above{looked}."),
+                "file" => format!("Unhealthy: the configuration file; `mendline check` shows the lines{looked}."),
+                layer => format!("Unhealthy: this machine ({layer}), see above{looked}."),
             },
-            ([], []) => format!("Nothing was found to be wrong, and there is no server to examine{looked}."),
+            ([], []) => format!("No problems found, and there is no server to examine{looked}."),
             ([sheet], []) => match sheet.fact("ping", "p50Ms").and_then(Value::as_f64) {
                 Some(millis) => {
-                    format!("All is well: {} answers in {}{looked}.", one_line(&sheet.name), short(seconds(millis)))
+                    format!("Healthy: {} answers in {}{looked}.", one_line(&sheet.name), short(seconds(millis)))
                 }
-                None => format!("All is well{looked}."),
+                None => format!("Healthy{looked}."),
             },
-            (sheets, []) => format!("All {} servers are well{looked}.", sheets.len()),
+            (sheets, []) => format!("All {} servers are healthy{looked}.", sheets.len()),
             ([_], [sheet]) => {
                 let layer = sheet.failure().map_or("", |step| step.layer);
                 let login = if sheet.needs_login() { " It needs a login." } else { "" };
-                format!("Not well: {} fails at {layer}{looked}.{login}", one_line(&sheet.name))
+                format!("Unhealthy: {} fails at {layer}{looked}.{login}", one_line(&sheet.name))
             }
             (sheets, broken) => {
                 let named = broken.iter().map(|sheet| {
@@ -287,7 +287,7 @@ impl Report {
                     format!("{} ({layer})", one_line(&sheet.name))
                 });
                 let named = named.collect::<Vec<_>>().join(", ");
-                format!("{} of {} servers not well: {named}{looked}.", broken.len(), sheets.len())
+                format!("{} of {} servers unhealthy: {named}{looked}.", broken.len(), sheets.len())
             }
         }
     }
@@ -319,26 +319,26 @@ impl Printer {
         Printer { ink: Ink::for_stdout(), width }
     }
 
-    /// What the steps below it are about.
+    /// Returns the title of a section.
     fn title(self, name: &str, place: &str) -> String {
         let has_place = !place.is_empty() && place != name;
         let place = if has_place { format!("  {}", self.ink.faint(&one_line(place))) } else { String::new() };
         format!("{}{place}\n", self.ink.bold(&one_line(name)))
     }
 
-    /// What takes the line of [`Printer::begin`] away.
+    /// Returns the sequence that clears the line of [`Printer::begin`].
     fn wiped(self) -> &'static str {
         if self.width < usize::MAX { "\r\x1b[K" } else { "" }
     }
 
-    /// A line that the next one takes the place of, where that is possible.
+    /// Prints a line that the next one replaces, on a terminal.
     fn begin(self, layer: &str) {
         if self.width < usize::MAX {
             print!("{}  {} {layer}", self.wiped(), self.ink.faint("…"));
         }
     }
 
-    /// A step in one line or more.
+    /// Formats a step as one line or more.
     fn step(self, step: &Step, layer: &str) -> String {
         let Printer { ink, width } = self;
         let sign = step.verdict.sign();
@@ -368,7 +368,7 @@ impl Printer {
     }
 }
 
-/// A time as a person says it, short enough for a column.
+/// Formats a duration for a column.
 pub(crate) fn short(took: Duration) -> String {
     let millis = took.as_secs_f64() * 1_000.0;
     match millis {
@@ -379,7 +379,7 @@ pub(crate) fn short(took: Duration) -> String {
     }
 }
 
-/// Broken at words into lines that are not longer than this, where that is possible.
+/// Wraps a text at words.
 fn wrapped(text: &str, longest: usize) -> Vec<String> {
     let longest = longest.max(30);
     let mut lines = vec![String::new()];
@@ -422,10 +422,10 @@ mod tests {
     #[test]
     fn a_summary_says_who_and_where() {
         let well = || vec![Step::ok("ping", "5 pings").fact("p50Ms", 2.6)];
-        assert_eq!(report(vec![("a", well())]).summary(), "All is well: a answers in 3 ms.");
-        assert_eq!(report(vec![("a", well()), ("b", well())]).summary(), "All 2 servers are well.");
+        assert_eq!(report(vec![("a", well())]).summary(), "Healthy: a answers in 3 ms.");
+        assert_eq!(report(vec![("a", well()), ("b", well())]).summary(), "All 2 servers are healthy.");
         let broken = report(vec![("a", well()), ("b", vec![Step::failed("tls", "no"), Step::warning("clock", "hm")])]);
-        assert_eq!(broken.summary(), "1 of 2 servers not well: b (tls), 1 thing to look at.");
+        assert_eq!(broken.summary(), "1 of 2 servers unhealthy: b (tls), 1 warning.");
     }
 
     #[test]

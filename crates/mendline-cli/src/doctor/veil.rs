@@ -1,7 +1,7 @@
-//! What a server repeats of our secrets is not shown.
+//! Redaction of the report.
 //!
-//! A server may put a refused token into its own words, its title or its stderr, and a doctor's report is what people paste
-//! into an issue. What was given to the server is hidden wherever it comes back.
+//! A server may repeat a rejected token in its messages, its title or its stderr, and people paste the report into
+//! issues. Secrets that were sent to the server are hidden wherever they come back.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::step::Step;
 
-/// Hides these.
+/// Hides secrets in steps.
 #[derive(Default)]
 pub(crate) struct Veil(Redactor);
 
@@ -22,7 +22,7 @@ impl Veil {
         Veil(redactor)
     }
 
-    /// The same step, without them.
+    /// Hides secrets in a step.
     pub(crate) fn cover(&self, mut step: Step) -> Step {
         let texts = [&mut step.words].into_iter().chain(&mut step.advice).chain(&mut step.details);
         texts.for_each(|text| self.hide(text));
@@ -30,7 +30,7 @@ impl Veil {
         step
     }
 
-    /// Text of a server without them.
+    /// Hides secrets in text of a server.
     pub(crate) fn shown(&self, text: &str) -> String {
         String::from_utf8_lossy(&self.0.redact(text.as_bytes())).into_owned()
     }
