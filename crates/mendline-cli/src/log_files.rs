@@ -1,4 +1,4 @@
-//! What `mendline run` keeps in log files: flags, a variable and the configuration file, in this order.
+//! The log files of `mendline run`, set by flags, a variable and the configuration file, in this order.
 
 use std::ffi::OsString;
 
@@ -8,27 +8,27 @@ use mendline::observe::log::LogLevel;
 use mendline::state::state_directory;
 use mendline_config::LogChoices;
 
-/// The environment variable that says what to keep when the command line does not.
+/// The environment variable for the level of the log files.
 pub(crate) const VARIABLE: &str = "MENDLINE_LOG_FILES";
 
 #[derive(Args)]
 pub(crate) struct LogFileOptions {
-    /// What is kept in files for `mendline logs`: off, error, warn, info or debug [default: $MENDLINE_LOG_FILES, else
+    /// Level of the log files for `mendline logs`: off, error, warn, info or debug [default: $MENDLINE_LOG_FILES, else
     /// info]
     #[arg(long, value_name = "LEVEL")]
     log_file_level: Option<LogLevel>,
 
-    /// Keep no log files
+    /// Write no log files
     #[arg(long, conflicts_with_all = ["log_file_level", "record_wire"])]
     no_log_files: bool,
 
-    /// Keep the messages themselves, too, without secrets, for `mendline logs --wire`
+    /// Also log the messages themselves, without secrets, for `mendline logs --wire`
     #[arg(long)]
     record_wire: bool,
 }
 
 impl LogFileOptions {
-    /// What is kept and where; `None` when nothing is.
+    /// Returns the settings of the log files; `None` if there are none.
     pub(crate) fn choose(
         &self,
         file: &LogChoices,

@@ -1,8 +1,8 @@
-//! The lines of many processes as one, by time.
+//! Merging of the lines of many processes by time.
 //!
-//! Each process's lines are in order already, so only the next of each has to be looked at. A process whose lines cannot
-//! come yet, by when it began or last wrote, is not opened before they can: the last hundred lines of a thousand files cost
-//! a few of them.
+//! The lines of each process are ordered already, so only the next line of each is compared. A process is opened only
+//! when its lines can come next, by its start or its last write: the last hundred lines of a thousand files read only a
+//! few of them.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -22,13 +22,13 @@ pub(super) struct Merge {
 
 #[derive(Clone, Copy)]
 enum Direction {
-    /// Nothing before this is of interest.
+    /// Lines before this time are skipped.
     Forward(Option<Stamp>),
-    /// Nothing after this is of interest.
+    /// Lines after this time are skipped.
     Backward(Option<Stamp>),
 }
 
-/// The files of one process that were not read yet, and the one that is.
+/// The unread files of one process, and the open one.
 struct Source {
     files: std::vec::IntoIter<LogFile>,
     open: Option<Reader>,
@@ -39,9 +39,9 @@ enum Reader {
     Backward(Backward),
 }
 
-/// What comes next of one process: a line, or the earliest moment at which there may be one.
+/// The next line of one process, or the earliest time of one.
 struct Head {
-    /// In the direction in which we read.
+    /// Sort key in the direction of reading.
     order: Order,
     source: usize,
     line: Option<Line>,
@@ -54,12 +54,12 @@ enum Order {
 }
 
 impl Merge {
-    /// From the beginning, or from this moment on.
+    /// Reads from the beginning, or from this point in time on.
     pub(super) fn forward(folder: &Folder, since: Option<Stamp>) -> Merge {
         Merge::new(folder, Direction::Forward(since))
     }
 
-    /// From the end, or from this moment back.
+    /// Reads from the end, or from this point in time back.
     pub(super) fn backward(folder: &Folder, until: Option<Stamp>) -> Merge {
         Merge::new(folder, Direction::Backward(until))
     }
@@ -87,7 +87,7 @@ impl Merge {
         merge
     }
 
-    /// The next line in the order of time.
+    /// Returns the next line in order of time.
     pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
         while let Some(Reverse(head)) = self.heads.pop() {
             if let Some(line) = self.next_of(head.source)? {
@@ -104,13 +104,13 @@ impl Merge {
         Ok(None)
     }
 
-    /// How many lines could not be read since this was asked last.
+    /// Returns the number of unreadable lines since the last call.
     pub(super) fn take_unreadable(&mut self) -> u64 {
         let open = self.sources.iter().filter_map(|source| source.open.as_ref());
         std::mem::take(&mut self.unreadable) + open.map(Reader::unreadable).sum::<u64>()
     }
 
-    /// The next line of one process that is of interest.
+    /// Returns the next line of one process within the limits.
     fn next_of(&mut self, at: usize) -> io::Result<Option<Line>> {
         let source = &mut self.sources[at];
         let mut text = Vec::new();
@@ -153,7 +153,7 @@ impl Reader {
 }
 
 impl Ord for Head {
-    /// At the same moment those that are not opened come first, then processes in the order of the folder, or against it.
+    /// At equal times, unopened processes come first, then processes in the order of the folder, or in reverse.
     fn cmp(&self, other: &Head) -> Ordering {
         let is_falling = matches!(self.order, Order::Falling(_));
         let place = self.source.cmp(&other.source);
@@ -188,7 +188,7 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_millis(at)
     }
 
-    /// Writes a file with a line at each of these moments.
+    /// Writes a file with a line at each of these times.
     fn write(folder: &Path, server: &str, pid: u32, number: u32, moments: &[u64]) {
         let text: String = moments
             .iter()

@@ -1,8 +1,7 @@
-//! A line of the log for a person, or as it is for a program.
+//! Formatting of a line, for a person or as JSON.
 //!
-//! `time LEVEL server  text`, with `|` before what a child said, and arrows before a message: the same shape as on stderr,
-//! so that who knows one knows the other. Text from outside is escaped; colours that a child put into its own lines are left
-//! out, since they are noise here and were meant for its own terminal.
+//! The form is `time LEVEL server  text`, with `|` before stderr output and arrows before messages, as on stderr.
+//! Untrusted text is escaped. Colours that a child put into its own lines are removed.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,20 +12,20 @@ use super::folder::Folder;
 use super::record::{Before, Record};
 use crate::ink::Ink;
 
-/// Colours for servers; red and yellow are for trouble.
+/// Colours of servers; red and yellow are for errors and warnings.
 const COLOURS: [&str; 6] = ["36", "35", "34", "32", "96", "95"];
 
-/// How much of a message is shown when not all of it is wanted.
+/// Maximum length of a shortened message.
 const SHORT: usize = 160;
 
-/// How lines are shown.
+/// Formatter of lines.
 pub(super) struct Show {
     ink: Ink,
     as_json: bool,
     in_full: bool,
     /// Colours by server.
     colours: BTreeMap<String, &'static str>,
-    /// Servers of which several processes ran at once.
+    /// Servers with several processes at the same time.
     doubles: Vec<String>,
 }
 
@@ -38,7 +37,7 @@ impl Show {
         Show { ink, as_json, in_full, colours, doubles }
     }
 
-    /// Writes what came before a record in the story of its call. As JSON it is part of the record.
+    /// Writes an earlier entry in the history of a call. In JSON it is part of the record.
     pub(super) fn write_before(
         &mut self,
         record: &Record<'_>,
@@ -51,7 +50,7 @@ impl Show {
         self.put(record, &before.time, "debug", " ", &Escaped(before.text.as_bytes()).to_string(), out)
     }
 
-    /// Writes a record, which was read from this line.
+    /// Writes a record, which was parsed from this line.
     pub(super) fn write(&mut self, record: &Record<'_>, line: &[u8], out: &mut impl Write) -> io::Result<()> {
         if self.as_json {
             return writeln!(out, "{}", EscapedJson(&String::from_utf8_lossy(line)));
@@ -108,7 +107,7 @@ impl Show {
         if self.doubles.iter().any(|double| *double == record.server) {
             name.push_str(&format!("#{}", record.pid));
         }
-        // The microseconds are for the order.
+        // The microseconds serve only the order.
         let millis = time.strip_suffix('Z').and_then(|time| time.get(..time.len().checked_sub(3)?));
         let time = millis.map_or_else(|| time.to_owned(), |millis| format!("{millis}Z"));
         let time = ink.faint(&Escaped(time.as_bytes()).to_string());
@@ -116,7 +115,7 @@ impl Show {
     }
 }
 
-/// Without the colours and weights that a program gives its own lines: `ESC [ … m`.
+/// Removes colours and weights: `ESC [ … m`.
 fn without_colours(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -125,7 +124,7 @@ fn without_colours(text: &str) -> String {
         let codes = after.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();
         rest = match after[codes..].strip_prefix('m') {
             Some(rest) => rest,
-            // Something else, which is shown as what it is.
+            // Another sequence stays, and is escaped.
             None => {
                 plain.push_str("\x1b[");
                 after

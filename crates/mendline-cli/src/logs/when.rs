@@ -1,23 +1,23 @@
-//! A moment as people say it, and as lines of a log begin with it.
+//! Points in time, as options and as log lines have them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The time of a line as it is written: always as long, so that the later one is the greater one.
+/// Timestamp of a line, as text of fixed length: a later one is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stamp([u8; Stamp::LENGTH]);
 
 impl Stamp {
     const LENGTH: usize = "2026-11-15T12:20:12.123456Z".len();
 
-    /// What every line begins with.
+    /// The beginning of every line.
     const LEAD: &'static [u8] = b"{\"time\":\"";
 
-    /// The time of this line, if it begins as lines do.
+    /// Returns the timestamp of a line.
     pub(super) fn of_line(line: &[u8]) -> Option<Stamp> {
         Stamp::of_bytes(line.strip_prefix(Stamp::LEAD)?.get(..Stamp::LENGTH)?)
     }
 
-    /// A time as it is written.
+    /// Parses a timestamp.
     pub(super) fn of_text(text: &str) -> Option<Stamp> {
         Stamp::of_bytes(text.as_bytes())
     }
@@ -37,11 +37,11 @@ impl Stamp {
 
     pub(super) fn of_time(time: SystemTime) -> Stamp {
         let text = humantime::format_rfc3339_micros(time.max(UNIX_EPOCH)).to_string();
-        // Years beyond 9999 are longer; nobody waits for them.
+        // Years beyond 9999 do not fit.
         Stamp::of_text(&text).unwrap_or(Stamp([b'9'; Stamp::LENGTH]))
     }
 
-    /// The beginning of a process, as it stands in the name of its files: `20261115T122012Z`.
+    /// Parses the start of a process from the name of its files: `20261115T122012Z`.
     pub(super) fn of_name(name: &str) -> Option<Stamp> {
         let (date, time) = name.strip_suffix('Z')?.split_once('T')?;
         let part = |text: &'_ str, from: usize, to: usize| text.get(from..to).map(str::to_owned);
@@ -51,13 +51,13 @@ impl Stamp {
     }
 }
 
-/// A moment that somebody named.
+/// A point in time of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) stamp: Stamp,
 }
 
-/// `10m`, `2h`, `1h 30m`: before now. `2026-11-15`, `2026-11-15 12:00:00`, `2026-11-15T12:00:00Z`: then.
+/// Parses `10m`, `2h`, `1h 30m` (before now), or `2026-11-15`, `2026-11-15 12:00:00`, `2026-11-15T12:00:00Z`.
 pub(super) fn parse(text: &str) -> Result<Moment, String> {
     parse_at(text, SystemTime::now())
 }
