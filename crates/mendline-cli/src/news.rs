@@ -1,9 +1,8 @@
-//! What comes from neither the client nor the server: signals, the end of a sleep, a changed network, an edited file, a
-//! person at the control socket.
+//! External inputs of the engine: signals, the end of a sleep, network changes, changes of the configuration file, and
+//! commands from the control socket.
 //!
-//! A task of its own waits for all of it and leaves notes; the driver looks at its desk in every round, where nobody else
-//! is in its way: both are on one thread. A note that already lies there is not left twice, except for "stop", which means something else the
-//! second time.
+//! A task waits for all of them and queues them; the driver polls the queue in every iteration. Both run on one thread.
+//! An input that is already queued is not queued again, except for a second stop, which skips the graceful shutdown.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -20,13 +19,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::reload::{Door, Reload};
 
-/// How often the configuration file is looked at.
+/// Polling interval of the configuration file.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How many commands may lie there.
+/// Capacity of the queue for commands.
 const COMMANDS: usize = 32;
 
-/// What may be noted.
+/// An input without data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Note {
     Stop,
@@ -36,7 +35,7 @@ enum Note {
 }
 
 impl Note {
-    /// How many of it may lie there at once.
+    /// Returns how many of it may be queued at once.
     fn most(self) -> usize {
         match self {
             Note::Stop => 2,
@@ -56,7 +55,7 @@ impl From<Note> for Input {
     }
 }
 
-/// The notes that the driver has not had yet.
+/// The inputs that the driver has not taken yet.
 #[derive(Default)]
 pub(crate) struct News {
     desk: Mutex<Desk>,
@@ -65,16 +64,16 @@ pub(crate) struct News {
 #[derive(Default)]
 struct Desk {
     notes: VecDeque<Note>,
-    /// The last change of the configuration; one that was not taken is replaced by the next.
+    /// The last change of the configuration; the next one replaces it.
     change: Option<Input>,
-    /// What people want through the control socket.
+    /// Commands from the control socket.
     commands: VecDeque<Input>,
     driver: Option<Waker>,
 }
 
 impl News {
-    /// Listens from now on, and to the network too if the server is reached through it. What cannot be listened to is
-    /// done without, except for signals: not to hear them is to die of them.
+    /// Starts to listen, and to the network only if the server is reached through it. A source that fails is left out,
+    /// except for signals: without a handler they would kill the process.
     pub(crate) fn listen(
         through_the_network: bool,
         mut reload: Option<(Reload, Door)>,
@@ -97,7 +96,7 @@ impl News {
                     (Heard::Note(note), _) => desk.leave(note),
                     (Heard::Look, Some((reload, door))) => desk.leave_change(reload.look(door, &log)),
                     (Heard::HangUp, Some((reload, door))) => desk.leave_change(reload.read(door, &log)),
-                    // Without a file a hang-up means nothing, but must not end us without a word.
+                    // Without a file, SIGHUP has no effect, but must not end the process.
                     (Heard::Look | Heard::HangUp, None) => {}
                 }
             }
@@ -115,7 +114,7 @@ impl News {
         }
     }
 
-    /// Leaves what somebody wants through the control socket. Says whether there was a place for it.
+    /// Queues a command from the control socket. Returns whether there was room for it.
     pub(crate) fn leave_command(&self, command: Input) -> bool {
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
         let has_place = desk.commands.len() < COMMANDS;
@@ -132,7 +131,7 @@ impl News {
         let Some(change) = change else { return };
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
         let is_moved = |input: &Input| matches!(input, Input::Reconfigure { change: Change::Way, .. });
-        // A change of the way that was not taken yet must not be lost behind one of policies.
+        // A pending change of the endpoint must not be lost behind a change of policies.
         let was_moved = desk.change.as_ref().is_some_and(is_moved);
         desk.change = Some(match change {
             Input::Reconfigure { upstream, config, change: Change::Policies } if was_moved => {
@@ -145,7 +144,7 @@ impl News {
         }
     }
 
-    /// The next note.
+    /// Returns the next input.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Input> {
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
         let change = desk.change.take();
@@ -175,19 +174,19 @@ async fn changed(network: &mut Option<Network>) {
 }
 
 fn or_without<T>(watched: std::io::Result<T>, what: &str, log: &Pen) -> Option<T> {
-    watched.inspect_err(|error| log.say(LogLevel::Debug, &format!("{what} will not be noticed: {error}"))).ok()
+    watched.inspect_err(|error| log.say(LogLevel::Debug, &format!("cannot watch {what}: {error}"))).ok()
 }
 
-/// What the task hears.
+/// An event of the listening task.
 enum Heard {
     Note(Note),
-    /// It is time to look at the file.
+    /// The file is due for a check.
     Look,
-    /// Somebody wants the file to be read.
+    /// SIGHUP: the file must be read.
     HangUp,
 }
 
-/// The signals that mean something.
+/// The handled signals.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -198,15 +197,15 @@ struct Signals {
 
 impl Signals {
     fn listen() -> std::io::Result<Signals> {
-        // Somebody may limit the size of files. A log that has come to that limit must not be the end of us: once listened
-        // to, the signal leaves it at a write that fails.
+        // A limit on the size of files must not end the process through a log: with a handler for SIGXFSZ, only the
+        // write fails.
         drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
             by_hand: signal(SignalKind::user_defined1())?,
-            // Whoever is told to go on was stopped, and nobody says for how long.
+            // A process that receives SIGCONT was stopped for an unknown time.
             go_on: signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?,
         })
     }

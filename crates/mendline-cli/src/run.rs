@@ -1,8 +1,7 @@
-//! `mendline run`: one client on our stdin and stdout, one server as a child or at a URL.
+//! `mendline run`: one client on stdin and stdout, one server as a child or at a URL.
 //!
-//! This puts the pieces together and does nothing else. The guard is started first, because no child may be started
-//! without one. The driver runs as a task of a runtime with one thread, which is this one: a task is woken without a
-//! system call, the outermost future is not.
+//! This module only assembles the parts. The guard starts first, because no child may start without one. The driver is
+//! a task of a runtime with one thread, because waking a task takes no system call, unlike waking the outermost future.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,10 +28,10 @@ use crate::news::News;
 use crate::plan::{Plan, Way};
 use crate::reload::{Door, Reload};
 
-/// The environment variable that says what to log when the command line does not.
+/// The environment variable for the log level.
 const LOG_VARIABLE: &str = "MENDLINE_LOG";
 
-/// Runs the bridge until its client has gone or somebody stops it.
+/// Runs until the client disconnects or a signal stops it.
 pub(crate) fn run(options: Box<RunOptions>) -> ExitCode {
     match prepare(&Arc::from(options)) {
         Ok(bridge) => match bridge.run() {
@@ -51,11 +50,11 @@ pub(crate) fn run(options: Box<RunOptions>) -> ExitCode {
     }
 }
 
-/// Everything that is needed to begin.
+/// Everything that is needed to start.
 struct Bridge {
     plan: Plan,
     log: Log,
-    /// When it is run from a file.
+    /// Set if the server comes from a file.
     reload: Option<Reload>,
 }
 
@@ -114,19 +113,19 @@ impl Bridge {
                 runtime.block_on(drive(setting, remote, reload, log))
             }
         };
-        // A name that the resolver still looks for is nobody's any more.
+        // A pending name lookup must not delay the exit.
         runtime.shutdown_background();
         ended
     }
 }
 
-/// What the engine and its driver begin with.
+/// Setup of the engine and its driver.
 struct Setting {
     config: Config,
     limits: Limits,
-    /// Where what is known of the server is kept.
+    /// Cache of the server's handshake and lists.
     shelf: Option<Shelf>,
-    /// What people can ask.
+    /// Status store for the control socket.
     book: Book,
 }
 
@@ -153,7 +152,7 @@ where
     task.await.map_err(std::io::Error::other)
 }
 
-/// Lets the user look at this process and steer it. Without a place for the socket it does what it does unseen.
+/// Opens the control socket. Without a directory for it, the process runs without one.
 fn offer(book: Book, config: &Config, news: &Arc<News>, log: &Log) -> Option<(Recorder, server::Name)> {
     let name = config.upstreams.first().map_or("", |upstream| &upstream.name);
     match Socket::open(&place::candidates(|name| std::env::var_os(name)), name) {

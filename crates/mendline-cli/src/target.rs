@@ -1,4 +1,4 @@
-//! Which running servers somebody means: `notes`, `notes#4711` or `4711`.
+//! Selection of running servers: `notes`, `notes#4711` or `4711`.
 
 use mendline_config::nearest;
 
@@ -21,12 +21,12 @@ impl Wanted {
         Wanted { text: text.to_owned(), name, pid }
     }
 
-    /// As it was written.
+    /// Returns the selection as it was written.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Is this one meant? A name of digits alone may be meant as one, too.
+    /// Returns whether this server is selected. A name may consist of digits, too.
     pub(crate) fn is(&self, name: &str, pid: u32) -> bool {
         match &self.name {
             Some(wanted) => wanted == name && self.pid == Some(pid),
@@ -35,11 +35,11 @@ impl Wanted {
     }
 }
 
-/// Says that there is nothing of that name, and what there is.
+/// Returns the error about an unknown name, with the running servers.
 pub(crate) fn unknown(wanted: &Wanted, running: &[String]) -> String {
     let text = &wanted.text;
     if running.is_empty() {
-        return format!("error: {text:?} does not run, and nothing else does\n\n{HOW}");
+        return format!("error: no server {text:?} is running, and no other one\n\n{HOW}");
     }
     let mut words = format!("error: no server {text:?} is running");
     if let Some(meant) = nearest(text, running.iter().map(String::as_str)) {
@@ -51,13 +51,13 @@ pub(crate) fn unknown(wanted: &Wanted, running: &[String]) -> String {
     words
 }
 
-/// Says that there is nothing at all, and how that is changed.
+/// Returns the message that nothing runs, with the next step.
 pub(crate) fn nothing_runs() -> String {
     format!("No Mendline is running.\n\n{HOW}")
 }
 
-const HOW: &str = "  mendline run -- npx -y @modelcontextprotocol/server-everything   runs one server by hand
-  mendline wrap                                                    lets your clients run theirs through it";
+const HOW: &str = "  mendline run -- npx -y @modelcontextprotocol/server-everything   runs one server
+  mendline wrap                                                    routes your clients' servers through it";
 
 #[cfg(test)]
 mod tests {

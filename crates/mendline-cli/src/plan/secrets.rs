@@ -1,4 +1,4 @@
-//! What nobody may read in a log, of what a plan holds: headers, what is secret in a URL, variables and arguments that are
+//! Secrets of a plan, which logs must not show: headers, parts of URLs, and variables and arguments that are
 //! credentials by their names.
 
 use std::ffi::OsString;
@@ -10,9 +10,9 @@ use super::{Plan, Way};
 use crate::wrap::credential;
 
 impl Plan {
-    /// Everything in it that must not be seen.
+    /// Returns all secrets of the plan.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
-        // A child inherits our environment, and a proxy's password may be said by anybody.
+        // A child inherits our environment, and any message may contain the password of a proxy.
         let mut secrets = of_variables(std::env::vars_os());
         match &self.way {
             Way::Child(command) => {
@@ -30,7 +30,7 @@ impl Plan {
     }
 }
 
-/// Headers whose values everybody knows.
+/// Returns whether the values of a header are public.
 fn is_open(name: &str) -> bool {
     ["accept", "content-type", "user-agent", "accept-language"].iter().any(|open| name.eq_ignore_ascii_case(open))
 }
@@ -46,7 +46,7 @@ fn of_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Ve
     variables.into_iter().filter_map(text).flat_map(secret).collect()
 }
 
-/// `--token X`, `--token=X`, and passwords in URLs.
+/// Finds `--token X`, `--token=X`, and passwords in URLs.
 fn of_arguments(arguments: &[OsString]) -> Vec<Secret> {
     let mut secrets = Vec::new();
     let mut carries = false;
