@@ -1,7 +1,7 @@
-//! `mendline reconnect`, `isolate` and `resume`: a person's hand on servers that run.
+//! `mendline reconnect`, `isolate` and `resume`: commands to running servers.
 //!
-//! A name means every process that has a server of it. What was asked is passed on to each; then we look until it has
-//! happened, for a moment, and say what came of it.
+//! A name selects every process that has a server with it. Each process gets the command; then its state is polled for
+//! a moment, and the outcome is printed.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -16,25 +16,25 @@ use crate::ink::Ink;
 use crate::outside::one_line;
 use crate::target::{Wanted, nothing_runs, unknown};
 
-/// How long a process has to take a command.
+/// Time limit for a process to accept a command.
 const TAKING: Duration = Duration::from_secs(1);
 
-/// How long a new connection is waited for.
+/// Time limit for a new connection.
 const WAITING: Duration = Duration::from_secs(5);
 
-/// How often we look.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(20);
 
 const RECONNECT_EXAMPLES: &str = "\
 Examples:
-  mendline reconnect notes       wherever it runs
-  mendline reconnect notes#4711  the one of this process
+  mendline reconnect notes       in every process that has it
+  mendline reconnect notes#4711  only in this process
   mendline reconnect --all
 
-A child is ended and started anew; calls that wait are sent then. Its clients notice nothing.
-Exit codes: 0 ready again, 1 not yet, or not at all; 3 nothing runs, or nothing of that name.";
+A child is ended and started again; waiting calls are sent then. Clients stay connected.
+Exit codes: 0 ready again, 1 not ready; 3 nothing runs, or nothing of that name.";
 
-/// What `mendline reconnect` is asked.
+/// Options of `mendline reconnect`.
 #[derive(Args)]
 #[command(after_help = RECONNECT_EXAMPLES)]
 pub(crate) struct ReconnectOptions {
@@ -48,13 +48,13 @@ pub(crate) struct ReconnectOptions {
 
 const STEER_EXAMPLES: &str = "\
 Examples:
-  mendline isolate notes         calls are answered at once: it was taken out by hand
-  mendline resume notes          they go to it again
+  mendline isolate notes         its calls fail at once, with that reason
+  mendline resume notes          its calls are sent again
   mendline isolate --all
 
 Exit codes: 0 ok, 1 a process does not answer, 3 nothing runs, or nothing of that name.";
 
-/// What `mendline isolate` and `mendline resume` are asked.
+/// Options of `mendline isolate` and `mendline resume`.
 #[derive(Args)]
 #[command(after_help = STEER_EXAMPLES)]
 pub(crate) struct SteerOptions {
@@ -62,38 +62,38 @@ pub(crate) struct SteerOptions {
     which: Which,
 }
 
-/// Which servers are meant.
+/// Selection of servers.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Which {
-    /// A server by its name, or by NAME#PID or PID
+    /// Server by its name, or by NAME#PID or PID
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
-    /// Every server that runs
+    /// Every running server
     #[arg(long)]
     all: bool,
 }
 
-/// Makes new connections.
+/// Runs `mendline reconnect`.
 pub(crate) fn reconnect(options: &ReconnectOptions) -> ExitCode {
     steer(&options.which, |meant| meant.reconnect(!options.no_wait))
 }
 
-/// Takes servers out.
+/// Runs `mendline isolate`.
 pub(crate) fn isolate(options: &SteerOptions) -> ExitCode {
     steer(&options.which, Meant::isolate)
 }
 
-/// Brings servers back.
+/// Runs `mendline resume`.
 pub(crate) fn resume(options: &SteerOptions) -> ExitCode {
     steer(&options.which, Meant::resume)
 }
 
-/// What came of it, for one server.
+/// Outcome for one server.
 struct Outcome {
     is_well: bool,
-    /// Whether anything was done, or could not be.
+    /// True if something was changed, or could not be changed.
     is_news: bool,
     words: String,
 }
@@ -107,7 +107,7 @@ impl Outcome {
         Outcome { is_well: false, is_news: true, words: words.into() }
     }
 
-    /// It was so before.
+    /// The server was in that state before.
     fn idle(words: impl Into<String>) -> Outcome {
         Outcome { is_well: true, is_news: false, words: words.into() }
     }
@@ -119,11 +119,11 @@ impl From<Silence> for Outcome {
     }
 }
 
-/// A server that somebody means.
+/// A selected server.
 struct Meant {
     process: Process,
     pid: u32,
-    /// How it was before anything was done.
+    /// State before the command.
     before: Server,
 }
 
@@ -159,19 +159,19 @@ fn steer(which: &Which, does: impl Fn(&Meant) -> Outcome + Sync) -> ExitCode {
         }
         return ExitCode::from(UNKNOWN);
     }
-    // Each on a thread of its own: one that takes its time does not keep the others waiting.
+    // One thread per server, so that a slow one does not delay the others.
     std::thread::scope(|scope| {
         let at_work: Vec<_> = meant.iter().map(|meant| (meant, scope.spawn(|| does(meant)))).collect();
         for (meant, worker) in at_work {
-            let outcome = worker.join().unwrap_or_else(|_| Outcome::ill("it could not be found out"));
+            let outcome = worker.join().unwrap_or_else(|_| Outcome::ill("the outcome is unknown"));
             outcomes.push((format!("{} (process {})", one_line(&meant.before.name), meant.pid), outcome));
         }
     });
     let ink = Ink::for_stdout();
-    // Whoever means everything wants to read about what has changed.
+    // With --all, only changes are printed.
     let is_told = |outcome: &Outcome| !which.all || outcome.is_news;
     if !outcomes.iter().any(|(_, outcome)| is_told(outcome)) {
-        println!("nothing to do: all {} were so before", outcomes.len());
+        println!("nothing to do: all {} are in that state already", outcomes.len());
     }
     for (who, outcome) in outcomes.iter().filter(|(_, outcome)| is_told(outcome)) {
         let words = one_line(&outcome.words);
@@ -188,7 +188,7 @@ impl Meant {
     fn reconnect(&self, waits: bool) -> Outcome {
         let name = &self.before.name;
         if self.before.state.kind == StateKind::Isolated {
-            return Outcome::ill(format!("it is isolated; `mendline resume {name}` brings it back first"));
+            return Outcome::ill(format!("it is isolated; run `mendline resume {name}` first"));
         }
         let begun = Instant::now();
         if let Err(silence) = self.tell(Command::Reconnect) {
@@ -201,10 +201,10 @@ impl Meant {
         let is_new = |server: &Server| server.connection.dials > was.dials || server.connection.child != was.child;
         let settled = self.watch(WAITING, |server| match server.state.kind {
             StateKind::Ready => is_new(server),
-            // Nobody has greeted it yet, so there is nothing that it could have answered.
+            // Without a handshake there is nothing that it could have answered.
             StateKind::Starting => is_new(server) && server.connection.child.is_some() && server.calls.answered == 0,
             StateKind::Parked | StateKind::NeedsLogin => is_new(server),
-            // Over HTTP it is connected when there is something to send.
+            // Over HTTP the connection is made when there is something to send.
             StateKind::Idle => server.connection.child.is_none(),
             _ => false,
         });
@@ -213,9 +213,9 @@ impl Meant {
             Ok(server) => match server.state.kind {
                 StateKind::Ready => Outcome::well(format!("ready again, in {took}")),
                 StateKind::Starting => {
-                    Outcome::well(format!("started anew, in {took}; nobody has asked it anything yet"))
+                    Outcome::well(format!("restarted, in {took}; no client has initialized it yet"))
                 }
-                StateKind::Idle => Outcome::well("disconnected; it is connected with the next call"),
+                StateKind::Idle => Outcome::well("disconnected; the next call connects it"),
                 StateKind::Parked | StateKind::NeedsLogin => Outcome::ill(server.state.words()),
                 _ => {
                     let why = server.state.why.as_deref().unwrap_or("no answer yet");
@@ -229,7 +229,7 @@ impl Meant {
 
     fn isolate(&self) -> Outcome {
         if self.before.state.kind == StateKind::Isolated {
-            return Outcome::idle("it was isolated before");
+            return Outcome::idle("it is isolated already");
         }
         let name = &self.before.name;
         self.steer(
@@ -241,7 +241,7 @@ impl Meant {
 
     fn resume(&self) -> Outcome {
         if self.before.state.kind != StateKind::Isolated {
-            return Outcome::idle("it was not isolated");
+            return Outcome::idle("it is not isolated");
         }
         self.steer(Command::Resume, |server| server.state.kind != StateKind::Isolated, || "resumed".to_owned())
     }
@@ -249,7 +249,7 @@ impl Meant {
     fn steer(&self, what: Command, is_done: impl Fn(&Server) -> bool, words: impl FnOnce() -> String) -> Outcome {
         match self.tell(what).and_then(|()| self.watch(TAKING, &is_done)) {
             Ok(server) if is_done(&server) => Outcome::well(words()),
-            Ok(_) => Outcome::ill("it was told so, and has not done it"),
+            Ok(_) => Outcome::ill("the process accepted the command, but has not carried it out"),
             Err(silence) => silence.into(),
         }
     }
@@ -258,7 +258,7 @@ impl Meant {
         self.process.command(what, Some(&self.before.name), TAKING).map(drop)
     }
 
-    /// Looks until it is so, or for as long; gives how the server is then.
+    /// Polls until a condition holds or the time is over. Returns the last state.
     fn watch(&self, within: Duration, is_so: impl Fn(&Server) -> bool) -> Result<Server, Silence> {
         let deadline = Instant::now() + within;
         loop {

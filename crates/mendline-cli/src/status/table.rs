@@ -1,14 +1,14 @@
-//! Columns that fit a width.
+//! A table that fits a width.
 //!
-//! Every column has a rank. When the table is too wide, the columns of the highest rank go first; of those that stay, the
-//! ones that may be shortened are, the widest first. So a narrow terminal shows less, and never a broken line.
+//! Every column has a rank. If the table is too wide, the columns of the highest rank are removed first. Of the others,
+//! the widest that may be shortened are shortened. So a narrow terminal shows less, and no line wraps.
 
 use std::fmt::Write as _;
 
 use crate::ink::Ink;
 use crate::outside::one_line;
 
-/// How a cell is painted.
+/// Style of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tone {
     #[default]
@@ -60,25 +60,25 @@ impl<T: Into<String>> From<T> for Cell {
 pub(super) struct Column {
     title: &'static str,
     cells: Vec<Cell>,
-    /// 0 always stays.
+    /// 0: always shown.
     rank: u8,
     is_number: bool,
-    /// What it may be shortened to.
+    /// Minimum width, if the column may be shortened.
     least: Option<usize>,
 }
 
 impl Column {
-    /// Text, on the left.
+    /// Creates a left-aligned column.
     pub(super) fn text(title: &'static str, rank: u8, cells: Vec<Cell>) -> Column {
         Column { title, cells, rank, is_number: false, least: None }
     }
 
-    /// Numbers, on the right.
+    /// Creates a right-aligned column.
     pub(super) fn numbers(title: &'static str, rank: u8, cells: Vec<Cell>) -> Column {
         Column { is_number: true, ..Column::text(title, rank, cells) }
     }
 
-    /// It may be shortened to this.
+    /// Allows the column to be shortened to this width.
     pub(super) fn down_to(mut self, least: usize) -> Column {
         self.least = Some(least);
         self
@@ -89,7 +89,7 @@ impl Column {
     }
 }
 
-/// What is between two columns.
+/// Separator of columns.
 const GAP: &str = "  ";
 
 /// A table that fits.
@@ -98,11 +98,11 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// These columns, as far as they have a place in this width.
+    /// Fits these columns into this width.
     pub(super) fn fit(columns: Vec<Column>, width: usize) -> Table {
         let mut columns: Vec<(Column, usize)> =
             columns.into_iter().map(|column| (column.width(), column)).map(|(width, column)| (column, width)).collect();
-        // What a table needs at least, once everything is shortened that may be.
+        // Returns the minimum width, with every column shortened that may be.
         let need = |columns: &[(Column, usize)]| -> usize {
             let cells = columns.iter().map(|(column, width)| column.least.map_or(*width, |least| least.min(*width)));
             cells.sum::<usize>() + GAP.len() * columns.len().saturating_sub(1)
@@ -111,7 +111,7 @@ impl Table {
             let Some(rank) = columns.iter().map(|(column, _)| column.rank).max().filter(|rank| *rank > 0) else {
                 break;
             };
-            // The last one of that rank: what is further to the right is less important.
+            // The rightmost column of that rank is the least important.
             let Some(at) = columns.iter().rposition(|(column, _)| column.rank == rank) else { break };
             columns.remove(at);
         }
@@ -119,12 +119,12 @@ impl Table {
         Table { columns }
     }
 
-    /// How much place this column has.
+    /// Returns the width of a column.
     pub(super) fn width_of(&self, title: &str) -> usize {
         self.columns.iter().find(|(column, _)| column.title == title).map_or(0, |(_, width)| *width)
     }
 
-    /// The line of titles, and one line for each row.
+    /// Returns the line of titles, and one line for each row.
     pub(super) fn lines(&self, ink: Ink) -> Vec<String> {
         let rows = self.columns.first().map_or(0, |(column, _)| column.cells.len());
         let titles = self.line(|column| Cell::new(column.title, Tone::Faint), ink);
@@ -166,7 +166,7 @@ fn shorten(columns: &mut [(Column, usize)], width: usize) {
     }
 }
 
-/// As much of a text as there is place for.
+/// Shortens a text to a width.
 pub(super) fn shortened(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -184,7 +184,7 @@ mod tests {
             Column::text("SERVER", 0, cells(["notes", "a-server-with-a-long-name"])).down_to(12),
             Column::text("STATE", 0, cells(["ready 2 h", "parked: connection refused"])).down_to(10),
             Column::numbers("OK", 1, cells(["7", "1234"])),
-            Column::text("VIA", 2, cells(["child", "http"])),
+            Column::text("VIA", 2, cells(["stdio", "http"])),
         ]
     }
 
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(
             drawn(80),
             "SERVER                     STATE                         OK  VIA\n\
-             notes                      ready 2 h                      7  child\n\
+             notes                      ready 2 h                      7  stdio\n\
              a-server-with-a-long-name  parked: connection refused  1234  http"
         );
     }
