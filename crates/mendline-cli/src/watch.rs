@@ -1,11 +1,12 @@
-//! `mendline status --watch`: a live screen over everything that runs, with keys to steer it.
+//! `mendline status --watch`: a live screen of all running servers, with keys to control them.
 //!
-//! Three threads: this one has the keys and the picture and never waits for anybody; [`ask`] asks every process how it
-//! stands and passes commands on; [`follow`] hears what happens. Both report to the [`model`], which knows everything that
-//! is shown and is told everything else: it can be driven by a test as by a person.
-//! - [`row`], [`events`], [`keys`]: what the model is made of; [`keyboard`]: bytes read as keys;
-//! - [`layout`], [`table`], [`detail`], [`paint`], [`view`]: model in, picture out;
-//! - [`screen`], [`signals`]: the terminal, taken and given back as it was.
+//! There are three threads. This one handles keys and drawing, and never waits for a process; [`poll`] queries every
+//! process and sends commands; [`follow`] receives events. Both report to the [`model`], which holds the state of the
+//! screen and does no input or output, so that tests can drive it.
+//!
+//! - [`row`], [`events`], [`keys`]: the parts of the model; [`keyboard`]: bytes to keys;
+//! - [`layout`], [`table`], [`detail`], [`paint`], [`view`]: drawing of the model;
+//! - [`screen`], [`signals`]: the terminal and its modes, and signals.
 
 mod ask;
 mod detail;
@@ -44,27 +45,27 @@ use paint::Paint;
 use screen::Screen;
 use signals::Heard;
 
-/// How long we wait for a key before we see what else there is.
+/// Time limit of the wait for a key.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How often the picture is drawn even if nothing happened: spans of time grow.
+/// Interval of redrawing without changes, because ages grow.
 const REDRAW: Duration = Duration::from_secs(1);
 
-/// How many reports may wait for the screen.
+/// Capacity of the channel to the screen.
 const WAITING: usize = 1024;
 
-/// How often somebody may look.
+/// Limits of the polling interval.
 const OFTEN: Duration = Duration::from_millis(100);
 const SELDOM: Duration = Duration::from_secs(3600);
 
-/// What the live screen is asked.
+/// Options of the live screen.
 #[derive(Args)]
 pub(crate) struct WatchOptions {
-    /// A live screen, with what happens and keys to reconnect, isolate and follow the log
+    /// Show a live screen, with events and keys to reconnect, isolate and follow the log
     #[arg(long, short, conflicts_with_all = ["json", "probe"])]
     watch: bool,
 
-    /// How often the live screen looks
+    /// Polling interval of the live screen
     #[arg(long, value_name = "DURATION", value_parser = interval, default_value = "1s", requires = "watch")]
     interval: Duration,
 }
@@ -83,7 +84,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Shows the screen until somebody has seen enough.
+/// Shows the live screen until it is closed.
 pub(crate) fn run(options: &WatchOptions, name: Option<&str>) -> ExitCode {
     if let Some(why) = screen::refusal() {
         eprintln!("error: --watch needs a terminal, and {why}");
@@ -93,7 +94,7 @@ pub(crate) fn run(options: &WatchOptions, name: Option<&str>) -> ExitCode {
     match watch(options.interval, name.map(Wanted::parse)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // It may have been taken halfway. If it has gone, there is nobody to tell.
+            // The terminal may be half set up. If it is gone, the error cannot be shown.
             screen::give_back();
             let _ = writeln!(io::stderr(), "error: the terminal cannot be used: {error}");
             ExitCode::from(NEGATIVE)
@@ -113,7 +114,7 @@ fn watch(interval: Duration, only: Option<Wanted>) -> io::Result<()> {
         .run()
 }
 
-/// Everything that this thread holds.
+/// The state of this thread.
 struct Watch {
     screen: Screen,
     model: Model,
@@ -121,11 +122,11 @@ struct Watch {
     happenings: Receiver<Happening>,
     signals: Receiver<Heard>,
     requests: Sender<Request>,
-    /// It stopped itself and has taken the terminal again: the signal that let it go on is no news when it is heard.
+    /// True after we stopped ourselves and took the terminal again: the SIGCONT that follows is expected.
     knows_that_it_goes_on: bool,
 }
 
-/// Whether it goes on.
+/// Continuation of the loop.
 #[derive(PartialEq, Eq)]
 enum Goes {
     On,
@@ -160,7 +161,7 @@ impl Watch {
         }
     }
 
-    /// The keys that come within a tick.
+    /// Returns the keys that arrive within a tick.
     fn wait_for_keys(&mut self) -> io::Result<Vec<keyboard::Key>> {
         let stdin = rustix::stdio::stdin();
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
@@ -173,16 +174,16 @@ impl Watch {
         }
         let mut bytes = [0; 1024];
         match rustix::io::read(stdin, &mut bytes) {
-            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has gone")),
+            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is closed")),
             Ok(count) => Ok(self.keyboard.hear(&bytes[..count])),
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(Vec::new()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Takes in everything that was reported. Says whether there was anything.
+    /// Applies everything that was reported. Returns whether there was anything.
     fn catch_up(&mut self) -> bool {
-        // No more than fits: whoever reports faster than we look must not keep us from the keys.
+        // Bounded, so that fast reports do not block the keys.
         let reported: Vec<Happening> = self.happenings.try_iter().take(WAITING).collect();
         let has_any = !reported.is_empty();
         self.model.take_all(reported);
@@ -209,7 +210,7 @@ impl Watch {
             Heard::Interrupt | Heard::Stop => return Ok(Goes::Home),
             Heard::Suspend => self.suspend()?,
             Heard::Continued if std::mem::take(&mut self.knows_that_it_goes_on) => {}
-            // Whoever stopped us may have left the terminal in any state.
+            // The terminal may be in any state after a stop.
             Heard::Continued => self.screen.take_back()?,
         }
         Ok(Goes::On)
@@ -217,7 +218,7 @@ impl Watch {
 
     fn ask(&mut self, request: Request) {
         if self.requests.send(request).is_err() {
-            self.model.say("nobody is there to ask any more; please start again".to_owned(), true);
+            self.model.say("the polling thread has ended; please start again".to_owned(), true);
         }
     }
 
@@ -227,7 +228,7 @@ impl Watch {
         self.screen.take_back()?;
         self.knows_that_it_goes_on |= has_stopped;
         if !has_stopped {
-            self.model.say("there is no shell to go to".to_owned(), false);
+            self.model.say("there is no shell to suspend to".to_owned(), false);
         }
         Ok(())
     }

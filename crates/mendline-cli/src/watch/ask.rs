@@ -1,6 +1,5 @@
-//! Everybody is asked how he is, again and again, on a thread of its own: a process that hangs costs this thread its
-//! patience, and the keys nothing. What somebody wants done is done here too, between two looks, and then we look more often
-//! for a moment, because that is what somebody waits for.
+//! Polling of all processes, on a separate thread, so that a process that hangs does not block the keys. Commands are
+//! sent here, too; after a command the polling is faster for a moment, to show its effect.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
@@ -13,37 +12,37 @@ use super::model::{Happening, Order};
 use super::row::{Look, Seen};
 use crate::status::memory;
 
-/// How long a process has to take a command.
+/// Time limit for a process to accept a command.
 const TAKING: Duration = Duration::from_secs(1);
 
-/// How soon we look again after a command, and how often.
+/// Interval and number of fast polls after a command.
 const HASTE: Duration = Duration::from_millis(150);
 const HASTY_LOOKS: u32 = 6;
 
-/// What the screen wants.
+/// A request of the screen.
 pub(crate) enum Request {
-    /// Look now.
+    /// Poll now.
     Look,
     Steer(Order),
 }
 
-/// Begins to look, this often.
+/// Starts to poll, at this interval.
 pub(crate) fn start(interval: Duration, happenings: SyncSender<Happening>) -> io::Result<Sender<Request>> {
     let (requests, wanted) = channel();
     thread::Builder::new().name("ask".to_owned()).spawn(move || {
-        // The screen is gone; there is nobody to look for.
+        // An error means that the screen is closed.
         let _ = work(interval, &happenings, &wanted);
     })?;
     Ok(requests)
 }
 
-/// The time, in milliseconds since 1970.
+/// Returns the time in milliseconds since 1970.
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The screen is gone.
+/// The screen is closed.
 struct Gone;
 
 fn work(interval: Duration, happenings: &SyncSender<Happening>, wanted: &Receiver<Request>) -> Result<(), Gone> {
@@ -65,7 +64,7 @@ fn work(interval: Duration, happenings: &SyncSender<Happening>, wanted: &Receive
 }
 
 fn look() -> Look {
-    // Anew each time: the directory may have been made since.
+    // The registry is read anew each time: its directory may be new.
     let registry = Registry::of_user();
     let found = registry.snapshots();
     let servers = found.iter().filter_map(|found| found.answer.as_ref().ok()).flat_map(|snapshot| &snapshot.servers);

@@ -1,8 +1,8 @@
-//! What happens in every process, as it happens, on a thread of its own.
+//! Events of all processes, on a separate thread.
 //!
-//! Processes come and go: once a second we see who is new and follow him too. One that does not take us is left alone for a
-//! while, so that it does not keep us from hearing the others. The screen may be slower than what happens: then lines are
-//! left out and counted, and memory is not filled.
+//! New processes are found once per second. A process that does not accept the connection is skipped for a while, so
+//! that it does not delay the events of others. If the screen is too slow, lines are dropped and counted, and memory
+//! stays bounded.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,35 +15,35 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::model::Happening;
 
-/// How often we see who is new.
+/// Interval of the search for new processes.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// How long a process has to take us.
+/// Time limit for a process to accept the connection.
 const TAKING: Duration = Duration::from_millis(250);
 
-/// How long one that did not is left alone.
+/// Pause after a failed connection.
 const LEFT_ALONE: Duration = Duration::from_secs(5);
 
-/// How much of one process is heard before the others have their turn.
+/// Maximum number of events of one process in a row.
 const AT_ONCE: usize = 256;
 
-/// Begins to follow.
+/// Starts to follow.
 pub(crate) fn start(happenings: SyncSender<Happening>) -> io::Result<()> {
     thread::Builder::new().name("follow".to_owned()).spawn(move || {
         let mut crowd = Crowd { followed: Vec::new(), left_alone: Vec::new(), happenings };
-        // Until the screen is gone.
+        // Ends when the screen is closed.
         while crowd.round().is_ok() {}
     })?;
     Ok(())
 }
 
-/// The screen is gone.
+/// The screen is closed.
 struct Gone;
 
-/// Everybody who is followed.
+/// The followed processes.
 struct Crowd {
     followed: Vec<Followed>,
-    /// Those who did not take us, and until when that holds.
+    /// Processes that did not accept the connection, and the end of their pause.
     left_alone: Vec<(Process, Instant)>,
     happenings: SyncSender<Happening>,
 }
@@ -51,9 +51,9 @@ struct Crowd {
 struct Followed {
     process: Process,
     events: Events,
-    /// Lines that the screen was too slow for.
+    /// Number of lines that were dropped because the screen was too slow.
     lost: u64,
-    /// Whether it had more to say than was heard.
+    /// True if more events are available.
     has_more: bool,
 }
 
@@ -76,7 +76,7 @@ impl Crowd {
         }
     }
 
-    /// Follows whoever is new.
+    /// Follows new processes.
     fn welcome(&mut self) {
         let now = Instant::now();
         self.left_alone.retain(|(_, until)| *until > now);
@@ -93,17 +93,17 @@ impl Crowd {
         }
     }
 
-    /// Who has something to say.
+    /// Waits, and returns which processes have events.
     fn wait(&self, within: Duration) -> Vec<bool> {
         let fds = self.followed.iter().map(|followed| followed.events.as_fd());
         let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let within = Timespec::try_from(within).unwrap_or_default();
-        // An interruption is as good as a timeout: whoever has something to say has it the next time.
+        // An interruption counts as a timeout: the next wait finds the events.
         let _ = poll(&mut fds, Some(&within));
         fds.iter().map(|fd| !fd.revents().is_empty()).collect()
     }
 
-    /// Hears those who have something to say, each for a while.
+    /// Reads the events of the ready processes, each up to a limit.
     fn hear(&mut self, ready: &[bool]) -> Result<(), Gone> {
         let mut ready = ready.iter();
         let mut is_open = true;
@@ -118,7 +118,8 @@ impl Crowd {
                 match followed.events.next_within(Duration::ZERO) {
                     Ok(Some(heard)) => is_open &= followed.pass_on(heard, happenings),
                     Ok(None) => return true,
-                    // It is gone, or has dropped us. If it is still there, it is new in the next round.
+                    // The process has ended or closed the connection. If it still runs, the next round follows it
+                    // again.
                     Err(_) => return false,
                 }
             }
@@ -130,7 +131,7 @@ impl Crowd {
 }
 
 impl Followed {
-    /// Whether the screen is still there.
+    /// Forwards an event. Returns whether the screen is still open.
     fn pass_on(&mut self, heard: Heard, happenings: &SyncSender<Happening>) -> bool {
         let (pid, name) = (self.process.pid, self.process.name.clone());
         if self.lost > 0 {

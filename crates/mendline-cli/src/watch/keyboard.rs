@@ -1,17 +1,17 @@
-//! Bytes from a terminal, read as keys.
+//! Decoding of terminal input into keys.
 //!
-//! A terminal sends letters as themselves and most other keys as sequences that begin with ESC, which is also what the key
-//! Esc sends. So an ESC with nothing behind it is Esc only when nothing follows for a moment; whoever reads says when that
-//! is ([`Keyboard::rest`]). Sequences that are not known are swallowed whole, however long they are. What is pasted comes
-//! between marks, so that a text from a clipboard is not taken for commands.
+//! A terminal sends letters as themselves and most other keys as sequences that begin with ESC, which is also what the
+//! key Esc sends. So an ESC is the key only if nothing follows for a moment; the reader decides when that is
+//! ([`Keyboard::rest`]). Unknown sequences are skipped, however long they are. Pasted text comes between marks, so that
+//! it is not taken for commands.
 
 /// A key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Char(char),
-    /// Together with Ctrl, as a small letter.
+    /// With Ctrl, as a lower-case letter.
     Control(char),
-    /// A character of something that was pasted.
+    /// A character of pasted text.
     Pasted(char),
     Up,
     Down,
@@ -22,16 +22,16 @@ pub(crate) enum Key {
     Enter,
     Escape,
     Backspace,
-    /// Something that means nothing here.
+    /// A key without a meaning here.
     Other,
 }
 
 const ESC: u8 = 0x1b;
 
-/// What a sequence has at most that means anything here. More than that is thrown away.
+/// Maximum length of the parameters of a sequence. Further bytes are dropped.
 const LONGEST: usize = 16;
 
-/// What has been heard and is not a key yet.
+/// Input that is not a whole key yet.
 #[derive(Debug, Default)]
 pub(crate) struct Keyboard {
     state: State,
@@ -46,19 +46,19 @@ enum State {
     Escaped,
     /// After `ESC [`: parameters, up to a final byte.
     Sequence(Vec<u8>),
-    /// After `ESC O`: one more.
+    /// After `ESC O`: one more byte.
     Single,
-    /// Within a character of several bytes.
+    /// Within a UTF-8 character.
     Character(Vec<u8>, usize),
 }
 
 impl Keyboard {
-    /// The keys that these bytes complete.
+    /// Returns the keys that these bytes complete.
     pub(crate) fn hear(&mut self, bytes: &[u8]) -> Vec<Key> {
         bytes.iter().filter_map(|byte| self.hear_byte(*byte)).collect()
     }
 
-    /// Nothing has come for a moment: what was begun is not going to be completed.
+    /// Ends an unfinished sequence after a pause.
     pub(crate) fn rest(&mut self) -> Option<Key> {
         match std::mem::take(&mut self.state) {
             State::Escaped if !self.is_pasting => Some(Key::Escape),
@@ -72,12 +72,12 @@ impl Keyboard {
             State::Escaped => match byte {
                 b'[' => self.go_on(State::Sequence(Vec::new())),
                 b'O' => self.go_on(State::Single),
-                // Esc, twice or in haste, and whatever came next.
+                // Esc, twice or quickly followed by another key.
                 ESC => {
                     self.state = State::Escaped;
                     self.typed(Key::Escape)
                 }
-                // Together with Alt, which means nothing here.
+                // With Alt, which has no meaning here.
                 _ => Some(Key::Other),
             },
             State::Single => Some(named(byte, &[])),
@@ -124,7 +124,7 @@ impl Keyboard {
         }
     }
 
-    /// Of what is pasted, only characters are something.
+    /// Maps a key while text is pasted: only characters count.
     fn typed(&self, key: Key) -> Option<Key> {
         match (self.is_pasting, key) {
             (false, key) => Some(key),
@@ -144,7 +144,7 @@ impl Keyboard {
     }
 }
 
-/// The key that ends with this byte, whatever other keys were held with it.
+/// Returns the key of a final byte, whatever its modifiers.
 fn named(last: u8, parameters: &[u8]) -> Key {
     let first = parameters.split(|byte| *byte == b';').next().unwrap_or_default();
     match (last, first) {

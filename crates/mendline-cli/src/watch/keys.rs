@@ -1,7 +1,7 @@
-//! What keys do.
+//! Actions of keys.
 //!
-//! Ctrl-C always ends and Ctrl-Z always goes to the background, whatever else is on the screen. Esc goes back one step, and
-//! from the table that is the end. Only what takes a server out asks first; everything else can be undone by another key.
+//! Ctrl-C always quits and Ctrl-Z always suspends, whatever is on the screen. Esc goes back one step, and quits from
+//! the table. Only isolating a server asks for confirmation; everything else can be undone by another key.
 
 use mendline::control::Command;
 use mendline::control::snapshot::StateKind;
@@ -9,10 +9,10 @@ use mendline::control::snapshot::StateKind;
 use super::keyboard::Key;
 use super::model::{Mode, Model, Order, Wish};
 
-/// How long a filter may be.
+/// Maximum length of a filter.
 const LONGEST_FILTER: usize = 64;
 
-/// A key and what it does, for the footer and the help.
+/// A key and its description, for the footer and the help.
 pub(crate) struct Hint {
     pub(crate) key: &'static str,
     /// In one word.
@@ -21,25 +21,25 @@ pub(crate) struct Hint {
     pub(crate) sentence: &'static str,
 }
 
-/// All of them, the most useful first.
+/// All keys, the most useful first.
 pub(crate) const HINTS: [Hint; 13] = [
-    Hint { key: "q", word: "quit", sentence: "end; so do Esc and Ctrl-C" },
+    Hint { key: "q", word: "quit", sentence: "quit; so do Esc and Ctrl-C" },
     Hint { key: "?", word: "help", sentence: "this page" },
     Hint { key: "r", word: "reconnect", sentence: "make a new connection to the selected server" },
-    Hint { key: "i", word: "isolate", sentence: "take the selected server out, or bring it back" },
-    Hint { key: "l", word: "log", sentence: "follow the log of the selected server; Ctrl-C comes back" },
-    Hint { key: "↵", word: "details", sentence: "all that is known of the selected server, or less" },
+    Hint { key: "i", word: "isolate", sentence: "isolate the selected server, or resume it" },
+    Hint { key: "l", word: "log", sentence: "follow the log of the selected server; Ctrl-C returns" },
+    Hint { key: "↵", word: "details", sentence: "show or hide the details of the selected server" },
     Hint { key: "/", word: "filter", sentence: "show only servers whose name, state or error has this text" },
     Hint { key: "s", word: "sort", sentence: "by name, by state (worst first), by latency (slowest first)" },
-    Hint { key: "e", word: "events", sentence: "show what happens, or not" },
-    Hint { key: "p", word: "pause", sentence: "let the picture stand still, or move again" },
+    Hint { key: "e", word: "events", sentence: "show or hide events" },
+    Hint { key: "p", word: "pause", sentence: "pause or continue the display" },
     Hint { key: "↑↓ jk", word: "select", sentence: "select a server; Home and End the first and last" },
     Hint { key: "PgUp PgDn", word: "scroll", sentence: "older and newer events" },
-    Hint { key: "Ctrl-Z", word: "suspend", sentence: "to the shell; `fg` comes back. Ctrl-L draws anew" },
+    Hint { key: "Ctrl-Z", word: "suspend", sentence: "suspend to the shell; `fg` returns. Ctrl-L redraws" },
 ];
 
 impl Model {
-    /// Somebody pressed a key.
+    /// Handles a key.
     pub(crate) fn press(&mut self, key: Key) -> Option<Wish> {
         let wish = match (key, &self.mode) {
             (Key::Control('c'), _) => Some(Wish::Quit),
@@ -49,7 +49,7 @@ impl Model {
                 self.write_filter(key);
                 None
             }
-            // Text that somebody pasted is no command.
+            // Pasted text is no command.
             (Key::Control(_) | Key::Pasted(_) | Key::Other, _) => None,
             (key, Mode::Confirm(order)) => {
                 let order = order.clone();
@@ -57,7 +57,7 @@ impl Model {
                 match key {
                     Key::Char('y' | 'Y') => Some(self.steer(order)),
                     _ => {
-                        self.say(format!("{} is left as it is", order.id), false);
+                        self.say(format!("{} is unchanged", order.id), false);
                         None
                     }
                 }
@@ -101,7 +101,7 @@ impl Model {
     fn reconnect(&mut self) -> Option<Wish> {
         let order = self.order(Command::Reconnect)?;
         if self.selected()?.kind() == Some(StateKind::Isolated) {
-            self.say(format!("{} is isolated; i brings it back first", order.id), true);
+            self.say(format!("{} is isolated; press i to resume it first", order.id), true);
             return None;
         }
         Some(self.steer(order))
@@ -121,7 +121,7 @@ impl Model {
     }
 
     fn steer(&mut self, order: Order) -> Wish {
-        self.say(format!("{}: asked, waiting for an answer …", order.id), false);
+        self.say(format!("{}: command sent, waiting for an answer …", order.id), false);
         Wish::Steer(order)
     }
 

@@ -1,27 +1,26 @@
-//! Who gets how much of the screen.
+//! Layout of the screen.
 //!
-//! One line for the title, one for the keys. Between them the table takes what its rows need, events take the rest, and
-//! details come in between when somebody wants them. Where there is no room for all three, details take everything: who
-//! opens them on a small screen wants to read them.
+//! One line is for the title, one for the keys. Between them the table takes the rows that it needs, events take the
+//! rest, and details come in between if they are open. If there is no room for all three, open details take everything.
 
 use ratatui::layout::{Rect, Size};
 
-/// The smallest screen that says something.
+/// Minimum size of the screen.
 pub(crate) const LEAST: Size = Size { width: 40, height: 8 };
 
-/// What events need at least, with their heading.
+/// Minimum height of events, with their heading.
 const EVENTS: u16 = 4;
 
-/// From here on events have a place beside the table.
+/// Minimum height for events beside the table.
 const ROOM_FOR_EVENTS: u16 = 10;
 
-/// From here on details have a place beside the table.
+/// Minimum height for details beside the table.
 const ROOM_FOR_DETAILS: u16 = 18;
 
-/// From here on details are open unless somebody closes them.
+/// Minimum height at which details are open by default.
 const ROOMY: u16 = 26;
 
-/// Where everything is.
+/// The areas of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) title: Rect,
@@ -34,23 +33,23 @@ pub(crate) struct Layout {
     pub(crate) footer: Rect,
 }
 
-/// What is to be shown.
+/// The content to lay out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted {
-    /// How many servers.
+    /// Number of servers.
     pub(crate) rows: usize,
-    /// How many lines of details, if they are open.
+    /// Number of lines of details, if they are open.
     pub(crate) details: Option<usize>,
     pub(crate) events: bool,
 }
 
-/// Are details open without anybody's asking?
+/// Returns whether details are open by default.
 pub(crate) fn is_roomy(size: Size) -> bool {
     body(size) >= ROOMY
 }
 
 impl Layout {
-    /// None if the screen is too small for anything.
+    /// Returns the layout, or `None` if the screen is too small.
     pub(crate) fn of(size: Size, wanted: Wanted) -> Option<Layout> {
         if size.width < LEAST.width || size.height < LEAST.height {
             return None;

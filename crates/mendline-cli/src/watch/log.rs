@@ -1,7 +1,7 @@
-//! The log of one server, in the place of the screen.
+//! The log of one server, in place of the live screen.
 //!
-//! Our own program is run as `mendline logs NAME -f`; Ctrl-C ends it and comes back. The screen goes on listening meanwhile,
-//! so that nothing piles up, and whoever ends us ends the log too.
+//! It runs this program as `mendline logs NAME -f`; Ctrl-C ends that and returns. The screen keeps receiving events
+//! meanwhile, so that none pile up, and a signal that ends the screen ends the log, too.
 
 use std::io::{self, Write};
 use std::process::{Child, Command, ExitStatus};
@@ -17,14 +17,14 @@ use crate::cli::Cli;
 use crate::outside::one_line;
 
 impl Watch {
-    /// Shows the log of this server until somebody has seen enough of it.
+    /// Shows the log of this server until it is closed.
     pub(super) fn show_log(&mut self, name: &str) -> io::Result<Goes> {
         if Cli::command().find_subcommand("logs").is_none() {
             self.model.say("this mendline has no command `logs`".to_owned(), true);
             return Ok(Goes::On);
         }
         self.screen.lend();
-        writeln!(io::stdout(), "The log of {}; Ctrl-C comes back.", one_line(name))?;
+        writeln!(io::stdout(), "Log of {}; Ctrl-C returns.", one_line(name))?;
         let begun = std::env::current_exe().and_then(|own| Command::new(own).args(["logs", "-f", "--", name]).spawn());
         let goes = match begun {
             Ok(child) => self.wait_for(child)?,
@@ -45,7 +45,7 @@ impl Watch {
             let ended = child.try_wait()?;
             while let Ok(heard) = self.signals.try_recv() {
                 match heard {
-                    // It was for both of us: we come back, whatever the log has to say to that.
+                    // The signal was for both processes: return, whatever the log prints.
                     Heard::Interrupt => is_enough = true,
                     Heard::Stop => {
                         end(&mut child);
@@ -64,19 +64,19 @@ impl Watch {
         }
     }
 
-    /// Whoever is told why there is no log must have the time to read it.
+    /// Waits for Enter after an error, so that its message can be read.
     fn after(&mut self, ended: ExitStatus) -> io::Result<Goes> {
         if ended.code().is_none_or(|code| code == 0 || code == INTERRUPTED) {
             return Ok(Goes::On);
         }
-        write!(io::stdout(), "\nEnter goes back to the live screen. ")?;
+        write!(io::stdout(), "\nEnter returns to the live screen. ")?;
         io::stdout().flush()?;
         let stdin = rustix::stdio::stdin();
         let tick = Timespec::try_from(TICK).unwrap_or_default();
         loop {
             let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
             if matches!(poll(&mut fds, Some(&tick)), Ok(1..)) {
-                // A whole line at once: the terminal is as it was.
+                // A whole line: the terminal is in its normal mode.
                 let _ = rustix::io::read(stdin, &mut [0; 1024]);
                 return Ok(Goes::On);
             }
@@ -90,12 +90,12 @@ impl Watch {
     }
 }
 
-/// What shells and some programs say when they were interrupted.
+/// The exit code of an interrupted process, as shells use it.
 const INTERRUPTED: i32 = 130;
 
 fn end(child: &mut Child) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = rustix::process::kill_process(pid, Signal::TERM);
     }
     let _ = child.wait();

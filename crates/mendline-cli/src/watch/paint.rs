@@ -1,6 +1,6 @@
-//! How text gets onto the screen: never wider than its place, and coloured only for those who want it.
+//! Text on the screen: never wider than its area, and coloured only if that is wanted.
 //!
-//! Without colour, attributes say the same: what may need a look is bold, what does need one is underlined too.
+//! Without colour, attributes tell the same: warnings are bold, errors are underlined, too.
 
 use mendline::control::Level;
 use mendline::control::words::Mood;
@@ -9,14 +9,14 @@ use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 
-/// What a piece of text is to whoever reads it.
+/// Role of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
     #[default]
     Plain,
-    /// Read last.
+    /// De-emphasized.
     Faint,
-    /// Looked for first.
+    /// Emphasized.
     Bold,
     Well,
     Passing,
@@ -44,7 +44,7 @@ impl From<Level> for Tone {
     }
 }
 
-/// With colour or without.
+/// The colour setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {
     pub(crate) is_coloured: bool,
@@ -68,7 +68,7 @@ impl Paint {
     }
 }
 
-/// One line of the screen, filled from the left.
+/// Writer of one line of the screen, from the left.
 pub(crate) struct Pen<'a> {
     buffer: &'a mut Buffer,
     paint: Paint,
@@ -78,24 +78,24 @@ pub(crate) struct Pen<'a> {
 }
 
 impl<'a> Pen<'a> {
-    /// At this place, up to but not including `end`.
+    /// Begins at this position, up to but not including `end`.
     pub(crate) fn at(buffer: &'a mut Buffer, paint: Paint, x: u16, y: u16, end: u16) -> Pen<'a> {
         Pen { buffer, paint, x, y, end }
     }
 
-    /// What is left of the line.
+    /// Returns the remaining columns.
     pub(crate) fn left(&self) -> u16 {
         self.end.saturating_sub(self.x)
     }
 
-    /// Writes as much of a text as there is place for.
+    /// Writes as much of a text as fits.
     pub(crate) fn write(&mut self, tone: Tone, text: &str) {
         let text = cut(&Escaped(text.as_bytes()).to_string(), self.left().into());
         let (x, _) = self.buffer.set_stringn(self.x, self.y, &text, self.left().into(), self.paint.style(tone));
         self.x = x;
     }
 
-    /// Writes so that the text ends where the line does, if there is place for all of it and a space before.
+    /// Writes a text at the end of the line, if it fits with a space before it.
     pub(crate) fn write_right(&mut self, tone: Tone, text: &str) {
         let width = u16::try_from(width(&Escaped(text.as_bytes()).to_string())).unwrap_or(u16::MAX);
         if width < self.left() {
@@ -104,7 +104,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Goes on further right.
+    /// Skips columns.
     pub(crate) fn skip(&mut self, columns: u16) {
         self.x = self.x.saturating_add(columns).min(self.end);
     }
@@ -116,12 +116,12 @@ impl<'a> Pen<'a> {
     }
 }
 
-/// How many columns a text takes.
+/// Returns the number of columns of a text.
 pub(crate) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// As much of a text as there is place for.
+/// Cuts a text to a number of columns.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();

@@ -1,7 +1,7 @@
-//! Signals, as something that the screen hears when it has time.
+//! Signals, as messages for the screen.
 //!
-//! Somebody who ends us must not find the terminal spoilt, even if the screen itself hangs: who has not ended a moment after
-//! it was told to is ended here.
+//! The terminal must be restored even if the screen hangs: if the screen has not ended shortly after a stop signal,
+//! this thread ends the process.
 
 use std::io;
 use std::sync::mpsc::Sender;
@@ -12,26 +12,26 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::screen::give_back;
 
-/// How long the screen has to end by itself.
+/// Time limit for the screen to end by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The code of a process that was ended by a signal, as shells have it.
+/// Offset of the exit code of a process that a signal ended, as shells use it.
 const ENDED: i32 = 128;
 
-/// What was heard.
+/// A received signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// By Ctrl-C of a terminal that is not in raw mode, or by hand.
+    /// SIGINT, by Ctrl-C on a terminal that is not in raw mode, or by another process.
     Interrupt,
-    /// Somebody wants us to end, or the terminal is gone.
+    /// SIGTERM, SIGQUIT, or SIGHUP of a closed terminal.
     Stop,
-    /// To the background.
+    /// SIGTSTP.
     Suspend,
-    /// We were stopped, and go on.
+    /// SIGCONT.
     Continued,
 }
 
-/// Listens from now on.
+/// Starts to listen.
 pub(crate) fn listen(heard: Sender<Heard>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = {
@@ -42,7 +42,7 @@ pub(crate) fn listen(heard: Sender<Heard>) -> io::Result<()> {
         runtime.block_on(async {
             loop {
                 let signal = signals.next().await;
-                // Nobody listens any more when we are at the end anyway.
+                // At the end there may be no receiver.
                 let _ = heard.send(signal);
                 if signal == Heard::Stop {
                     tokio::time::sleep(PATIENCE).await;

@@ -1,4 +1,4 @@
-//! The screen as a person sees it, driven by looks, events and keys.
+//! The screen, driven by polls, events and keys.
 
 use mendline::control::snapshot::{
     Breaker, Calls, Connection, LastError, Latency, Limit, Party, ProcessFacts, Rate, Server, Standing, State,
@@ -18,12 +18,12 @@ use super::row::{self, Look, Seen};
 use super::view;
 use crate::target::Wanted;
 
-/// When all of this happens.
+/// The time of the tests.
 const NOW: u64 = 1_800_000_000_000;
 
 const PLAIN: Paint = Paint { is_coloured: false };
 
-/// A server that is well and has nothing to tell.
+/// A healthy server.
 fn server(name: &str) -> Server {
     Server {
         name: name.to_owned(),
@@ -61,7 +61,7 @@ fn process(pid: u32, server: Server) -> Seen {
     Seen { pid, name, answer: Ok(Snapshot { version: VERSION, taken_at: NOW, process, servers }) }
 }
 
-/// Five servers, of which only some are well.
+/// Six processes in different states.
 fn household() -> Look {
     let mut notes = server("notes");
     notes.connection.child = Some(4712);
@@ -130,7 +130,7 @@ fn told(pid: u32, name: &str, level: Level, said: bool, ago_ms: u64, text: &str)
     Happening::Told { pid, name, told: Told { at: NOW - ago_ms, level, server, said, text } }
 }
 
-/// The household on a screen of this size, after something has happened.
+/// The sample on a screen of this size, after some events.
 fn watched(width: u16, height: u16) -> Model {
     let mut model = Model::new(Size { width, height }, None);
     model.take(Happening::Looked(household()));
@@ -149,7 +149,7 @@ fn drawn(model: &Model) -> Terminal<TestBackend> {
 
 fn picture(model: &Model) -> String {
     let text = drawn(model).backend().to_string();
-    // Each line stands in quotes.
+    // Each line is in quotes.
     let line = |line: &str| line[1..line.len() - 1].trim_end().to_owned();
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
@@ -204,7 +204,7 @@ fn a_screen_that_is_too_small_says_so() {
 #[test]
 fn an_empty_screen_says_what_to_do() {
     let mut model = Model::new(Size { width: 80, height: 24 }, None);
-    assert!(picture(&model).contains("Looking"), "nobody has looked yet");
+    assert!(picture(&model).contains("Looking"), "before the first poll");
     let distrusted = vec!["/tmp/mendline-1000: it belongs to another user (0)".to_owned()];
     model.take(Happening::Looked(Look { at: NOW, distrusted, ..Look::default() }));
     insta::assert_snapshot!("empty", picture(&model));
@@ -262,7 +262,7 @@ fn a_selection_stays_with_its_server() {
     let mut more = household();
     more.processes.push(process(16, server("aardvark")));
     model.take(Happening::Looked(more));
-    assert_eq!(model.selected().unwrap().id, "notes", "somebody came before it");
+    assert_eq!(model.selected().unwrap().id, "notes", "a new row is above it");
     press(&mut model, "s");
     assert_eq!(model.selected().unwrap().id, "notes", "the order changed");
     model.take(Happening::Looked(Look { processes: vec![process(12, server("atlassian"))], ..household() }));
@@ -279,8 +279,8 @@ fn whoever_comes_and_goes_is_noted() {
     look.processes.push(process(16, server("garden")));
     model.take(Happening::Looked(look));
     let picture = picture(&model);
-    assert!(picture.contains("is there now (process 16)"), "{picture}");
-    assert!(picture.contains("is not there any more (process 11)"), "{picture}");
+    assert!(picture.contains("has started (process 16)"), "{picture}");
+    assert!(picture.contains("has ended (process 11)"), "{picture}");
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn servers_are_sorted_by_name_by_state_and_by_latency() {
     press(&mut model, "s");
     assert_eq!(ids(&model), "fsantt", "the silent and the parked first");
     press(&mut model, "s");
-    assert!(ids(&model).starts_with('a') && ids(&model).ends_with("fs"), "who has no figures is last: {}", ids(&model));
+    assert!(ids(&model).starts_with('a') && ids(&model).ends_with("fs"), "rows without figures are last: {}", ids(&model));
     press(&mut model, "s");
     assert_eq!(ids(&model), "afnstt");
 }
@@ -343,13 +343,13 @@ fn reconnect_is_done_and_isolate_asks_first() {
     assert_eq!(press(&mut model, "r"), Some(Wish::Steer(order(Command::Reconnect))));
     assert_eq!(press(&mut model, "i"), None);
     assert!(picture(&model).contains("Isolate notes? y/n"), "{}", picture(&model));
-    assert_eq!(model.press(Key::Pasted('y')), None, "what is pasted is no answer");
+    assert_eq!(model.press(Key::Pasted('y')), None, "pasted text is no answer");
     assert_eq!(press(&mut model, "n"), None);
     assert_eq!(press(&mut model, "iy"), Some(Wish::Steer(order(Command::Isolate))));
     model.take(Happening::Answered { order: order(Command::Isolate), outcome: Err("it does not answer".to_owned()) });
     assert!(picture(&model).contains("notes: it does not answer"));
     model.tick(NOW + 60_000);
-    assert!(picture(&model).contains("q quit"), "an old answer makes place for the keys");
+    assert!(picture(&model).contains("q quit"), "an old answer disappears");
 
     let mut look = household();
     let Ok(snapshot) = &mut look.processes[0].answer else { unreachable!() };
@@ -357,7 +357,7 @@ fn reconnect_is_done_and_isolate_asks_first() {
     model.take(Happening::Looked(look));
     assert!(picture(&model).contains("i resume"), "{}", picture(&model));
     assert_eq!(press(&mut model, "r"), None);
-    assert!(picture(&model).contains("notes is isolated; i brings it back first"), "{}", picture(&model));
+    assert!(picture(&model).contains("notes is isolated; press i to resume it first"), "{}", picture(&model));
     assert_eq!(press(&mut model, "i"), Some(Wish::Steer(order(Command::Resume))), "that needs no question");
     assert_eq!(press(&mut model, "l"), Some(Wish::Log("notes".to_owned())));
 }
@@ -376,7 +376,7 @@ fn a_paused_picture_stands_still_and_catches_up() {
     assert_eq!(model.total(), 0, "what was found meanwhile");
 }
 
-/// Anything that can happen to a screen.
+/// An input of the screen.
 #[derive(Clone, Debug)]
 enum Step {
     Key(Key),
@@ -425,7 +425,7 @@ proptest! {
                 Step::Look(which) => {
                     let all = household().processes;
                     let mut look = household();
-                    // Doubles come too: two servers of one name in one process.
+                    // Duplicates occur, too: two servers with one name in one process.
                     look.processes = which.into_iter().map(|at| all[at].clone()).collect();
                     model.take(Happening::Looked(look));
                 }

@@ -1,6 +1,6 @@
-//! The picture: everything that the model knows, drawn into a buffer.
+//! Drawing of the model into a buffer.
 //!
-//! Drawing changes nothing, so that a picture can be looked at in a test as it is on a screen.
+//! Drawing changes no state, so that tests can compare the result.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Rect, Size};
@@ -16,7 +16,7 @@ use super::paint::{Paint, Pen, Tone, cut, width};
 use super::row::{Row, Sort};
 use super::table;
 
-/// How wide the name in front of an event may be.
+/// Maximum width of the name before an event.
 const WIDEST_WHO: usize = 20;
 
 /// Draws the screen.
@@ -38,7 +38,7 @@ pub(crate) fn draw(model: &Model, paint: Paint, buffer: &mut Buffer) {
     footer(model, paint, layout.footer, buffer);
 }
 
-/// All that is neither title nor footer.
+/// Returns the area between title and footer.
 fn between(layout: &Layout) -> Rect {
     Rect { y: 1, height: layout.footer.y - 1, ..layout.title }
 }
@@ -48,7 +48,7 @@ fn pen<'a>(buffer: &'a mut Buffer, paint: Paint, area: Rect, line: u16) -> Pen<'
 }
 
 fn too_small(size: Size, paint: Paint, buffer: &mut Buffer) {
-    let wish = format!("{}×{} please", LEAST.width, LEAST.height);
+    let wish = format!("{}×{} needed", LEAST.width, LEAST.height);
     let lines = ["too small", wish.as_str(), "q quits"];
     let first = usize::from(size.height).saturating_sub(lines.len()) / 2;
     for (index, text) in lines.iter().enumerate().take(size.height.into()) {
@@ -72,7 +72,7 @@ fn title(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
     }
     let marks = marks.join(" · ");
     pen(buffer, paint, area, 0).write_right(Tone::Passing, &marks);
-    // Who has chosen something must see that, even if not all the counts have a place beside it.
+    // The marks have priority over the counts.
     let room = area.width.saturating_sub(u16::try_from(width(&marks)).unwrap_or(0) + 2);
     let mut line = pen(buffer, paint, Rect { width: if marks.is_empty() { area.width } else { room }, ..area }, 0);
     line.write(Tone::Bold, "mendline");
@@ -96,7 +96,7 @@ fn servers(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
     }
     let rows = model.rows();
     if rows.is_empty() {
-        pen(buffer, paint, area, 1).write(Tone::Faint, "No server is like that; Esc shows all of them.");
+        pen(buffer, paint, area, 1).write(Tone::Faint, "No server matches; Esc shows all of them.");
         return;
     }
     // The first column of the screen is for the mark of the selected row.
@@ -141,7 +141,7 @@ fn cell(pen: &mut Pen<'_>, room: u16, is_number: bool, text: &str, tone: Tone) {
     pen.skip(table::GAP);
 }
 
-/// Makes a line stand out, whatever its colours.
+/// Highlights a line, whatever its colours.
 fn stress(area: Rect, line: u16, buffer: &mut Buffer) {
     for x in area.left()..area.right() {
         if let Some(cell) = buffer.cell_mut((x, area.y + line)) {
@@ -182,7 +182,7 @@ fn events(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
     }
     let lines = model.shown_events();
     if lines.is_empty() {
-        pen(buffer, paint, area, 1).write(Tone::Faint, "Nothing has happened since you are watching.");
+        pen(buffer, paint, area, 1).write(Tone::Faint, "No events yet.");
         return;
     }
     let room = usize::from(area.height - 1);
@@ -212,15 +212,15 @@ fn nothing(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
         lines.extend([
             (Tone::Bold, nothing.as_str()),
             (Tone::Plain, ""),
-            (Tone::Plain, "Servers show up here as soon as somebody runs them:"),
-            (Tone::Plain, "  mendline wrap             your clients run theirs"),
-            (Tone::Plain, "  mendline run -- COMMAND   you run one by hand"),
+            (Tone::Plain, "Servers appear here as soon as they run:"),
+            (Tone::Plain, "  mendline wrap             for your clients' servers"),
+            (Tone::Plain, "  mendline run -- COMMAND   for a single server"),
         ]);
     } else {
         lines.push((Tone::Faint, "Looking …"));
     }
     for place in &model.distrusted {
-        lines.push((Tone::Bad, "not looked into:"));
+        lines.push((Tone::Bad, "skipped:"));
         lines.push((Tone::Bad, place));
     }
     let widest = lines.iter().map(|(_, text)| width(text)).max().unwrap_or(0);
@@ -258,7 +258,7 @@ fn footer(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
             line.write(Tone::Bold, &format!("Isolate {}? y/n", order.id));
             line.write(Tone::Plain, "  Its calls fail until it is resumed.");
         }
-        Mode::Help => line.write(Tone::Faint, "any key goes back"),
+        Mode::Help => line.write(Tone::Faint, "any key returns"),
         Mode::Table => match &model.answer {
             Some(answer) => {
                 line.write(if answer.is_bad { Tone::Bad } else { Tone::Plain }, &answer.text);
@@ -271,7 +271,7 @@ fn footer(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
 
 fn hints(selected: Option<&Row>, line: &mut Pen<'_>) {
     let resumes = selected.is_some_and(|row| row.word() == "isolated");
-    // Where there is no server, there is nothing to be done to one.
+    // Without a server, only the general keys have an effect.
     let useful = if selected.is_some() { HINTS.len() } else { 2 };
     for hint in HINTS.iter().take(useful) {
         let word = if hint.key == "i" && resumes { "resume" } else { hint.word };
