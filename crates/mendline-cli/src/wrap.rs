@@ -1,7 +1,8 @@
-//! `mendline wrap` and `mendline unwrap`: a client's servers go through Mendline, and back.
+//! `mendline wrap` and `mendline unwrap`: route a client's servers through Mendline, and undo that.
 //!
-//! Both are the same walk: find the files, plan each one, show the plan, ask, write. Nothing is touched before all of it was
-//! shown and agreed to, one bad file or entry does not stop the others, and what stays as it is gets its reason.
+//! Both find the files, plan each one, show the plan, ask, and write. Nothing is written before everything was shown
+//! and confirmed. An invalid file or entry does not stop the others, and everything that is left unchanged is reported
+//! with a reason.
 
 mod backups;
 mod binary;
@@ -46,7 +47,7 @@ use crate::cli::{NEGATIVE, UNKNOWN, USAGE, UnwrapOptions, WhichServers, WrapOpti
 use crate::ink::Ink;
 use crate::output;
 
-/// Wraps.
+/// Runs `mendline wrap`.
 pub(crate) fn wrap(options: &WrapOptions) -> ExitCode {
     match binary::choose(options.binary.as_deref()) {
         Ok(binary) => Walk { which: &options.which, way: Way::Wrap { binary: &binary }, clean: false }.exit_code(),
@@ -54,7 +55,7 @@ pub(crate) fn wrap(options: &WrapOptions) -> ExitCode {
     }
 }
 
-/// Unwraps.
+/// Runs `mendline unwrap`.
 pub(crate) fn unwrap(options: &UnwrapOptions) -> ExitCode {
     Walk { which: &options.which, way: Way::Unwrap, clean: options.clean }.exit_code()
 }
@@ -64,17 +65,17 @@ fn complain(complaint: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Why nothing was done, and the exit code for it.
+/// The reason why nothing was done, and the exit code.
 struct Refusal(String, u8);
 
 /// A file that may be changed.
 struct Candidate {
     path: PathBuf,
-    /// Whose it is, in words.
+    /// Its client and scope, as text.
     owner: String,
-    /// The parts that are meant; all of them if none is named.
+    /// The sections to change; all of them if it is empty.
     sections: Vec<Section>,
-    /// The directory in which it belongs: the home directory, or that of the project which shares it.
+    /// The directory that the file belongs to: the home directory, or that of the project that shares it.
     root: Option<PathBuf>,
     is_shared: bool,
 }
@@ -86,11 +87,11 @@ struct Planned {
     plan: Plan,
 }
 
-/// One walk over all files.
+/// One run over all files.
 struct Walk<'a> {
     which: &'a WhichServers,
     way: Way<'a>,
-    /// Whether backups are deleted.
+    /// True if backups are deleted.
     clean: bool,
 }
 
@@ -161,7 +162,7 @@ impl Walk<'_> {
         let code = if changing.is_empty() { 0 } else { write(changing) };
         match (self.clean, code) {
             (false, _) => Ok(code),
-            // Writing has made one more of each file.
+            // Writing has made one more backup of each file.
             (true, 0) => Ok(delete(&backups.free())),
             (true, _) => {
                 println!("No backup was deleted, since not every file could be written.");
@@ -170,7 +171,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The files that are meant and may be there.
+    /// Returns the files to change, as far as they may exist.
     fn candidates(&self) -> Result<Vec<Candidate>, Refusal> {
         if !self.which.file.is_empty() {
             return self.named_files();
@@ -189,7 +190,7 @@ impl Walk<'_> {
         let (meant, others): (Vec<_>, Vec<_>) = places.into_iter().partition(|place| scopes.contains(&place.scope));
         let mut candidates: Vec<Candidate> = Vec::new();
         for place in &meant {
-            // A link to nothing is there, and is complained about.
+            // A dangling link exists, and is reported.
             if place.path.symlink_metadata().is_err() && !self.finds_backups(&place.path) {
                 continue;
             }
@@ -211,7 +212,7 @@ impl Walk<'_> {
         if self.which.scope.is_empty() {
             for shared in others.iter().filter(|place| place.scope == Scope::Project && place.path.exists()) {
                 let path = shown(&shared.path);
-                println!("{path}: not looked at, since a project shares it with others; --scope project does");
+                println!("{path}: skipped, because a project shares it with others; --scope project includes it");
             }
         }
         if candidates.is_empty() {
@@ -250,7 +251,7 @@ impl Walk<'_> {
         Ok(candidates)
     }
 
-    /// Whether a file that is gone has left backups to deal with.
+    /// Returns whether a missing file has left backups.
     fn finds_backups(&self, path: &Path) -> bool {
         matches!(self.way, Way::Unwrap) && !file::backups(path).is_empty()
     }
@@ -267,7 +268,7 @@ impl Walk<'_> {
         Ok(Some((source, plan)))
     }
 
-    /// Every name that was given has to be somewhere, unless a file that could not be read may have it.
+    /// Checks that every given name exists, unless a file that could not be read may have it.
     fn check_names(&self, chosen: &Chosen, all: &[Planned], refused: bool) -> Result<(), Refusal> {
         let known =
             |name: &String| all.iter().any(|planned| planned.plan.servers.iter().any(|server| server.name == *name));
@@ -285,7 +286,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What servers are called in the files that were read.
+    /// Returns the names of the servers in the files that were read.
     fn all_names(&self, all: &[Planned]) -> Vec<String> {
         let everything = Chosen::new();
         let plans = all.iter().filter_map(|planned| self.plan(&planned.candidate, &everything).ok()?);
@@ -321,7 +322,7 @@ impl Walk<'_> {
         let stdin = io::stdin();
         if !stdin.is_terminal() {
             let complaint =
-                "there is no terminal to ask on; nothing was written. Say --yes to write, or --dry-run to only look";
+                "there is no terminal for the confirmation; nothing was written. Use --yes to write, or --dry-run to only show the changes";
             return Err(Refusal(complaint.to_owned(), USAGE));
         }
         let count = |verb: &str, noun: &str, count: usize| match count {
@@ -335,7 +336,7 @@ impl Walk<'_> {
         let (first, rest) = what.split_at(1);
         print!("{}{rest}? [y/N] ", first.to_uppercase());
         if output::has_failed() {
-            // What the operator cannot see, the operator cannot agree to.
+            // A question that the operator cannot see is not confirmed.
             return Ok(false);
         }
         let mut answer = String::new();
@@ -345,7 +346,7 @@ impl Walk<'_> {
 }
 
 impl Candidate {
-    /// What there is to say about a file that is not where its path says.
+    /// Describes a file that is reached through a link.
     fn link(&self, real: &Path) -> Option<String> {
         if !file::is_through_a_link(&self.path, self.root.as_deref()) {
             return None;
@@ -357,7 +358,7 @@ impl Candidate {
     }
 }
 
-/// Names the backups that are there, and how to be rid of them.
+/// Lists the backups, and how to delete them.
 fn name(backups: &[PathBuf]) {
     if backups.is_empty() {
         return;
@@ -367,7 +368,7 @@ fn name(backups: &[PathBuf]) {
     println!("To delete them: mendline unwrap --clean");
 }
 
-/// Deletes these backups, and says how it went.
+/// Deletes these backups, and prints the results.
 fn delete(backups: &[PathBuf]) -> u8 {
     let mut code = 0;
     for backup in backups {
@@ -382,7 +383,7 @@ fn delete(backups: &[PathBuf]) -> u8 {
     code
 }
 
-/// What becomes of each server of a file, a line for each.
+/// Formats the result for each server of a file, a line for each.
 fn fates(plan: &Plan, way: Way<'_>) -> String {
     if plan.servers.is_empty() {
         return "  no servers\n".to_owned();
@@ -404,13 +405,13 @@ fn fates(plan: &Plan, way: Way<'_>) -> String {
     plan.servers.iter().map(line).collect()
 }
 
-/// Writes what was agreed to, and says how it went.
+/// Writes the confirmed changes, and prints the results.
 fn write(changing: &[&Planned]) -> u8 {
     let mut code = 0;
     for Planned { candidate, source, plan } in changing {
         let path = shown(&candidate.path);
         match source.replace(&plan.after) {
-            Ok(backup) => println!("{path}: written; as it was: {}", shown(&backup)),
+            Ok(backup) => println!("{path}: written; backup: {}", shown(&backup)),
             Err(reason) => {
                 code = NEGATIVE;
                 eprintln!("{path}: left, because {reason}");
@@ -418,17 +419,17 @@ fn write(changing: &[&Planned]) -> u8 {
         }
     }
     if code == 0 {
-        println!("Clients read this when they start.");
+        println!("Restart your clients to apply the changes.");
     }
     code
 }
 
-/// Whether two paths lead to one file, which must not be changed twice at once.
+/// Returns whether two paths lead to one file, which must not be changed twice at once.
 fn is_same(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// A path as people write it.
+/// Formats a path, with `~` for the home directory.
 fn shown(path: &Path) -> String {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     let short = home.and_then(|home| path.strip_prefix(home).ok().map(|rest| format!("~/{}", rest.display())));

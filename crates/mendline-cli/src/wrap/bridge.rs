@@ -1,12 +1,12 @@
 //! Entries that already use a bridge: `mcp-remote` and `supergateway`.
 //!
-//! Mendline does what they do, so they are replaced, flag by flag, and a process less runs. What cannot be replaced is run as
-//! the command that it is, with the reason: above all `mcp-remote` without a credential in its headers, which then logs in by
-//! itself, in a browser, and keeps what it got where only it looks.
+//! Mendline replaces them, flag by flag, which saves a process. A bridge that cannot be replaced runs as a command,
+//! with the reason: above all `mcp-remote` without a credential in its headers, which logs in through a browser and
+//! stores its token itself.
 
 use super::credential;
 
-/// What a bridge was told to do.
+/// The settings of a bridge.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bridge {
     pub(crate) url: String,
@@ -16,7 +16,7 @@ pub(crate) struct Bridge {
     pub(crate) log_level: Option<&'static str>,
 }
 
-/// What a command is: no bridge at all, one that can be replaced, or one that cannot, and why.
+/// Parses a command: `None` if it is no bridge, an error if it cannot be replaced.
 pub(crate) fn read(program: &str, arguments: &[&str]) -> Option<Result<Bridge, String>> {
     let words: Vec<&str> = std::iter::once(program).chain(arguments.iter().copied()).collect();
     let at = package_at(&words)?;
@@ -28,7 +28,7 @@ pub(crate) fn read(program: &str, arguments: &[&str]) -> Option<Result<Bridge, S
     }
 }
 
-/// Where the package's name stands behind its launcher.
+/// Returns the position of the package's name behind its launcher.
 fn package_at(words: &[&str]) -> Option<usize> {
     let mut at = 0;
     if matches!(stem(words[0]), "cmd") && words.get(1).is_some_and(|word| word.eq_ignore_ascii_case("/c")) {
@@ -71,11 +71,11 @@ fn mcp_remote(words: &[&str]) -> Result<Bridge, String> {
             }
             "--debug" => bridge.log_level = Some("debug"),
             "--silent" => bridge.log_level = bridge.log_level.or(Some("error")),
-            // Whether plain HTTP is allowed is found out from the URL and the headers, and proxies need no leave from us; the
-            // others are about logging in, which a credential spares.
+            // Plain HTTP is judged by the URL and the headers, and proxies need no permission; the other flags are
+            // about the login, which a credential replaces.
             "--allow-http" | "--enable-proxy" => {}
             "--host" | "--auth-timeout" => _ = words.next(),
-            // Its value may be a secret.
+            // The value may be a secret.
             flag if flag.starts_with('-') => {
                 let name = flag.split('=').next().unwrap_or(flag);
                 return Err(format!("Mendline has nothing for its {name}"));
@@ -89,7 +89,7 @@ fn mcp_remote(words: &[&str]) -> Result<Bridge, String> {
 }
 
 fn supergateway(words: &[&str]) -> Option<Result<Bridge, String>> {
-    // With a command behind it, it is a server of its own.
+    // With a command behind it, it is a server.
     let is_bridge = words.iter().any(|word| {
         let flag = word.split('=').next().unwrap_or(word);
         matches!(flag, "--sse" | "--streamableHttp")
@@ -146,7 +146,7 @@ fn finished(bridge: Bridge, login: &str) -> Result<Bridge, String> {
     Ok(bridge)
 }
 
-/// The name and the value of a header.
+/// Parses the name and the value of a header.
 pub(crate) fn header_of(header: &str) -> Result<(String, String), String> {
     let (name, value) = header.split_once(':').ok_or("a header of it has no colon")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))

@@ -1,14 +1,14 @@
-//! Where clients keep their servers.
+//! The configuration files of clients.
 //!
-//! Each client has a file of the person's own and most have one in a project, which is shared with everybody who works on
-//! it. Files that are not there are remembered too: when nothing is found, it is said where it was looked for.
+//! Each client has a file of the user, and most have one in a project, which is shared. Missing files are listed, too,
+//! for the error message if none is found.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::document::Section;
 
-/// A program that reads such files.
+/// A supported client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Client {
     ClaudeCode,
@@ -22,7 +22,7 @@ impl Client {
     pub(crate) const ALL: [Client; 5] =
         [Client::ClaudeCode, Client::ClaudeDesktop, Client::Cursor, Client::VsCode, Client::Codex];
 
-    /// What it is called on a command line.
+    /// Returns the name on the command line.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Client::ClaudeCode => "claude-code",
@@ -48,14 +48,14 @@ impl Client {
     }
 }
 
-/// For whom an entry is.
+/// Scope of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Scope {
-    /// For this person, everywhere.
+    /// For this user, everywhere.
     User,
-    /// For everybody who works on the project in this directory: the file is shared.
+    /// For all who work on the project in this directory: the file is shared.
     Project,
-    /// For this person, in this directory (Claude Code).
+    /// For this user, in this directory (Claude Code).
     Local,
 }
 
@@ -69,7 +69,7 @@ impl Scope {
     }
 }
 
-/// A file and the part of it that is meant.
+/// A file, and a section of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) client: Client,
@@ -78,10 +78,10 @@ pub(crate) struct Place {
     pub(crate) section: Section,
 }
 
-/// What the environment says about where files are.
+/// The directories that determine where files are.
 pub(crate) struct Surroundings {
     pub(crate) home: PathBuf,
-    /// Where programs keep their settings.
+    /// The directory in which programs keep their settings.
     pub(crate) settings: PathBuf,
     pub(crate) here: PathBuf,
     pub(crate) claude: Option<PathBuf>,
@@ -89,7 +89,7 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those of this process.
+    /// Reads the environment of this process.
     pub(crate) fn ours() -> Result<Surroundings, String> {
         let variable =
             |name: &str| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
@@ -107,7 +107,7 @@ impl Surroundings {
         Ok(Surroundings { home, settings, here, claude, codex })
     }
 
-    /// The directory in which files of a scope belong.
+    /// Returns the directory that files of a scope belong to.
     pub(crate) fn root(&self, scope: Scope) -> &Path {
         match scope {
             Scope::User | Scope::Local => &self.home,
@@ -115,7 +115,7 @@ impl Surroundings {
         }
     }
 
-    /// Every place of every client, whether something is there or not.
+    /// Returns every location of every client, existing or not.
     pub(crate) fn places(&self) -> Vec<Place> {
         let Surroundings { home, settings, here, .. } = self;
         let claude = self.claude.as_ref().unwrap_or(home).join(".claude.json");
@@ -139,7 +139,7 @@ impl Surroundings {
         places.push(place(Client::VsCode, Scope::Project, here.join(".vscode/mcp.json"), "servers"));
         places.push(place(Client::Codex, Scope::User, codex, "mcp_servers"));
         places.push(place(Client::Codex, Scope::Project, here.join(".codex/config.toml"), "mcp_servers"));
-        // In one's home directory a project's file and one's own may be the same.
+        // In the home directory, a project's file and the user's file may be the same.
         let mut seen: Vec<Place> = Vec::new();
         for place in places {
             if !seen.iter().any(|other| other.path == place.path && other.section == place.section) {
@@ -149,7 +149,7 @@ impl Surroundings {
         seen
     }
 
-    /// VS Code's own file, those of its profiles, and the same of its siblings where they are.
+    /// Returns the file of VS Code, those of its profiles, and those of its variants if they exist.
     fn vscode_files(&self) -> Vec<PathBuf> {
         let mut files = vec![self.settings.join("Code/User/mcp.json")];
         for sibling in ["Code - Insiders", "VSCodium"] {
@@ -160,7 +160,7 @@ impl Surroundings {
     }
 }
 
-/// How many profiles are looked at.
+/// Maximum number of profiles.
 const MOST_PROFILES: usize = 100;
 
 fn profiles(folder: &Path) -> Vec<PathBuf> {

@@ -1,7 +1,7 @@
-//! A change shown as people know it: lines that go, lines that come, and three around them.
+//! A unified diff of the changes.
 //!
-//! The edits say which lines are concerned, so nothing has to be searched for. Secrets are hidden, control characters are
-//! written out, and very long lines are cut: a terminal is not the place for any of them.
+//! The edits tell which lines change, so no comparison is needed. Secrets are hidden, control characters are escaped,
+//! and very long lines are cut.
 
 use std::fmt::Write;
 
@@ -13,16 +13,16 @@ use super::tree::Range;
 const CONTEXT: usize = 3;
 const LONGEST: usize = 400;
 
-/// Stands for a name of a variable while a line is redacted: a sign that no file has a use for.
+/// Placeholder for the name of a variable while a line is redacted: a character that files do not use.
 const STAND_IN: char = '\u{e000}';
 
-/// How lines are marked.
+/// The colour setting.
 #[derive(Clone, Copy)]
 pub(crate) struct Paint {
     pub(crate) colour: bool,
 }
 
-/// The change that these edits make of a text. `name` is what the file is called.
+/// Formats the change that these edits make of a text. `name` is the name of the file.
 pub(crate) fn render(name: &str, before: &str, edits: &[Edit], syntax: Syntax, paint: Paint) -> String {
     let after = apply(before, edits);
     let (old, new) = (Side::of(before, syntax), Side::of(&after, syntax));
@@ -71,12 +71,12 @@ struct Block {
     new: Range,
 }
 
-/// The lines that edits concern, on both sides.
+/// Returns the lines that edits concern, on both sides.
 fn blocks(old: &Side<'_>, new: &Side<'_>, edits: &[Edit]) -> Vec<Block> {
     let mut sorted: Vec<&Edit> = edits.iter().collect();
     sorted.sort_by_key(|edit| (edit.range.start, edit.range.end));
     let mut blocks: Vec<Block> = Vec::new();
-    // How much further things stand in the new text.
+    // Offset of the new text.
     let (mut put_in, mut taken_out) = (0, 0);
     for edit in sorted {
         let new_start = edit.range.start + put_in - taken_out;
@@ -98,10 +98,10 @@ fn blocks(old: &Side<'_>, new: &Side<'_>, edits: &[Edit]) -> Vec<Block> {
     blocks
 }
 
-/// One of the two texts.
+/// One side of the diff.
 struct Side<'a> {
     text: &'a str,
-    /// Where each line stands, without its end.
+    /// The range of each line, without its end.
     lines: Vec<Range>,
     judged: Judged,
 }
@@ -114,7 +114,7 @@ impl<'a> Side<'a> {
             lines.push(start..start + line.trim_end_matches(['\n', '\r']).len());
             start += line.len();
         }
-        // What cannot be read may be anything.
+        // A text that cannot be parsed is hidden.
         let everything = || Judged { hidden: std::iter::once(0..text.len()).collect(), named: Vec::new() };
         let judged = Document::parse(text, syntax).map_or_else(|_| everything(), |document| judged(&document));
         Side { text, lines, judged }
@@ -124,10 +124,10 @@ impl<'a> Side<'a> {
         self.lines.partition_point(|line| line.start <= byte).saturating_sub(1)
     }
 
-    /// A line as it may be shown: what is not for showing is left out, and what remains passes the redactor.
+    /// Returns a line without its secrets, passed through the redactor.
     fn shown(&self, number: usize) -> String {
         let line = &self.lines[number];
-        // The redactor would take some names of variables for credentials, so a sign stands for them meanwhile.
+        // The redactor would take some names of variables for credentials, so a placeholder replaces them meanwhile.
         let can_stand_for = !self.text[line.clone()].contains(STAND_IN);
         let named = if can_stand_for { within(&self.judged.named, line) } else { &[] };
         let mut pieces: Vec<(&Range, bool)> =
@@ -165,14 +165,14 @@ impl<'a> Side<'a> {
     }
 }
 
-/// The ranges, which are in order, that reach into a line.
+/// Returns the ranges, which are in order, that overlap a line.
 fn within<'a>(ranges: &'a [Range], line: &Range) -> &'a [Range] {
     let first = ranges.partition_point(|range| range.end <= line.start);
     let count = ranges[first..].partition_point(|range| range.start < line.end);
     &ranges[first..first + count]
 }
 
-/// A text without anything that a terminal would obey.
+/// Escapes control characters, except tabs.
 pub(crate) fn plain(text: &str) -> String {
     use mendline::observe::escaped::Escaped;
     text.split('\t').map(|part| Escaped(part.as_bytes()).to_string()).collect::<Vec<_>>().join("\t")

@@ -1,4 +1,4 @@
-//! A file's text with a meaning: its tables, its servers and how it is written.
+//! A parsed file: its tables, its servers and its syntax.
 
 use std::fmt;
 use std::path::Path;
@@ -8,44 +8,44 @@ use super::{json, toml};
 
 const BOM: &str = "\u{feff}";
 
-/// The language of a file.
+/// The syntax of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syntax {
     Json,
     Toml,
 }
 
-/// Why a text cannot be read, and on which line.
+/// A parse error, and its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) line: usize,
     pub(crate) words: String,
 }
 
-/// A text that was understood.
+/// A parsed text.
 pub(crate) struct Document<'a> {
     pub(crate) text: &'a str,
     pub(crate) syntax: Syntax,
     pub(crate) root: Table,
 }
 
-/// One server's entry.
+/// The entry of a server.
 pub(crate) struct Entry<'a> {
     pub(crate) text: &'a str,
     pub(crate) syntax: Syntax,
     pub(crate) name: &'a str,
     pub(crate) table: &'a Table,
-    /// VS Code's `http` falls back to legacy SSE; with others it means what it says.
+    /// True for VS Code, whose `http` falls back to legacy SSE.
     pub(crate) http_falls_back: bool,
 }
 
 #[cfg(test)]
 thread_local! {
-    /// How many bytes this thread has parsed.
+    /// Number of bytes that this thread has parsed.
     pub(crate) static PARSED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// The way to the table that holds a file's servers.
+/// The path to the table that holds a file's servers.
 pub(crate) type Section = Vec<String>;
 
 impl<'a> Document<'a> {
@@ -60,20 +60,20 @@ impl<'a> Document<'a> {
         Ok(Document { text, syntax, root })
     }
 
-    /// The members of a section that are there: servers, and what stands where one should.
+    /// Returns the members of a section: servers, and other values in their place.
     pub(crate) fn servers(&self, section: &Section) -> &[Member] {
         let found = section.iter().try_fold(&self.root, |table, key| table.table(key));
         found.map_or(&[], |table| &table.members)
     }
 
-    /// A member as an entry, if it is one.
+    /// Returns a member as an entry, if it is a table.
     pub(crate) fn entry(&'a self, section: &Section, server: &'a Member) -> Option<Entry<'a>> {
         let http_falls_back = section.last().is_some_and(|key| key == "servers");
         let table = server.table()?;
         Some(Entry { text: self.text, syntax: self.syntax, name: &server.key, table, http_falls_back })
     }
 
-    /// Every section of which the file has one, wherever clients keep theirs.
+    /// Returns all sections of the file, wherever clients have theirs.
     pub(crate) fn sections(&self) -> Vec<Section> {
         let plain = [&["mcpServers"][..], &["servers"], &["mcp", "servers"], &["mcp_servers"]];
         let mut sections: Vec<Section> =
@@ -99,7 +99,7 @@ impl Syntax {
 }
 
 impl Fault {
-    /// A fault at this byte of a text.
+    /// Creates an error at this byte of a text.
     pub(crate) fn at(text: &str, byte: usize, words: String) -> Fault {
         let before = text.as_bytes().get(..byte).unwrap_or(text.as_bytes());
         Fault { line: before.iter().filter(|byte| **byte == b'\n').count() + 1, words }

@@ -1,7 +1,6 @@
-//! JSON as clients write it: with comments and trailing commas, and nothing looser.
+//! JSON as clients write it: with comments and trailing commas.
 //!
-//! A key that is there twice makes a file mean different things to different readers, so such a file is refused whole rather
-//! than guessed at.
+//! A key that occurs twice means different things to different readers, so a file with one is rejected.
 
 use std::collections::HashSet;
 
@@ -13,7 +12,7 @@ use mendline_config::JSON_OF_CLIENTS;
 use super::document::Fault;
 use super::tree::{Member, Node, Shape, Table, Value};
 
-/// The table that the file is. `start` is where the text begins in its file.
+/// Parses the root table. `start` is the offset of the text in its file.
 pub(crate) fn parse(text: &str, start: usize) -> Result<Table, Fault> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &JSON_OF_CLIENTS)
         .map_err(|error| Fault::at(text, error.range().start, error.kind().to_string()))?;

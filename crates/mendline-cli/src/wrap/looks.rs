@@ -1,49 +1,49 @@
-//! What a text looks like: made of words, or random.
+//! Detection of random text, such as keys.
 //!
-//! A file does not say which of its texts are secrets. Names of packages, paths, versions and flags are made of words; keys
-//! and tokens are not. Both questions here err on the side of caution: a URL that is not certainly open is treated as a
-//! secret, and a text with one piece that is not a word is random.
+//! A file does not tell which of its texts are secrets. Names of packages, paths, versions and flags are made of words;
+//! keys and tokens are not. Both tests err on the side of caution: a URL that is not certainly public counts as a
+//! secret, and a text with one part that is not a word counts as random.
 
 use super::tree::Range;
 
-/// A piece of this length or less is a word, whatever it is made of: it is too short to be a key.
+/// Maximum length of a part that always counts as a word: it is too short for a key.
 const SHORT: usize = 7;
 
-/// No word that is only letters is longer.
+/// Maximum length of a word of letters.
 const LONGEST_WORD: usize = 24;
 
-/// A number with more digits identifies something.
+/// Maximum number of digits of a number that is no identifier.
 const LONGEST_NUMBER: usize = 8;
 
-/// A piece of letters and digits of this length is a key.
+/// Minimum length of a key of letters and digits.
 const LONG: usize = 16;
 
-/// No segment of a path that is certainly open is longer.
+/// Maximum length of a path segment that is certainly public.
 const LONGEST_SEGMENT: usize = 15;
 
-/// Signs that package names, paths, versions, flags and ports hold between their words.
+/// Characters that package names, paths, versions, flags and ports have between their words.
 const ORDINARY: &str = "-_./\\@:=,+~*?[]{}()<>^\"'";
 
-/// Whether a text without blanks holds something that is not made of words.
+/// Returns whether a text without blanks has a part that is not made of words.
 pub(crate) fn is_random(text: &str) -> bool {
     let pieces = || text.split(|sign: char| !sign.is_alphanumeric());
     let has = |kind: fn(char) -> bool| text.contains(kind);
     let is_mixed = has(char::is_numeric) && has(char::is_alphabetic);
     let has_odd_signs = text.contains(|sign: char| !sign.is_alphanumeric() && !ORDINARY.contains(sign));
-    // A UUID has short pieces, but too many in which a letter follows a digit.
+    // A UUID has short parts, but too many in which a letter follows a digit.
     let odd_pieces = pieces().filter(|piece| kinds(piece) >= 2 && !is_numbered(piece)).count();
     let is_odd = has_odd_signs && is_mixed && text.chars().count() > SHORT;
     !pieces().all(is_word) || odd_pieces >= 3 || is_odd || is_base64(text)
 }
 
-/// Whether a text could be bytes in base64, whose `/` and `+` cut it into pieces.
+/// Returns whether a text may be base64, whose `/` and `+` split it into parts.
 fn is_base64(text: &str) -> bool {
     let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
     let has = |kind: fn(&u8) -> bool| text.as_bytes().iter().any(kind);
     text.len() >= LONG && text.bytes().all(is_sign) && has(u8::is_ascii_digit) && rises(text) >= 4
 }
 
-/// The parts of a text without blanks that are not made of words: segments of a path, otherwise all of it.
+/// Returns the random parts of a text without blanks: segments of a path, otherwise all of it.
 pub(crate) fn random_parts(text: &str) -> Vec<Range> {
     if !is_random(text) {
         return Vec::new();
@@ -57,7 +57,7 @@ pub(crate) fn random_parts(text: &str) -> Vec<Range> {
     let mut start = 0;
     for segment in text.split_inclusive(['/', '\\', '@', ':']) {
         let end = start + segment.trim_end_matches(['/', '\\', '@', ':']).len();
-        // Directories have random names, too, but short ones.
+        // Directories may have short random names.
         if is_random(&text[start..end]) && (!is_file || end - start >= LONG) {
             parts.push(start..end);
         }
@@ -78,37 +78,37 @@ fn is_word(piece: &str) -> bool {
     }
 }
 
-/// Whether a piece is a word with a number of up to four digits behind it: `sha256`, `fetch2024`.
+/// Returns whether a part is a word with a number of up to four digits: `sha256`, `fetch2024`.
 fn is_numbered(piece: &str) -> bool {
     let letters = piece.trim_end_matches(char::is_numeric);
     !letters.contains(char::is_numeric) && piece.len() - letters.len() <= 4 && letters.chars().count() <= LONG
 }
 
-/// How often letters change to digits, or the other way.
+/// Counts the changes between letters and digits.
 fn kinds(piece: &str) -> usize {
     let kinds: Vec<bool> = piece.chars().map(char::is_numeric).collect();
     kinds.windows(2).filter(|pair| pair[0] != pair[1]).count()
 }
 
-/// Whether capitals stand where no way of writing words puts them.
+/// Returns whether capitals occur where words do not have them.
 fn has_changing_case(piece: &str) -> bool {
     rises(piece) * 4 > piece.chars().count()
 }
 
-/// How often a capital follows a small letter.
+/// Counts the capitals that follow a lower-case letter.
 fn rises(text: &str) -> usize {
     let characters: Vec<char> = text.chars().collect();
     characters.windows(2).filter(|pair| pair[0].is_lowercase() && pair[1].is_uppercase()).count()
 }
 
-/// How many consonants follow each other at most.
+/// Returns the length of the longest run of consonants.
 fn consonants(piece: &str) -> usize {
     let is_vowel = |sign: char| !sign.is_ascii() || "aeiouyAEIOUY".contains(sign);
     piece.split(is_vowel).map(str::len).max().unwrap_or(0)
 }
 
-/// Whether a URL certainly holds no secret, so that it may be shown to every process that can list processes: a host made
-/// of words, and behind it nothing but short, lower-case words and versions.
+/// Returns whether a URL certainly holds no secret, so that it may appear in a list of processes: a host made of words,
+/// and a path of short, lower-case words and versions.
 pub(crate) fn is_open_url(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else { return false };
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -116,7 +116,7 @@ pub(crate) fn is_open_url(url: &str) -> bool {
     is_scheme && is_open_authority(authority) && path.split('/').all(is_open_segment)
 }
 
-/// Whether a host and its port hold no secret.
+/// Returns whether a host and its port hold no secret.
 pub(crate) fn is_open_authority(authority: &str) -> bool {
     let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
     if let Some((address, port)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -128,14 +128,14 @@ pub(crate) fn is_open_authority(authority: &str) -> bool {
     !host.is_empty() && is_host && is_port(port)
 }
 
-/// One label of a host's name: words, perhaps with a small number (`eu2`, `context7`).
+/// Returns whether a label of a host name is made of words, perhaps with a small number (`eu2`, `context7`).
 fn is_open_label(label: &str) -> bool {
     let is_open = |piece: &str| {
         let letters = piece.trim_end_matches(|sign: char| sign.is_ascii_digit());
         let is_small = piece.len() - letters.len() <= 2;
         (is_small && is_lower_word(&letters.to_ascii_lowercase())) || piece.len() <= 3
     };
-    // A name in another script is written in a way that cannot be judged.
+    // Punycode cannot be judged.
     let is_encoded = label.starts_with("xn--");
     !is_encoded
         && label.split('-').all(|piece| piece.bytes().all(|byte| byte.is_ascii_alphanumeric()) && is_open(piece))
@@ -147,7 +147,7 @@ fn is_open_segment(segment: &str) -> bool {
     segment.len() <= LONGEST_SEGMENT && segment.split(['-', '_']).all(|piece| is_version(piece) || is_lower_word(piece))
 }
 
-/// Whether a text could stand in a dictionary: lower-case letters, and vowels among them.
+/// Returns whether a text may be in a dictionary: lower-case letters, with vowels among them.
 fn is_lower_word(text: &str) -> bool {
     let is_short = text.len() <= 5;
     text.bytes().all(|byte| byte.is_ascii_lowercase())

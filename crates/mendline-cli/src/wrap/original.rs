@@ -1,8 +1,8 @@
-//! How a wrapped entry becomes again what it was.
+//! Unwrapping of an entry.
 //!
-//! Everything is read from the entry itself. What somebody changed in it since stays, wherever the entry without Mendline has
-//! a place for it: an added variable, another token, further arguments. What has no place there, such as a flag that only
-//! Mendline understands, is taken out and said.
+//! Everything is read from the entry itself. Later changes are kept where the original form has a place for them: an
+//! added variable, another token, further arguments. Changes without a place, such as a flag that only Mendline knows,
+//! are removed and reported.
 
 use super::bridge::{self, header_of};
 use super::document::{Document, Entry, Syntax};
@@ -35,7 +35,7 @@ struct Unwrapping<'a> {
 }
 
 impl<'a> Unwrapping<'a> {
-    /// The command that stands behind our words comes to the front again.
+    /// Restores the command behind our arguments.
     fn command(&self) -> Result<Change, String> {
         let items = self.args.items().unwrap_or_default();
         let at = self.words.command.ok_or(NOT_OURS)?;
@@ -49,7 +49,7 @@ impl<'a> Unwrapping<'a> {
         Ok(self.change(edits, Vec::new()))
     }
 
-    /// The command becomes a URL again, and the environment its headers.
+    /// Restores the URL from the command, and the headers from the environment.
     fn url(&self) -> Result<Change, String> {
         let Unwrapping { entry, words, command, .. } = self;
         let environment = entry.table.get("env");
@@ -79,14 +79,14 @@ impl<'a> Unwrapping<'a> {
             None if words.header_variables.is_empty() => {}
             None => return Err("the variables that hold its headers are gone".to_owned()),
         }
-        // An environment that is ours goes together with the arguments before it.
+        // An environment of ours is removed together with the arguments before it.
         if !edits.iter().any(|edit| edit.range.start == command.value.range.end) {
             edits.extend(self.without_args());
         }
         Ok(self.change(edits, notes))
     }
 
-    /// What becomes of the environment of a server at a URL.
+    /// Restores the environment of a server at a URL.
     fn environment(&self, member: &Member, notes: &mut Vec<String>) -> Result<Vec<Edit>, String> {
         let Unwrapping { entry, words, command, args } = self;
         let table = member.table().ok_or("its env is not a table")?;
@@ -124,7 +124,7 @@ impl<'a> Unwrapping<'a> {
         Ok(edits)
     }
 
-    /// The bearer token of a Codex entry. No other header is ever among the words of a server at a URL.
+    /// Restores the bearer token of a Codex entry. The arguments of a server at a URL have no other header.
     fn bearer(&self) -> Result<Vec<Edit>, String> {
         let (entry, member) = (self.entry, self.entry.table.get("env_vars"));
         match (self.words.headers.as_slice(), member.and_then(|member| Some((member, member.items()?)))) {
@@ -139,7 +139,7 @@ impl<'a> Unwrapping<'a> {
         }
     }
 
-    /// What a replaced bridge's entry said.
+    /// Returns the original entry of a replaced bridge.
     fn replaced(&self) -> Option<(&'a str, &'a str)> {
         let table = self.entry.table.get("env")?.table()?;
         Some((table.get(REPLACED_COMMAND)?.text()?, table.get(REPLACED_ARGS)?.text()?))
@@ -171,7 +171,7 @@ impl<'a> Unwrapping<'a> {
         Change { edits, notes, ..Change::default() }
     }
 
-    /// The bridge's arguments as they were written, but for headers that somebody gave another value since.
+    /// Returns the original arguments of the bridge, with header values that were changed since.
     fn refreshed(&self, program: &str, arguments: &str, notes: &mut Vec<String>) -> String {
         let syntax = self.entry.syntax;
         let text = match syntax {

@@ -1,7 +1,7 @@
-//! What is to be done with one file, found out before anything is touched.
+//! The plan for one file, made before anything is written.
 //!
-//! Each entry is judged by itself, and a wrapped one has to prove itself before it counts (`proof`). An entry that fails is
-//! left, with the reason; so whatever is written can be undone.
+//! Each entry is judged by itself, and each change is verified (`proof`). An entry that fails is left with the reason,
+//! so that everything that is written can be undone.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,20 +12,20 @@ use super::original::unwrap;
 use super::proof::{Proposal, Prover};
 use super::wrapped::{Verdict, wrap};
 
-/// Which way.
+/// Direction of the change.
 #[derive(Clone, Copy)]
 pub(crate) enum Way<'a> {
-    /// Through this binary.
+    /// Wrap with this binary.
     Wrap {
         binary: &'a str,
     },
     Unwrap,
 }
 
-/// The servers that a person named; none means all.
+/// The servers that were named; empty means all.
 pub(crate) type Chosen = BTreeSet<String>;
 
-/// What is to be done with a file.
+/// The plan for a file.
 pub(crate) struct Plan {
     pub(crate) before: String,
     pub(crate) after: String,
@@ -34,7 +34,7 @@ pub(crate) struct Plan {
     pub(crate) servers: Vec<Server>,
 }
 
-/// What is to be done with one server.
+/// The plan for one server.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) name: String,
@@ -42,18 +42,18 @@ pub(crate) struct Server {
     pub(crate) notes: Vec<String>,
 }
 
-/// What becomes of an entry.
+/// Result for an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Changed,
-    /// It is as it should be.
+    /// There is nothing to change.
     Already,
-    /// It stays as it is, for this reason.
+    /// It is left unchanged, for this reason.
     Left(String),
 }
 
 impl Plan {
-    /// Finds out what is to be done with a text. Without sections, all that it has are meant.
+    /// Makes the plan for a text. Without sections, all its sections are meant.
     pub(crate) fn make(
         text: String,
         syntax: Syntax,
@@ -106,7 +106,7 @@ impl Plan {
     }
 }
 
-/// What there is to say about an entry that is wrapped already, but with another program than it would be now.
+/// Returns a remark about an entry that is wrapped already, but with another program.
 fn elsewhere(entry: &Entry<'_>, way: Way<'_>) -> Option<String> {
     let (Way::Wrap { binary }, program) = (way, entry.table.get("command")?.text()?) else { return None };
     if program == binary {

@@ -1,8 +1,8 @@
-//! What holds for every file: wrapping and unwrapping gives the same bytes back, wrapping twice is wrapping once, and
-//! nothing outside the entries is touched.
+//! Properties of wrapping: unwrapping restores the same bytes, wrapping twice equals wrapping once, and nothing outside
+//! of the entries changes.
 //!
-//! The files are generated: all kinds of entries, in every manner of writing that the two languages allow. The seed is the
-//! number of the file, so that a failure names the file that shows it.
+//! The files are generated: all kinds of entries, in every notation that the two languages allow. The seed is the
+//! number of the file, so that a failure names it.
 
 mod json_file;
 mod toml_file;
@@ -15,13 +15,13 @@ use super::document::{Document, Section, Syntax};
 use super::plan::{Chosen, Fate, Plan, Way};
 use super::tree::{Member, Node, Value};
 
-/// How many files of each language.
+/// Number of files of each language.
 const FILES: u64 = 10_000;
 
 const BINARY: &str = "/usr/local/bin/mendline";
 const WRAP: Way<'static> = Way::Wrap { binary: BINARY };
 
-/// What was seen on the way, so that a generator that has gone blind is noticed.
+/// Counts of the results, to notice a generator that covers too little.
 #[derive(Debug, Default)]
 struct Tally {
     changed: usize,
@@ -31,7 +31,7 @@ struct Tally {
     urls: usize,
 }
 
-/// Checks all of it on one file. A strict check knows that nothing in it is written too oddly to be wrapped.
+/// Checks all properties of one file. In a strict check, no notation is too unusual to be wrapped.
 fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool, tally: &mut Tally) {
     let sections = std::slice::from_ref(section);
     let make = |text: &str, way: Way<'_>, chosen: &Chosen| {
@@ -57,7 +57,7 @@ fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool,
     tally.replaced += wrapped.after.matches("MENDLINE_REPLACED_ARGS").count();
     tally.urls += wrapped.after.matches("://").count();
     let again = make(&wrapped.after, WRAP, &chosen);
-    assert_eq!(again.after, wrapped.after, "{seed}: wrapping twice is not wrapping once\n{text}");
+    assert_eq!(again.after, wrapped.after, "{seed}: wrapping twice differs from wrapping once\n{text}");
     assert!(chosen.is_empty() || again.servers.iter().all(|server| server.fate == Fate::Already), "{seed}\n{text}");
     if chosen.is_empty() {
         assert_eq!(wrapped.after, text, "{seed}: changed without a change");
@@ -67,12 +67,12 @@ fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool,
         let document = Document::parse(text, syntax).unwrap();
         rest_of(&document, section, &chosen)
     };
-    assert_eq!(rest(&wrapped.after), rest(text), "{seed}: something beside the entries means something else");
+    assert_eq!(rest(&wrapped.after), rest(text), "{seed}: something outside of the entries has changed");
     let back = make(&wrapped.after, Way::Unwrap, &chosen);
-    assert_eq!(back.after, text, "{seed}: not brought back from\n{}", wrapped.after);
+    assert_eq!(back.after, text, "{seed}: not restored from\n{}", wrapped.after);
 }
 
-/// What a file says beside these servers, and what these say that is none of wrapping's business.
+/// Returns the content of a file without these servers, and the members of these servers that wrapping ignores.
 fn rest_of(document: &Document<'_>, section: &Section, changed: &Chosen) -> String {
     let servers = document.servers(section);
     let ours = |member: &Member| {
@@ -133,7 +133,7 @@ fn ten_thousand_toml_files_come_back_byte_for_byte() {
     assert!(tally.changed > 10_000 && tally.replaced > 500 && tally.urls > 2_000, "{tally:?}");
 }
 
-/// A file that somebody's cat walked over.
+/// Damages a file at random.
 fn damaged(text: &str, rng: &mut Rng) -> String {
     let mut characters: Vec<char> = text.chars().collect();
     for _ in 0..rng.usize(1..4) {

@@ -1,4 +1,4 @@
-//! Entries before and after, as people would see them.
+//! Entries before and after wrapping.
 
 use super::document::{Document, PARSED, Section, Syntax};
 use super::edit::apply;
@@ -17,7 +17,7 @@ fn server(plan: &Plan) -> &Server {
     &plan.servers[0]
 }
 
-/// An entry in a file, and one out of it.
+/// A file with this entry.
 fn file(entry: &str) -> String {
     format!("{{\"mcpServers\": {{\"a\": {entry}}}}}")
 }
@@ -202,7 +202,7 @@ fn what_could_not_be_brought_back_exactly_is_not_wrapped() {
         r#"{"url": "http://localhost", "type": "\u0068ttp"}"#,
         r#"{"url": "http://localhost", "\u0068eaders": {}}"#,
     ] {
-        stays(entry, "could not be brought back exactly");
+        stays(entry, "could not be restored exactly");
     }
 }
 
@@ -293,7 +293,7 @@ fn other_entries_that_run_mendline_are_nobodys_business() {
     }
 }
 
-/// A file with this many servers, of which some could not be brought back exactly.
+/// A file with this many servers, of which some cannot be restored exactly.
 fn large_file(servers: usize) -> String {
     let entry = |number: usize| match number % 10 {
         3 => r#"{"\u0075rl": "http://localhost"}"#.to_owned(),

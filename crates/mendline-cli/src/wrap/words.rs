@@ -1,8 +1,8 @@
-//! The arguments of a wrapped entry: what `wrap` writes and `unwrap` reads.
+//! The arguments of a wrapped entry, which `wrap` writes and `unwrap` reads.
 //!
-//! They are the whole memory of wrapping. Whatever is needed to bring an entry back is told by them or stands in the entry's
-//! environment, so that no state and no backup is needed. The flags are those of `mendline run`; what a person added to them
-//! by hand is recognised by its not being among the few that are written here.
+//! Everything that unwrapping needs is in these arguments or in the environment of the entry, so that no other state
+//! and no backup is needed. The flags are those of `mendline run`; a flag that `wrap` does not write was added by the
+//! user.
 
 use std::cell::RefCell;
 
@@ -11,12 +11,12 @@ use clap::CommandFactory;
 use super::secrets::shown_words;
 use crate::cli::Cli;
 
-/// What the words of a wrapped entry say.
+/// The parsed arguments of a wrapped entry.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Words {
-    /// Where the server's command stands, if it is one.
+    /// Index of the server's command, if it is one.
     pub(crate) command: Option<usize>,
-    /// Where the URL stands, if it is among the words.
+    /// Index of the URL, if it is an argument.
     pub(crate) url: Option<usize>,
     /// The variable that holds the URL.
     pub(crate) url_variable: Option<String>,
@@ -24,26 +24,26 @@ pub(crate) struct Words {
     pub(crate) headers: Vec<String>,
     /// Names of headers and the variables that hold their values.
     pub(crate) header_variables: Vec<(String, String)>,
-    /// Members that the entry did not have before.
+    /// Members that the original entry did not have.
     pub(crate) without: Vec<String>,
-    /// Flags that `wrap` does not write, as they may be shown.
+    /// Flags that `wrap` does not write, without secrets.
     pub(crate) foreign: Vec<String>,
 }
 
-/// The flag that says which member an entry did not have.
+/// The flag that names a member that the original entry did not have.
 pub(crate) const WITHOUT: &str = "--entry-without";
 
-/// The flag that keeps an entry working whose credential goes to another machine unencrypted. It has no value.
+/// The flag for an entry whose credential goes to another machine unencrypted. It has no value.
 pub(crate) const ALLOW_HTTP: &str = "--allow-http";
 
 /// The other flags that `wrap` writes. Each has a value.
 const OURS: [&str; 6] = ["--name", "--transport", "--url-env", "--header", "--header-env", WITHOUT];
 
-/// The first word of all.
+/// The first argument.
 pub(crate) const RUN: &str = "run";
 
 impl Words {
-    /// Reads the arguments of an entry that runs `mendline`; none if they are not those of `mendline run`.
+    /// Parses the arguments of an entry that runs `mendline`; `None` if they are not those of `mendline run`.
     pub(crate) fn read(arguments: &[&str]) -> Option<Words> {
         if arguments.first() != Some(&RUN) {
             return None;
@@ -76,7 +76,7 @@ impl Words {
         Some(words)
     }
 
-    /// Notes a flag that `wrap` writes; nothing if it is not one.
+    /// Records a flag that `wrap` writes; `None` if it is another one.
     fn note(&mut self, flag: &str, value: Option<&str>) -> Option<()> {
         if flag == ALLOW_HTTP {
             return Some(());
@@ -103,7 +103,7 @@ impl Words {
 }
 
 thread_local! {
-    /// The command line of this program. Building it takes longer than reading a file with it, so it is built once.
+    /// The command line of this program. It is built once, because that takes longer than reading a file with it.
     static LINE: RefCell<clap::Command> = RefCell::new(Cli::command());
 }
 
@@ -116,7 +116,7 @@ fn takes_a_value(flag: &str) -> bool {
     })
 }
 
-/// Whether `mendline` accepts these arguments.
+/// Returns whether `mendline` accepts these arguments.
 pub(crate) fn are_accepted(arguments: &[String]) -> bool {
     let line = || std::iter::once("mendline").chain(arguments.iter().map(String::as_str));
     LINE.with_borrow_mut(|command| command.try_get_matches_from_mut(line()).is_ok())

@@ -1,14 +1,14 @@
-//! What becomes of one entry when it is wrapped.
+//! Wrapping of an entry.
 //!
-//! An entry is changed where it stands and nowhere else. A command moves behind `run --`, word for word. A server at a URL
-//! becomes a command: `url` turns into `command`, `headers` into `env`, each under a name that the arguments remember, so that
-//! a secret stays in one place and never comes near a command line, where every process list shows it.
+//! An entry is changed in place and nowhere else. A command moves behind `run --`, word for word. A server at a URL
+//! becomes a command: `url` becomes `command`, `headers` becomes `env`, each under a name that the arguments record, so
+//! that a secret stays in one place and never appears on a command line, which every list of processes shows.
 //!
-//! Who puts values into `${VAR}`, `${env:VAR}` and `${input:…}`? The client, in `env` as in `headers`, in `args` as in `url`.
-//! So what it would have put in, it still does. For the same reason the arguments name variables plainly (`--header-env`): in
-//! `--header 'A: ${B}'` the client would look for `B` in its own environment, where it is not.
+//! The client expands `${VAR}`, `${env:VAR}` and `${input:…}`, in `env` as in `headers`, and in `args` as in `url`, so
+//! all expansions keep working. For the same reason the arguments name variables without `${}` (`--header-env`): in
+//! `--header 'A: ${B}'` the client would look for `B` in its own environment, where it is not set.
 //!
-//! What cannot be wrapped is left as it is, with the reason.
+//! An entry that cannot be wrapped is left unchanged, with the reason.
 
 use std::collections::BTreeSet;
 
@@ -26,14 +26,14 @@ use super::words::{ALLOW_HTTP, RUN, WITHOUT, Words};
 use crate::plan::exposure::exposed;
 use mendline_config::Name;
 
-/// Holds the URL of an entry whose URL may be a secret.
+/// The variable for a URL that may be a secret.
 pub(crate) const URL_VARIABLE: &str = "MENDLINE_URL";
 
-/// Hold what a replaced bridge's entry said, as it was written.
+/// The variables for the original entry of a replaced bridge, as it was written.
 pub(crate) const REPLACED_COMMAND: &str = "MENDLINE_REPLACED_COMMAND";
 pub(crate) const REPLACED_ARGS: &str = "MENDLINE_REPLACED_ARGS";
 
-/// Members that ask the client for something that Mendline cannot do in its place.
+/// Members that require a feature of the client that Mendline does not have.
 const BEYOND_US: [&str; 8] = [
     "headersHelper",
     "oauth",
@@ -45,20 +45,20 @@ const BEYOND_US: [&str; 8] = [
     "bearer_token",
 ];
 
-/// What is to be done with an entry.
+/// Decision about an entry.
 pub(crate) enum Verdict {
     Change(Change),
-    /// It is as it should be.
+    /// There is nothing to change.
     Already,
-    /// It stays as it is, for this reason.
+    /// It is left unchanged, for this reason.
     Left(String),
 }
 
-/// How an entry changes.
+/// The change of an entry.
 #[derive(Default)]
 pub(crate) struct Change {
     pub(crate) edits: Vec<Edit>,
-    /// What the person should know.
+    /// Remarks for the user.
     pub(crate) notes: Vec<String>,
     /// The arguments that the entry must have afterwards.
     pub(crate) arguments: Vec<String>,
@@ -66,7 +66,7 @@ pub(crate) struct Change {
     pub(crate) variables: Vec<(String, String)>,
 }
 
-/// The arguments of an entry that goes through Mendline.
+/// Returns the arguments of an entry that runs Mendline.
 pub(crate) fn words_of(entry: &Entry<'_>) -> Option<Words> {
     let program = entry.table.get("command")?.text()?;
     let name = program.rsplit(['/', '\\']).next().unwrap_or(program);
@@ -76,12 +76,12 @@ pub(crate) fn words_of(entry: &Entry<'_>) -> Option<Words> {
     Words::read(&entry.table.get("args")?.texts()?)
 }
 
-/// Whether a program of this name is Mendline: this is how wrapped entries are known.
+/// Returns whether a program of this name is Mendline, by which wrapped entries are recognized.
 pub(crate) fn is_our_name(name: &str) -> bool {
     name.starts_with("mendline")
 }
 
-/// Wraps an entry. One that was asked for by `named` is wrapped even when it may rely on a login of the client.
+/// Wraps an entry. With `named`, an entry is wrapped even if it may rely on a login of the client.
 pub(crate) fn wrap(entry: &Entry<'_>, binary: &str, named: bool) -> Verdict {
     if words_of(entry).is_some() {
         return Verdict::Already;
@@ -127,7 +127,7 @@ impl Wrapping<'_> {
         Ok(self.moved(command, args, &arguments, note))
     }
 
-    /// The command as the last of our words, spelled as it was, and its arguments behind it where they stand.
+    /// Moves the command behind our arguments, as it was written, and leaves its own arguments in place.
     fn moved(&self, command: &Member, args: Option<&Member>, arguments: &[&str], note: Option<String>) -> Change {
         let Wrapping { entry, binary, name } = self;
         let mut words = vec![RUN, "--name", name];
@@ -233,7 +233,7 @@ impl Wrapping<'_> {
         })
     }
 
-    /// What the words say about the transport, if the entry says anything.
+    /// Returns the transport for the arguments, if the entry names one.
     fn transport(&self) -> Result<Option<&str>, String> {
         match self.entry.table.get("type").map(Member::text) {
             None => Ok(None),
@@ -267,7 +267,7 @@ impl Wrapping<'_> {
         Ok(Headers { member: Some(member), fields })
     }
 
-    /// A bridge's entry as one of ours, with what it said kept in the environment.
+    /// Replaces the entry of a bridge, and keeps the original in the environment.
     fn replaced(&self, bridge: &Bridge, command: &Member, args: &Member) -> Result<Change, String> {
         let Wrapping { entry, binary, name } = self;
         check_target(&bridge.url, bridge.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
@@ -290,7 +290,7 @@ impl Wrapping<'_> {
                 if !only_names(value) {
                     return Err(format!("its header {header} holds a variable and something else"));
                 }
-                // The bridge put the variable in if the client did not, and so do we.
+                // The bridge expanded the variable if the client did not, and so does Mendline.
                 words.extend(["--header".to_owned(), format!("{header}: {value}")]);
             } else {
                 let variable = variable(header, &mut taken);
@@ -328,7 +328,7 @@ impl Wrapping<'_> {
     }
 }
 
-/// What a person should know of an entry that works only without encryption.
+/// Returns the warning about an entry that works only without encryption.
 fn unencrypted(what: &str) -> String {
     format!("warning: {what}, as before; --allow-http keeps it working, https:// would be safer")
 }
@@ -349,7 +349,7 @@ struct Field<'a> {
     variable: String,
 }
 
-/// What headers are called.
+/// Returns the key of the headers.
 pub(crate) fn headers_key(syntax: Syntax) -> &'static str {
     match syntax {
         Syntax::Json => "headers",
@@ -357,19 +357,20 @@ pub(crate) fn headers_key(syntax: Syntax) -> &'static str {
     }
 }
 
-/// The header that a bearer token in a variable makes. Codex puts nothing into arguments, so it may be named there.
+/// Returns the header for a bearer token in a variable. Codex expands nothing in arguments, so the variable may be
+/// named there.
 pub(crate) fn bearer_header(variable: &str) -> String {
     format!("Authorization: Bearer ${{{variable}}}")
 }
 
-/// What a variable for this header is called, unless another has that name.
+/// Returns the name of the variable for this header, before duplicates are numbered.
 pub(crate) fn variable_base(header: &str) -> String {
     let plain: String =
         header.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
     format!("MENDLINE_HEADER_{plain}")
 }
 
-/// A variable for a header, that no other has.
+/// Returns an unused variable for a header.
 fn variable(header: &str, taken: &mut BTreeSet<String>) -> String {
     let base = variable_base(header);
     let numbered = (2..).map(|number| format!("{base}_{number}"));
@@ -378,9 +379,9 @@ fn variable(header: &str, taken: &mut BTreeSet<String>) -> String {
     free
 }
 
-/// Whether `mendline run` would take this URL and these headers.
+/// Checks whether `mendline run` would accept this URL and these headers.
 fn check_target<'a>(url: &str, headers: impl Iterator<Item = (&'a str, &'a str)>) -> Result<(), String> {
-    // What the client puts in later cannot be judged now.
+    // Values that the client expands later cannot be checked now.
     let known = |text: &str, otherwise: &str| if text.contains('$') { otherwise } else { text }.to_owned();
     let target = Target::parse(&known(url, "http://localhost/"));
     let mut target = target.map_err(|fault| format!("its url cannot be used: {fault}"))?;
