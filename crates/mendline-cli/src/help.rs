@@ -1,8 +1,8 @@
-//! Help that teaches: the first page, ordered by what people want, and what is said after a mistake.
+//! Help: the first page, the help of commands with many options, and errors.
 //!
-//! The words of every command are its own, in the file of its options. This only orders them: a command that is in none of
-//! the groups below comes out under "More", and a test asks for a better place. What the first page, the completions and
-//! the manual pages show is the same command.
+//! The texts of a command are in the file of its options; this module orders them. A command without a group below
+//! appears under "More", which a test reports. The first page, the completions and the manual pages use the same
+//! definitions.
 
 use std::process::ExitCode;
 
@@ -14,38 +14,38 @@ use crate::cli::Cli;
 use crate::ink::{Ink, width};
 use crate::prose::folded;
 
-/// What people want, and the commands that do it.
+/// Groups of commands, by purpose.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Connect", &["run", "serve", "login", "logout"]),
-    ("See", &["status", "logs", "doctor", "tools"]),
-    ("Steer", &["call", "reconnect", "isolate", "resume"]),
+    ("Inspect", &["status", "logs", "doctor", "tools"]),
+    ("Control", &["call", "reconnect", "isolate", "resume"]),
     ("Set up", &["wrap", "unwrap", "check", "schema", "completions", "man"]),
     ("Try it", &["demo", "chaos"]),
 ];
 
-/// Where commands stand that are in no group.
+/// Heading of commands without a group.
 const REST: &str = "More";
 
-/// What to do first, in this order.
+/// First steps, in this order.
 const FIRST_STEPS: [(&str, &str); 5] = [
-    ("demo", "what breaks and what is mended, in twenty seconds"),
-    ("wrap --dry-run", "what it would change in the files of your clients"),
-    ("wrap", "change it; `mendline unwrap` gives every byte back"),
-    ("status --watch", "how your servers are, live"),
-    ("doctor", "what is wrong, and what to do about it"),
+    ("demo", "see in twenty seconds what Mendline repairs"),
+    ("wrap --dry-run", "show the changes to the files of your clients"),
+    ("wrap", "write the changes; `mendline unwrap` restores every byte"),
+    ("status --watch", "watch the state of your servers"),
+    ("doctor", "find out what is wrong, and what to do about it"),
 ];
 
-/// The widest that help becomes; longer lines are hard to read.
+/// Maximum width of the help; longer lines are hard to read.
 const WIDEST: usize = 100;
 
-/// The whole command line, with its first page.
+/// Returns the whole command line with its first page.
 pub(crate) fn command() -> Command {
     let command = Cli::command();
     let page = first_page(&command, width().min(WIDEST));
     command.help_template(page)
 }
 
-/// The same without what nobody is meant to see, for completions and manual pages.
+/// Returns the command line without hidden commands, for completions and manual pages.
 pub(crate) fn visible() -> Command {
     let whole = Cli::command();
     let shown: Vec<_> = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
@@ -54,10 +54,10 @@ pub(crate) fn visible() -> Command {
     visible.long_about(whole.get_long_about().cloned().unwrap_or_default())
 }
 
-/// The command line of this process; after help and after mistakes, which are written here, the exit code.
+/// Parses the command line of this process. Prints help and errors, and returns the exit code after them.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let first = std::env::args_os().nth(1).map(|word| word.to_string_lossy().into_owned());
-    // A bridge has to be there in a moment, and must not pay for a page that nobody asked for.
+    // Building pages of help takes time that `mendline run` must not spend.
     let asks_for_it = first.as_deref().is_none_or(|word| word.starts_with('-') || word == "help");
     let command = if asks_for_it { command() } else { Cli::command() };
     match command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
@@ -72,11 +72,11 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     }
 }
 
-/// What stands for a word of the command line that is not shown.
+/// Placeholder for a word of the command line that is not shown.
 const CONCEALED: &str = "…";
 
-/// Takes the values out of a mistake. A slip, such as a header without quotes, can put a secret into any place of a command
-/// line; the name of the flag and the form that it wants say enough. `words` is the command line, to say which word it is.
+/// Removes the values from a usage error. A mistake such as a header without quotes can put a secret anywhere on a
+/// command line; the name of the flag and its form are enough. `words` is the command line, to number the word.
 pub(crate) fn conceal(error: &mut clap::Error, words: &[String]) {
     let text = |error: &clap::Error, kind: ContextKind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -94,22 +94,22 @@ pub(crate) fn conceal(error: &mut clap::Error, words: &[String]) {
     let place = words.iter().position(|it| *it == word).map(|at| format!(" (word {})", at + 1));
     let concealed = format!("{CONCEALED}{}", place.unwrap_or_default());
     error.insert(kind, ContextValue::String(concealed));
-    // The tip repeats the word.
+    // The suggestion repeats the word.
     error.remove(ContextKind::Suggested);
 }
 
-/// Whether a word is a flag and nothing more.
+/// Returns whether a word is a flag without a value.
 fn is_flag(word: &str) -> bool {
     let name = word.strip_prefix("--").or_else(|| word.strip_prefix('-').filter(|name| name.chars().count() == 1));
     name.is_some_and(is_command)
 }
 
-/// Whether a word can be meant as the name of a command.
+/// Returns whether a word may be the name of a command.
 fn is_command(word: &str) -> bool {
     (1..=32).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-' || byte == b'_')
 }
 
-/// The text of a mistake without the sign for a value that is not shown.
+/// Removes the placeholder of a value from an error.
 fn without_value(text: &str) -> String {
     let (lead, tail) = ("invalid value '", "' for '");
     match text.split_once(lead).and_then(|(before, after)| Some((before, after.split_once(tail)?.1))) {
@@ -118,7 +118,7 @@ fn without_value(text: &str) -> String {
     }
 }
 
-/// Writes help to stdout and a mistake to stderr, and returns the exit code for it.
+/// Prints help to stdout or an error to stderr, and returns the exit code.
 fn show(error: &clap::Error) -> ExitCode {
     let page = error.render();
     let text = |ink: Ink| if ink.is_coloured() { page.ansi().to_string() } else { page.to_string() };
@@ -130,7 +130,7 @@ fn show(error: &clap::Error) -> ExitCode {
     u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// The groups that have commands, with the commands in their order.
+/// Returns the groups that have commands, with the commands in their order.
 pub(crate) fn groups(command: &Command) -> Vec<(&'static str, Vec<&Command>)> {
     let visible = || command.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help");
     let mut groups: Vec<_> = GROUPS
@@ -170,18 +170,18 @@ fn first_page(command: &Command, width: usize) -> StyledStr {
     }
     page += &heading("Options");
     page += &format!(
-        "{{options}}\n\nEvery command explains itself, with examples: {literal}mendline run --help{literal:#}\n"
+        "{{options}}\n\nEvery command has help with examples: {literal}mendline run --help{literal:#}\n"
     );
     StyledStr::from(page)
 }
 
-/// What stands left in its style, and the words beside it.
+/// Formats a row: a name in its style, and its description.
 fn row(left: &str, longest: usize, words: &str, width: usize, style: &clap::builder::styling::Style) -> String {
     let lines = folded(&format!("  {left:<longest$}  "), words, width).join("\n");
     format!("{}\n", lines.replacen(left, &format!("{style}{left}{style:#}"), 1))
 }
 
-/// Adds to a mistake what could be meant instead.
+/// Adds a suggestion to a usage error.
 fn advise(error: &mut clap::Error, command: &Command, first: Option<&str>) {
     let tip = match error.kind() {
         ErrorKind::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
@@ -202,7 +202,7 @@ fn advise(error: &mut clap::Error, command: &Command, first: Option<&str>) {
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
 }
 
-/// The first example of a command, without what is said about it.
+/// Returns the first example of a command, without its description.
 fn example(command: &Command) -> Option<String> {
     let examples = command.get_after_help()?.to_string();
     let (ours, sole) = (format!("  mendline {} ", command.get_name()), format!("  mendline {}", command.get_name()));

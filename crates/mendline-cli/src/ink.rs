@@ -1,67 +1,67 @@
-//! Colour, where somebody sees it and wants it.
+//! Terminal style: colours, if the output is a terminal and the user wants them.
 //!
-//! `NO_COLOR`, set to anything but nothing, means no; so does a pipe or a file. Every command asks here, so that they agree, and for the width of the terminal as well.
+//! `NO_COLOR`, if it is not empty, turns colours off. All commands use this module, also for the width of the terminal.
 
 use std::io::IsTerminal;
 
-/// What text is painted with; nothing, where nobody would see it.
+/// Style of text; plain without a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ink(bool);
 
 impl Ink {
-    /// For what goes to stdout.
+    /// Returns the style for stdout.
     pub(crate) fn for_stdout() -> Ink {
         Ink(std::io::stdout().is_terminal() && is_wanted())
     }
 
-    /// For what goes to stderr.
+    /// Returns the style for stderr.
     pub(crate) fn for_stderr() -> Ink {
         Ink(std::io::stderr().is_terminal() && is_wanted())
     }
 
-    /// None, for texts that are compared.
+    /// Returns no style, for texts that are compared.
     #[cfg(test)]
     pub(crate) fn none() -> Ink {
         Ink(false)
     }
 
-    /// Whether there is any.
+    /// Returns whether colours are on.
     pub(crate) fn is_coloured(self) -> bool {
         self.0
     }
 
-    /// Paints with a code of ECMA-48, such as `1;32`.
+    /// Applies an ECMA-48 code, such as `1;32`.
     pub(crate) fn paint(self, code: &str, text: &str) -> String {
         if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// For what is looked for first.
+    /// Emphasizes a text.
     pub(crate) fn bold(self, text: &str) -> String {
         self.paint("1", text)
     }
 
-    /// For what is read last.
+    /// De-emphasizes a text.
     pub(crate) fn faint(self, text: &str) -> String {
         self.paint("2", text)
     }
 
-    /// For what is well.
+    /// Marks a success.
     pub(crate) fn green(self, text: &str) -> String {
         self.paint("32", text)
     }
 
-    /// For what may need a look.
+    /// Marks a warning.
     pub(crate) fn yellow(self, text: &str) -> String {
         self.paint("33", text)
     }
 
-    /// For what is not well.
+    /// Marks a failure.
     pub(crate) fn red(self, text: &str) -> String {
         self.paint("31", text)
     }
 }
 
-/// How many columns there are on stdout: what `COLUMNS` says, else the terminal, else 80.
+/// Returns the number of columns of stdout: `COLUMNS`, else that of the terminal, else 80.
 pub(crate) fn width() -> usize {
     let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|columns| *columns > 0);
     let seen = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));

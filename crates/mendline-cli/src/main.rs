@@ -1,7 +1,7 @@
-//! The command `mendline`. One file per subcommand; this one only finds out which.
+//! The command `mendline`: one module per subcommand.
 //!
-//! The guard comes before everything else: it is started with every bridge, has to be there in a millisecond and to stay
-//! small, so it must not pay for parsing a command line.
+//! The guard is handled first: it starts with every `mendline run`, must start fast and stay small, and must not parse
+//! a command line.
 
 #[macro_use]
 mod output;
@@ -42,7 +42,7 @@ use std::process::ExitCode;
 
 use cli::Command;
 
-/// The hidden subcommand under which our own program is started again as the guard.
+/// The hidden subcommand that runs this program as the guard.
 const GUARD: &str = "__guard";
 
 fn main() -> ExitCode {

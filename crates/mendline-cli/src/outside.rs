@@ -1,17 +1,16 @@
-//! Text from outside, before a person reads it.
+//! Untrusted text, escaped for people.
 //!
-//! Whatever a server says may hold what moves a cursor, renames a window or reverses a line. A terminal gets it with all
-//! that shown as escapes; only line ends and tabs are let through where several lines are meant. A file or a pipe gets the
-//! text as it came, because whoever reads that wants the bytes.
+//! Text of a server may move the cursor, rename the window or reverse a line. On a terminal all of that is shown as
+//! escapes; only line ends and tabs pass where several lines are expected. A file or a pipe gets the original bytes.
 
 use mendline::observe::escaped::Escaped;
 
-/// On one line, whatever it holds.
+/// Escapes a text as one line.
 pub(crate) fn one_line(text: &str) -> String {
     Escaped(text.trim().as_bytes()).to_string()
 }
 
-/// With its own lines and tabs.
+/// Escapes a text, keeping its lines and tabs.
 pub(crate) fn lines(text: &str) -> String {
     let line = |line: &str| {
         let line = line.strip_suffix('\r').unwrap_or(line);
@@ -20,13 +19,13 @@ pub(crate) fn lines(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Its first line that says anything, cut at a word so that it is not longer than this.
+/// Returns the first line that is not empty, cut at a word to at most this length.
 pub(crate) fn headline(text: &str, longest: usize) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     cut(&one_line(line), longest)
 }
 
-/// Cut at a word, with a sign that something is missing.
+/// Cuts a text at a word, with an ellipsis.
 pub(crate) fn cut(text: &str, longest: usize) -> String {
     if text.chars().count() <= longest {
         return text.to_owned();
@@ -37,7 +36,7 @@ pub(crate) fn cut(text: &str, longest: usize) -> String {
     format!("{}…", kept[..at].trim_end_matches([' ', ',', ';', ':']))
 }
 
-/// How many bytes, as a person says it.
+/// Formats a number of bytes.
 pub(crate) fn size(bytes: usize) -> String {
     const KIB: usize = 1024;
     match bytes {
@@ -47,12 +46,12 @@ pub(crate) fn size(bytes: usize) -> String {
     }
 }
 
-/// How many of a thing.
+/// Formats a count with its noun.
 pub(crate) fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// How wide the terminal behind this is, or as wide as most are.
+/// Returns the width of the terminal, or 100.
 pub(crate) fn width(of: impl std::os::fd::AsFd) -> usize {
     let columns = rustix::termios::tcgetwinsize(of).map_or(0, |size| usize::from(size.ws_col));
     if columns < 20 { 100 } else { columns }

@@ -1,6 +1,6 @@
 //! Text folded to the width of a terminal.
 
-/// Folds words into lines of at most `width` columns; the first begins with `first`, the others with as much room.
+/// Folds words into lines of at most `width` columns; the first begins with `first`, the others are indented.
 pub(crate) fn folded(first: &str, words: &str, width: usize) -> Vec<String> {
     let indent = " ".repeat(first.chars().count());
     let (mut lines, mut line, mut is_fresh) = (Vec::new(), first.to_owned(), true);

@@ -1,4 +1,4 @@
-//! `mendline tools`: what a server offers, for people and for programs.
+//! `mendline tools`: lists the tools, prompts and resources of a server.
 
 pub(crate) mod tool;
 
@@ -23,7 +23,7 @@ use crate::plan::{Plan, Way};
 use crate::reporter::Reporter;
 use crate::server_flags::{Line, ServerFlags};
 
-/// How long a server at a URL has to greet us. A child has as long as it is given to start, which may take a download.
+/// Time limit for the handshake of a server at a URL. A child has its start timeout, which may include a download.
 const GREETING: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
@@ -35,41 +35,41 @@ Examples:
   mendline tools --prompts --resources notes
 
 `mendline call` calls a tool, `mendline doctor` finds out why a server does not answer.
-Exit codes: 0 ok, 1 the server said no, 2 wrong usage or configuration, 3 no server or tool of
+Exit codes: 0 ok, 1 the server returned an error, 2 wrong usage or configuration, 3 no server or tool of
 that name, 5 the server cannot be reached, 6 it needs a login.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline tools [OPTIONS] <URL|NAME> [TOOL]\n       mendline tools [OPTIONS] [TOOL] -- <COMMAND> [ARGUMENTS]...")]
 pub(crate) struct ToolsOptions {
-    /// Print what the server says, as JSON
+    /// Print the answer of the server as JSON
     #[arg(long)]
     json: bool,
 
-    /// List its prompts
+    /// List the prompts
     #[arg(long)]
     prompts: bool,
 
-    /// List its resources
+    /// List the resources
     #[arg(long)]
     resources: bool,
 
-    /// How long the server has to answer [default: 10s at a URL, else as long as it may take to start]
+    /// Time limit for the server's answer [default: 10s at a URL, else the limit of its handshake]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
 
     #[command(flatten)]
     server: ServerFlags,
 
-    /// Which server: its URL, or its name in the configuration file; and a tool, to see all about it
+    /// Server (its URL, or its name in the configuration file), and a tool to describe in full
     #[arg(value_name = "URL|NAME] [TOOL", num_args = 0..=2)]
     words: Vec<String>,
 
-    /// The server's command and its arguments
+    /// Command that starts the server, and its arguments
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
     command: Vec<OsString>,
 }
 
-/// Lists what was asked for.
+/// Runs `mendline tools`.
 pub(crate) fn run(options: &ToolsOptions) -> ExitCode {
     match list(options) {
         Ok(()) => ExitCode::SUCCESS,
@@ -80,7 +80,7 @@ pub(crate) fn run(options: &ToolsOptions) -> ExitCode {
     }
 }
 
-/// The words of a line, told apart: which server, and what comes after it.
+/// Splits the words of a line into the server and the rest.
 pub(crate) fn server_first<'a>(
     verb: &'static str,
     words: &'a [String],
@@ -96,7 +96,7 @@ pub(crate) fn server_first<'a>(
     }
 }
 
-/// How long a server has to greet us.
+/// Returns the time limit for the handshake.
 pub(crate) fn patience(plan: &Plan, wanted: Option<Duration>) -> Duration {
     wanted.unwrap_or(match plan.way {
         Way::Child(_) => plan.upstream.timeouts.handshake,
@@ -104,7 +104,7 @@ pub(crate) fn patience(plan: &Plan, wanted: Option<Duration>) -> Duration {
     })
 }
 
-/// What is said when a conversation with a server is in trouble.
+/// Returns the message and the exit code of a failed request.
 pub(crate) fn trouble(plan_name: &str, line: &Line<'_>, trouble: &Trouble) -> Refusal {
     let mut words = format!("error: {}: {}", one_line(plan_name), one_line(&trouble.words()));
     if !trouble.is_of_the_server() {
@@ -147,7 +147,7 @@ fn list(options: &ToolsOptions) -> Result<(), Refusal> {
     Ok(())
 }
 
-const NO_SERVER: &str = "there is no server to ask
+const NO_SERVER: &str = "there is no server given
 
   mendline tools notes
   mendline tools https://mcp.example.com/mcp
@@ -155,7 +155,7 @@ const NO_SERVER: &str = "there is no server to ask
 
 A name is looked up in the configuration file; everything after `--` is a server's command.";
 
-/// The tool of this name, or the names that are near.
+/// Returns the tool with this name, or an error with similar names.
 pub(crate) fn find(tools: &[Tool], wanted: &str) -> Result<Tool, Refusal> {
     if let Some(tool) = tools.iter().find(|tool| tool.name == wanted) {
         return Ok(tool.clone());
@@ -166,19 +166,19 @@ pub(crate) fn find(tools: &[Tool], wanted: &str) -> Result<Tool, Refusal> {
         let _ = write!(words, "; did you mean {meant:?}?");
     }
     match names.as_slice() {
-        [] => words.push_str("\n\nIt has no tools at all."),
+        [] => words.push_str("\n\nIt has no tools."),
         names => {
             let names: Vec<String> = names.iter().map(|name| one_line(name)).collect();
-            let _ = write!(words, "\n\nThere are: {}", cut(&names.join(", "), 2_000));
+            let _ = write!(words, "\n\nIts tools are: {}", cut(&names.join(", "), 2_000));
         }
     }
     Err(Refusal { words, code: UNKNOWN })
 }
 
-/// What a server has said.
+/// The answers of a server.
 struct Heard {
     greeting: Greeting,
-    /// Each list by its name, as it was written.
+    /// The lists by name, as the server wrote them.
     lists: Vec<(&'static str, Vec<Box<RawValue>>)>,
 }
 
@@ -250,7 +250,7 @@ impl Heard {
     }
 }
 
-/// A few lines about a tool.
+/// Formats a tool briefly.
 fn in_short(tool: &Tool, ink: Ink) -> String {
     let width = width(std::io::stdout());
     let mut out = title(tool, ink);
@@ -261,7 +261,7 @@ fn in_short(tool: &Tool, ink: Ink) -> String {
     out
 }
 
-/// Everything about a tool.
+/// Formats a tool in full.
 fn at_length(tool: &Tool, ink: Ink) -> String {
     let mut out = title(tool, ink);
     if let Some(description) = &tool.description {
@@ -314,7 +314,7 @@ fn arguments(tool: &Tool, ink: Ink, width: usize) -> String {
     out
 }
 
-/// A prompt or a resource.
+/// Formats a prompt or a resource.
 fn other(item: &RawValue, ink: Ink) -> String {
     let Some(members) = Members::of(item) else { return String::new() };
     let text = |name: &str| members.text(name).map(|text| one_line(&text));

@@ -1,8 +1,8 @@
-//! A line that somebody is typing, and whether a server or one of its tools is to be named at its end.
+//! A typed line, and whether the name of a server or of one of its tools is expected at its end.
 //!
-//! All shells quote alike as far as names of servers are concerned, so the line is taken apart here and not in three
-//! languages. What is understood of it is what completing needs: the last command on it, the words of that command, and the
-//! word that is not finished. What an option is and whether a value follows it, the command line itself knows.
+//! All shells quote names of servers alike, so the line is parsed here and not in three shell languages. The parser
+//! handles what completion needs: the last command of the line, its words, and the unfinished word. The command line
+//! definition tells which options take a value.
 
 use std::iter::Peekable;
 use std::path::PathBuf;
@@ -10,21 +10,21 @@ use std::str::Chars;
 
 use clap::{Arg, Command};
 
-/// Where on a line something is to be named.
+/// A position on a line at which a name is expected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// The subcommand.
     pub(super) command: String,
-    /// The server that has been named: what comes next is something of its own.
+    /// The server that was named before: the next word is one of its tools.
     pub(super) server: Option<String>,
     /// The configuration file that was named before.
     pub(super) config: Option<PathBuf>,
-    /// Configured servers that do not run are meant, too.
+    /// True if configured servers that do not run are meant, too.
     pub(super) is_probe: bool,
 }
 
 impl Place {
-    /// The place at the end of this line, if it is that of a first argument or of a second one.
+    /// Finds the position at the end of this line, if it is that of a first or a second argument.
     pub(super) fn find(line: &str, whole: &Command) -> Option<Place> {
         let words = words(line);
         let ours = words.iter().position(|word| word.rsplit('/').next() == Some("mendline"))?;
@@ -34,7 +34,7 @@ impl Place {
         let mut before = before.iter();
         while let Some(word) = before.next() {
             if word == "--" {
-                // What follows is a command.
+                // A command follows.
                 return None;
             }
             if !word.starts_with('-') {
@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-/// Whether the next word belongs to this one.
+/// Returns whether the next word is the value of this flag.
 fn wants_value(word: &str, command: &Command) -> bool {
     let takes = |argument: &&Arg| argument.get_action().takes_values();
     if let Some(long) = word.strip_prefix("--") {
@@ -70,13 +70,13 @@ fn wants_value(word: &str, command: &Command) -> bool {
                 || argument.get_all_aliases().is_some_and(|aliases| aliases.contains(&long))
         });
     }
-    // Of several letters only the last can have its value in the next word: one before it has taken the rest for it.
+    // In a group of short flags, only the last one can have its value in the next word.
     let mut letters = word.chars().skip(1);
     let first = letters.find(|letter| command.get_opts().filter(takes).any(|it| it.get_short() == Some(*letter)));
     first.is_some() && letters.next().is_none()
 }
 
-/// As the shell would have read it.
+/// Expands `~/` as the shell would.
 fn at_home(path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
@@ -84,10 +84,10 @@ fn at_home(path: &str) -> PathBuf {
     }
 }
 
-/// The words of the last command on a line, the last of which is not finished and may be empty.
+/// Splits the last command of a line into words. The last word is unfinished and may be empty.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
-    // A word may be empty and there all the same, if somebody has begun to quote.
+    // A word may be empty, if only an opening quote was typed.
     let mut word: Option<String> = None;
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -104,7 +104,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// What stands until the next of these quotes, or until the end.
+/// Reads up to the closing quote, or to the end.
 fn quoted(letters: &mut Peekable<Chars<'_>>, quote: char, word: &mut String) {
     while let Some(letter) = letters.next() {
         match letter {
@@ -128,7 +128,7 @@ mod tests {
         Place::find(line, &Cli::command())
     }
 
-    /// The place of a first argument.
+    /// Returns the position of a first argument.
     fn place(line: &str) -> Option<Place> {
         find(line).filter(|place| place.server.is_none())
     }

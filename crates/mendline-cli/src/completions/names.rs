@@ -1,8 +1,8 @@
-//! The names that could come next on a line.
+//! The names that may follow on a line.
 //!
-//! Whoever presses a key wants an answer before the next one, and no complaint in the middle of what is typed. So this is
-//! bounded in time, whatever hangs: a file that is a pipe, a process that is stopped. What is not known by then is left out,
-//! and so is what goes wrong. A name that a terminal or a shell could take for something else is not offered.
+//! Completion must answer at once and must not print errors into the typed line. It is therefore bounded in time, even
+//! if a file is a pipe or a process is stopped. Names that are not known by then, and errors, are left out. A name that
+//! a terminal or a shell could misinterpret is not offered.
 
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
@@ -21,31 +21,31 @@ use crate::named::{locate, read};
 use crate::plan::Plan;
 use crate::{logs, output};
 
-/// How long everything may take.
+/// Time limit for everything.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long running processes have to say whom they serve.
+/// Time limit for the answers of running processes.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Which names a command takes.
+/// Source of the names that a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Those of the configuration file.
+    /// The configuration file.
     Configured,
-    /// Those of running processes.
+    /// The running processes.
     Running,
-    /// Those of running processes that are isolated, or that are not.
+    /// The running servers that are isolated, or that are not.
     Isolated(bool),
-    /// Those that something is logged of.
+    /// The servers that have log files.
     Logged,
-    /// Those of the tools of the server that was named before, as far as they are remembered.
+    /// The cached tools of the server that was named before.
     Tools,
 }
 
-/// The commands that take the name of a tool after that of its server.
+/// Commands that take the name of a tool after the name of its server.
 const OF_TOOLS: [&str; 2] = ["tools", "call"];
 
-/// Every command that takes the name of a server as its first argument, and what that argument is called.
+/// Commands that take the name of a server as their first argument, and the id of that argument.
 pub(super) const SERVERS: [(&str, &str, Whose); 9] = [
     ("run", "target", Whose::Configured),
     ("doctor", "target", Whose::Configured),
@@ -58,14 +58,14 @@ pub(super) const SERVERS: [(&str, &str, Whose); 9] = [
     ("logs", "name", Whose::Logged),
 ];
 
-/// Prints the names that could come next, one on each line. The exit code says whether one is wanted there at all.
+/// Prints the names that may follow, one on each line. The exit code says whether a name is expected at all.
 pub(super) fn answer(line: &str) -> ExitCode {
     let place = Place::find(line, &<Cli as clap::CommandFactory>::command());
     let Some((place, wanted)) = place.and_then(|place| wanted(&place).map(|wanted| (place, wanted))) else {
         return ExitCode::from(NEGATIVE);
     };
     let (sender, receiver) = channel();
-    // Whoever still looks when the time is over ends with us.
+    // The process may exit while this thread still runs.
     std::thread::spawn(move || sender.send(names(&place, wanted)));
     let names = receiver.recv_timeout(PATIENCE).unwrap_or_default();
     let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
@@ -73,7 +73,7 @@ pub(super) fn answer(line: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Whose names are wanted in this place.
+/// Returns the source of names at this position.
 fn wanted(place: &Place) -> Option<Whose> {
     let command = place.command.as_str();
     if place.server.is_some() {
@@ -102,7 +102,7 @@ fn names(place: &Place, whose: Whose) -> Vec<String> {
     offered
 }
 
-/// Whether a name is one word that a command would take as such.
+/// Returns whether a name is one word that a command would accept as a name.
 fn is_fit(name: &str) -> bool {
     let is_plain = !name.is_empty() && !name.starts_with('-') && name.chars().all(is_harmless);
     is_plain && !name.contains("://") && !name.contains("${")
@@ -114,7 +114,7 @@ fn configured(place: &Place) -> Vec<String> {
     loaded.names.iter().filter(|name| !is_disabled(name)).cloned().collect()
 }
 
-/// The names of running servers that stand like this; where several have one, each with its process, too.
+/// Returns the names of running servers in some state; a name of several servers also with each process.
 fn running(is_meant: impl Fn(StateKind) -> bool) -> Vec<String> {
     let mut servers: Vec<(String, u32)> = Vec::new();
     for found in Registry::of_user().snapshots_within(LOOK) {
@@ -124,7 +124,7 @@ fn running(is_meant: impl Fn(StateKind) -> bool) -> Vec<String> {
                 let meant = snapshot.servers.into_iter().filter(|server| is_meant(server.state.kind));
                 servers.extend(meant.map(|server| (server.name, pid)));
             }
-            // It may not have had the time to say how it is, but its name is known.
+            // A process that did not answer in time still has a known name.
             Err(_) => servers.push((found.process.name, pid)),
         }
     }
@@ -140,7 +140,7 @@ fn logged() -> Vec<String> {
     folder.map(|folder| logs::servers(&folder)).unwrap_or_default()
 }
 
-/// What a server of this name was last known to offer. Nobody is asked: pressing a key starts no server.
+/// Returns the cached tools of a server. Completion starts no server.
 fn tools(place: &Place) -> Option<Vec<String>> {
     let loaded = locate(place.config.as_deref()).and_then(|found| read(&found)).ok()?;
     let plan = Plan::of_server(loaded.server(place.server.as_deref()?)?, None).ok()?;
