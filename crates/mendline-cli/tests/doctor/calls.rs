@@ -91,7 +91,7 @@ fn what_is_wrong_with_a_call_is_said_before_it_is_made() {
 fn an_argument_that_the_tool_does_not_know_is_hinted_at_and_sent() {
     let said = demo(&Stage::new(), &["call", "lookup", "--arg", "kye=x"], &[]);
     assert_eq!((said.code, said.stdout.as_str()), (0, "- is 42\n"));
-    assert_eq!(said.stderr, "note: lookup knows no argument `kye`; did you mean `key`?\n");
+    assert_eq!(said.stderr, "note: lookup has no argument `kye`; did you mean `key`?\n");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_log_that_turns_to_its_next_file_is_followed_there_without_a_line_lost_or_do
     }
     let expected: Vec<String> = (1..=4)
         .flat_map(|call| {
-            (0..500).map(move |line| format!("call {call}, line {line} of very much that nobody asked for"))
+            (0..500).map(move |line| format!("call {call}, line {line} of a flood on stderr"))
         })
         .collect();
     assert_eq!(seen, expected);
