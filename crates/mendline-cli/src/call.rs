@@ -22,7 +22,7 @@ use self::result::{Outcome, Shown};
 use crate::choices::duration;
 use crate::cli::{NOT_SENT, OUTCOME_UNKNOWN};
 use crate::conversation::{Aside, Conversation, Trouble, raw};
-use crate::ink::Ink;
+use crate::style::Style;
 use crate::named::{Refusal, meant};
 use crate::output;
 use crate::outside::one_line;
@@ -199,20 +199,20 @@ async fn ask(
         Ok(given) => given,
         Err(complaint) => return Ended::Refused(Refusal::from(complaint)),
     };
-    let ink = Ink::for_stderr();
+    let style = Style::for_stderr();
     for hint in given.hints(&tool) {
-        screen.say(&ink.yellow(&format!("note: {hint}")));
+        screen.say(&style.yellow(&format!("note: {hint}")));
     }
     let params = vec![("name".to_owned(), raw(&Value::from(name))), ("arguments".to_owned(), given.text())];
     let mut aside = |aside: Aside| match aside {
         Aside::Progress(progress) => screen.show(&progress),
         Aside::Said { level, text } => {
-            screen.say(&ink.faint(&format!("{}: {}", one_line(&level), one_line(&text))));
+            screen.say(&style.faint(&format!("{}: {}", one_line(&level), one_line(&text))));
         }
         Aside::Declined(method) => {
             let words =
                 format!("note: the server requested {}, which a command line cannot provide; declined", one_line(&method));
-            screen.say(&ink.yellow(&words));
+            screen.say(&style.yellow(&words));
         }
     };
     match conversation.ask("tools/call", params, &mut aside).await {

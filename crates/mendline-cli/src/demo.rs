@@ -28,7 +28,7 @@ use stage::{Side, Workshop};
 use table::{Row, table};
 
 use crate::cli::NEGATIVE;
-use crate::ink::{Ink, width};
+use crate::style::{Style, width};
 use crate::output;
 use crate::prose::folded;
 
@@ -73,8 +73,8 @@ pub(crate) fn run(options: &DemoOptions) -> ExitCode {
 
 fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
     let begin = Instant::now();
-    let ink = Ink::for_stdout();
-    let mut screen = Screen::new(ink, std::io::stdout().is_terminal(), width());
+    let style = Style::for_stdout();
+    let mut screen = Screen::new(style, std::io::stdout().is_terminal(), width());
     screen.introduce();
     let (mut rows, mut told) = (Vec::new(), Vec::new());
     for (number, fault) in (1..).zip(Fault::ALL) {
@@ -84,7 +84,7 @@ fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
         told.extend(mended.told);
         rows.push(Row { fault, plain: plain.tally, mended: mended.tally });
     }
-    let (lines, is_whole) = table(&rows, ink, screen.width());
+    let (lines, is_whole) = table(&rows, style, screen.width());
     screen.line("");
     lines.iter().for_each(|line| screen.line(line));
     if !told.is_empty() {
@@ -96,10 +96,10 @@ fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
     screen.line("");
     verdict(is_whole)
         .iter()
-        .for_each(|line| screen.line(&format!("  {}", ink.paint(if is_whole { "1;32" } else { "1;31" }, line))));
+        .for_each(|line| screen.line(&format!("  {}", style.paint(if is_whole { "1;32" } else { "1;31" }, line))));
     let next =
         format!("  {:.0} s. Next: mendline wrap --dry-run   for your own clients", begin.elapsed().as_secs_f32());
-    screen.line(&ink.faint(&next));
+    screen.line(&style.faint(&next));
     Ok(is_whole)
 }
 

@@ -11,7 +11,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, FromArgMatches};
 
 use crate::cli::Cli;
-use crate::ink::{Ink, width};
+use crate::style::{Style, width};
 use crate::prose::folded;
 
 /// Groups of commands, by purpose.
@@ -121,11 +121,11 @@ fn without_value(text: &str) -> String {
 /// Prints help to stdout or an error to stderr, and returns the exit code.
 fn show(error: &clap::Error) -> ExitCode {
     let page = error.render();
-    let text = |ink: Ink| if ink.is_coloured() { page.ansi().to_string() } else { page.to_string() };
+    let text = |style: Style| if style.is_coloured() { page.ansi().to_string() } else { page.to_string() };
     if error.use_stderr() {
-        eprint!("{}", without_value(&text(Ink::for_stderr())));
+        eprint!("{}", without_value(&text(Style::for_stderr())));
     } else {
-        print!("{}", text(Ink::for_stdout()));
+        print!("{}", text(Style::for_stdout()));
     }
     u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }

@@ -26,7 +26,7 @@ use mendline::state::state_directory;
 use mendline_config::{Name, nearest};
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
-use crate::ink::Ink;
+use crate::style::Style;
 use crate::output;
 use crate::outside::one_line;
 use filter::{CallId, Filter};
@@ -166,7 +166,7 @@ fn answer(options: &LogsOptions) -> io::Result<ExitCode> {
             filter.learn(&line);
         }
     }
-    let show = Show::new(&folder, Ink::for_stdout(), options.json, options.full);
+    let show = Show::new(&folder, Style::for_stdout(), options.json, options.full);
     let mut out = Output { out: BufWriter::new(output::Stdout), show, shown: 0 };
     let mut merge = match &options.call {
         Some(_) if !options.follow => story(options, &folder, &filter, &mut out)?,

@@ -16,7 +16,7 @@ mod demo;
 mod demo_server;
 mod doctor;
 mod help;
-mod ink;
+mod style;
 mod json_text;
 mod log_files;
 mod logs;

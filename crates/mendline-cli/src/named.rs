@@ -6,7 +6,7 @@ use mendline::observe::log::{LogLevel, Pen};
 use mendline_config::{Finding, Found, Loaded, Paint, Source, Surroundings, Weight, find, load, nearest};
 
 use crate::cli::{UNKNOWN, USAGE};
-use crate::ink::Ink;
+use crate::style::Style;
 use crate::outside::one_line;
 use crate::plan::{Plan, check_headers};
 use crate::server_flags::Line;
@@ -107,7 +107,7 @@ pub(crate) fn mention(loaded: &Loaded, name: &str, log: &Pen) {
 
 /// Returns the colour setting for findings.
 pub(crate) fn paint() -> Paint {
-    if Ink::for_stderr().is_coloured() { Paint::Coloured } else { Paint::Plain }
+    if Style::for_stderr().is_coloured() { Paint::Coloured } else { Paint::Plain }
 }
 
 fn unknown(name: &str, loaded: &Loaded) -> String {

@@ -6,14 +6,14 @@ use mendline::decisions::event::LinkState;
 use mendline::decisions::{Event, UpstreamId};
 use mendline::driver::Observer;
 
-use crate::ink::Ink;
+use crate::style::Style;
 use crate::outside::one_line;
 use crate::progress::Screen;
 
 /// Prints the recovery of a server.
 pub(crate) struct Reporter {
     name: String,
-    ink: Ink,
+    style: Style,
     screen: Screen,
     last: String,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Reporter {
 impl Reporter {
     /// Creates a reporter for the server with this name.
     pub(crate) fn new(name: &str) -> Reporter {
-        Reporter { name: one_line(name), ink: Ink::for_stderr(), screen: Screen::default(), last: String::new() }
+        Reporter { name: one_line(name), style: Style::for_stderr(), screen: Screen::default(), last: String::new() }
     }
 
     /// Shares a progress line.
@@ -34,7 +34,7 @@ impl Reporter {
         if words == self.last {
             return;
         }
-        self.screen.say(&self.ink.faint(&format!("{}: {words}", self.name)));
+        self.screen.say(&self.style.faint(&format!("{}: {words}", self.name)));
         self.last = words;
     }
 }

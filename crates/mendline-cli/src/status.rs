@@ -22,7 +22,7 @@ use mendline::control::words::Mood;
 
 use crate::choices::duration;
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
-use crate::ink::Ink;
+use crate::style::Style;
 use crate::output;
 use crate::target::{Wanted, nothing_runs, unknown};
 use crate::watch::{self, WatchOptions};
@@ -124,7 +124,7 @@ fn show(report: &Report, options: &StatusOptions) -> ExitCode {
     } else if report.is_empty() {
         println!("{}", nothing_runs());
     } else {
-        print!("{}", Page::new(report, Ink::for_stdout(), page::width()));
+        print!("{}", Page::new(report, Style::for_stdout(), page::width()));
     }
     if report.is_empty() {
         ExitCode::from(UNKNOWN)

@@ -12,7 +12,7 @@ use mendline::control::words::{span, span_ms};
 use mendline::control::{Command, Process, Registry, Silence};
 
 use crate::cli::{NEGATIVE, UNKNOWN};
-use crate::ink::Ink;
+use crate::style::Style;
 use crate::outside::one_line;
 use crate::target::{Wanted, nothing_runs, unknown};
 
@@ -167,7 +167,7 @@ fn steer(which: &Which, does: impl Fn(&Meant) -> Outcome + Sync) -> ExitCode {
             outcomes.push((format!("{} (process {})", one_line(&meant.before.name), meant.pid), outcome));
         }
     });
-    let ink = Ink::for_stdout();
+    let style = Style::for_stdout();
     // With --all, only changes are printed.
     let is_told = |outcome: &Outcome| !which.all || outcome.is_news;
     if !outcomes.iter().any(|(_, outcome)| is_told(outcome)) {
@@ -175,8 +175,8 @@ fn steer(which: &Which, does: impl Fn(&Meant) -> Outcome + Sync) -> ExitCode {
     }
     for (who, outcome) in outcomes.iter().filter(|(_, outcome)| is_told(outcome)) {
         let words = one_line(&outcome.words);
-        let words = if outcome.is_well { ink.green(&words) } else { ink.red(&words) };
-        println!("{}: {words}", ink.bold(who));
+        let words = if outcome.is_well { style.green(&words) } else { style.red(&words) };
+        println!("{}: {words}", style.bold(who));
     }
     match outcomes.iter().all(|(_, outcome)| outcome.is_well) {
         true => ExitCode::SUCCESS,

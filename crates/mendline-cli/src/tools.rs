@@ -14,7 +14,7 @@ use self::tool::Tool;
 use crate::choices::duration;
 use crate::cli::UNKNOWN;
 use crate::conversation::{Conversation, Greeting, Trouble};
-use crate::ink::Ink;
+use crate::style::Style;
 use crate::json_text::{Members, pretty};
 use crate::named::{Refusal, meant};
 use crate::output;
@@ -136,13 +136,13 @@ fn list(options: &ToolsOptions) -> Result<(), Refusal> {
         output::json(&heard.json());
         return Ok(());
     }
-    let ink = Ink::for_stdout();
+    let style = Style::for_stdout();
     match rest.first() {
         Some(wanted) => {
             let tool = find(&heard.tools(), wanted)?;
-            print!("{}", at_length(&tool, ink));
+            print!("{}", at_length(&tool, style));
         }
-        None => print!("{}", heard.shown(ink)),
+        None => print!("{}", heard.shown(style)),
     }
     Ok(())
 }
@@ -226,7 +226,7 @@ impl Heard {
         tools.flat_map(|(_, items)| items.iter().filter_map(|item| Tool::of(item))).collect()
     }
 
-    fn shown(&self, ink: Ink) -> String {
+    fn shown(&self, style: Style) -> String {
         let mut out = String::new();
         let server = self.greeting.name.as_deref().map_or_else(|| "this server".to_owned(), one_line);
         for (what, items) in &self.lists {
@@ -241,8 +241,8 @@ impl Heard {
             for item in items {
                 out.push('\n');
                 match *what {
-                    "tools" => out.push_str(&Tool::of(item).map_or_else(String::new, |tool| in_short(&tool, ink))),
-                    _ => out.push_str(&other(item, ink)),
+                    "tools" => out.push_str(&Tool::of(item).map_or_else(String::new, |tool| in_short(&tool, style))),
+                    _ => out.push_str(&other(item, style)),
                 }
             }
         }
@@ -251,19 +251,19 @@ impl Heard {
 }
 
 /// Formats a tool briefly.
-fn in_short(tool: &Tool, ink: Ink) -> String {
+fn in_short(tool: &Tool, style: Style) -> String {
     let width = width(std::io::stdout());
-    let mut out = title(tool, ink);
+    let mut out = title(tool, style);
     if let Some(description) = &tool.description {
         let _ = writeln!(out, "  {}", headline(description, width.saturating_sub(2)));
     }
-    out.push_str(&arguments(tool, ink, width));
+    out.push_str(&arguments(tool, style, width));
     out
 }
 
 /// Formats a tool in full.
-fn at_length(tool: &Tool, ink: Ink) -> String {
-    let mut out = title(tool, ink);
+fn at_length(tool: &Tool, style: Style) -> String {
+    let mut out = title(tool, style);
     if let Some(description) = &tool.description {
         for line in lines(description.trim()).lines() {
             let _ = writeln!(out, "  {line}");
@@ -271,11 +271,11 @@ fn at_length(tool: &Tool, ink: Ink) -> String {
     }
     if !tool.arguments.is_empty() {
         out.push('\n');
-        out.push_str(&arguments(tool, ink, usize::MAX));
+        out.push_str(&arguments(tool, style, usize::MAX));
     }
     for (what, schema) in [("arguments", &tool.input), ("result", &tool.output)] {
         let Some(schema) = schema else { continue };
-        let _ = writeln!(out, "\n  {}", ink.faint(&format!("{what}, as JSON Schema")));
+        let _ = writeln!(out, "\n  {}", style.faint(&format!("{what}, as JSON Schema")));
         for line in lines(&pretty(schema)).lines() {
             let _ = writeln!(out, "  {line}");
         }
@@ -283,15 +283,15 @@ fn at_length(tool: &Tool, ink: Ink) -> String {
     out
 }
 
-fn title(tool: &Tool, ink: Ink) -> String {
+fn title(tool: &Tool, style: Style) -> String {
     let mut notes = Vec::new();
     notes.extend(tool.title.as_deref().filter(|title| *title != tool.name).map(one_line));
     notes.extend(tool.hints().into_iter().map(str::to_owned));
-    let notes = if notes.is_empty() { String::new() } else { format!("  {}", ink.faint(&notes.join(" · "))) };
-    format!("{}{notes}\n", ink.bold(&one_line(&tool.name)))
+    let notes = if notes.is_empty() { String::new() } else { format!("  {}", style.faint(&notes.join(" · "))) };
+    format!("{}{notes}\n", style.bold(&one_line(&tool.name)))
 }
 
-fn arguments(tool: &Tool, ink: Ink, width: usize) -> String {
+fn arguments(tool: &Tool, style: Style, width: usize) -> String {
     let rows: Vec<(String, String, &str, String)> = tool
         .arguments
         .iter()
@@ -308,21 +308,21 @@ fn arguments(tool: &Tool, ink: Ink, width: usize) -> String {
     for (name, kind, need, description) in rows {
         let start = format!("    {name:names$}  {kind:kinds$}{need:>needs$}");
         let left = width.saturating_sub(start.chars().count() + 2).max(20);
-        let description = ink.faint(&cut(&description, left));
+        let description = style.faint(&cut(&description, left));
         let _ = writeln!(out, "{}", format!("{start}  {description}").trim_end());
     }
     out
 }
 
 /// Formats a prompt or a resource.
-fn other(item: &RawValue, ink: Ink) -> String {
+fn other(item: &RawValue, style: Style) -> String {
     let Some(members) = Members::of(item) else { return String::new() };
     let text = |name: &str| members.text(name).map(|text| one_line(&text));
-    let mut out = ink.bold(&text("uri").or_else(|| text("name")).unwrap_or_default());
+    let mut out = style.bold(&text("uri").or_else(|| text("name")).unwrap_or_default());
     let notes: Vec<String> =
         [text("uri").and_then(|_| text("name")), text("title"), text("mimeType")].into_iter().flatten().collect();
     if !notes.is_empty() {
-        let _ = write!(out, "  {}", ink.faint(&notes.join(" · ")));
+        let _ = write!(out, "  {}", style.faint(&notes.join(" · ")));
     }
     out.push('\n');
     if let Some(description) = members.text("description") {
@@ -332,7 +332,7 @@ fn other(item: &RawValue, ink: Ink) -> String {
         let name = argument.text("name").unwrap_or_default();
         let need = if argument.flag("required") == Some(true) { "  required" } else { "" };
         let description = argument.text("description").map_or_else(String::new, |it| format!("  {}", one_line(&it)));
-        let _ = writeln!(out, "    {}{need}{}", one_line(&name), ink.faint(&description));
+        let _ = writeln!(out, "    {}{need}{}", one_line(&name), style.faint(&description));
     }
     out
 }

@@ -36,7 +36,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::choices::duration;
 use crate::cli::{NEGATIVE, USAGE};
-use crate::ink::Ink;
+use crate::style::Style;
 use crate::target::Wanted;
 use ask::Request;
 use keyboard::Keyboard;
@@ -108,7 +108,7 @@ fn watch(interval: Duration, only: Option<Wanted>) -> io::Result<()> {
     signals::listen(hear)?;
     let requests = ask::start(interval, report.clone())?;
     follow::start(report)?;
-    let screen = Screen::open(Paint { is_coloured: Ink::for_stdout().is_coloured() })?;
+    let screen = Screen::open(Paint { is_coloured: Style::for_stdout().is_coloured() })?;
     let model = Model::new(screen::size(), only);
     Watch { screen, model, keyboard: Keyboard::default(), happenings, signals, requests, knows_that_it_goes_on: false }
         .run()

@@ -44,7 +44,7 @@ use plan::{Chosen, Fate, Plan, Server, Way};
 use secrets::shown_sentence;
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE, UnwrapOptions, WhichServers, WrapOptions};
-use crate::ink::Ink;
+use crate::style::Style;
 use crate::output;
 
 /// Runs `mendline wrap`.
@@ -308,7 +308,7 @@ impl Walk<'_> {
         }
         print!("{}", fates(plan, self.way));
         if plan.changes() {
-            let colour = Ink::for_stdout().is_coloured();
+            let colour = Style::for_stdout().is_coloured();
             println!();
             print!("{}", diff::render(&path, &plan.before, &plan.edits, plan.syntax, Paint { colour }));
         }

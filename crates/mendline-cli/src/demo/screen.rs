@@ -9,7 +9,7 @@ use super::shift::Moment;
 use super::stage::Side;
 use super::stop;
 use super::tally::Tally;
-use crate::ink::Ink;
+use crate::style::Style;
 use crate::output;
 
 /// Width before the marks of a row.
@@ -20,7 +20,7 @@ const COUNT: usize = 8;
 
 /// The output of the demo.
 pub(super) struct Screen {
-    ink: Ink,
+    style: Style,
     is_live: bool,
     width: usize,
     rows: [Row; 2],
@@ -33,8 +33,8 @@ struct Row {
 }
 
 impl Screen {
-    pub(super) fn new(ink: Ink, is_live: bool, width: usize) -> Screen {
-        Screen { ink, is_live, width, rows: Default::default() }
+    pub(super) fn new(style: Style, is_live: bool, width: usize) -> Screen {
+        Screen { style, is_live, width, rows: Default::default() }
     }
 
     pub(super) fn width(&self) -> usize {
@@ -48,10 +48,10 @@ impl Screen {
 
     /// Prints what the demo does, and the legend.
     pub(super) fn introduce(&self) {
-        let ink = self.ink;
-        self.line(&ink.bold("The same calls, the same faults, at the same time."));
-        self.line(&ink.faint("  plain     client ─────────────────── server"));
-        self.line(&ink.faint("  mendline  client ── mendline run ─── server"));
+        let style = self.style;
+        self.line(&style.bold("The same calls, the same faults, at the same time."));
+        self.line(&style.faint("  plain     client ─────────────────── server"));
+        self.line(&style.faint("  mendline  client ── mendline run ─── server"));
         let legend = [
             (Moment::Done(Reply::Answered), "answered"),
             (Moment::Done(Reply::MayHaveRun), "outcome unknown"),
@@ -76,10 +76,10 @@ impl Screen {
         self.rows = Default::default();
         if number == 1 || Fault::ALL[number - 2].over() != fault.over() {
             self.line("");
-            self.line(&self.ink.bold(group(fault.over())));
+            self.line(&self.style.bold(group(fault.over())));
         }
         let count = format!("{number:>2}/{}", Fault::ALL.len());
-        self.line(&format!(" {}  {}", self.ink.faint(&count), fault.words()));
+        self.line(&format!(" {}  {}", self.style.faint(&count), fault.words()));
         if self.is_live {
             write(&self.both());
         }
@@ -131,17 +131,17 @@ impl Screen {
         if row.marks.len() > room {
             drawn += &format!("… {}", row.marks.len());
         }
-        drawn + &self.ink.faint(&row.end)
+        drawn + &self.style.faint(&row.end)
     }
 
     fn mark(&self, moment: Moment) -> String {
         match moment {
-            Moment::Hurt => self.ink.paint("1;33", "⚡"),
-            Moment::Done(Reply::Answered) => self.ink.green("●"),
-            Moment::Done(Reply::MayHaveRun) => self.ink.yellow("?"),
-            Moment::Done(Reply::Failed) => self.ink.red("!"),
-            Moment::Done(Reply::Lost) => self.ink.red("✗"),
-            Moment::Done(Reply::Hung) => self.ink.red("~"),
+            Moment::Hurt => self.style.paint("1;33", "⚡"),
+            Moment::Done(Reply::Answered) => self.style.green("●"),
+            Moment::Done(Reply::MayHaveRun) => self.style.yellow("?"),
+            Moment::Done(Reply::Failed) => self.style.red("!"),
+            Moment::Done(Reply::Lost) => self.style.red("✗"),
+            Moment::Done(Reply::Hung) => self.style.red("~"),
         }
     }
 }
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     fn screen(width: usize) -> Screen {
-        Screen::new(Ink::none(), false, width)
+        Screen::new(Style::none(), false, width)
     }
 
     #[test]

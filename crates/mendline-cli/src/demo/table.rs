@@ -5,7 +5,7 @@
 use super::fault::Fault;
 use super::screen::group;
 use super::tally::Tally;
-use crate::ink::Ink;
+use crate::style::Style;
 
 /// The width of the columns: fault, hits, plain, mended.
 const COLUMNS: [usize; 4] = [25, 6, 26, 17];
@@ -21,7 +21,7 @@ pub(super) struct Row {
 }
 
 /// Returns the table as lines, and whether Mendline passed.
-pub(super) fn table(rows: &[Row], ink: Ink, width: usize) -> (Vec<String>, bool) {
+pub(super) fn table(rows: &[Row], style: Style, width: usize) -> (Vec<String>, bool) {
     let (mut plain, mut mended) = (Tally::default(), Tally::default());
     for row in rows {
         plain.add(&row.plain);
@@ -30,7 +30,7 @@ pub(super) fn table(rows: &[Row], ink: Ink, width: usize) -> (Vec<String>, bool)
     let is_wide = width >= WIDTH;
     let mut lines = Vec::new();
     let mut cells = |cells: [&str; 4]| lines.extend(if is_wide { columns(cells) } else { paragraph(cells) });
-    let rule = ink.faint(&"─".repeat(WIDTH.min(width) - 2));
+    let rule = style.faint(&"─".repeat(WIDTH.min(width) - 2));
     let rule = ["\u{0}", &rule, "", ""];
     if is_wide {
         cells(["fault", "hits", "plain client", "through Mendline"]);
@@ -38,13 +38,13 @@ pub(super) fn table(rows: &[Row], ink: Ink, width: usize) -> (Vec<String>, bool)
     for (number, row) in rows.iter().enumerate() {
         if number == 0 || rows[number - 1].fault.over() != row.fault.over() {
             cells(rule);
-            cells(["\u{0}", &ink.faint(group(row.fault.over())), "", ""]);
+            cells(["\u{0}", &style.faint(group(row.fault.over())), "", ""]);
         }
         cells([
             row.fault.words(),
             &hits(row),
-            &ink.paint(colour(&row.plain), &row.plain.words()),
-            &ink.paint(colour(&row.mended), &row.mended.words()),
+            &style.paint(colour(&row.plain), &row.plain.words()),
+            &style.paint(colour(&row.mended), &row.mended.words()),
         ]);
     }
     cells(rule);
@@ -151,14 +151,14 @@ mod tests {
 
     #[test]
     fn the_table_in_columns() {
-        let (lines, is_whole) = table(&rows(), Ink::none(), 80);
+        let (lines, is_whole) = table(&rows(), Style::none(), 80);
         assert!(is_whole);
         insta::assert_snapshot!(lines.join("\n"));
     }
 
     #[test]
     fn the_table_in_paragraphs() {
-        let (lines, _) = table(&rows(), Ink::none(), 60);
+        let (lines, _) = table(&rows(), Style::none(), 60);
         assert!(lines.iter().all(|line| line.chars().count() <= 60));
         insta::assert_snapshot!(lines.join("\n"));
     }
@@ -175,7 +175,7 @@ mod tests {
     fn a_fault_that_never_struck_proves_nothing() {
         let mut rows = rows();
         rows[1].mended.hits = 0;
-        assert!(!table(&rows, Ink::none(), 80).1);
+        assert!(!table(&rows, Style::none(), 80).1);
     }
 
     #[test]
@@ -183,6 +183,6 @@ mod tests {
         let mut rows = rows();
         rows[0].mended = tally(1, &[(Reply::Answered, 12)]);
         rows[1].mended = tally(1, &[(Reply::Answered, 11), (Reply::MayHaveRun, 1)]);
-        assert!(!table(&rows, Ink::none(), 80).1);
+        assert!(!table(&rows, Style::none(), 80).1);
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::step::{Step, Verdict};
 use super::veil::Veil;
 use crate::cli::{NEEDS_LOGIN, NEGATIVE};
-use crate::ink::Ink;
+use crate::style::Style;
 use crate::output;
 use crate::outside::{counted, one_line, width};
 
@@ -73,7 +73,7 @@ pub(crate) struct Report {
 /// Formats steps for people.
 #[derive(Clone, Copy)]
 struct Printer {
-    ink: Ink,
+    style: Style,
     /// Width at which lines are wrapped; unlimited without a terminal.
     width: usize,
 }
@@ -225,12 +225,12 @@ impl Report {
         if self.is_json {
             output::json(&format!("{:#}", self.json(code)));
         } else {
-            let ink = Ink::for_stdout();
+            let style = Style::for_stdout();
             let words = self.summary();
             let painted = match code {
-                0 if self.warnings() == 0 => ink.green(&words),
-                0 => ink.yellow(&words),
-                _ => ink.red(&words),
+                0 if self.warnings() == 0 => style.green(&words),
+                0 => style.yellow(&words),
+                _ => style.red(&words),
             };
             println!("\n{painted}");
         }
@@ -316,14 +316,14 @@ fn seconds(millis: f64) -> Duration {
 impl Printer {
     fn for_stdout() -> Printer {
         let width = if std::io::stdout().is_terminal() { width(std::io::stdout()).min(WIDEST) } else { usize::MAX };
-        Printer { ink: Ink::for_stdout(), width }
+        Printer { style: Style::for_stdout(), width }
     }
 
     /// Returns the title of a section.
     fn title(self, name: &str, place: &str) -> String {
         let has_place = !place.is_empty() && place != name;
-        let place = if has_place { format!("  {}", self.ink.faint(&one_line(place))) } else { String::new() };
-        format!("{}{place}\n", self.ink.bold(&one_line(name)))
+        let place = if has_place { format!("  {}", self.style.faint(&one_line(place))) } else { String::new() };
+        format!("{}{place}\n", self.style.bold(&one_line(name)))
     }
 
     /// Returns the sequence that clears the line of [`Printer::begin`].
@@ -334,35 +334,35 @@ impl Printer {
     /// Prints a line that the next one replaces, on a terminal.
     fn begin(self, layer: &str) {
         if self.width < usize::MAX {
-            print!("{}  {} {layer}", self.wiped(), self.ink.faint("…"));
+            print!("{}  {} {layer}", self.wiped(), self.style.faint("…"));
         }
     }
 
     /// Formats a step as one line or more.
     fn step(self, step: &Step, layer: &str) -> String {
-        let Printer { ink, width } = self;
+        let Printer { style, width } = self;
         let sign = step.verdict.sign();
         let sign = match step.verdict {
-            Verdict::Ok => ink.green(sign),
-            Verdict::Warning => ink.yellow(sign),
-            Verdict::Failed => ink.red(sign),
-            Verdict::Skipped => ink.faint(sign),
+            Verdict::Ok => style.green(sign),
+            Verdict::Warning => style.yellow(sign),
+            Verdict::Failed => style.red(sign),
+            Verdict::Skipped => style.faint(sign),
         };
         let time = step.took.map_or_else(String::new, short);
         let indent = 2 + 1 + 1 + LAYER + 1 + TIME + 2;
         let mut lines = wrapped(&one_line(&step.words), width.saturating_sub(indent)).into_iter();
         let first = lines.next().unwrap_or_default();
-        let first = if step.verdict == Verdict::Skipped { ink.faint(&first) } else { first };
-        let mut text = format!("  {sign} {layer:LAYER$} {}  {first}\n", ink.faint(&format!("{time:>TIME$}")));
+        let first = if step.verdict == Verdict::Skipped { style.faint(&first) } else { first };
+        let mut text = format!("  {sign} {layer:LAYER$} {}  {first}\n", style.faint(&format!("{time:>TIME$}")));
         let space = " ".repeat(indent);
         lines.for_each(|line| text.push_str(&format!("{space}{line}\n")));
         for line in &step.details {
-            text.push_str(&format!("{space}{}\n", ink.faint(&format!("| {}", one_line(line)))));
+            text.push_str(&format!("{space}{}\n", style.faint(&format!("| {}", one_line(line)))));
         }
         let advice = step.advice.iter().flat_map(|advice| wrapped(&one_line(advice), width.saturating_sub(indent + 2)));
         for (index, line) in advice.enumerate() {
             let lead = if index == 0 { "→" } else { " " };
-            text.push_str(&format!("{space}{} {line}\n", ink.bold(lead)));
+            text.push_str(&format!("{space}{} {line}\n", style.bold(lead)));
         }
         text
     }

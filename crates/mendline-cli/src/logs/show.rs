@@ -10,7 +10,7 @@ use mendline::observe::escaped::{Escaped, EscapedJson};
 
 use super::folder::Folder;
 use super::record::{Before, Record};
-use crate::ink::Ink;
+use crate::style::Style;
 
 /// Colours of servers; red and yellow are for errors and warnings.
 const COLOURS: [&str; 6] = ["36", "35", "34", "32", "96", "95"];
@@ -20,7 +20,7 @@ const SHORT: usize = 160;
 
 /// Formatter of lines.
 pub(super) struct Show {
-    ink: Ink,
+    style: Style,
     as_json: bool,
     in_full: bool,
     /// Colours by server.
@@ -30,11 +30,11 @@ pub(super) struct Show {
 }
 
 impl Show {
-    pub(super) fn new(folder: &Folder, ink: Ink, as_json: bool, in_full: bool) -> Show {
+    pub(super) fn new(folder: &Folder, style: Style, as_json: bool, in_full: bool) -> Show {
         let servers = folder.servers();
         let doubles = servers.iter().filter(|server| folder.has_doubles(server)).map(|&it| it.to_owned()).collect();
         let colours = servers.iter().map(|&server| server.to_owned()).zip(COLOURS.iter().copied().cycle()).collect();
-        Show { ink, as_json, in_full, colours, doubles }
+        Show { style, as_json, in_full, colours, doubles }
     }
 
     /// Writes an earlier entry in the history of a call. In JSON it is part of the record.
@@ -79,7 +79,7 @@ impl Show {
         let is_cut = record.cut || shown.len() < record.text.len();
         let mut text = Escaped(shown.as_bytes()).to_string();
         if let (true, Some(bytes)) = (is_cut, record.bytes) {
-            text.push_str(&self.ink.faint(&format!("… ({bytes} bytes)")));
+            text.push_str(&self.style.faint(&format!("… ({bytes} bytes)")));
         }
         (mark, text)
     }
@@ -93,12 +93,12 @@ impl Show {
         text: &str,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        let ink = self.ink;
+        let style = self.style;
         let level = format!("{:<5}", Escaped(level.to_ascii_uppercase().as_bytes()).to_string());
         let level = match level.trim_end() {
-            "ERROR" => ink.red(&level),
-            "WARN" => ink.yellow(&level),
-            "DEBUG" | "WIRE" => ink.faint(&level),
+            "ERROR" => style.red(&level),
+            "WARN" => style.yellow(&level),
+            "DEBUG" | "WIRE" => style.faint(&level),
             _ => level,
         };
         let next = COLOURS[self.colours.len() % COLOURS.len()];
@@ -110,8 +110,8 @@ impl Show {
         // The microseconds serve only the order.
         let millis = time.strip_suffix('Z').and_then(|time| time.get(..time.len().checked_sub(3)?));
         let time = millis.map_or_else(|| time.to_owned(), |millis| format!("{millis}Z"));
-        let time = ink.faint(&Escaped(time.as_bytes()).to_string());
-        writeln!(out, "{time} {level} {} {}{text}", ink.paint(colour, &name), ink.faint(mark))
+        let time = style.faint(&Escaped(time.as_bytes()).to_string());
+        writeln!(out, "{time} {level} {} {}{text}", style.paint(colour, &name), style.faint(mark))
     }
 }
 

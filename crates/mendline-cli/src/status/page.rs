@@ -10,7 +10,7 @@ use super::detail::detail;
 use super::memory::Memory;
 use super::report::{ProbeOutcome, Probed, Report, Row};
 use super::table::{Cell, Column, Table, Tone, shortened};
-use crate::ink::Ink;
+use crate::style::Style;
 use crate::outside::one_line;
 
 /// Age from which an error of a healthy server is left out of the table.
@@ -35,13 +35,13 @@ pub(super) fn width() -> usize {
 /// A report as text.
 pub(super) struct Page<'a> {
     report: &'a Report,
-    ink: Ink,
+    style: Style,
     width: usize,
 }
 
 impl<'a> Page<'a> {
-    pub(super) fn new(report: &'a Report, ink: Ink, width: usize) -> Page<'a> {
-        Page { report, ink, width }
+    pub(super) fn new(report: &'a Report, style: Style, width: usize) -> Page<'a> {
+        Page { report, style, width }
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -133,7 +133,7 @@ impl<'a> Page<'a> {
         if !servers.is_empty() {
             let kinds = self.report.tally();
             let kinds =
-                kinds.iter().map(|(kind, count)| tone(*kind).paint(&format!("{count} {}", kind.word()), self.ink));
+                kinds.iter().map(|(kind, count)| tone(*kind).paint(&format!("{count} {}", kind.word()), self.style));
             parts.push(format!("{}: {}", counted(servers.len(), "server"), kinds.collect::<Vec<_>>().join(", ")));
         }
         match silent.len() {
@@ -166,20 +166,20 @@ impl fmt::Display for Page<'_> {
             && self.report.silent.is_empty()
             && self.report.is_asked_by_name
         {
-            return detail(only, self.ink, f);
+            return detail(only, self.style, f);
         }
         let table = Table::fit(self.columns(), self.width);
         let place = table.width_of(STATE);
-        let mut lines = table.lines(self.ink).into_iter();
+        let mut lines = table.lines(self.style).into_iter();
         writeln!(f, "{}", lines.next().unwrap_or_default())?;
         for (index, line) in lines.enumerate() {
             writeln!(f, "{line}")?;
             if let Some(remark) = self.report.servers.get(index).and_then(|row| self.remark(row, place)) {
-                writeln!(f, "{}", self.ink.faint(&shortened(&format!("  └ {}", one_line(&remark)), self.width)))?;
+                writeln!(f, "{}", self.style.faint(&shortened(&format!("  └ {}", one_line(&remark)), self.width)))?;
             }
         }
         writeln!(f, "\n{}", self.summary())?;
-        self.hint().map_or(Ok(()), |hint| writeln!(f, "{}", self.ink.faint(&one_line(&hint))))
+        self.hint().map_or(Ok(()), |hint| writeln!(f, "{}", self.style.faint(&one_line(&hint))))
     }
 }
 
@@ -298,7 +298,7 @@ mod tests {
     }
 
     fn drawn(report: &Report, width: usize) -> String {
-        Page::new(report, Ink::none(), width).to_string()
+        Page::new(report, Style::none(), width).to_string()
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use crate::ink::Ink;
+use crate::style::Style;
 use crate::outside::one_line;
 
 /// Style of a cell.
@@ -21,14 +21,14 @@ pub(super) enum Tone {
 }
 
 impl Tone {
-    pub(super) fn paint(self, text: &str, ink: Ink) -> String {
+    pub(super) fn paint(self, text: &str, style: Style) -> String {
         match self {
             Tone::Plain => text.to_owned(),
-            Tone::Faint => ink.faint(text),
-            Tone::Bold => ink.bold(text),
-            Tone::Green => ink.green(text),
-            Tone::Yellow => ink.yellow(text),
-            Tone::Red => ink.red(text),
+            Tone::Faint => style.faint(text),
+            Tone::Bold => style.bold(text),
+            Tone::Green => style.green(text),
+            Tone::Yellow => style.yellow(text),
+            Tone::Red => style.red(text),
         }
     }
 }
@@ -125,21 +125,21 @@ impl Table {
     }
 
     /// Returns the line of titles, and one line for each row.
-    pub(super) fn lines(&self, ink: Ink) -> Vec<String> {
+    pub(super) fn lines(&self, style: Style) -> Vec<String> {
         let rows = self.columns.first().map_or(0, |(column, _)| column.cells.len());
-        let titles = self.line(|column| Cell::new(column.title, Tone::Faint), ink);
+        let titles = self.line(|column| Cell::new(column.title, Tone::Faint), style);
         let mut lines = vec![titles];
-        lines.extend((0..rows).map(|row| self.line(|column| column.cells.get(row).cloned().unwrap_or_default(), ink)));
+        lines.extend((0..rows).map(|row| self.line(|column| column.cells.get(row).cloned().unwrap_or_default(), style)));
         lines
     }
 
-    fn line(&self, cell: impl Fn(&Column) -> Cell, ink: Ink) -> String {
+    fn line(&self, cell: impl Fn(&Column) -> Cell, style: Style) -> String {
         let mut line = String::new();
         for (index, (column, width)) in self.columns.iter().enumerate() {
             let cell = cell(column);
             let text = shortened(&cell.text, *width);
             let padding = " ".repeat(width - text.chars().count());
-            let painted = if text.is_empty() { String::new() } else { cell.tone.paint(&text, ink) };
+            let painted = if text.is_empty() { String::new() } else { cell.tone.paint(&text, style) };
             let gap = if index == 0 { "" } else { GAP };
             let _ = match column.is_number {
                 true => write!(line, "{gap}{padding}{painted}"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn drawn(width: usize) -> String {
-        Table::fit(columns(), width).lines(Ink::none()).join("\n")
+        Table::fit(columns(), width).lines(Style::none()).join("\n")
     }
 
     #[test]

@@ -6,23 +6,23 @@ use std::io::IsTerminal;
 
 /// Style of text; plain without a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ink(bool);
+pub(crate) struct Style(bool);
 
-impl Ink {
+impl Style {
     /// Returns the style for stdout.
-    pub(crate) fn for_stdout() -> Ink {
-        Ink(std::io::stdout().is_terminal() && is_wanted())
+    pub(crate) fn for_stdout() -> Style {
+        Style(std::io::stdout().is_terminal() && is_wanted())
     }
 
     /// Returns the style for stderr.
-    pub(crate) fn for_stderr() -> Ink {
-        Ink(std::io::stderr().is_terminal() && is_wanted())
+    pub(crate) fn for_stderr() -> Style {
+        Style(std::io::stderr().is_terminal() && is_wanted())
     }
 
     /// Returns no style, for texts that are compared.
     #[cfg(test)]
-    pub(crate) fn none() -> Ink {
-        Ink(false)
+    pub(crate) fn none() -> Style {
+        Style(false)
     }
 
     /// Returns whether colours are on.
