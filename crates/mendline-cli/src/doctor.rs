@@ -17,7 +17,7 @@ mod protocol;
 mod remote;
 mod report;
 mod step;
-mod veil;
+mod redact;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -4,7 +4,7 @@ use mendline::transport::http::probe::{Answer, NoAnswer, Probe};
 use serde_json::Value;
 
 use super::step::Step;
-use super::veil::Veil;
+use super::redact::StepRedactor;
 use crate::outside::{headline, one_line};
 
 const LAYER: &str = "http";
@@ -34,10 +34,10 @@ fn is_json_rpc(answer: &Answer) -> bool {
 }
 
 /// Judges the response to a handshake.
-pub(crate) fn judged(answer: &Answer, veil: &Veil) -> Step {
+pub(crate) fn judged(answer: &Answer, redactor: &StepRedactor) -> Step {
     let (status, http) = (answer.status, version(answer));
     let kind = answer.content_type().unwrap_or_default();
-    let page = || match title(&answer.body, veil) {
+    let page = || match title(&answer.body, redactor) {
         Some(title) => format!(" ({title:?})"),
         None => String::new(),
     };
@@ -77,13 +77,13 @@ pub(crate) fn judged(answer: &Answer, veil: &Veil) -> Step {
 }
 
 /// Returns the title of a web page. Secrets are hidden before it is cut.
-fn title(body: &[u8], veil: &Veil) -> Option<String> {
+fn title(body: &[u8], redactor: &StepRedactor) -> Option<String> {
     let text = String::from_utf8_lossy(body);
     let lower = text.to_ascii_lowercase();
     let start = lower.find("<title")?;
     let start = start + lower[start..].find('>')? + 1;
     let end = start + lower[start..].find('<')?;
-    Some(headline(&veil.shown(&text[start..end]), 60)).filter(|title| !title.is_empty())
+    Some(headline(&redactor.redact_text(&text[start..end]), 60)).filter(|title| !title.is_empty())
 }
 
 pub(crate) fn unanswered(fault: &NoAnswer, probe: &Probe) -> Step {
@@ -109,11 +109,11 @@ mod tests {
     #[test]
     fn the_title_of_a_page_is_found_and_cannot_talk_to_the_terminal() {
         assert_eq!(
-            title(b"<html><TITLE lang=x> Sign\x1b in </title>", &Veil::default()).as_deref(),
+            title(b"<html><TITLE lang=x> Sign\x1b in </title>", &StepRedactor::default()).as_deref(),
             Some("Sign\\u{1b} in")
         );
         for body in [&b""[..], b"<title", b"<title>", b"<title></title>", b"\xff<title>"] {
-            assert_eq!(title(body, &Veil::default()), None);
+            assert_eq!(title(body, &StepRedactor::default()), None);
         }
     }
 }

@@ -195,7 +195,7 @@ impl Walk<'_> {
             let words = format!("{}, the old transport: HTTP+SSE of 2024-11-05", version(&answer));
             Step::ok("http", words).fact("transport", "sse")
         } else {
-            judged(&answer, sheet.veil())
+            judged(&answer, sheet.redactor())
         };
         let is_well = step.verdict != Verdict::Failed;
         sheet.put(step.took(took).fact("status", answer.status).fact("server", answer.server().map(str::to_owned)));

@@ -8,7 +8,7 @@ use mendline::decisions::Secret;
 use serde_json::{Value, json};
 
 use super::step::{Step, Verdict};
-use super::veil::Veil;
+use super::redact::StepRedactor;
 use crate::cli::{NEEDS_LOGIN, NEGATIVE};
 use crate::style::Style;
 use crate::output;
@@ -31,7 +31,7 @@ pub(crate) struct Sheet {
     is_quiet: bool,
     /// True if the title is not printed yet.
     is_untitled: bool,
-    veil: Veil,
+    redactor: StepRedactor,
 }
 
 /// Output of a section.
@@ -81,12 +81,12 @@ struct Printer {
 impl Sheet {
     /// Hides these secrets in all steps.
     pub(crate) fn hide(&mut self, secrets: &[Secret]) {
-        self.veil = Veil::over(secrets);
+        self.redactor = StepRedactor::new(secrets);
     }
 
     /// Returns the redactor, for text that is cut before it is added.
-    pub(crate) fn veil(&self) -> &Veil {
-        &self.veil
+    pub(crate) fn redactor(&self) -> &StepRedactor {
+        &self.redactor
     }
 
     /// Shows the layer that is being examined, on a terminal.
@@ -107,7 +107,7 @@ impl Sheet {
 
     /// Adds a step.
     pub(crate) fn put(&mut self, step: Step) {
-        let step = self.veil.cover(step);
+        let step = self.redactor.redact_step(step);
         let is_worth_it = !self.is_quiet || step.verdict != Verdict::Ok;
         if let Some(printer) = self.outlet.printer().filter(|_| is_worth_it) {
             if std::mem::take(&mut self.is_untitled) {
@@ -199,7 +199,7 @@ impl Report {
             outlet: if self.is_json { Outlet::None } else { Outlet::Live(Printer::for_stdout()) },
             is_quiet: true,
             is_untitled: true,
-            veil: Veil::default(),
+            redactor: StepRedactor::default(),
         }
     }
 

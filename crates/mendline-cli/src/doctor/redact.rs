@@ -13,39 +13,39 @@ use super::step::Step;
 
 /// Hides secrets in steps.
 #[derive(Default)]
-pub(crate) struct Veil(Redactor);
+pub(crate) struct StepRedactor(Redactor);
 
-impl Veil {
-    pub(crate) fn over(secrets: &[Secret]) -> Veil {
+impl StepRedactor {
+    pub(crate) fn new(secrets: &[Secret]) -> StepRedactor {
         let redactor = Redactor::default();
         redactor.learn(secrets);
-        Veil(redactor)
+        StepRedactor(redactor)
     }
 
     /// Hides secrets in a step.
-    pub(crate) fn cover(&self, mut step: Step) -> Step {
+    pub(crate) fn redact_step(&self, mut step: Step) -> Step {
         let texts = [&mut step.words].into_iter().chain(&mut step.advice).chain(&mut step.details);
-        texts.for_each(|text| self.hide(text));
-        step.facts.values_mut().for_each(|value| self.hide_in(value));
+        texts.for_each(|text| self.redact(text));
+        step.facts.values_mut().for_each(|value| self.redact_value(value));
         step
     }
 
     /// Hides secrets in text of a server.
-    pub(crate) fn shown(&self, text: &str) -> String {
+    pub(crate) fn redact_text(&self, text: &str) -> String {
         String::from_utf8_lossy(&self.0.redact(text.as_bytes())).into_owned()
     }
 
-    fn hide(&self, text: &mut String) {
+    fn redact(&self, text: &mut String) {
         if let Cow::Owned(redacted) = self.0.redact(text.as_bytes()) {
             *text = String::from_utf8_lossy(&redacted).into_owned();
         }
     }
 
-    fn hide_in(&self, value: &mut Value) {
+    fn redact_value(&self, value: &mut Value) {
         match value {
-            Value::String(text) => self.hide(text),
-            Value::Array(values) => values.iter_mut().for_each(|value| self.hide_in(value)),
-            Value::Object(members) => members.values_mut().for_each(|value| self.hide_in(value)),
+            Value::String(text) => self.redact(text),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.redact_value(value)),
+            Value::Object(members) => members.values_mut().for_each(|value| self.redact_value(value)),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
@@ -57,17 +57,17 @@ mod tests {
 
     #[test]
     fn a_secret_is_hidden_in_words_details_and_facts() {
-        let veil = Veil::over(&[Secret::new("canary-s3cret".to_owned()), Secret::new("Bearer".to_owned())]);
+        let redactor = StepRedactor::new(&[Secret::new("canary-s3cret".to_owned()), Secret::new("Bearer".to_owned())]);
         let step = Step::failed("auth", "canary-s3cret is refused").details(["(canary-s3cret)".to_owned()]);
         let step =
-            veil.cover(step.fact("challenges", vec!["Bearer x=\"canary-s3cret\"".to_owned()]).advice("canary-s3cret!"));
+            redactor.redact_step(step.fact("challenges", vec!["Bearer x=\"canary-s3cret\"".to_owned()]).advice("canary-s3cret!"));
         assert_eq!(step.words, "‹secret› is refused");
         assert!(!format!("{step:?}").contains("canary-s3cret"), "{step:?}");
     }
 
     #[test]
     fn what_is_short_is_no_secret() {
-        let veil = Veil::over(&[Secret::new("me".to_owned())]);
-        assert_eq!(veil.cover(Step::ok("lists", "some tools")).words, "some tools");
+        let redactor = StepRedactor::new(&[Secret::new("me".to_owned())]);
+        assert_eq!(redactor.redact_step(Step::ok("lists", "some tools")).words, "some tools");
     }
 }
