@@ -29,7 +29,7 @@ use mendline_config::{Loaded, Server};
 use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
 
-use self::report::{Report, Sheet};
+use self::report::{Report, Section};
 use self::step::Step;
 use crate::choices::duration;
 use crate::cli::USAGE;
@@ -120,34 +120,34 @@ async fn one(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Re
     let line = Line { verb: "doctor", server: &options.server, name: None, target, command, choices: None };
     let (plan, named) = meant(&line)?;
     if let Some(named) = &named {
-        let mut sheet = report.sheet("configuration", &named.found.path.display().to_string());
-        configuration::examine(&named.loaded, line.by_name(), &mut sheet);
-        report.keep_configuration(sheet);
+        let mut section = report.section("configuration", &named.found.path.display().to_string());
+        configuration::examine(&named.loaded, line.by_name(), &mut section);
+        report.keep_configuration(section);
     }
     Patient::with(plan).examine(limits, report).await;
-    let mut sheet = report.quiet_sheet("machine", "");
-    machine::examine(&mut sheet);
-    report.keep_machine(sheet);
+    let mut section = report.quiet_section("machine", "");
+    machine::examine(&mut section);
+    report.keep_machine(section);
     Ok(())
 }
 
 async fn all(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Result<(), Refusal> {
-    let mut sheet = report.sheet("machine", "");
-    machine::examine(&mut sheet);
-    report.keep_machine(sheet);
+    let mut section = report.section("machine", "");
+    machine::examine(&mut section);
+    report.keep_machine(section);
     let found = match crate::named::locate(options.server.config.as_deref()) {
         Ok(found) => found,
         Err(why) => {
-            let mut sheet = report.sheet("configuration", "");
-            configuration::missing(&why, &mut sheet);
-            report.keep_configuration(sheet);
+            let mut section = report.section("configuration", "");
+            configuration::missing(&why, &mut section);
+            report.keep_configuration(section);
             return Ok(());
         }
     };
     let loaded = crate::named::read(&found)?;
-    let mut sheet = report.sheet("configuration", &found.path.display().to_string());
-    configuration::examine(&loaded, None, &mut sheet);
-    report.keep_configuration(sheet);
+    let mut section = report.section("configuration", &found.path.display().to_string());
+    configuration::examine(&loaded, None, &mut section);
+    report.keep_configuration(section);
     let patients: Vec<Patient> = loaded.servers.iter().map(|server| Patient::of(server, &loaded)).collect();
     match <[Patient; 1]>::try_from(patients) {
         Ok([only]) => only.examine(limits, report).await,
@@ -162,12 +162,12 @@ async fn side_by_side(patients: Vec<Patient>, limits: Limits, report: &mut Repor
     let rooms = LocalSet::new();
     let mut examined = Vec::with_capacity(patients.len());
     for patient in patients {
-        let (name, mut sheet, places) = (patient.name.clone(), patient.sheet(report, true), Rc::clone(&places));
+        let (name, mut section, places) = (patient.name.clone(), patient.section(report, true), Rc::clone(&places));
         let room = rooms.spawn_local(async move {
             // Permits are granted in order, and the semaphore is never closed.
             let _place = places.acquire().await;
-            patient.fill(limits, &mut sheet).await;
-            sheet
+            patient.fill(limits, &mut section).await;
+            section
         });
         examined.push((name, room));
     }
@@ -175,7 +175,7 @@ async fn side_by_side(patients: Vec<Patient>, limits: Limits, report: &mut Repor
         for (name, room) in examined {
             report.wait_for(&name);
             match room.await {
-                Ok(sheet) => report.keep_server(sheet),
+                Ok(section) => report.keep_server(section),
                 Err(fault) => std::panic::resume_unwind(fault.into_panic()),
             }
         }
@@ -220,30 +220,30 @@ impl Patient {
     }
 
     /// Creates its empty section of the report.
-    fn sheet(&self, report: &mut Report, is_for_later: bool) -> Sheet {
-        let mut sheet = match is_for_later {
-            true => report.sheet_for_later(&self.name, &self.place),
-            false => report.sheet(&self.name, &self.place),
+    fn section(&self, report: &mut Report, is_for_later: bool) -> Section {
+        let mut section = match is_for_later {
+            true => report.deferred_section(&self.name, &self.place),
+            false => report.section(&self.name, &self.place),
         };
         if let About::Plan(plan) = &self.about {
-            sheet.hide(&plan.secrets());
+            section.hide(&plan.secrets());
         }
-        sheet
+        section
     }
 
     /// Examines it alone: every step is printed at once.
     async fn examine(self, limits: Limits, report: &mut Report) {
-        let mut sheet = self.sheet(report, false);
-        self.fill(limits, &mut sheet).await;
-        report.keep_server(sheet);
+        let mut section = self.section(report, false);
+        self.fill(limits, &mut section).await;
+        report.keep_server(section);
     }
 
-    async fn fill(self, limits: Limits, sheet: &mut Sheet) {
+    async fn fill(self, limits: Limits, section: &mut Section) {
         match self.about {
-            About::Nothing(step) => sheet.put(step),
+            About::Nothing(step) => section.add(step),
             About::Plan(plan) => match &plan.way {
-                Way::Child(command) => child::examine(&plan, command, limits, sheet).await,
-                Way::Remote(address) => remote::examine(&plan, address, limits, sheet).await,
+                Way::Child(command) => child::examine(&plan, command, limits, section).await,
+                Way::Remote(address) => remote::examine(&plan, address, limits, section).await,
             },
         }
     }

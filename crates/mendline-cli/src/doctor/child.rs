@@ -12,7 +12,7 @@ use rustix::fs::{Access, access};
 
 use super::Limits;
 use super::protocol::{self, Meeting};
-use super::report::Sheet;
+use super::report::Section;
 use super::step::{Step, Verdict, said};
 use crate::conversation::{Seen, Trouble};
 use crate::outside::counted;
@@ -24,31 +24,31 @@ const NAMES: usize = 20_000;
 const ABOVE: [&str; 5] = ["start", "handshake", "lists", "ping", "stdout"];
 
 /// Examines the layers from the command to its pings.
-pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits, sheet: &mut Sheet) {
+pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits, section: &mut Section) {
     let step = find(command);
     let is_there = step.verdict == Verdict::Ok;
-    sheet.put(step);
+    section.add(step);
     if !is_there {
-        return sheet.skip(&ABOVE, "not tried");
+        return section.skip(&ABOVE, "not tried");
     }
     let limit = limits.start.unwrap_or(defaults::HANDSHAKE);
-    sheet.begin("start");
+    section.begin("start");
     let meeting = match protocol::meet(plan, limit).await {
         Ok(meeting) => meeting,
         Err(why) => {
-            sheet.put(Step::failed("start", why));
-            return sheet.skip(&ABOVE[1..], "not tried");
+            section.add(Step::failed("start", why));
+            return section.skip(&ABOVE[1..], "not tried");
         }
     };
     let Meeting { mut conversation, greeted, took } = meeting;
     let seen = conversation.witness().seen();
     match greeted {
         Ok(greeting) => {
-            sheet.put(Step::ok("start", "it runs; the time is that of its first answer").took(took));
-            sheet.put(protocol::handshake(&greeting));
-            protocol::examine(&mut conversation, &greeting, limits.step, sheet).await;
-            sheet.put(stdout(&conversation.witness().seen()));
-            sheet.begin("eras");
+            section.add(Step::ok("start", "it runs; the time is that of its first answer").took(took));
+            section.add(protocol::handshake(&greeting));
+            protocol::examine(&mut conversation, &greeting, limits.step, section).await;
+            section.add(stdout(&conversation.witness().seen()));
+            section.begin("eras");
             let mut eras = protocol::eras(&mut conversation, &greeting, limits.step).await;
             conversation.close().await;
             if eras.is_none() {
@@ -56,30 +56,30 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
                 let limit = limit.min(took * 2 + protocol::OTHER_ERA);
                 eras = protocol::eras_in_another_life(plan, &greeting, limit).await;
             }
-            sheet.put_if_any(eras);
+            section.add_if_any(eras);
         }
         Err(trouble) => {
             let tried = match &seen.trouble {
                 Some(why) if seen.was_up => {
-                    sheet.put(ended(why, &seen).took(took));
+                    section.add(ended(why, &seen).took(took));
                     1
                 }
                 Some(why) => {
-                    sheet.put(not_started(why).took(took));
+                    section.add(not_started(why).took(took));
                     1
                 }
                 None => {
-                    sheet.put(Step::ok("start", "it runs"));
-                    sheet.put(not_greeted(&trouble, &seen).took(took));
+                    section.add(Step::ok("start", "it runs"));
+                    section.add(not_greeted(&trouble, &seen).took(took));
                     2
                 }
             };
             // Its lines on stdout may be the reason.
             if seen.noise_lines > 0 {
-                sheet.put(stdout(&seen));
-                sheet.skip(&ABOVE[tried..4], "not tried");
+                section.add(stdout(&seen));
+                section.skip(&ABOVE[tried..4], "not tried");
             } else {
-                sheet.skip(&ABOVE[tried..], "not tried");
+                section.skip(&ABOVE[tried..], "not tried");
             }
             conversation.close().await;
         }

@@ -2,21 +2,21 @@
 
 use mendline_config::{Finding, Loaded, Weight};
 
-use super::report::Sheet;
+use super::report::Section;
 use super::step::Step;
 use crate::outside::counted;
 
 const LAYER: &str = "file";
 
 /// Reports that there is no file.
-pub(crate) fn missing(why: &str, sheet: &mut Sheet) {
+pub(crate) fn missing(why: &str, section: &mut Section) {
     let step = Step::warning(LAYER, why)
         .advice("Write one with a block `mcpServers`, as clients use it, or name a server: `mendline doctor URL`");
-    sheet.put(step);
+    section.add(step);
 }
 
 /// Reports the findings about a file, or only those that concern one server.
-pub(crate) fn examine(loaded: &Loaded, server: Option<&str>, sheet: &mut Sheet) {
+pub(crate) fn examine(loaded: &Loaded, server: Option<&str>, section: &mut Section) {
     let concerns =
         |finding: &&Finding| server.is_none() || finding.server.is_none() || finding.server.as_deref() == server;
     let mut is_well = true;
@@ -35,13 +35,13 @@ pub(crate) fn examine(loaded: &Loaded, server: Option<&str>, sheet: &mut Sheet) 
         };
         is_well = false;
         let step = finding.help.iter().fold(step, |step, help| step.advice(help));
-        sheet.put(step.fact("server", finding.server.clone()));
+        section.add(step.fact("server", finding.server.clone()));
     }
     if is_well {
         let words = match server {
             Some(_) => "no problems with this server".to_owned(),
             None => format!("{}, no problems", counted(loaded.names.len(), "server")),
         };
-        sheet.put(Step::ok(LAYER, words));
+        section.add(Step::ok(LAYER, words));
     }
 }

@@ -8,7 +8,7 @@ use mendline::control::place;
 use mendline::state::state_directory;
 use mendline::transport::http::ProxyRules;
 
-use super::report::Sheet;
+use super::report::Section;
 use super::step::Step;
 use crate::outside::counted;
 
@@ -16,15 +16,15 @@ use crate::outside::counted;
 const VARIABLES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
 /// Examines the machine.
-pub(crate) fn examine(sheet: &mut Sheet) {
+pub(crate) fn examine(section: &mut Section) {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    proxies(&variable).into_iter().for_each(|step| sheet.put(step));
+    proxies(&variable).into_iter().for_each(|step| section.add(step));
     let places = [
         ("state", state_directory(|name| std::env::var_os(name)).into_iter().collect()),
         ("runtime", place::candidates(|name| std::env::var_os(name))),
     ];
     for (layer, candidates) in places {
-        sheet.put(directory(layer, &candidates));
+        section.add(directory(layer, &candidates));
     }
 }
 

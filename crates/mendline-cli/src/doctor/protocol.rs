@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::report::{Sheet, short};
+use super::report::{Section, short};
 use super::step::{Step, said, timed};
 use crate::conversation::{Conversation, Era, Greeting, Trouble, Witness};
 use crate::outside::{counted, one_line};
@@ -79,13 +79,13 @@ pub(crate) fn handshake(greeting: &Greeting) -> Step {
 }
 
 /// Examines lists and pings after the handshake.
-pub(crate) async fn examine(conversation: &mut Conversation, greeting: &Greeting, limit: Duration, sheet: &mut Sheet) {
-    sheet.begin("lists");
+pub(crate) async fn examine(conversation: &mut Conversation, greeting: &Greeting, limit: Duration, section: &mut Section) {
+    section.begin("lists");
     let step = lists(conversation, greeting, limit).await;
-    sheet.put(step);
-    sheet.begin("ping");
+    section.add(step);
+    section.begin("ping");
     let step = pings(conversation, limit).await;
-    sheet.put(step);
+    section.add(step);
 }
 
 /// Reports whether a server that was initialized in the legacy era supports the modern one as well. This check comes

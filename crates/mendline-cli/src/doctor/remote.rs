@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::answer::{is_events, judged, may_be_old, unanswered, version};
 use super::certificate::{distrusted, trusted, with_certificate};
-use super::report::{Sheet, short};
+use super::report::{Section, short};
 use super::step::{Step, Verdict, said, timed};
 use super::{Limits, authorization, protocol};
 use crate::conversation::Trouble;
@@ -26,14 +26,14 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const LAYERS: [&str; 8] = ["name", "tcp", "tls", "http", "auth", "handshake", "lists", "ping"];
 
 /// Examines the layers from the name to the pings.
-pub(crate) async fn examine(plan: &Plan, address: &Address, limits: Limits, sheet: &mut Sheet) {
+pub(crate) async fn examine(plan: &Plan, address: &Address, limits: Limits, section: &mut Section) {
     let walk = Walk { plan, address, limit: limits.step };
-    if let Err(Ends(at)) = walk.take(sheet).await {
+    if let Err(Ends(at)) = walk.take(section).await {
         let above = LAYERS.iter().position(|layer| *layer == at).map_or(LAYERS.len(), |at| at + 1);
         let is_there = |layer: &&str| walk.is_secure() || *layer != "tls";
         let above: Vec<&'static str> = LAYERS[above..].iter().copied().filter(is_there).collect();
         if !above.is_empty() {
-            sheet.skip(&above, "not tried");
+            section.skip(&above, "not tried");
         }
     }
 }
@@ -53,11 +53,11 @@ impl Walk<'_> {
         self.plan.upstream.place.starts_with("https://")
     }
 
-    async fn take(&self, sheet: &mut Sheet) -> Result<(), Ends> {
+    async fn take(&self, section: &mut Section) -> Result<(), Ends> {
         let target = match self.address.target() {
             Ok(target) => target,
             Err(why) => {
-                sheet.put(Step::failed("name", why));
+                section.add(Step::failed("name", why));
                 return Err(Ends("name"));
             }
         };
@@ -65,18 +65,18 @@ impl Walk<'_> {
         if probe.has_proxy() {
             let place = probe.place().to_string();
             let words = format!("requests to {} go through the proxy {place}, as set in the environment", probe.server());
-            sheet.put(Step::ok("proxy", words).fact("proxy", place));
+            section.add(Step::ok("proxy", words).fact("proxy", place));
         }
-        let reached = self.reach(&probe, sheet).await?;
-        let line = self.secure(&probe, reached, sheet).await?;
-        self.speak(&probe, line, sheet).await?;
-        self.converse(sheet).await
+        let reached = self.reach(&probe, section).await?;
+        let line = self.secure(&probe, reached, section).await?;
+        self.speak(&probe, line, section).await?;
+        self.converse(section).await
     }
 
     /// Resolves the name, connects, and opens the tunnel through a proxy.
-    async fn reach(&self, probe: &Probe, sheet: &mut Sheet) -> Result<Reached, Ends> {
+    async fn reach(&self, probe: &Probe, section: &mut Section) -> Result<Reached, Ends> {
         let (place, limit) = (probe.place(), self.limit);
-        sheet.begin("name");
+        section.begin("name");
         let (found, took) = timed(limit, probe.look_up()).await;
         let late = || {
             let words = format!("the name {} could not be looked up within {}", place.host, said(limit));
@@ -87,13 +87,13 @@ impl Walk<'_> {
             Err(DialError::Forbidden(words)) => {
                 let advice = "Check the DNS entry of this name; if the server really has this address, write the \
                               address into the URL";
-                sheet.put(Step::failed("name", words).took(took).advice(advice));
+                section.add(Step::failed("name", words).took(took).advice(advice));
                 return Err(Ends("name"));
             }
             Err(DialError::Failed(words)) => {
                 let advice = "Is the host in the URL spelled right? Is this machine online, and in the VPN if the name is known \
                               only there?";
-                sheet.put(Step::failed("name", words).took(took).advice(advice));
+                section.add(Step::failed("name", words).took(took).advice(advice));
                 return Err(Ends("name"));
             }
         };
@@ -104,8 +104,8 @@ impl Walk<'_> {
             [first, rest @ ..] => format!("{} is {first} and {} more", place.host, rest.len()),
             [] => place.host.clone(),
         };
-        sheet.put(Step::ok("name", words).took(took).fact("addresses", ips));
-        sheet.begin("tcp");
+        section.add(Step::ok("name", words).took(took).fact("addresses", ips));
+        section.begin("tcp");
         let (dialed, took) = timed(limit, probe.dial(addresses)).await;
         let late = || Err(DialError::Failed(format!("{place} did not answer within {}", said(limit))));
         let mut reached = match dialed.unwrap_or_else(late) {
@@ -117,18 +117,18 @@ impl Walk<'_> {
                 } else {
                     "A firewall may block the connection, the machine may be off, or it is reachable only inside a VPN"
                 };
-                sheet.put(Step::failed("tcp", words).took(took).advice(advice));
+                section.add(Step::failed("tcp", words).took(took).advice(advice));
                 return Err(Ends("tcp"));
             }
         };
         let step = Step::ok("tcp", format!("connected to {}", reached.address)).took(took);
-        sheet.put(step.fact("address", reached.address.to_string()));
+        section.add(step.fact("address", reached.address.to_string()));
         if probe.has_proxy() && probe.is_secure() {
             let (made, took) = timed(limit, probe.tunnel(&mut reached)).await;
             let late = || Err(format!("the proxy {place} made no tunnel within {}", said(limit)));
             if let Err(words) = made.unwrap_or_else(late) {
                 let advice = "Ask the operator of the proxy, or add the host to NO_PROXY if it can be reached without it";
-                sheet.put(Step::failed("proxy", words).took(took).advice(advice));
+                section.add(Step::failed("proxy", words).took(took).advice(advice));
                 return Err(Ends("tcp"));
             }
         }
@@ -136,16 +136,16 @@ impl Walk<'_> {
     }
 
     /// Performs the TLS handshake, if the URL is https.
-    async fn secure(&self, probe: &Probe, reached: Reached, sheet: &mut Sheet) -> Result<Line, Ends> {
+    async fn secure(&self, probe: &Probe, reached: Reached, section: &mut Section) -> Result<Line, Ends> {
         if !probe.is_secure() {
             return Ok(reached.into());
         }
-        sheet.begin("tls");
+        section.begin("tls");
         let (shown, took) = timed(self.limit, probe.shake_hands(reached)).await;
         let Some(Shown { certificate, outcome }) = shown else {
             let words = format!("{} did not finish the TLS handshake within {}", probe.server(), said(self.limit));
             let advice = "A device in between may block it, or the port is not one for https";
-            sheet.put(Step::failed("tls", words).took(took).advice(advice));
+            section.add(Step::failed("tls", words).took(took).advice(advice));
             return Err(Ends("tls"));
         };
         let step = match &outcome {
@@ -158,25 +158,25 @@ impl Walk<'_> {
             ),
         };
         let step = certificate.iter().fold(step, with_certificate);
-        sheet.put(step.took(took));
+        section.add(step.took(took));
         outcome.map(Line::from).map_err(|_| Ends("tls"))
     }
 
     /// Sends a request, and judges the response and the authorization.
-    async fn speak(&self, probe: &Probe, line: Line, sheet: &mut Sheet) -> Result<(), Ends> {
+    async fn speak(&self, probe: &Probe, line: Line, section: &mut Section) -> Result<(), Ends> {
         let wants_events = self.plan.upstream.transport == Transport::Http(Dialect::Sse);
         let message = (!wants_events).then(initialize);
-        sheet.begin("http");
+        section.begin("http");
         let (answered, took) = timed(self.limit, probe.ask(line, message, &[])).await;
         let answer = match answered {
             Some(Ok(answer)) => answer,
             Some(Err(fault)) => {
-                sheet.put(unanswered(&fault, probe).took(took));
+                section.add(unanswered(&fault, probe).took(took));
                 return Err(Ends("http"));
             }
             None => {
                 let words = format!("connected, but no answer to a request within {}", said(self.limit));
-                sheet.put(
+                section.add(
                     Step::failed("http", words)
                         .took(took)
                         .advice("The server is overloaded, hangs, or is no HTTP server"),
@@ -195,19 +195,19 @@ impl Walk<'_> {
             let words = format!("{}, the old transport: HTTP+SSE of 2024-11-05", version(&answer));
             Step::ok("http", words).fact("transport", "sse")
         } else {
-            judged(&answer, sheet.redactor())
+            judged(&answer, section.redactor())
         };
         let is_well = step.verdict != Verdict::Failed;
-        sheet.put(step.took(took).fact("status", answer.status).fact("server", answer.server().map(str::to_owned)));
+        section.add(step.took(took).fact("status", answer.status).fact("server", answer.server().map(str::to_owned)));
         if let Some(step) = clock(&answer, SystemTime::now()) {
-            sheet.put(step);
+            section.add(step);
         }
         if !is_well {
             return Err(Ends("http"));
         }
         let step = authorization::examine(&answer, self.address);
         let is_well = step.verdict != Verdict::Failed;
-        sheet.put(step);
+        section.add(step);
         if is_well { Ok(()) } else { Err(Ends("auth")) }
     }
 
@@ -238,27 +238,27 @@ impl Walk<'_> {
         tokio::time::timeout(self.limit, look).await.ok().flatten().filter(is_events)
     }
 
-    async fn converse(&self, sheet: &mut Sheet) -> Result<(), Ends> {
-        sheet.begin("handshake");
+    async fn converse(&self, section: &mut Section) -> Result<(), Ends> {
+        section.begin("handshake");
         let meeting = match protocol::meet(self.plan, self.limit).await {
             Ok(meeting) => meeting,
             Err(why) => {
-                sheet.put(Step::failed("handshake", why));
+                section.add(Step::failed("handshake", why));
                 return Err(Ends("handshake"));
             }
         };
         let mut conversation = meeting.conversation;
         let ended = match meeting.greeted {
             Ok(greeting) => {
-                sheet.put(protocol::handshake(&greeting).took(meeting.took));
-                protocol::examine(&mut conversation, &greeting, self.limit, sheet).await;
-                sheet.begin("eras");
+                section.add(protocol::handshake(&greeting).took(meeting.took));
+                protocol::examine(&mut conversation, &greeting, self.limit, section).await;
+                section.begin("eras");
                 let eras = protocol::eras(&mut conversation, &greeting, self.limit).await;
-                sheet.put_if_any(eras);
+                section.add_if_any(eras);
                 Ok(())
             }
             Err(trouble) => {
-                sheet.put(not_greeted(&trouble).took(meeting.took));
+                section.add(not_greeted(&trouble).took(meeting.took));
                 Err(Ends("handshake"))
             }
         };

@@ -22,7 +22,7 @@ const TIME: usize = 7;
 const WIDEST: usize = 110;
 
 /// Findings about one server, the machine or the configuration.
-pub(crate) struct Sheet {
+pub(crate) struct Section {
     name: String,
     place: String,
     steps: Vec<Step>,
@@ -66,7 +66,7 @@ pub(crate) struct Report {
     is_json: bool,
     machine: Vec<Step>,
     configuration: Option<(String, Vec<Step>)>,
-    servers: Vec<Sheet>,
+    servers: Vec<Section>,
     has_begun: bool,
 }
 
@@ -78,7 +78,7 @@ struct Printer {
     width: usize,
 }
 
-impl Sheet {
+impl Section {
     /// Hides these secrets in all steps.
     pub(crate) fn hide(&mut self, secrets: &[Secret]) {
         self.redactor = StepRedactor::new(secrets);
@@ -97,16 +97,16 @@ impl Sheet {
     }
 
     /// Adds a step, if there is one.
-    pub(crate) fn put_if_any(&mut self, step: Option<Step>) {
+    pub(crate) fn add_if_any(&mut self, step: Option<Step>) {
         match step {
-            Some(step) => self.put(step),
+            Some(step) => self.add(step),
             // Clears the line about the layer.
             None => self.outlet.write(""),
         }
     }
 
     /// Adds a step.
-    pub(crate) fn put(&mut self, step: Step) {
+    pub(crate) fn add(&mut self, step: Step) {
         let step = self.redactor.redact_step(step);
         let is_worth_it = !self.is_quiet || step.verdict != Verdict::Ok;
         if let Some(printer) = self.outlet.printer().filter(|_| is_worth_it) {
@@ -159,27 +159,27 @@ impl Report {
     }
 
     /// Creates a section whose steps are printed at once.
-    pub(crate) fn sheet(&mut self, name: &str, place: &str) -> Sheet {
-        let mut sheet = self.quiet_sheet(name, place);
-        self.begin(&mut sheet);
-        sheet
+    pub(crate) fn section(&mut self, name: &str, place: &str) -> Section {
+        let mut section = self.quiet_section(name, place);
+        self.begin(&mut section);
+        section
     }
 
     /// Creates a section that is printed as a whole when it is complete.
-    pub(crate) fn sheet_for_later(&mut self, name: &str, place: &str) -> Sheet {
-        let mut sheet = self.quiet_sheet(name, place);
-        if let Outlet::Live(printer) = sheet.outlet {
-            sheet.outlet = Outlet::Later(printer, String::new());
+    pub(crate) fn deferred_section(&mut self, name: &str, place: &str) -> Section {
+        let mut section = self.quiet_section(name, place);
+        if let Outlet::Live(printer) = section.outlet {
+            section.outlet = Outlet::Later(printer, String::new());
         }
-        self.begin(&mut sheet);
-        sheet
+        self.begin(&mut section);
+        section
     }
 
-    fn begin(&mut self, sheet: &mut Sheet) {
-        (sheet.is_quiet, sheet.is_untitled) = (false, false);
-        if let Some(printer) = sheet.outlet.printer() {
+    fn begin(&mut self, section: &mut Section) {
+        (section.is_quiet, section.is_untitled) = (false, false);
+        if let Some(printer) = section.outlet.printer() {
             let space = if std::mem::replace(&mut self.has_begun, true) { "\n" } else { "" };
-            sheet.outlet.write(&format!("{space}{}", printer.title(&sheet.name, &sheet.place)));
+            section.outlet.write(&format!("{space}{}", printer.title(&section.name, &section.place)));
         }
     }
 
@@ -191,8 +191,8 @@ impl Report {
     }
 
     /// Creates a section of which only warnings and failures are printed.
-    pub(crate) fn quiet_sheet(&mut self, name: &str, place: &str) -> Sheet {
-        Sheet {
+    pub(crate) fn quiet_section(&mut self, name: &str, place: &str) -> Section {
+        Section {
             name: name.to_owned(),
             place: place.to_owned(),
             steps: Vec::new(),
@@ -203,20 +203,20 @@ impl Report {
         }
     }
 
-    pub(crate) fn keep_machine(&mut self, sheet: Sheet) {
-        self.machine = sheet.steps;
+    pub(crate) fn keep_machine(&mut self, section: Section) {
+        self.machine = section.steps;
     }
 
-    pub(crate) fn keep_configuration(&mut self, sheet: Sheet) {
-        self.configuration = Some((sheet.place, sheet.steps));
+    pub(crate) fn keep_configuration(&mut self, section: Section) {
+        self.configuration = Some((section.place, section.steps));
     }
 
     /// Keeps the section of a server, and prints it if it was held.
-    pub(crate) fn keep_server(&mut self, mut sheet: Sheet) {
-        if let Outlet::Later(printer, text) = std::mem::replace(&mut sheet.outlet, Outlet::None) {
+    pub(crate) fn keep_server(&mut self, mut section: Section) {
+        if let Outlet::Later(printer, text) = std::mem::replace(&mut section.outlet, Outlet::None) {
             print!("{}{text}", printer.wiped());
         }
-        self.servers.push(sheet);
+        self.servers.push(section);
     }
 
     /// Prints the summary, and returns the exit code.
@@ -239,7 +239,7 @@ impl Report {
 
     fn steps(&self) -> impl Iterator<Item = &Step> {
         let configuration = self.configuration.iter().flat_map(|(_, steps)| steps);
-        self.machine.iter().chain(configuration).chain(self.servers.iter().flat_map(|sheet| &sheet.steps))
+        self.machine.iter().chain(configuration).chain(self.servers.iter().flat_map(|section| &section.steps))
     }
 
     fn warnings(&self) -> usize {
@@ -262,32 +262,32 @@ impl Report {
         };
         let beside = || self.machine.iter().chain(self.configuration.iter().flat_map(|(_, steps)| steps));
         let elsewhere = beside().find(|step| step.verdict == Verdict::Failed);
-        let broken: Vec<&Sheet> = self.servers.iter().filter(|sheet| sheet.failure().is_some()).collect();
+        let broken: Vec<&Section> = self.servers.iter().filter(|section| section.failure().is_some()).collect();
         match (self.servers.as_slice(), broken.as_slice()) {
             (_, []) if elsewhere.is_some() => match elsewhere.map_or("", |step| step.layer) {
                 "file" => format!("Unhealthy: the configuration file; `mendline check` shows the lines{looked}."),
                 layer => format!("Unhealthy: this machine ({layer}), see above{looked}."),
             },
             ([], []) => format!("No problems found, and there is no server to examine{looked}."),
-            ([sheet], []) => match sheet.fact("ping", "p50Ms").and_then(Value::as_f64) {
+            ([section], []) => match section.fact("ping", "p50Ms").and_then(Value::as_f64) {
                 Some(millis) => {
-                    format!("Healthy: {} answers in {}{looked}.", one_line(&sheet.name), short(seconds(millis)))
+                    format!("Healthy: {} answers in {}{looked}.", one_line(&section.name), short(seconds(millis)))
                 }
                 None => format!("Healthy{looked}."),
             },
-            (sheets, []) => format!("All {} servers are healthy{looked}.", sheets.len()),
-            ([_], [sheet]) => {
-                let layer = sheet.failure().map_or("", |step| step.layer);
-                let login = if sheet.needs_login() { " It needs a login." } else { "" };
-                format!("Unhealthy: {} fails at {layer}{looked}.{login}", one_line(&sheet.name))
+            (sections, []) => format!("All {} servers are healthy{looked}.", sections.len()),
+            ([_], [section]) => {
+                let layer = section.failure().map_or("", |step| step.layer);
+                let login = if section.needs_login() { " It needs a login." } else { "" };
+                format!("Unhealthy: {} fails at {layer}{looked}.{login}", one_line(&section.name))
             }
-            (sheets, broken) => {
-                let named = broken.iter().map(|sheet| {
-                    let layer = sheet.failure().map_or("", |step| step.layer);
-                    format!("{} ({layer})", one_line(&sheet.name))
+            (sections, broken) => {
+                let named = broken.iter().map(|section| {
+                    let layer = section.failure().map_or("", |step| step.layer);
+                    format!("{} ({layer})", one_line(&section.name))
                 });
                 let named = named.collect::<Vec<_>>().join(", ");
-                format!("{} of {} servers unhealthy: {named}{looked}.", broken.len(), sheets.len())
+                format!("{} of {} servers unhealthy: {named}{looked}.", broken.len(), sections.len())
             }
         }
     }
@@ -304,7 +304,7 @@ impl Report {
                 "file": if file.is_empty() { Value::Null } else { Value::from(file.as_str()) },
                 "steps": list(steps),
             })),
-            "servers": self.servers.iter().map(Sheet::json).collect::<Vec<_>>(),
+            "servers": self.servers.iter().map(Section::json).collect::<Vec<_>>(),
         })
     }
 }
@@ -403,9 +403,9 @@ mod tests {
     fn report(servers: Vec<(&str, Vec<Step>)>) -> Report {
         let mut report = Report::new(true);
         for (name, steps) in servers {
-            let mut sheet = report.sheet(name, "place");
-            steps.into_iter().for_each(|step| sheet.put(step));
-            report.keep_server(sheet);
+            let mut section = report.section(name, "place");
+            steps.into_iter().for_each(|step| section.add(step));
+            report.keep_server(section);
         }
         report
     }
