@@ -26,7 +26,7 @@ pub(crate) struct Section {
     name: String,
     place: String,
     steps: Vec<Step>,
-    outlet: Outlet,
+    output: OutputMode,
     /// True if only warnings and failures are printed.
     is_quiet: bool,
     /// True if the title is not printed yet.
@@ -35,28 +35,28 @@ pub(crate) struct Section {
 }
 
 /// Output of a section.
-enum Outlet {
+enum OutputMode {
     /// No output: the report is JSON.
     None,
     /// Printed at once.
     Live(Printer),
     /// Held until the section is complete.
-    Later(Printer, String),
+    Held(Printer, String),
 }
 
-impl Outlet {
+impl OutputMode {
     fn printer(&self) -> Option<Printer> {
         match self {
-            Outlet::None => None,
-            Outlet::Live(printer) | Outlet::Later(printer, _) => Some(*printer),
+            OutputMode::None => None,
+            OutputMode::Live(printer) | OutputMode::Held(printer, _) => Some(*printer),
         }
     }
 
     fn write(&mut self, text: &str) {
         match self {
-            Outlet::None => {}
-            Outlet::Live(printer) => print!("{}{text}", printer.wiped()),
-            Outlet::Later(_, held) => held.push_str(text),
+            OutputMode::None => {}
+            OutputMode::Live(printer) => print!("{}{text}", printer.wiped()),
+            OutputMode::Held(_, held) => held.push_str(text),
         }
     }
 }
@@ -91,7 +91,7 @@ impl Section {
 
     /// Shows the layer that is being examined, on a terminal.
     pub(crate) fn begin(&self, layer: &str) {
-        if let Outlet::Live(printer) = self.outlet {
+        if let OutputMode::Live(printer) = self.output {
             printer.begin(layer);
         }
     }
@@ -101,7 +101,7 @@ impl Section {
         match step {
             Some(step) => self.add(step),
             // Clears the line about the layer.
-            None => self.outlet.write(""),
+            None => self.output.write(""),
         }
     }
 
@@ -109,11 +109,11 @@ impl Section {
     pub(crate) fn add(&mut self, step: Step) {
         let step = self.redactor.redact_step(step);
         let is_worth_it = !self.is_quiet || step.verdict != Verdict::Ok;
-        if let Some(printer) = self.outlet.printer().filter(|_| is_worth_it) {
+        if let Some(printer) = self.output.printer().filter(|_| is_worth_it) {
             if std::mem::take(&mut self.is_untitled) {
-                self.outlet.write(&format!("\n{}", printer.title(&self.name, &self.place)));
+                self.output.write(&format!("\n{}", printer.title(&self.name, &self.place)));
             }
-            self.outlet.write(&printer.step(&step, step.layer));
+            self.output.write(&printer.step(&step, step.layer));
         }
         self.steps.push(step);
     }
@@ -121,9 +121,9 @@ impl Section {
     /// Adds layers that were skipped.
     pub(crate) fn skip(&mut self, layers: &[&'static str], why: &str) {
         let steps: Vec<Step> = layers.iter().map(|layer| Step::skipped(layer, why)).collect();
-        if let (Some(first), Some(printer)) = (steps.first(), self.outlet.printer()) {
+        if let (Some(first), Some(printer)) = (steps.first(), self.output.printer()) {
             let words = format!("{} {}", layers.join(", "), first.words);
-            self.outlet.write(&printer.step(&Step { words, ..first.clone() }, ""));
+            self.output.write(&printer.step(&Step { words, ..first.clone() }, ""));
         }
         self.steps.extend(steps);
     }
@@ -168,8 +168,8 @@ impl Report {
     /// Creates a section that is printed as a whole when it is complete.
     pub(crate) fn deferred_section(&mut self, name: &str, place: &str) -> Section {
         let mut section = self.quiet_section(name, place);
-        if let Outlet::Live(printer) = section.outlet {
-            section.outlet = Outlet::Later(printer, String::new());
+        if let OutputMode::Live(printer) = section.output {
+            section.output = OutputMode::Held(printer, String::new());
         }
         self.begin(&mut section);
         section
@@ -177,9 +177,9 @@ impl Report {
 
     fn begin(&mut self, section: &mut Section) {
         (section.is_quiet, section.is_untitled) = (false, false);
-        if let Some(printer) = section.outlet.printer() {
+        if let Some(printer) = section.output.printer() {
             let space = if std::mem::replace(&mut self.has_begun, true) { "\n" } else { "" };
-            section.outlet.write(&format!("{space}{}", printer.title(&section.name, &section.place)));
+            section.output.write(&format!("{space}{}", printer.title(&section.name, &section.place)));
         }
     }
 
@@ -196,7 +196,7 @@ impl Report {
             name: name.to_owned(),
             place: place.to_owned(),
             steps: Vec::new(),
-            outlet: if self.is_json { Outlet::None } else { Outlet::Live(Printer::for_stdout()) },
+            output: if self.is_json { OutputMode::None } else { OutputMode::Live(Printer::for_stdout()) },
             is_quiet: true,
             is_untitled: true,
             redactor: StepRedactor::default(),
@@ -213,7 +213,7 @@ impl Report {
 
     /// Keeps the section of a server, and prints it if it was held.
     pub(crate) fn keep_server(&mut self, mut section: Section) {
-        if let Outlet::Later(printer, text) = std::mem::replace(&mut section.outlet, Outlet::None) {
+        if let OutputMode::Held(printer, text) = std::mem::replace(&mut section.output, OutputMode::None) {
             print!("{}{text}", printer.wiped());
         }
         self.servers.push(section);
