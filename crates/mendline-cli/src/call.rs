@@ -151,7 +151,7 @@ async fn converse(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arg
     let patience = patience(&plan, options.timeout);
     let reporter = Reporter::new(&plan.upstream.name).on(&screen);
     let mut conversation = tokio::select! {
-        greeted = Conversation::greeted(plan, patience, reporter) => match greeted {
+        connected = Conversation::connect(plan, patience, reporter) => match connected {
             Ok((conversation, _)) => conversation,
             Err(trouble) => return Ended::Failed(trouble),
         },

@@ -8,7 +8,7 @@
 //! Results keep the text that the server wrote.
 
 mod answer;
-mod greeting;
+mod handshake;
 mod witness;
 
 use std::task::Poll;
@@ -32,8 +32,8 @@ use tokio::time::timeout;
 
 pub(crate) use self::answer::{Aside, Failure, Progress, Trouble};
 use self::answer::{Heard, heard, polite};
-pub(crate) use self::greeting::{Era, Greeting};
-use self::greeting::{discovered, greeting};
+pub(crate) use self::handshake::{Era, ServerInfo};
+use self::handshake::{discovered, server_info};
 pub(crate) use self::witness::{Seen, Witness};
 use crate::GUARD;
 use crate::plan::{Plan, Way};
@@ -116,15 +116,15 @@ impl Conversation {
     }
 
     /// Opens a connection and performs the handshake within a time limit.
-    pub(crate) async fn greeted<O: Observer + 'static>(
+    pub(crate) async fn connect<O: Observer + 'static>(
         plan: Plan,
         patience: Duration,
         observer: O,
-    ) -> Result<(Conversation, Greeting), Trouble> {
+    ) -> Result<(Conversation, ServerInfo), Trouble> {
         let mut conversation = Conversation::open(plan, observer).map_err(Trouble::Nonsense)?;
-        let greeted = timeout(patience, conversation.greet()).await;
-        match greeted.unwrap_or(Err(Trouble::Silence(patience))) {
-            Ok(greeting) => Ok((conversation, greeting)),
+        let result = timeout(patience, conversation.handshake()).await;
+        match result.unwrap_or(Err(Trouble::Silence(patience))) {
+            Ok(info) => Ok((conversation, info)),
             Err(trouble) => {
                 let seen = conversation.witness.seen().trouble;
                 conversation.close().await;
@@ -143,11 +143,11 @@ impl Conversation {
     }
 
     /// Performs the handshake, in the era that the server supports.
-    pub(crate) async fn greet(&mut self) -> Result<Greeting, Trouble> {
+    pub(crate) async fn handshake(&mut self) -> Result<ServerInfo, Trouble> {
         let who = json!({ "name": "mendline", "title": "Mendline", "version": env!("CARGO_PKG_VERSION") });
         let hello = json!({ "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": who });
         let refused = match self.ask("initialize", members(hello), &mut nobody).await {
-            Ok(result) => return self.be_greeted(&result).await,
+            Ok(result) => return self.finish_handshake(&result).await,
             Err(trouble) if trouble.is_of_the_server() => trouble,
             Err(trouble) => return Err(trouble),
         };
@@ -160,20 +160,20 @@ impl Conversation {
     }
 
     /// Returns the modern description of a server that was initialized in the legacy era, if it supports both.
-    pub(crate) async fn discover(&mut self) -> Option<Greeting> {
+    pub(crate) async fn discover(&mut self) -> Option<ServerInfo> {
         let era = std::mem::replace(&mut self.era, Era::Modern);
         let asked = self.ask("server/discover", Vec::new(), &mut nobody).await;
         self.era = era;
         discovered(&asked.ok()?).ok()
     }
 
-    async fn be_greeted(&mut self, result: &RawValue) -> Result<Greeting, Trouble> {
+    async fn finish_handshake(&mut self, result: &RawValue) -> Result<ServerInfo, Trouble> {
         let said: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
         let Some(version) = said["protocolVersion"].as_str() else {
             return Err(Trouble::Nonsense("its initialize result has no protocolVersion".to_owned()));
         };
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await?;
-        Ok(greeting(Era::Legacy, version, &said["serverInfo"], &said))
+        Ok(server_info(Era::Legacy, version, &said["serverInfo"], &said))
     }
 
     /// Sends a request and waits for the response as long as the engine does. Other messages go to `notify`.

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use self::tool::Tool;
 use crate::choices::duration;
 use crate::cli::UNKNOWN;
-use crate::conversation::{Conversation, Greeting, Trouble};
+use crate::conversation::{Conversation, ServerInfo, Trouble};
 use crate::style::Style;
 use crate::json_text::{Members, pretty};
 use crate::named::{Refusal, meant};
@@ -24,7 +24,7 @@ use crate::reporter::Reporter;
 use crate::server_flags::{Line, ServerFlags};
 
 /// Time limit for the handshake of a server at a URL. A child has its start timeout, which may include a download.
-const GREETING: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -100,7 +100,7 @@ pub(crate) fn server_first<'a>(
 pub(crate) fn patience(plan: &Plan, wanted: Option<Duration>) -> Duration {
     wanted.unwrap_or(match plan.way {
         Way::Child(_) => plan.upstream.timeouts.handshake,
-        Way::Remote(_) => GREETING,
+        Way::Remote(_) => HANDSHAKE_TIMEOUT,
     })
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn find(tools: &[Tool], wanted: &str) -> Result<Tool, Refusal> {
 
 /// The answers of a server.
 struct Heard {
-    greeting: Greeting,
+    info: ServerInfo,
     /// The lists by name, as the server wrote them.
     lists: Vec<(&'static str, Vec<Box<RawValue>>)>,
 }
@@ -185,7 +185,7 @@ struct Heard {
 async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, Trouble> {
     let patience = patience(&plan, options.timeout);
     let reporter = Reporter::new(&plan.upstream.name);
-    let (mut conversation, greeting) = Conversation::greeted(plan, patience, reporter).await?;
+    let (mut conversation, info) = Conversation::connect(plan, patience, reporter).await?;
     let wanted = [
         ("tools", !options.prompts && !options.resources),
         ("prompts", options.prompts),
@@ -194,7 +194,7 @@ async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, Trouble> {
     let mut lists = Vec::new();
     let mut failure = None;
     for (what, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
-        let listed = match greeting.offers(what) {
+        let listed = match info.offers(what) {
             true => tokio::time::timeout(patience, conversation.list(&format!("{what}/list"), what)).await,
             false => Ok(Ok(Vec::new())),
         };
@@ -206,7 +206,7 @@ async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, Trouble> {
     conversation.close().await;
     match failure {
         Some(trouble) => Err(trouble),
-        None => Ok(Heard { greeting, lists }),
+        None => Ok(Heard { info, lists }),
     }
 }
 
@@ -228,7 +228,7 @@ impl Heard {
 
     fn shown(&self, style: Style) -> String {
         let mut out = String::new();
-        let server = self.greeting.name.as_deref().map_or_else(|| "this server".to_owned(), one_line);
+        let server = self.info.name.as_deref().map_or_else(|| "this server".to_owned(), one_line);
         for (what, items) in &self.lists {
             let singular = what.trim_end_matches('s');
             if !out.is_empty() {

@@ -17,7 +17,7 @@ use web::Web;
 use super::stop::{self, GLANCE};
 
 /// Time limit for the start and the handshake of a server, generous for slow machines.
-const GREETING: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time limit for a process to exit.
 const FAREWELL: Duration = Duration::from_secs(6);
@@ -63,22 +63,22 @@ impl Peer {
             Whom::Process(command) => Line::Pipe(Pipe::start(command)?),
             Whom::Url(url) => Line::Web(Web::new(&url)?),
         };
-        let mut peer = Peer { line, patience: GREETING, last_id: 0, last_words: String::new() };
-        if !peer.greet() {
+        let mut peer = Peer { line, patience: HANDSHAKE_TIMEOUT, last_id: 0, last_words: String::new() };
+        if !peer.handshake() {
             return Err(std::io::Error::other("the server did not answer the handshake"));
         }
         peer.patience = patience;
         Ok(peer)
     }
 
-    fn greet(&mut self) -> bool {
-        let hello = json!({
+    fn handshake(&mut self) -> bool {
+        let params = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {},
             "clientInfo": { "name": "mendline-demo", "version": env!("CARGO_PKG_VERSION") },
         });
         let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        if self.request("initialize", &hello).is_err() {
+        if self.request("initialize", &params).is_err() {
             return false;
         }
         let is_noted = match &mut self.line {

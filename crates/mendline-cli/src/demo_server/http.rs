@@ -19,7 +19,7 @@ use request::Request;
 use serde_json::{Value, json};
 
 use super::ledger::Ledger;
-use super::server::{die, greeting};
+use super::server::{die, initialize_result};
 use super::temper::{Temper, Tempers};
 use super::{LONGEST_LIFE, tools};
 
@@ -128,7 +128,7 @@ impl Site {
             let session = format!("{:016x}", fastrand::u64(..));
             let head = format!("Mcp-Session-Id: {session}\r\n");
             lock(&self.sessions).insert(session);
-            return whole(out, "200 OK", &head, &body("result", &greeting(params)));
+            return whole(out, "200 OK", &head, &body("result", &initialize_result(params)));
         }
         let number = if method == "tools/call" {
             let number = self.ledger.count_call(params["name"].as_str().unwrap_or_default());

@@ -67,7 +67,7 @@ impl Server {
             return;
         };
         match method {
-            "initialize" => respond(id, &greeting(&params), "result"),
+            "initialize" => respond(id, &initialize_result(&params), "result"),
             "server/discover" => respond(id, &discovery(), "result"),
             "ping" => {
                 self.ledger.note("ping");
@@ -168,7 +168,7 @@ impl Server {
     }
 }
 
-pub(super) fn greeting(params: &Value) -> Value {
+pub(super) fn initialize_result(params: &Value) -> Value {
     json!({
         "protocolVersion": params["protocolVersion"].as_str().unwrap_or("2025-11-25"),
         "capabilities": { "tools": {} },

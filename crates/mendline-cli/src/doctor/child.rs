@@ -11,7 +11,7 @@ use mendline::transport::child::ChildCommand;
 use rustix::fs::{Access, access};
 
 use super::Limits;
-use super::protocol::{self, Meeting};
+use super::protocol::{self, Handshake};
 use super::report::Section;
 use super::step::{Step, Verdict, said};
 use crate::conversation::{Seen, Trouble};
@@ -33,28 +33,28 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
     }
     let limit = limits.start.unwrap_or(defaults::HANDSHAKE);
     section.begin("start");
-    let meeting = match protocol::meet(plan, limit).await {
-        Ok(meeting) => meeting,
+    let handshake = match protocol::connect(plan, limit).await {
+        Ok(handshake) => handshake,
         Err(why) => {
             section.add(Step::failed("start", why));
             return section.skip(&ABOVE[1..], "not tried");
         }
     };
-    let Meeting { mut conversation, greeted, took } = meeting;
+    let Handshake { mut conversation, result, took } = handshake;
     let seen = conversation.witness().seen();
-    match greeted {
-        Ok(greeting) => {
+    match result {
+        Ok(info) => {
             section.add(Step::ok("start", "it runs; the time is that of its first answer").took(took));
-            section.add(protocol::handshake(&greeting));
-            protocol::examine(&mut conversation, &greeting, limits.step, section).await;
+            section.add(protocol::handshake_step(&info));
+            protocol::examine(&mut conversation, &info, limits.step, section).await;
             section.add(stdout(&conversation.witness().seen()));
             section.begin("eras");
-            let mut eras = protocol::eras(&mut conversation, &greeting, limits.step).await;
+            let mut eras = protocol::eras(&mut conversation, &info, limits.step).await;
             conversation.close().await;
             if eras.is_none() {
                 // The second start takes as long as the first, and the server need not answer at all.
                 let limit = limit.min(took * 2 + protocol::OTHER_ERA);
-                eras = protocol::eras_in_another_life(plan, &greeting, limit).await;
+                eras = protocol::eras_in_another_life(plan, &info, limit).await;
             }
             section.add_if_any(eras);
         }
@@ -70,7 +70,7 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
                 }
                 None => {
                     section.add(Step::ok("start", "it runs"));
-                    section.add(not_greeted(&trouble, &seen).took(took));
+                    section.add(handshake_failed(&trouble, &seen).took(took));
                     2
                 }
             };
@@ -102,7 +102,7 @@ fn ended(why: &str, seen: &Seen) -> Step {
     }
 }
 
-fn not_greeted(trouble: &Trouble, seen: &Seen) -> Step {
+fn handshake_failed(trouble: &Trouble, seen: &Seen) -> Step {
     let step = match trouble {
         Trouble::Silence(limit) => {
             Step::failed("handshake", format!("it runs, but did not answer the handshake within {}", said(*limit)))

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::report::{Section, short};
 use super::step::{Step, said, timed};
-use crate::conversation::{Conversation, Era, Greeting, Trouble, Witness};
+use crate::conversation::{Conversation, Era, ServerInfo, Trouble, Witness};
 use crate::outside::{counted, one_line};
 use crate::plan::Plan;
 
@@ -44,44 +44,44 @@ pub(crate) fn impatient(plan: &Plan, limit: Duration) -> Plan {
 }
 
 /// Result of a handshake.
-pub(crate) struct Meeting {
+pub(crate) struct Handshake {
     pub(crate) conversation: Conversation,
-    pub(crate) greeted: Result<Greeting, Trouble>,
+    pub(crate) result: Result<ServerInfo, Trouble>,
     pub(crate) took: Duration,
 }
 
 /// Performs the handshake. The loss of the connection ends it at once.
-pub(crate) async fn meet(plan: &Plan, limit: Duration) -> Result<Meeting, String> {
+pub(crate) async fn connect(plan: &Plan, limit: Duration) -> Result<Handshake, String> {
     let begin = Instant::now();
     let mut conversation = Conversation::open(impatient(plan, limit), None::<Witness>)?;
     let witness = conversation.witness().clone();
-    let greeted = tokio::select! {
+    let result = tokio::select! {
         biased;
-        greeted = tokio::time::timeout(limit, conversation.greet()) => greeted.unwrap_or(Err(Trouble::Silence(limit))),
+        result = tokio::time::timeout(limit, conversation.handshake()) => result.unwrap_or(Err(Trouble::Silence(limit))),
         why = witness.trouble() => Err(Trouble::Away(why)),
     };
-    Ok(Meeting { conversation, greeted, took: begin.elapsed() })
+    Ok(Handshake { conversation, result, took: begin.elapsed() })
 }
 
 /// Reports a successful handshake.
-pub(crate) fn handshake(greeting: &Greeting) -> Step {
-    let who = match (&greeting.name, &greeting.release) {
+pub(crate) fn handshake_step(info: &ServerInfo) -> Step {
+    let who = match (&info.name, &info.release) {
         (Some(name), Some(release)) => format!("{} {}", one_line(name), one_line(release)),
         (Some(name), None) => one_line(name),
         (None, _) => "a server without a name".to_owned(),
     };
-    let (version, era) = (one_line(&greeting.version), greeting.era.word());
+    let (version, era) = (one_line(&info.version), info.era.word());
     Step::ok("handshake", format!("{who} speaks MCP {version} ({era} era)"))
         .fact("era", era)
-        .fact("protocolVersion", greeting.version.as_str())
-        .fact("serverName", greeting.name.clone())
-        .fact("serverVersion", greeting.release.clone())
+        .fact("protocolVersion", info.version.as_str())
+        .fact("serverName", info.name.clone())
+        .fact("serverVersion", info.release.clone())
 }
 
 /// Examines lists and pings after the handshake.
-pub(crate) async fn examine(conversation: &mut Conversation, greeting: &Greeting, limit: Duration, section: &mut Section) {
+pub(crate) async fn examine(conversation: &mut Conversation, info: &ServerInfo, limit: Duration, section: &mut Section) {
     section.begin("lists");
-    let step = lists(conversation, greeting, limit).await;
+    let step = lists(conversation, info, limit).await;
     section.add(step);
     section.begin("ping");
     let step = pings(conversation, limit).await;
@@ -90,7 +90,7 @@ pub(crate) async fn examine(conversation: &mut Conversation, greeting: &Greeting
 
 /// Reports whether a server that was initialized in the legacy era supports the modern one as well. This check comes
 /// last, because some servers exit at an unknown request.
-pub(crate) async fn eras(conversation: &mut Conversation, legacy: &Greeting, limit: Duration) -> Option<Step> {
+pub(crate) async fn eras(conversation: &mut Conversation, legacy: &ServerInfo, limit: Duration) -> Option<Step> {
     if legacy.era == Era::Modern {
         return None;
     }
@@ -99,7 +99,7 @@ pub(crate) async fn eras(conversation: &mut Conversation, legacy: &Greeting, lim
 }
 
 /// The same check in a new process, for commands whose first request decides the era.
-pub(crate) async fn eras_in_another_life(plan: &Plan, legacy: &Greeting, limit: Duration) -> Option<Step> {
+pub(crate) async fn eras_in_another_life(plan: &Plan, legacy: &ServerInfo, limit: Duration) -> Option<Step> {
     if legacy.era == Era::Modern {
         return None;
     }
@@ -109,18 +109,18 @@ pub(crate) async fn eras_in_another_life(plan: &Plan, legacy: &Greeting, limit: 
     modern.flatten().map(|modern| both(legacy, &modern).took(took))
 }
 
-fn both(legacy: &Greeting, modern: &Greeting) -> Step {
+fn both(legacy: &ServerInfo, modern: &ServerInfo) -> Step {
     let version = one_line(&modern.version);
     Step::ok("eras", format!("it supports MCP {version} (modern era), too; Mendline uses the era of its client"))
         .fact("eras", vec![legacy.era.word(), modern.era.word()])
         .fact("protocolVersions", vec![legacy.version.as_str(), modern.version.as_str()])
 }
 
-async fn lists(conversation: &mut Conversation, greeting: &Greeting, limit: Duration) -> Step {
+async fn lists(conversation: &mut Conversation, info: &ServerInfo, limit: Duration) -> Step {
     const LAYER: &str = "lists";
     let begin = Instant::now();
     let offered: Vec<&str> =
-        ["tools", "prompts", "resources"].into_iter().filter(|what| greeting.offers(what)).collect();
+        ["tools", "prompts", "resources"].into_iter().filter(|what| info.offers(what)).collect();
     let mut counts = Vec::new();
     for what in &offered {
         match timed(limit, conversation.list(&format!("{what}/list"), what)).await.0 {

@@ -240,25 +240,25 @@ impl Walk<'_> {
 
     async fn converse(&self, section: &mut Section) -> Result<(), Ends> {
         section.begin("handshake");
-        let meeting = match protocol::meet(self.plan, self.limit).await {
-            Ok(meeting) => meeting,
+        let handshake = match protocol::connect(self.plan, self.limit).await {
+            Ok(handshake) => handshake,
             Err(why) => {
                 section.add(Step::failed("handshake", why));
                 return Err(Ends("handshake"));
             }
         };
-        let mut conversation = meeting.conversation;
-        let ended = match meeting.greeted {
-            Ok(greeting) => {
-                section.add(protocol::handshake(&greeting).took(meeting.took));
-                protocol::examine(&mut conversation, &greeting, self.limit, section).await;
+        let mut conversation = handshake.conversation;
+        let ended = match handshake.result {
+            Ok(info) => {
+                section.add(protocol::handshake_step(&info).took(handshake.took));
+                protocol::examine(&mut conversation, &info, self.limit, section).await;
                 section.begin("eras");
-                let eras = protocol::eras(&mut conversation, &greeting, self.limit).await;
+                let eras = protocol::eras(&mut conversation, &info, self.limit).await;
                 section.add_if_any(eras);
                 Ok(())
             }
             Err(trouble) => {
-                section.add(not_greeted(&trouble).took(meeting.took));
+                section.add(handshake_failed(&trouble).took(handshake.took));
                 Err(Ends("handshake"))
             }
         };
@@ -274,7 +274,7 @@ fn initialize() -> Message {
     Message::from(json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string())
 }
 
-fn not_greeted(trouble: &Trouble) -> Step {
+fn handshake_failed(trouble: &Trouble) -> Step {
     let step = Step::failed("handshake", format!("the handshake failed: {}", one_line(&trouble.words())));
     match trouble {
         Trouble::Silence(_) => step.advice("It accepts requests and does not answer them; --timeout gives it more time"),

@@ -101,10 +101,10 @@ async fn attempt(plan: Plan, within: Duration) -> Probed {
     let answer = match way {
         Way::Child(command) => {
             let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
-            greet(upstream, limits, Children::new(vec![command], guard), within, &redactor).await
+            handshake(upstream, limits, Children::new(vec![command], guard), within, &redactor).await
         }
         Way::Remote(address) => match address.target() {
-            Ok(target) => greet(upstream, limits.clone(), Remote::new(target.limits(limits)), within, &redactor).await,
+            Ok(target) => handshake(upstream, limits.clone(), Remote::new(target.limits(limits)), within, &redactor).await,
             Err(why) => Err(Failure { outcome: ProbeOutcome::Fails, why }),
         },
     };
@@ -123,7 +123,7 @@ struct Failure {
 }
 
 /// Performs the handshake through a separate driver. Returns the name of the server, if it has one.
-async fn greet<H: Host + 'static>(
+async fn handshake<H: Host + 'static>(
     upstream: UpstreamConfig,
     limits: Limits,
     host: H,
@@ -139,7 +139,7 @@ async fn greet<H: Host + 'static>(
     let driven = tokio::spawn(driver.run(|_| Poll::<Input>::Pending));
     let (hears, mut says) = tokio::io::split(near);
     let said = tokio::time::timeout(within, async {
-        if says.write_all(greeting().as_bytes()).await.is_err() {
+        if says.write_all(initialize_request().as_bytes()).await.is_err() {
             pending::<()>().await;
         }
         answer(hears).await
@@ -165,7 +165,7 @@ async fn greet<H: Host + 'static>(
     }
 }
 
-fn greeting() -> String {
+fn initialize_request() -> String {
     let who = json!({ "name": "mendline-status", "version": env!("CARGO_PKG_VERSION") });
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
     format!("{}\n", json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }))

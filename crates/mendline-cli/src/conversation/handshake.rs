@@ -27,7 +27,7 @@ impl Era {
 
 /// The server's description of itself.
 #[derive(Clone, Debug)]
-pub(crate) struct Greeting {
+pub(crate) struct ServerInfo {
     pub(crate) era: Era,
     /// The protocol revision in use.
     pub(crate) version: String,
@@ -36,14 +36,14 @@ pub(crate) struct Greeting {
     pub(crate) capabilities: Value,
 }
 
-impl Greeting {
+impl ServerInfo {
     /// Returns whether the server offers `tools`, `prompts` or `resources`.
     pub(crate) fn offers(&self, what: &str) -> bool {
         self.capabilities.get(what).is_some_and(|offer| !offer.is_null())
     }
 }
 
-pub(super) fn discovered(result: &RawValue) -> Result<Greeting, Trouble> {
+pub(super) fn discovered(result: &RawValue) -> Result<ServerInfo, Trouble> {
     let said: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
     let versions: Vec<&str> =
         said["supportedVersions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -51,12 +51,12 @@ pub(super) fn discovered(result: &RawValue) -> Result<Greeting, Trouble> {
         let versions = versions.join(", ");
         return Err(Trouble::Nonsense(format!("it supports only unknown protocol revisions: {versions}")));
     }
-    Ok(greeting(Era::Modern, MODERN, &said["_meta"][meta::SERVER_INFO], &said))
+    Ok(server_info(Era::Modern, MODERN, &said["_meta"][meta::SERVER_INFO], &said))
 }
 
-pub(super) fn greeting(era: Era, version: &str, who: &Value, said: &Value) -> Greeting {
+pub(super) fn server_info(era: Era, version: &str, who: &Value, said: &Value) -> ServerInfo {
     let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-    Greeting {
+    ServerInfo {
         era,
         version: version.to_owned(),
         name: text(&who["name"]),
