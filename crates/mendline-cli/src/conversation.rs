@@ -46,10 +46,10 @@ const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 
 /// Time limit for closing: the shutdown sequence of a child, and a margin.
-const FAREWELL: Duration = Duration::from_secs(7);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// Time limit for cancelling a request, which happens within this process.
-const TAKEN_BACK: Duration = Duration::from_secs(1);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum number of pages of a list.
 const PAGES: usize = 1_000;
@@ -292,7 +292,7 @@ impl Conversation {
         let _ = self.send(&notice.to_string()).await;
         // Closing right away could lose the cancellation.
         let cancelled = self.witness.until(|seen| seen.is_cancelled.then_some(()));
-        if timeout(TAKEN_BACK, cancelled).await.is_ok() {
+        if timeout(CANCEL_TIMEOUT, cancelled).await.is_ok() {
             self.is_asking = false;
         }
     }
@@ -307,7 +307,7 @@ impl Conversation {
             }
         }
         drop(from.unsplit(to));
-        if timeout(FAREWELL, &mut driver).await.is_err() {
+        if timeout(CLOSE_TIMEOUT, &mut driver).await.is_err() {
             driver.abort();
             let _ = driver.await;
         }

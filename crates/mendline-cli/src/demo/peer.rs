@@ -20,7 +20,7 @@ use super::stop::{self, GLANCE};
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time limit for a process to exit.
-const FAREWELL: Duration = Duration::from_secs(6);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +185,7 @@ impl Pipe {
     /// Closes stdin and waits for the process to exit.
     fn finish(mut self) {
         self.stdin = None;
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
         while Instant::now() < deadline {
             if !matches!(self.process.try_wait(), Ok(None)) {
                 return;

@@ -20,7 +20,7 @@ use crate::plan::{Address, Plan};
 const CLOCK: Duration = Duration::from_secs(60);
 
 /// Time limit for closing a session that was opened only for a check.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// All layers, in their order.
 const LAYERS: [&str; 8] = ["name", "tcp", "tls", "http", "auth", "handshake", "lists", "ping"];
@@ -186,7 +186,7 @@ impl Walk<'_> {
         };
         if let Some(session) = answer.session() {
             // The session was opened only for a check, so closing it has a short time limit.
-            let _ = tokio::time::timeout(FAREWELL, self.leave(probe, session)).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.leave(probe, session)).await;
         }
         let old = if !wants_events && may_be_old(&answer) { self.old(probe).await } else { None };
         let is_old = old.is_some() || (wants_events && is_events(&answer));
