@@ -165,7 +165,7 @@ async fn converse(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arg
     let ended = match ended {
         Some(ended) => ended,
         None => {
-            let is_sent = conversation.witness().seen().is_sent;
+            let is_sent = conversation.events().seen().is_sent;
             conversation.cancel().await;
             Ended::Interrupted { is_sent }
         }

@@ -9,7 +9,7 @@
 
 mod answer;
 mod handshake;
-mod witness;
+mod event_observer;
 
 use std::task::Poll;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) use self::answer::{Aside, Failure, Progress, Trouble};
 use self::answer::{Heard, heard, polite};
 pub(crate) use self::handshake::{Era, ServerInfo};
 use self::handshake::{discovered, server_info};
-pub(crate) use self::witness::{Seen, Witness};
+pub(crate) use self::event_observer::{Observed, EventObserver};
 use crate::GUARD;
 use crate::plan::{Plan, Way};
 
@@ -66,7 +66,7 @@ pub(crate) struct Conversation {
     searched: usize,
     driver: JoinHandle<Ending>,
     news: UnboundedSender<Input>,
-    witness: Witness,
+    events: EventObserver,
     last_id: u64,
     era: Era,
     /// True while a request has no response.
@@ -86,8 +86,8 @@ impl Conversation {
         let config = Config::new(vec![upstream]);
         let (ours, theirs) = tokio::io::duplex(PIPE);
         let (news, heard) = unbounded_channel();
-        let witness = Witness::default();
-        let observer = (witness.clone(), observer);
+        let events = EventObserver::default();
+        let observer = (events.clone(), observer);
         let driver = match way {
             Way::Child(command) => {
                 let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
@@ -107,7 +107,7 @@ impl Conversation {
             searched: 0,
             driver,
             news,
-            witness,
+            events,
             last_id: 0,
             era,
             is_asking: false,
@@ -126,7 +126,7 @@ impl Conversation {
         match result.unwrap_or(Err(Trouble::Silence(patience))) {
             Ok(info) => Ok((conversation, info)),
             Err(trouble) => {
-                let seen = conversation.witness.seen().trouble;
+                let seen = conversation.events.seen().trouble;
                 conversation.close().await;
                 // A timeout has a known reason, if a failure was observed.
                 Err(match (trouble, seen) {
@@ -138,8 +138,8 @@ impl Conversation {
     }
 
     /// Returns the observer of the connection's events.
-    pub(crate) fn witness(&self) -> &Witness {
-        &self.witness
+    pub(crate) fn events(&self) -> &EventObserver {
+        &self.events
     }
 
     /// Performs the handshake, in the era that the server supports.
@@ -291,7 +291,7 @@ impl Conversation {
         // The driver may have ended.
         let _ = self.send(&notice.to_string()).await;
         // Closing right away could lose the cancellation.
-        let cancelled = self.witness.until(|seen| seen.is_cancelled.then_some(()));
+        let cancelled = self.events.until(|seen| seen.is_cancelled.then_some(()));
         if timeout(CANCEL_TIMEOUT, cancelled).await.is_ok() {
             self.is_asking = false;
         }

@@ -14,7 +14,7 @@ use super::Limits;
 use super::protocol::{self, Handshake};
 use super::report::Section;
 use super::step::{Step, Verdict, said};
-use crate::conversation::{Seen, Trouble};
+use crate::conversation::{Observed, Trouble};
 use crate::outside::counted;
 use crate::plan::Plan;
 
@@ -41,13 +41,13 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
         }
     };
     let Handshake { mut conversation, result, took } = handshake;
-    let seen = conversation.witness().seen();
+    let seen = conversation.events().seen();
     match result {
         Ok(info) => {
             section.add(Step::ok("start", "it runs; the time is that of its first answer").took(took));
             section.add(protocol::handshake_step(&info));
             protocol::examine(&mut conversation, &info, limits.step, section).await;
-            section.add(stdout(&conversation.witness().seen()));
+            section.add(stdout(&conversation.events().seen()));
             section.begin("eras");
             let mut eras = protocol::eras(&mut conversation, &info, limits.step).await;
             conversation.close().await;
@@ -91,7 +91,7 @@ fn not_started(why: &str) -> Step {
         .advice("Run it manually, in the same directory, to see more")
 }
 
-fn ended(why: &str, seen: &Seen) -> Step {
+fn ended(why: &str, seen: &Observed) -> Step {
     // The details below hold the whole stderr tail.
     let why = why.split("; its last words").next().unwrap_or_default();
     let step = Step::failed("start", format!("{why}, before it answered")).details(seen.said.iter().cloned());
@@ -102,7 +102,7 @@ fn ended(why: &str, seen: &Seen) -> Step {
     }
 }
 
-fn handshake_failed(trouble: &Trouble, seen: &Seen) -> Step {
+fn handshake_failed(trouble: &Trouble, seen: &Observed) -> Step {
     let step = match trouble {
         Trouble::Silence(limit) => {
             Step::failed("handshake", format!("it runs, but did not answer the handshake within {}", said(*limit)))
@@ -117,7 +117,7 @@ fn handshake_failed(trouble: &Trouble, seen: &Seen) -> Step {
 }
 
 /// Judges whether stdout holds only protocol.
-fn stdout(seen: &Seen) -> Step {
+fn stdout(seen: &Observed) -> Step {
     match seen.noise_lines {
         0 => Step::ok("stdout", "nothing but protocol"),
         lines => {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::report::{Section, short};
 use super::step::{Step, said, timed};
-use crate::conversation::{Conversation, Era, ServerInfo, Trouble, Witness};
+use crate::conversation::{Conversation, Era, ServerInfo, Trouble, EventObserver};
 use crate::outside::{counted, one_line};
 use crate::plan::Plan;
 
@@ -53,12 +53,12 @@ pub(crate) struct Handshake {
 /// Performs the handshake. The loss of the connection ends it at once.
 pub(crate) async fn connect(plan: &Plan, limit: Duration) -> Result<Handshake, String> {
     let begin = Instant::now();
-    let mut conversation = Conversation::open(impatient(plan, limit), None::<Witness>)?;
-    let witness = conversation.witness().clone();
+    let mut conversation = Conversation::open(impatient(plan, limit), None::<EventObserver>)?;
+    let events = conversation.events().clone();
     let result = tokio::select! {
         biased;
         result = tokio::time::timeout(limit, conversation.handshake()) => result.unwrap_or(Err(Trouble::Silence(limit))),
-        why = witness.trouble() => Err(Trouble::Away(why)),
+        why = events.trouble() => Err(Trouble::Away(why)),
     };
     Ok(Handshake { conversation, result, took: begin.elapsed() })
 }
@@ -103,7 +103,7 @@ pub(crate) async fn eras_in_another_life(plan: &Plan, legacy: &ServerInfo, limit
     if legacy.era == Era::Modern {
         return None;
     }
-    let mut conversation = Conversation::open(impatient(plan, limit), None::<Witness>).ok()?;
+    let mut conversation = Conversation::open(impatient(plan, limit), None::<EventObserver>).ok()?;
     let (modern, took) = timed(limit, conversation.discover()).await;
     conversation.close().await;
     modern.flatten().map(|modern| both(legacy, &modern).took(took))

@@ -13,7 +13,7 @@ const LINES: usize = 12;
 
 /// Everything that was observed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Observed {
     /// The first lines on stdout that are not protocol, and the number of all such lines.
     pub(crate) noise: Vec<String>,
     pub(crate) noise_lines: u64,
@@ -31,14 +31,14 @@ pub(crate) struct Seen {
 
 /// Collects events for other tasks. Clones share their state.
 #[derive(Clone, Default)]
-pub(crate) struct Witness {
-    seen: Arc<Mutex<Seen>>,
-    stirred: Arc<Notify>,
+pub(crate) struct EventObserver {
+    seen: Arc<Mutex<Observed>>,
+    changed: Arc<Notify>,
 }
 
-impl Witness {
+impl EventObserver {
     /// Returns a copy of everything that was observed.
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> Observed {
         self.lock().clone()
     }
 
@@ -48,23 +48,23 @@ impl Witness {
     }
 
     /// Waits until `look` returns something.
-    pub(super) async fn until<T>(&self, look: impl Fn(&Seen) -> Option<T>) -> T {
+    pub(super) async fn until<T>(&self, look: impl Fn(&Observed) -> Option<T>) -> T {
         loop {
             // Registered before the check, so that no change is missed.
-            let stirred = self.stirred.notified();
+            let changed = self.changed.notified();
             if let Some(found) = look(&self.lock()) {
                 return found;
             }
-            stirred.await;
+            changed.await;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, Observed> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Observer for Witness {
+impl Observer for EventObserver {
     fn happened(&mut self, event: &Event) {
         let mut seen = self.lock();
         match event {
@@ -79,13 +79,13 @@ impl Observer for Witness {
             Event::CallSent { .. } => seen.is_sent = true,
             Event::CallCancelled { .. } => {
                 seen.is_cancelled = true;
-                self.stirred.notify_waiters();
+                self.changed.notify_waiters();
             }
             Event::DialFailed { why, .. }
             | Event::LeftAlone { why, .. }
             | Event::LinkMoved { to: LinkState::Waiting | LinkState::Parked, why, .. } => {
                 seen.trouble.get_or_insert_with(|| why.clone());
-                self.stirred.notify_waiters();
+                self.changed.notify_waiters();
             }
             _ => {}
         }
