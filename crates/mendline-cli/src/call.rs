@@ -21,7 +21,7 @@ use self::arguments::Arguments;
 use self::result::{Outcome, Shown};
 use crate::choices::duration;
 use crate::cli::{NOT_SENT, OUTCOME_UNKNOWN};
-use crate::conversation::{Aside, Conversation, Trouble, raw};
+use crate::conversation::{Notification, Conversation, Trouble, raw};
 use crate::style::Style;
 use crate::named::{Refusal, meant};
 use crate::output;
@@ -204,18 +204,18 @@ async fn ask(
         screen.say(&style.yellow(&format!("note: {hint}")));
     }
     let params = vec![("name".to_owned(), raw(&Value::from(name))), ("arguments".to_owned(), given.text())];
-    let mut aside = |aside: Aside| match aside {
-        Aside::Progress(progress) => screen.show(&progress),
-        Aside::Said { level, text } => {
+    let mut notify = |notification: Notification| match notification {
+        Notification::Progress(progress) => screen.show(&progress),
+        Notification::Log { level, text } => {
             screen.say(&style.faint(&format!("{}: {}", one_line(&level), one_line(&text))));
         }
-        Aside::Declined(method) => {
+        Notification::RequestDeclined(method) => {
             let words =
                 format!("note: the server requested {}, which a command line cannot provide; declined", one_line(&method));
             screen.say(&style.yellow(&words));
         }
     };
-    match conversation.ask("tools/call", params, &mut aside).await {
+    match conversation.ask("tools/call", params, &mut notify).await {
         Ok(result) => Ended::Answered(result),
         Err(trouble) => Ended::Failed(trouble),
     }

@@ -30,7 +30,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub(crate) use self::answer::{Aside, Failure, Progress, Trouble};
+pub(crate) use self::answer::{Notification, Failure, Progress, Trouble};
 use self::answer::{Heard, heard, polite};
 pub(crate) use self::handshake::{Era, ServerInfo};
 use self::handshake::{discovered, server_info};
@@ -146,13 +146,13 @@ impl Conversation {
     pub(crate) async fn handshake(&mut self) -> Result<ServerInfo, Trouble> {
         let who = json!({ "name": "mendline", "title": "Mendline", "version": env!("CARGO_PKG_VERSION") });
         let hello = json!({ "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": who });
-        let refused = match self.ask("initialize", members(hello), &mut nobody).await {
+        let refused = match self.ask("initialize", members(hello), &mut ignore).await {
             Ok(result) => return self.finish_handshake(&result).await,
             Err(trouble) if trouble.is_of_the_server() => trouble,
             Err(trouble) => return Err(trouble),
         };
         self.era = Era::Modern;
-        match self.ask("server/discover", Vec::new(), &mut nobody).await {
+        match self.ask("server/discover", Vec::new(), &mut ignore).await {
             Ok(result) => discovered(&result),
             // A server that supports neither era has given its reason in the first response.
             Err(_) => Err(refused),
@@ -162,7 +162,7 @@ impl Conversation {
     /// Returns the modern description of a server that was initialized in the legacy era, if it supports both.
     pub(crate) async fn discover(&mut self) -> Option<ServerInfo> {
         let era = std::mem::replace(&mut self.era, Era::Modern);
-        let asked = self.ask("server/discover", Vec::new(), &mut nobody).await;
+        let asked = self.ask("server/discover", Vec::new(), &mut ignore).await;
         self.era = era;
         discovered(&asked.ok()?).ok()
     }
@@ -181,7 +181,7 @@ impl Conversation {
         &mut self,
         method: &str,
         params: Vec<(String, Box<RawValue>)>,
-        aside: &mut dyn FnMut(Aside),
+        notify: &mut dyn FnMut(Notification),
     ) -> Result<Box<RawValue>, Trouble> {
         let mut given: Option<(Map<String, Value>, Option<Value>)> = None;
         for _ in 0..QUESTIONS {
@@ -190,7 +190,7 @@ impl Conversation {
                 params.push(("inputResponses".to_owned(), raw(&Value::Object(responses))));
                 params.extend(state.map(|state| ("requestState".to_owned(), raw(&state))));
             }
-            let result = self.ask_once(method, params, aside).await?;
+            let result = self.ask_once(method, params, notify).await?;
             match answer::questions(&result) {
                 None => return Ok(result),
                 Some(questions) => given = Some((questions.declined()?, questions.state)),
@@ -203,7 +203,7 @@ impl Conversation {
         &mut self,
         method: &str,
         mut params: Vec<(String, Box<RawValue>)>,
-        aside: &mut dyn FnMut(Aside),
+        notify: &mut dyn FnMut(Notification),
     ) -> Result<Box<RawValue>, Trouble> {
         self.last_id += 1;
         let id = self.last_id;
@@ -229,11 +229,11 @@ impl Conversation {
                 }
                 Some(Heard::Asked { id, method }) => {
                     self.send(&polite(&id, &method)).await?;
-                    aside(Aside::Declined(method));
+                    notify(Notification::RequestDeclined(method));
                 }
-                Some(Heard::Progress(progress)) => aside(Aside::Progress(progress.redacted(&self.redactor))),
+                Some(Heard::Progress(progress)) => notify(Notification::Progress(progress.redacted(&self.redactor))),
                 Some(Heard::Said { level, text }) => {
-                    aside(Aside::Said { level, text: answer::redacted(&text, &self.redactor) });
+                    notify(Notification::Log { level, text: answer::redacted(&text, &self.redactor) });
                 }
                 Some(Heard::Result { .. } | Heard::Error { .. }) | None => {}
             }
@@ -261,7 +261,7 @@ impl Conversation {
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES {
             let params = cursor.iter().map(|cursor| ("cursor".to_owned(), raw(&Value::from(&**cursor)))).collect();
-            let result = self.ask(method, params, &mut nobody).await?;
+            let result = self.ask(method, params, &mut ignore).await?;
             let page: std::collections::BTreeMap<String, Box<RawValue>> =
                 serde_json::from_str(result.get()).map_err(|_| nonsense(method, member))?;
             let listed = page.get(member).ok_or_else(|| nonsense(method, member))?;
@@ -281,7 +281,7 @@ impl Conversation {
     /// Pings the server. The modern era has no ping, so the cheapest request replaces it.
     pub(crate) async fn ping(&mut self) -> Result<(), Trouble> {
         let method = if self.era == Era::Legacy { "ping" } else { "server/discover" };
-        self.ask(method, Vec::new(), &mut nobody).await.map(drop)
+        self.ask(method, Vec::new(), &mut ignore).await.map(drop)
     }
 
     /// Cancels the last request.
@@ -375,7 +375,7 @@ pub(crate) fn raw(value: &Value) -> Box<RawValue> {
 }
 
 /// Ignores a notification.
-pub(crate) fn nobody(_: Aside) {}
+pub(crate) fn ignore(_: Notification) {}
 
 fn nonsense(method: &str, member: &str) -> Trouble {
     Trouble::Nonsense(format!("its response to {method} has no list of {member}"))

@@ -107,15 +107,15 @@ impl Trouble {
 
 /// A message from the server beside the response.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Aside {
+pub(crate) enum Notification {
     Progress(Progress),
     /// A log message of the server.
-    Said {
+    Log {
         level: String,
         text: String,
     },
     /// A request of the server with this method, which was declined.
-    Declined(String),
+    RequestDeclined(String),
 }
 
 /// Progress of a call.
@@ -144,7 +144,7 @@ pub(super) enum Heard {
     Error { to: u64, trouble: Trouble },
     Asked { id: Box<RawValue>, method: String },
     Progress(Progress),
-    Said { level: String, text: String },
+    Log { level: String, text: String },
 }
 
 #[derive(Deserialize)]
@@ -189,7 +189,7 @@ fn notice(method: &str, params: &Value) -> Option<Heard> {
         "notifications/message" => {
             let data = &params["data"];
             let said = text(data).or_else(|| text(&data["message"])).unwrap_or_else(|| data.to_string());
-            Some(Heard::Said { level: text(&params["level"]).unwrap_or_else(|| "info".to_owned()), text: said })
+            Some(Heard::Log { level: text(&params["level"]).unwrap_or_else(|| "info".to_owned()), text: said })
         }
         _ => None,
     }
