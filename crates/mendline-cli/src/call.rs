@@ -113,7 +113,7 @@ fn call(options: &CallOptions) -> Result<ExitCode, Refusal> {
     let name = plan.upstream.name.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;
-    let ended = runtime.block_on(converse(plan, options, tool, &arguments));
+    let ended = runtime.block_on(run_call(plan, options, tool, &arguments));
     runtime.shutdown_background();
     match ended {
         Ended::Answered(result) => Ok(answered(&result, tool, options)),
@@ -146,7 +146,7 @@ enum Ended {
     Interrupted { is_sent: bool },
 }
 
-async fn converse(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arguments) -> Ended {
+async fn run_call(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arguments) -> Ended {
     let screen = Screen::default();
     let patience = patience(&plan, options.timeout);
     let reporter = Reporter::new(&plan.upstream.name).on(&screen);
@@ -158,7 +158,7 @@ async fn converse(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arg
         () = interrupted() => return Ended::Interrupted { is_sent: false },
     };
     let ended = tokio::select! {
-        ended = ask(&mut conversation, patience, tool, arguments, &screen) => Some(ended),
+        ended = call_tool(&mut conversation, patience, tool, arguments, &screen) => Some(ended),
         () = interrupted() => None,
     };
     screen.wipe();
@@ -178,7 +178,7 @@ async fn converse(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arg
     ended
 }
 
-async fn ask(
+async fn call_tool(
     conversation: &mut Conversation,
     patience: Duration,
     name: &str,
@@ -215,7 +215,7 @@ async fn ask(
             screen.say(&style.yellow(&words));
         }
     };
-    match conversation.ask("tools/call", params, &mut notify).await {
+    match conversation.request("tools/call", params, &mut notify).await {
         Ok(result) => Ended::Answered(result),
         Err(trouble) => Ended::Failed(trouble),
     }

@@ -31,7 +31,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub(crate) use self::answer::{Notification, Failure, Progress, Trouble};
-use self::answer::{Heard, heard, polite};
+use self::answer::{Incoming, decline_request, parse};
 pub(crate) use self::handshake::{Era, ServerInfo};
 use self::handshake::{discovered, server_info};
 pub(crate) use self::event_observer::{Observed, EventObserver};
@@ -55,7 +55,7 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 const PAGES: usize = 1_000;
 
 /// Maximum number of rounds in which a modern server may request input.
-const QUESTIONS: usize = 3;
+const INPUT_ROUNDS: usize = 3;
 
 /// One client, one server, and the driver between them.
 pub(crate) struct Conversation {
@@ -65,12 +65,12 @@ pub(crate) struct Conversation {
     buffer: Vec<u8>,
     searched: usize,
     driver: JoinHandle<Ending>,
-    news: UnboundedSender<Input>,
+    inputs: UnboundedSender<Input>,
     events: EventObserver,
     last_id: u64,
     era: Era,
     /// True while a request has no response.
-    is_asking: bool,
+    is_pending: bool,
     /// Hides secrets in quoted text.
     redactor: Redactor,
 }
@@ -85,17 +85,17 @@ impl Conversation {
         let Plan { upstream, way, limits } = plan;
         let config = Config::new(vec![upstream]);
         let (ours, theirs) = tokio::io::duplex(PIPE);
-        let (news, heard) = unbounded_channel();
+        let (inputs, receiver) = unbounded_channel();
         let events = EventObserver::default();
         let observer = (events.clone(), observer);
         let driver = match way {
             Way::Child(command) => {
                 let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
-                drive(config, limits, Children::new(vec![command], guard), theirs, heard, observer, redactor.clone())
+                drive(config, limits, Children::new(vec![command], guard), theirs, receiver, observer, redactor.clone())
             }
             Way::Remote(address) => {
                 let target = address.target()?.limits(limits.clone());
-                drive(config, limits, Remote::new(target), theirs, heard, observer, redactor.clone())
+                drive(config, limits, Remote::new(target), theirs, receiver, observer, redactor.clone())
             }
         };
         let (from, to) = tokio::io::split(ours);
@@ -106,11 +106,11 @@ impl Conversation {
             buffer,
             searched: 0,
             driver,
-            news,
+            inputs,
             events,
             last_id: 0,
             era,
-            is_asking: false,
+            is_pending: false,
             redactor,
         })
     }
@@ -146,13 +146,13 @@ impl Conversation {
     pub(crate) async fn handshake(&mut self) -> Result<ServerInfo, Trouble> {
         let who = json!({ "name": "mendline", "title": "Mendline", "version": env!("CARGO_PKG_VERSION") });
         let hello = json!({ "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": who });
-        let refused = match self.ask("initialize", members(hello), &mut ignore).await {
+        let refused = match self.request("initialize", members(hello), &mut ignore).await {
             Ok(result) => return self.finish_handshake(&result).await,
             Err(trouble) if trouble.is_of_the_server() => trouble,
             Err(trouble) => return Err(trouble),
         };
         self.era = Era::Modern;
-        match self.ask("server/discover", Vec::new(), &mut ignore).await {
+        match self.request("server/discover", Vec::new(), &mut ignore).await {
             Ok(result) => discovered(&result),
             // A server that supports neither era has given its reason in the first response.
             Err(_) => Err(refused),
@@ -162,7 +162,7 @@ impl Conversation {
     /// Returns the modern description of a server that was initialized in the legacy era, if it supports both.
     pub(crate) async fn discover(&mut self) -> Option<ServerInfo> {
         let era = std::mem::replace(&mut self.era, Era::Modern);
-        let asked = self.ask("server/discover", Vec::new(), &mut ignore).await;
+        let asked = self.request("server/discover", Vec::new(), &mut ignore).await;
         self.era = era;
         discovered(&asked.ok()?).ok()
     }
@@ -177,29 +177,29 @@ impl Conversation {
     }
 
     /// Sends a request and waits for the response as long as the engine does. Other messages go to `notify`.
-    pub(crate) async fn ask(
+    pub(crate) async fn request(
         &mut self,
         method: &str,
         params: Vec<(String, Box<RawValue>)>,
         notify: &mut dyn FnMut(Notification),
     ) -> Result<Box<RawValue>, Trouble> {
         let mut given: Option<(Map<String, Value>, Option<Value>)> = None;
-        for _ in 0..QUESTIONS {
+        for _ in 0..INPUT_ROUNDS {
             let mut params = params.clone();
             if let Some((responses, state)) = given.take() {
                 params.push(("inputResponses".to_owned(), raw(&Value::Object(responses))));
                 params.extend(state.map(|state| ("requestState".to_owned(), raw(&state))));
             }
-            let result = self.ask_once(method, params, notify).await?;
-            match answer::questions(&result) {
+            let result = self.request_once(method, params, notify).await?;
+            match answer::input_requests(&result) {
                 None => return Ok(result),
-                Some(questions) => given = Some((questions.declined()?, questions.state)),
+                Some(input_requests) => given = Some((input_requests.declined()?, input_requests.state)),
             }
         }
         Err(Trouble::Nonsense("it keeps requesting input, which a command line cannot provide".to_owned()))
     }
 
-    async fn ask_once(
+    async fn request_once(
         &mut self,
         method: &str,
         mut params: Vec<(String, Box<RawValue>)>,
@@ -214,28 +214,28 @@ impl Conversation {
             params.iter().map(|(name, value)| format!("{}:{value}", Value::from(&**name))).collect();
         let method = Value::from(method);
         let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{{{}}}}}"#, text.join(","));
-        self.is_asking = true;
+        self.is_pending = true;
         self.send(&line).await?;
         loop {
             let line = self.line().await?;
-            match heard(&line) {
-                Some(Heard::Result { to, result }) if to == id => {
-                    self.is_asking = false;
+            match parse(&line) {
+                Some(Incoming::Result { to, result }) if to == id => {
+                    self.is_pending = false;
                     return Ok(result);
                 }
-                Some(Heard::Error { to, trouble }) if to == id => {
-                    self.is_asking = false;
+                Some(Incoming::Error { to, trouble }) if to == id => {
+                    self.is_pending = false;
                     return Err(trouble.redacted(&self.redactor));
                 }
-                Some(Heard::Asked { id, method }) => {
-                    self.send(&polite(&id, &method)).await?;
+                Some(Incoming::Request { id, method }) => {
+                    self.send(&decline_request(&id, &method)).await?;
                     notify(Notification::RequestDeclined(method));
                 }
-                Some(Heard::Progress(progress)) => notify(Notification::Progress(progress.redacted(&self.redactor))),
-                Some(Heard::Said { level, text }) => {
+                Some(Incoming::Progress(progress)) => notify(Notification::Progress(progress.redacted(&self.redactor))),
+                Some(Incoming::Log { level, text }) => {
                     notify(Notification::Log { level, text: answer::redacted(&text, &self.redactor) });
                 }
-                Some(Heard::Result { .. } | Heard::Error { .. }) | None => {}
+                Some(Incoming::Result { .. } | Incoming::Error { .. }) | None => {}
             }
         }
     }
@@ -261,7 +261,7 @@ impl Conversation {
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES {
             let params = cursor.iter().map(|cursor| ("cursor".to_owned(), raw(&Value::from(&**cursor)))).collect();
-            let result = self.ask(method, params, &mut ignore).await?;
+            let result = self.request(method, params, &mut ignore).await?;
             let page: std::collections::BTreeMap<String, Box<RawValue>> =
                 serde_json::from_str(result.get()).map_err(|_| nonsense(method, member))?;
             let listed = page.get(member).ok_or_else(|| nonsense(method, member))?;
@@ -281,7 +281,7 @@ impl Conversation {
     /// Pings the server. The modern era has no ping, so the cheapest request replaces it.
     pub(crate) async fn ping(&mut self) -> Result<(), Trouble> {
         let method = if self.era == Era::Legacy { "ping" } else { "server/discover" };
-        self.ask(method, Vec::new(), &mut ignore).await.map(drop)
+        self.request(method, Vec::new(), &mut ignore).await.map(drop)
     }
 
     /// Cancels the last request.
@@ -293,17 +293,17 @@ impl Conversation {
         // Closing right away could lose the cancellation.
         let cancelled = self.events.until(|seen| seen.is_cancelled.then_some(()));
         if timeout(CANCEL_TIMEOUT, cancelled).await.is_ok() {
-            self.is_asking = false;
+            self.is_pending = false;
         }
     }
 
     /// Closes the connection: finishes running calls, ends the session, and shuts the child down.
     pub(crate) async fn close(self) {
-        let Conversation { to, from, mut driver, news, is_asking, .. } = self;
-        if is_asking {
+        let Conversation { to, from, mut driver, inputs, is_pending, .. } = self;
+        if is_pending {
             // The response is no longer needed. A second stop skips the graceful shutdown.
-            if news.send(Input::Stop).is_ok() {
-                let _ = news.send(Input::Stop);
+            if inputs.send(Input::Stop).is_ok() {
+                let _ = inputs.send(Input::Stop);
             }
         }
         drop(from.unsplit(to));
@@ -341,7 +341,7 @@ fn drive<H, O>(
     limits: Limits,
     host: H,
     pipe: DuplexStream,
-    mut news: UnboundedReceiver<Input>,
+    mut inputs: UnboundedReceiver<Input>,
     observer: O,
     redactor: Redactor,
 ) -> JoinHandle<Ending>
@@ -353,7 +353,7 @@ where
     let engine = Engine::new(config, fastrand::u64(..));
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
     let driver = Driver::new(engine, limits, host, client, observer).hiding(redactor);
-    tokio::spawn(driver.run(move |cx| match news.poll_recv(cx) {
+    tokio::spawn(driver.run(move |cx| match inputs.poll_recv(cx) {
         Poll::Ready(Some(input)) => Poll::Ready(input),
         // The sender was dropped together with the pipe, and the closed pipe ends the driver.
         Poll::Ready(None) | Poll::Pending => Poll::Pending,

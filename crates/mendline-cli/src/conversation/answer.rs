@@ -139,10 +139,10 @@ pub(super) fn redacted(text: &str, redactor: &Redactor) -> String {
 }
 
 /// An incoming message.
-pub(super) enum Heard {
+pub(super) enum Incoming {
     Result { to: u64, result: Box<RawValue> },
     Error { to: u64, trouble: Trouble },
-    Asked { id: Box<RawValue>, method: String },
+    Request { id: Box<RawValue>, method: String },
     Progress(Progress),
     Log { level: String, text: String },
 }
@@ -161,35 +161,35 @@ struct Envelope<'a> {
 }
 
 /// Parses a line, if it is a message that this client handles.
-pub(super) fn heard(line: &str) -> Option<Heard> {
+pub(super) fn parse(line: &str) -> Option<Incoming> {
     let envelope: Envelope<'_> = serde_json::from_str(line).ok()?;
     let to = || envelope.id.and_then(|id| id.get().parse().ok());
     match (envelope.method, envelope.id) {
-        (Some(method), Some(id)) => Some(Heard::Asked { id: id.to_owned(), method: method.into_owned() }),
+        (Some(method), Some(id)) => Some(Incoming::Request { id: id.to_owned(), method: method.into_owned() }),
         (Some(method), None) => {
             let params: Value = serde_json::from_str(envelope.params?.get()).ok()?;
             notice(&method, &params)
         }
         (None, _) => match (envelope.result, envelope.error) {
-            (Some(result), _) => Some(Heard::Result { to: to()?, result: result.to_owned() }),
-            (None, Some(error)) => Some(Heard::Error { to: to()?, trouble: trouble(&error) }),
+            (Some(result), _) => Some(Incoming::Result { to: to()?, result: result.to_owned() }),
+            (None, Some(error)) => Some(Incoming::Error { to: to()?, trouble: trouble(&error) }),
             (None, None) => None,
         },
     }
 }
 
-fn notice(method: &str, params: &Value) -> Option<Heard> {
+fn notice(method: &str, params: &Value) -> Option<Incoming> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match method {
         "notifications/progress" => {
             let (done, total, message) =
                 (params["progress"].as_f64()?, params["total"].as_f64(), text(&params["message"]));
-            Some(Heard::Progress(Progress { done, total, message }))
+            Some(Incoming::Progress(Progress { done, total, message }))
         }
         "notifications/message" => {
             let data = &params["data"];
             let said = text(data).or_else(|| text(&data["message"])).unwrap_or_else(|| data.to_string());
-            Some(Heard::Log { level: text(&params["level"]).unwrap_or_else(|| "info".to_owned()), text: said })
+            Some(Incoming::Log { level: text(&params["level"]).unwrap_or_else(|| "info".to_owned()), text: said })
         }
         _ => None,
     }
@@ -204,7 +204,7 @@ fn trouble(error: &Value) -> Trouble {
 }
 
 /// Returns the response that declines a request of the server. It never gives consent.
-pub(super) fn polite(id: &RawValue, method: &str) -> String {
+pub(super) fn decline_request(id: &RawValue, method: &str) -> String {
     let answer = match refusal(method) {
         Some(result) => format!(r#""result":{result}"#),
         None => {
@@ -226,13 +226,13 @@ fn refusal(method: &str) -> Option<Value> {
 }
 
 /// Input that a modern server requires before it answers.
-pub(super) struct Questions {
+pub(super) struct InputRequests {
     asked: Vec<(String, String)>,
     pub(super) state: Option<Value>,
 }
 
 /// Returns the input requests of a result, if it is not complete.
-pub(super) fn questions(result: &RawValue) -> Option<Questions> {
+pub(super) fn input_requests(result: &RawValue) -> Option<InputRequests> {
     // Results may be large, so only one with this word is parsed.
     if !result.get().contains("input_required") {
         return None;
@@ -242,11 +242,11 @@ pub(super) fn questions(result: &RawValue) -> Option<Questions> {
         let asked = said["inputRequests"].as_object().into_iter().flatten();
         let asked =
             asked.map(|(key, it)| (key.clone(), it["method"].as_str().unwrap_or_default().to_owned())).collect();
-        Questions { asked, state: said.get("requestState").cloned() }
+        InputRequests { asked, state: said.get("requestState").cloned() }
     })
 }
 
-impl Questions {
+impl InputRequests {
     /// Declines all requests, or returns an error if one cannot be declined.
     pub(super) fn declined(&self) -> Result<Map<String, Value>, Trouble> {
         let decline = |(key, method): &(String, String)| match refusal(method) {
@@ -265,8 +265,8 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> Trouble {
-        match heard(text) {
-            Some(Heard::Error { trouble, .. }) => trouble,
+        match parse(text) {
+            Some(Incoming::Error { trouble, .. }) => trouble,
             _ => panic!("no error: {text}"),
         }
     }
@@ -296,27 +296,27 @@ mod tests {
     #[test]
     fn questions_are_declined_and_never_consented_to() {
         let id = RawValue::from_string("\"q-1\"".to_owned()).unwrap();
-        assert_eq!(polite(&id, "elicitation/create"), r#"{"jsonrpc":"2.0","id":"q-1","result":{"action":"decline"}}"#);
-        assert!(polite(&id, "sampling/createMessage").contains("-32601"));
-        assert!(polite(&id, "ping").ends_with(r#""result":{}}"#));
+        assert_eq!(decline_request(&id, "elicitation/create"), r#"{"jsonrpc":"2.0","id":"q-1","result":{"action":"decline"}}"#);
+        assert!(decline_request(&id, "sampling/createMessage").contains("-32601"));
+        assert!(decline_request(&id, "ping").ends_with(r#""result":{}}"#));
     }
 
     #[test]
     fn a_modern_server_that_wants_input_is_told_no_or_that_nobody_can() {
         let wants = |method: &str| {
             let text = json!({ "resultType": "input_required", "inputRequests": { "k": { "method": method } } });
-            questions(&RawValue::from_string(text.to_string()).unwrap()).unwrap().declined()
+            input_requests(&RawValue::from_string(text.to_string()).unwrap()).unwrap().declined()
         };
         assert_eq!(wants("elicitation/create").unwrap()["k"], json!({ "action": "decline" }));
         assert!(wants("sampling/createMessage").unwrap_err().words().contains("sampling/createMessage"));
         let answer = RawValue::from_string(r#"{"content":[{"text":"input_required"}]}"#.to_owned()).unwrap();
-        assert!(questions(&answer).is_none(), "a text that only says the word is an answer");
+        assert!(input_requests(&answer).is_none(), "a text that only says the word is an answer");
     }
 
     #[test]
     fn what_means_nothing_is_passed_over() {
         for line in ["", "{}", "[]", r#"{"method":"notifications/progress"}"#, r#"{"id":"x","result":{}}"#] {
-            assert!(heard(line).is_none(), "{line}");
+            assert!(parse(line).is_none(), "{line}");
         }
     }
 }
