@@ -21,7 +21,7 @@ use self::arguments::Arguments;
 use self::result::{Outcome, Shown};
 use crate::choices::duration;
 use crate::cli::{NOT_SENT, OUTCOME_UNKNOWN};
-use crate::conversation::{Notification, Conversation, Trouble, raw};
+use crate::conversation::{Notification, Conversation, RequestError, raw};
 use crate::style::Style;
 use crate::named::{Refusal, meant};
 use crate::output;
@@ -141,7 +141,7 @@ const WRONG_WORDS: &str = "mendline call needs a server and a tool
 /// End of a call.
 enum Ended {
     Answered(Box<RawValue>),
-    Failed(Trouble),
+    Failed(RequestError),
     Refused(Refusal),
     Interrupted { is_sent: bool },
 }
@@ -188,7 +188,7 @@ async fn call_tool(
     let listed = match timeout(patience, conversation.list("tools/list", "tools")).await {
         Ok(Ok(listed)) => listed,
         Ok(Err(trouble)) => return Ended::Failed(trouble.before_a_call()),
-        Err(_) => return Ended::Failed(Trouble::Silence(patience)),
+        Err(_) => return Ended::Failed(RequestError::Timeout(patience)),
     };
     let tools: Vec<Tool> = listed.iter().filter_map(|text| Tool::of(text)).collect();
     let tool = match find(&tools, name) {

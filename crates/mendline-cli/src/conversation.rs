@@ -30,7 +30,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub(crate) use self::answer::{Notification, Failure, Progress, Trouble};
+pub(crate) use self::answer::{Notification, Failure, Progress, RequestError};
 use self::answer::{Incoming, decline_request, parse};
 pub(crate) use self::handshake::{Era, ServerInfo};
 use self::handshake::{discovered, server_info};
@@ -120,17 +120,17 @@ impl Conversation {
         plan: Plan,
         patience: Duration,
         observer: O,
-    ) -> Result<(Conversation, ServerInfo), Trouble> {
-        let mut conversation = Conversation::open(plan, observer).map_err(Trouble::Nonsense)?;
+    ) -> Result<(Conversation, ServerInfo), RequestError> {
+        let mut conversation = Conversation::open(plan, observer).map_err(RequestError::InvalidResponse)?;
         let result = timeout(patience, conversation.handshake()).await;
-        match result.unwrap_or(Err(Trouble::Silence(patience))) {
+        match result.unwrap_or(Err(RequestError::Timeout(patience))) {
             Ok(info) => Ok((conversation, info)),
             Err(trouble) => {
                 let seen = conversation.events.seen().trouble;
                 conversation.close().await;
                 // A timeout has a known reason, if a failure was observed.
                 Err(match (trouble, seen) {
-                    (Trouble::Silence(_), Some(why)) => Trouble::Away(why),
+                    (RequestError::Timeout(_), Some(why)) => RequestError::Unavailable(why),
                     (trouble, _) => trouble.before_a_call(),
                 })
             }
@@ -143,12 +143,12 @@ impl Conversation {
     }
 
     /// Performs the handshake, in the era that the server supports.
-    pub(crate) async fn handshake(&mut self) -> Result<ServerInfo, Trouble> {
+    pub(crate) async fn handshake(&mut self) -> Result<ServerInfo, RequestError> {
         let who = json!({ "name": "mendline", "title": "Mendline", "version": env!("CARGO_PKG_VERSION") });
         let hello = json!({ "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": who });
         let refused = match self.request("initialize", members(hello), &mut ignore).await {
             Ok(result) => return self.finish_handshake(&result).await,
-            Err(trouble) if trouble.is_of_the_server() => trouble,
+            Err(trouble) if trouble.is_from_server() => trouble,
             Err(trouble) => return Err(trouble),
         };
         self.era = Era::Modern;
@@ -167,10 +167,10 @@ impl Conversation {
         discovered(&asked.ok()?).ok()
     }
 
-    async fn finish_handshake(&mut self, result: &RawValue) -> Result<ServerInfo, Trouble> {
+    async fn finish_handshake(&mut self, result: &RawValue) -> Result<ServerInfo, RequestError> {
         let said: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
         let Some(version) = said["protocolVersion"].as_str() else {
-            return Err(Trouble::Nonsense("its initialize result has no protocolVersion".to_owned()));
+            return Err(RequestError::InvalidResponse("its initialize result has no protocolVersion".to_owned()));
         };
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await?;
         Ok(server_info(Era::Legacy, version, &said["serverInfo"], &said))
@@ -182,7 +182,7 @@ impl Conversation {
         method: &str,
         params: Vec<(String, Box<RawValue>)>,
         notify: &mut dyn FnMut(Notification),
-    ) -> Result<Box<RawValue>, Trouble> {
+    ) -> Result<Box<RawValue>, RequestError> {
         let mut given: Option<(Map<String, Value>, Option<Value>)> = None;
         for _ in 0..INPUT_ROUNDS {
             let mut params = params.clone();
@@ -196,7 +196,7 @@ impl Conversation {
                 Some(input_requests) => given = Some((input_requests.declined()?, input_requests.state)),
             }
         }
-        Err(Trouble::Nonsense("it keeps requesting input, which a command line cannot provide".to_owned()))
+        Err(RequestError::InvalidResponse("it keeps requesting input, which a command line cannot provide".to_owned()))
     }
 
     async fn request_once(
@@ -204,7 +204,7 @@ impl Conversation {
         method: &str,
         mut params: Vec<(String, Box<RawValue>)>,
         notify: &mut dyn FnMut(Notification),
-    ) -> Result<Box<RawValue>, Trouble> {
+    ) -> Result<Box<RawValue>, RequestError> {
         self.last_id += 1;
         let id = self.last_id;
         if let Some(meta) = self.meta(method, id) {
@@ -256,17 +256,17 @@ impl Conversation {
     }
 
     /// Reads every page of a list; each item stays as the server wrote it.
-    pub(crate) async fn list(&mut self, method: &str, member: &str) -> Result<Vec<Box<RawValue>>, Trouble> {
+    pub(crate) async fn list(&mut self, method: &str, member: &str) -> Result<Vec<Box<RawValue>>, RequestError> {
         let mut items = Vec::new();
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES {
             let params = cursor.iter().map(|cursor| ("cursor".to_owned(), raw(&Value::from(&**cursor)))).collect();
             let result = self.request(method, params, &mut ignore).await?;
             let page: std::collections::BTreeMap<String, Box<RawValue>> =
-                serde_json::from_str(result.get()).map_err(|_| nonsense(method, member))?;
-            let listed = page.get(member).ok_or_else(|| nonsense(method, member))?;
+                serde_json::from_str(result.get()).map_err(|_| missing_list(method, member))?;
+            let listed = page.get(member).ok_or_else(|| missing_list(method, member))?;
             let listed: Vec<Box<RawValue>> =
-                serde_json::from_str(listed.get()).map_err(|_| nonsense(method, member))?;
+                serde_json::from_str(listed.get()).map_err(|_| missing_list(method, member))?;
             items.extend(listed);
             let next = page.get("nextCursor").and_then(|next| serde_json::from_str::<Option<String>>(next.get()).ok());
             match next.flatten() {
@@ -275,11 +275,11 @@ impl Conversation {
                 _ => return Ok(items),
             }
         }
-        Err(Trouble::Nonsense(format!("{method} does not end: {PAGES} pages were read")))
+        Err(RequestError::InvalidResponse(format!("{method} does not end: {PAGES} pages were read")))
     }
 
     /// Pings the server. The modern era has no ping, so the cheapest request replaces it.
-    pub(crate) async fn ping(&mut self) -> Result<(), Trouble> {
+    pub(crate) async fn ping(&mut self) -> Result<(), RequestError> {
         let method = if self.era == Era::Legacy { "ping" } else { "server/discover" };
         self.request(method, Vec::new(), &mut ignore).await.map(drop)
     }
@@ -313,13 +313,13 @@ impl Conversation {
         }
     }
 
-    async fn send(&mut self, line: &str) -> Result<(), Trouble> {
+    async fn send(&mut self, line: &str) -> Result<(), RequestError> {
         let sent = self.to.write_all(format!("{line}\n").as_bytes()).await;
-        sent.map_err(|_| Trouble::Gone)
+        sent.map_err(|_| RequestError::Closed)
     }
 
     /// Reads the next line. A cancelled wait loses nothing.
-    async fn line(&mut self) -> Result<String, Trouble> {
+    async fn line(&mut self) -> Result<String, RequestError> {
         loop {
             if let Some(end) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
                 let rest = self.buffer.split_off(self.searched + end + 1);
@@ -330,7 +330,7 @@ impl Conversation {
             self.searched = self.buffer.len();
             match self.from.read_buf(&mut self.buffer).await {
                 Ok(count) if count > 0 => {}
-                _ => return Err(Trouble::Gone),
+                _ => return Err(RequestError::Closed),
             }
         }
     }
@@ -377,6 +377,6 @@ pub(crate) fn raw(value: &Value) -> Box<RawValue> {
 /// Ignores a notification.
 pub(crate) fn ignore(_: Notification) {}
 
-fn nonsense(method: &str, member: &str) -> Trouble {
-    Trouble::Nonsense(format!("its response to {method} has no list of {member}"))
+fn missing_list(method: &str, member: &str) -> RequestError {
+    RequestError::InvalidResponse(format!("its response to {method} has no list of {member}"))
 }

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use self::tool::Tool;
 use crate::choices::duration;
 use crate::cli::UNKNOWN;
-use crate::conversation::{Conversation, ServerInfo, Trouble};
+use crate::conversation::{Conversation, ServerInfo, RequestError};
 use crate::style::Style;
 use crate::json_text::{Members, pretty};
 use crate::named::{Refusal, meant};
@@ -105,9 +105,9 @@ pub(crate) fn patience(plan: &Plan, wanted: Option<Duration>) -> Duration {
 }
 
 /// Returns the message and the exit code of a failed request.
-pub(crate) fn trouble(plan_name: &str, line: &Line<'_>, trouble: &Trouble) -> Refusal {
+pub(crate) fn trouble(plan_name: &str, line: &Line<'_>, trouble: &RequestError) -> Refusal {
     let mut words = format!("error: {}: {}", one_line(plan_name), one_line(&trouble.words()));
-    if !trouble.is_of_the_server() {
+    if !trouble.is_from_server() {
         let target = match (line.target, line.command) {
             (Some(target), _) if target.contains('?') || target.contains('@') => "URL".to_owned(),
             (Some(target), _) => one_line(target),
@@ -182,7 +182,7 @@ struct Heard {
     lists: Vec<(&'static str, Vec<Box<RawValue>>)>,
 }
 
-async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, Trouble> {
+async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, RequestError> {
     let patience = patience(&plan, options.timeout);
     let reporter = Reporter::new(&plan.upstream.name);
     let (mut conversation, info) = Conversation::connect(plan, patience, reporter).await?;
@@ -198,7 +198,7 @@ async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, Trouble> {
             true => tokio::time::timeout(patience, conversation.list(&format!("{what}/list"), what)).await,
             false => Ok(Ok(Vec::new())),
         };
-        match listed.unwrap_or(Err(Trouble::Silence(patience))) {
+        match listed.unwrap_or(Err(RequestError::Timeout(patience))) {
             Ok(items) => lists.push((what, items)),
             Err(trouble) => failure = Some(trouble),
         }

@@ -13,7 +13,7 @@ use crate::cli::{NEEDS_LOGIN, NEGATIVE, NOT_SENT, OUTCOME_UNKNOWN};
 
 /// The reason why a request has no result.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Trouble {
+pub(crate) enum RequestError {
     /// An error response, from the server or from Mendline.
     Error {
         code: i64,
@@ -22,13 +22,13 @@ pub(crate) enum Trouble {
         failure: Option<Failure>,
     },
     /// The response is not what the method requires.
-    Nonsense(String),
+    InvalidResponse(String),
     /// No response within this time.
-    Silence(Duration),
+    Timeout(Duration),
     /// The server was unavailable, for this reason.
-    Away(String),
+    Unavailable(String),
     /// The driver has ended.
-    Gone,
+    Closed,
 }
 
 /// The facts of a failure that Mendline reported.
@@ -57,17 +57,17 @@ impl Failure {
     }
 }
 
-impl Trouble {
+impl RequestError {
     /// Returns whether the server itself reported the error.
-    pub(crate) fn is_of_the_server(&self) -> bool {
-        matches!(self, Trouble::Error { failure: None, .. })
+    pub(crate) fn is_from_server(&self) -> bool {
+        matches!(self, RequestError::Error { failure: None, .. })
     }
 
     /// Converts the error of a request that only precedes a call: the call itself was not sent.
-    pub(crate) fn before_a_call(self) -> Trouble {
+    pub(crate) fn before_a_call(self) -> RequestError {
         match &self {
-            Trouble::Error { failure: Some(failure), .. } if failure.exit_code() == OUTCOME_UNKNOWN => {
-                Trouble::Away(self.words())
+            RequestError::Error { failure: Some(failure), .. } if failure.exit_code() == OUTCOME_UNKNOWN => {
+                RequestError::Unavailable(self.words())
             }
             _ => self,
         }
@@ -76,17 +76,17 @@ impl Trouble {
     /// Returns the exit code of the error.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Trouble::Error { failure: Some(failure), .. } => failure.exit_code(),
-            Trouble::Error { .. } | Trouble::Nonsense(_) => NEGATIVE,
-            Trouble::Silence(_) | Trouble::Away(_) | Trouble::Gone => NOT_SENT,
+            RequestError::Error { failure: Some(failure), .. } => failure.exit_code(),
+            RequestError::Error { .. } | RequestError::InvalidResponse(_) => NEGATIVE,
+            RequestError::Timeout(_) | RequestError::Unavailable(_) | RequestError::Closed => NOT_SENT,
         }
     }
 
     /// Removes secrets from the server's message.
-    pub(super) fn redacted(self, redactor: &Redactor) -> Trouble {
+    pub(super) fn redacted(self, redactor: &Redactor) -> RequestError {
         match self {
-            Trouble::Error { code, message, failure } => {
-                Trouble::Error { code, message: redacted(&message, redactor), failure }
+            RequestError::Error { code, message, failure } => {
+                RequestError::Error { code, message: redacted(&message, redactor), failure }
             }
             other => other,
         }
@@ -95,12 +95,12 @@ impl Trouble {
     /// Returns a message for a person.
     pub(crate) fn words(&self) -> String {
         match self {
-            Trouble::Error { message, failure: Some(failure), .. } if failure.detail.is_empty() => message.clone(),
-            Trouble::Error { failure: Some(failure), .. } => failure.detail.clone(),
-            Trouble::Error { code, message, .. } => format!("{message} (error {code})"),
-            Trouble::Nonsense(words) | Trouble::Away(words) => words.clone(),
-            Trouble::Silence(time) => format!("no answer within {}", humantime::format_duration(*time)),
-            Trouble::Gone => "the connection ended".to_owned(),
+            RequestError::Error { message, failure: Some(failure), .. } if failure.detail.is_empty() => message.clone(),
+            RequestError::Error { failure: Some(failure), .. } => failure.detail.clone(),
+            RequestError::Error { code, message, .. } => format!("{message} (error {code})"),
+            RequestError::InvalidResponse(words) | RequestError::Unavailable(words) => words.clone(),
+            RequestError::Timeout(time) => format!("no answer within {}", humantime::format_duration(*time)),
+            RequestError::Closed => "the connection ended".to_owned(),
         }
     }
 }
@@ -141,7 +141,7 @@ pub(super) fn redacted(text: &str, redactor: &Redactor) -> String {
 /// An incoming message.
 pub(super) enum Incoming {
     Result { to: u64, result: Box<RawValue> },
-    Error { to: u64, trouble: Trouble },
+    Error { to: u64, trouble: RequestError },
     Request { id: Box<RawValue>, method: String },
     Progress(Progress),
     Log { level: String, text: String },
@@ -195,8 +195,8 @@ fn notice(method: &str, params: &Value) -> Option<Incoming> {
     }
 }
 
-fn trouble(error: &Value) -> Trouble {
-    Trouble::Error {
+fn trouble(error: &Value) -> RequestError {
+    RequestError::Error {
         code: error["code"].as_i64().unwrap_or(code::INTERNAL_ERROR),
         message: error["message"].as_str().unwrap_or("an error without a message").to_owned(),
         failure: Failure::of(&error["data"]),
@@ -248,12 +248,12 @@ pub(super) fn input_requests(result: &RawValue) -> Option<InputRequests> {
 
 impl InputRequests {
     /// Declines all requests, or returns an error if one cannot be declined.
-    pub(super) fn declined(&self) -> Result<Map<String, Value>, Trouble> {
+    pub(super) fn declined(&self) -> Result<Map<String, Value>, RequestError> {
         let decline = |(key, method): &(String, String)| match refusal(method) {
             Some(result) => Ok((key.clone(), result)),
             None => {
                 let words = format!("it requires {method}, which a command line cannot provide");
-                Err(Trouble::Nonsense(words))
+                Err(RequestError::InvalidResponse(words))
             }
         };
         self.asked.iter().map(decline).collect()
@@ -264,7 +264,7 @@ impl InputRequests {
 mod tests {
     use super::*;
 
-    fn error(text: &str) -> Trouble {
+    fn error(text: &str) -> RequestError {
         match parse(text) {
             Some(Incoming::Error { trouble, .. }) => trouble,
             _ => panic!("no error: {text}"),
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(error(&lost.to_string()).before_a_call().exit_code(), 5, "a lost handshake is no call");
         let plain = error(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no tool x"}}"#);
         assert_eq!((plain.exit_code(), plain.words()), (1, "no tool x (error -32602)".to_owned()));
-        assert!(plain.is_of_the_server());
+        assert!(plain.is_from_server());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::MODERN;
-use super::answer::Trouble;
+use super::answer::RequestError;
 
 /// The two eras of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +43,13 @@ impl ServerInfo {
     }
 }
 
-pub(super) fn discovered(result: &RawValue) -> Result<ServerInfo, Trouble> {
+pub(super) fn discovered(result: &RawValue) -> Result<ServerInfo, RequestError> {
     let said: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
     let versions: Vec<&str> =
         said["supportedVersions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if !versions.contains(&MODERN) {
         let versions = versions.join(", ");
-        return Err(Trouble::Nonsense(format!("it supports only unknown protocol revisions: {versions}")));
+        return Err(RequestError::InvalidResponse(format!("it supports only unknown protocol revisions: {versions}")));
     }
     Ok(server_info(Era::Modern, MODERN, &said["_meta"][meta::SERVER_INFO], &said))
 }

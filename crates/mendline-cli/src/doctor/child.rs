@@ -14,7 +14,7 @@ use super::Limits;
 use super::protocol::{self, Handshake};
 use super::report::Section;
 use super::step::{Step, Verdict, said};
-use crate::conversation::{Observed, Trouble};
+use crate::conversation::{Observed, RequestError};
 use crate::outside::counted;
 use crate::plan::Plan;
 
@@ -102,9 +102,9 @@ fn ended(why: &str, seen: &Observed) -> Step {
     }
 }
 
-fn handshake_failed(trouble: &Trouble, seen: &Observed) -> Step {
+fn handshake_failed(trouble: &RequestError, seen: &Observed) -> Step {
     let step = match trouble {
-        Trouble::Silence(limit) => {
+        RequestError::Timeout(limit) => {
             Step::failed("handshake", format!("it runs, but did not answer the handshake within {}", said(*limit)))
                 .advice(
                     "Is it an MCP server on stdio? --timeout gives a slow start more time",

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::report::{Section, short};
 use super::step::{Step, said, timed};
-use crate::conversation::{Conversation, Era, ServerInfo, Trouble, EventObserver};
+use crate::conversation::{Conversation, Era, ServerInfo, RequestError, EventObserver};
 use crate::outside::{counted, one_line};
 use crate::plan::Plan;
 
@@ -46,7 +46,7 @@ pub(crate) fn impatient(plan: &Plan, limit: Duration) -> Plan {
 /// Result of a handshake.
 pub(crate) struct Handshake {
     pub(crate) conversation: Conversation,
-    pub(crate) result: Result<ServerInfo, Trouble>,
+    pub(crate) result: Result<ServerInfo, RequestError>,
     pub(crate) took: Duration,
 }
 
@@ -57,8 +57,8 @@ pub(crate) async fn connect(plan: &Plan, limit: Duration) -> Result<Handshake, S
     let events = conversation.events().clone();
     let result = tokio::select! {
         biased;
-        result = tokio::time::timeout(limit, conversation.handshake()) => result.unwrap_or(Err(Trouble::Silence(limit))),
-        why = events.trouble() => Err(Trouble::Away(why)),
+        result = tokio::time::timeout(limit, conversation.handshake()) => result.unwrap_or(Err(RequestError::Timeout(limit))),
+        why = events.trouble() => Err(RequestError::Unavailable(why)),
     };
     Ok(Handshake { conversation, result, took: begin.elapsed() })
 }

@@ -12,7 +12,7 @@ use super::certificate::{distrusted, trusted, with_certificate};
 use super::report::{Section, short};
 use super::step::{Step, Verdict, said, timed};
 use super::{Limits, authorization, protocol};
-use crate::conversation::Trouble;
+use crate::conversation::RequestError;
 use crate::outside::one_line;
 use crate::plan::{Address, Plan};
 
@@ -274,12 +274,12 @@ fn initialize() -> Message {
     Message::from(json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string())
 }
 
-fn handshake_failed(trouble: &Trouble) -> Step {
+fn handshake_failed(trouble: &RequestError) -> Step {
     let step = Step::failed("handshake", format!("the handshake failed: {}", one_line(&trouble.words())));
     match trouble {
-        Trouble::Silence(_) => step.advice("It accepts requests and does not answer them; --timeout gives it more time"),
+        RequestError::Timeout(_) => step.advice("It accepts requests and does not answer them; --timeout gives it more time"),
         trouble if trouble.exit_code() == crate::cli::NEEDS_LOGIN => step.advice("Send a token").needs_login(),
-        Trouble::Error { failure: None, .. } => step.advice(protocol::ITS_OWN_WORDS),
+        RequestError::Error { failure: None, .. } => step.advice(protocol::ITS_OWN_WORDS),
         _ => step
             .advice("It speaks HTTP, but not MCP: is the path of the URL right? Many servers are at /mcp or at /sse"),
     }

@@ -134,8 +134,8 @@ async fn handshake<H: Host + 'static>(
     let (near, far) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(far);
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
-    let trouble = Trouble::default();
-    let driver = Driver::new(engine, limits, host, client, trouble.clone()).hiding(redactor.clone());
+    let last_failure = LastFailure::default();
+    let driver = Driver::new(engine, limits, host, client, last_failure.clone()).hiding(redactor.clone());
     let driven = tokio::spawn(driver.run(|_| Poll::<Input>::Pending));
     let (hears, mut says) = tokio::io::split(near);
     let said = tokio::time::timeout(within, async {
@@ -155,11 +155,11 @@ async fn handshake<H: Host + 'static>(
             let said = answer.as_ref().and_then(|answer| answer["error"]["message"].as_str());
             let needs_login = code == Some(Cause::NeedsLogin.code());
             let outcome = if needs_login { ProbeOutcome::NeedsLogin } else { ProbeOutcome::Fails };
-            let why = trouble.take().unwrap_or_else(|| said.unwrap_or("it ended without an answer").to_owned());
+            let why = last_failure.take().unwrap_or_else(|| said.unwrap_or("it ended without an answer").to_owned());
             Err(Failure { outcome, why })
         }
         Err(_) => {
-            let why = trouble.take().unwrap_or_else(|| "no answer in time".to_owned());
+            let why = last_failure.take().unwrap_or_else(|| "no answer in time".to_owned());
             Err(Failure { outcome: ProbeOutcome::Fails, why })
         }
     }
@@ -206,15 +206,15 @@ fn known(upstream: &UpstreamConfig, outcome: ProbeOutcome, why: Option<String>) 
 
 /// The last failure, taken from events.
 #[derive(Clone, Default)]
-struct Trouble(Arc<Mutex<Option<String>>>);
+struct LastFailure(Arc<Mutex<Option<String>>>);
 
-impl Trouble {
+impl LastFailure {
     fn take(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-impl Observer for Trouble {
+impl Observer for LastFailure {
     fn happened(&mut self, event: &Event) {
         let why = match event {
             Event::LinkMoved { to: LinkState::Waiting | LinkState::Parked, why, .. }
