@@ -21,7 +21,7 @@ use self::arguments::Arguments;
 use self::result::{Outcome, Shown};
 use crate::choices::duration;
 use crate::cli::{NOT_SENT, OUTCOME_UNKNOWN};
-use crate::conversation::{Notification, Conversation, RequestError, raw};
+use crate::mcp_client::{Notification, McpClient, RequestError, raw};
 use crate::style::Style;
 use crate::named::{Refusal, meant};
 use crate::output;
@@ -150,42 +150,42 @@ async fn run_call(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arg
     let screen = Screen::default();
     let patience = patience(&plan, options.timeout);
     let reporter = Reporter::new(&plan.upstream.name).on(&screen);
-    let mut conversation = tokio::select! {
-        connected = Conversation::connect(plan, patience, reporter) => match connected {
-            Ok((conversation, _)) => conversation,
+    let mut client = tokio::select! {
+        connected = McpClient::connect(plan, patience, reporter) => match connected {
+            Ok((client, _)) => client,
             Err(trouble) => return Ended::Failed(trouble),
         },
         () = interrupted() => return Ended::Interrupted { is_sent: false },
     };
     let ended = tokio::select! {
-        ended = call_tool(&mut conversation, patience, tool, arguments, &screen) => Some(ended),
+        ended = call_tool(&mut client, patience, tool, arguments, &screen) => Some(ended),
         () = interrupted() => None,
     };
     screen.wipe();
     let ended = match ended {
         Some(ended) => ended,
         None => {
-            let is_sent = conversation.events().seen().is_sent;
-            conversation.cancel().await;
+            let is_sent = client.events().seen().is_sent;
+            client.cancel().await;
             Ended::Interrupted { is_sent }
         }
     };
     // A second signal skips the orderly close.
     tokio::select! {
-        () = conversation.close() => {}
+        () = client.close() => {}
         () = interrupted() => {}
     }
     ended
 }
 
 async fn call_tool(
-    conversation: &mut Conversation,
+    client: &mut McpClient,
     patience: Duration,
     name: &str,
     arguments: &Arguments,
     screen: &Screen,
 ) -> Ended {
-    let listed = match timeout(patience, conversation.list("tools/list", "tools")).await {
+    let listed = match timeout(patience, client.list("tools/list", "tools")).await {
         Ok(Ok(listed)) => listed,
         Ok(Err(trouble)) => return Ended::Failed(trouble.before_a_call()),
         Err(_) => return Ended::Failed(RequestError::Timeout(patience)),
@@ -215,7 +215,7 @@ async fn call_tool(
             screen.say(&style.yellow(&words));
         }
     };
-    match conversation.request("tools/call", params, &mut notify).await {
+    match client.request("tools/call", params, &mut notify).await {
         Ok(result) => Ended::Answered(result),
         Err(trouble) => Ended::Failed(trouble),
     }

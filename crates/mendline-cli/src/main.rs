@@ -11,7 +11,7 @@ mod check;
 mod choices;
 mod cli;
 mod completions;
-mod conversation;
+mod mcp_client;
 mod demo;
 mod demo_server;
 mod doctor;

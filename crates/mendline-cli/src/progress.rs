@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::conversation::Progress;
+use crate::mcp_client::Progress;
 use crate::outside::{cut, one_line, width};
 
 /// Width of the bar.

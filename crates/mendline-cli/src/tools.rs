@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use self::tool::Tool;
 use crate::choices::duration;
 use crate::cli::UNKNOWN;
-use crate::conversation::{Conversation, ServerInfo, RequestError};
+use crate::mcp_client::{McpClient, ServerInfo, RequestError};
 use crate::style::Style;
 use crate::json_text::{Members, pretty};
 use crate::named::{Refusal, meant};
@@ -185,7 +185,7 @@ struct Heard {
 async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, RequestError> {
     let patience = patience(&plan, options.timeout);
     let reporter = Reporter::new(&plan.upstream.name);
-    let (mut conversation, info) = Conversation::connect(plan, patience, reporter).await?;
+    let (mut client, info) = McpClient::connect(plan, patience, reporter).await?;
     let wanted = [
         ("tools", !options.prompts && !options.resources),
         ("prompts", options.prompts),
@@ -195,7 +195,7 @@ async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, RequestError>
     let mut failure = None;
     for (what, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
         let listed = match info.offers(what) {
-            true => tokio::time::timeout(patience, conversation.list(&format!("{what}/list"), what)).await,
+            true => tokio::time::timeout(patience, client.list(&format!("{what}/list"), what)).await,
             false => Ok(Ok(Vec::new())),
         };
         match listed.unwrap_or(Err(RequestError::Timeout(patience))) {
@@ -203,7 +203,7 @@ async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, RequestError>
             Err(trouble) => failure = Some(trouble),
         }
     }
-    conversation.close().await;
+    client.close().await;
     match failure {
         Some(trouble) => Err(trouble),
         None => Ok(Heard { info, lists }),

@@ -6,7 +6,7 @@ use mendline::observe::escaped::is_harmless;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::conversation::raw;
+use crate::mcp_client::raw;
 use crate::json_text::Members;
 use crate::outside::{one_line, size};
 use crate::tools::tool::{Argument, Tool};

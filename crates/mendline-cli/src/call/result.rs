@@ -16,7 +16,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cli::NEGATIVE;
-use crate::conversation::Failure;
+use crate::mcp_client::Failure;
 use crate::json_text::{Members, pretty};
 use crate::outside::{lines, one_line, size};
 

@@ -14,7 +14,7 @@ use super::Limits;
 use super::protocol::{self, Handshake};
 use super::report::Section;
 use super::step::{Step, Verdict, said};
-use crate::conversation::{Observed, RequestError};
+use crate::mcp_client::{Observed, RequestError};
 use crate::outside::counted;
 use crate::plan::Plan;
 
@@ -40,17 +40,17 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
             return section.skip(&ABOVE[1..], "not tried");
         }
     };
-    let Handshake { mut conversation, result, took } = handshake;
-    let seen = conversation.events().seen();
+    let Handshake { mut client, result, took } = handshake;
+    let seen = client.events().seen();
     match result {
         Ok(info) => {
             section.add(Step::ok("start", "it runs; the time is that of its first answer").took(took));
             section.add(protocol::handshake_step(&info));
-            protocol::examine(&mut conversation, &info, limits.step, section).await;
-            section.add(stdout(&conversation.events().seen()));
+            protocol::examine(&mut client, &info, limits.step, section).await;
+            section.add(stdout(&client.events().seen()));
             section.begin("eras");
-            let mut eras = protocol::eras(&mut conversation, &info, limits.step).await;
-            conversation.close().await;
+            let mut eras = protocol::eras(&mut client, &info, limits.step).await;
+            client.close().await;
             if eras.is_none() {
                 // The second start takes as long as the first, and the server need not answer at all.
                 let limit = limit.min(took * 2 + protocol::OTHER_ERA);
@@ -81,7 +81,7 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
             } else {
                 section.skip(&ABOVE[tried..], "not tried");
             }
-            conversation.close().await;
+            client.close().await;
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::report::{Section, short};
 use super::step::{Step, said, timed};
-use crate::conversation::{Conversation, Era, ServerInfo, RequestError, EventObserver};
+use crate::mcp_client::{McpClient, Era, ServerInfo, RequestError, EventObserver};
 use crate::outside::{counted, one_line};
 use crate::plan::Plan;
 
@@ -45,7 +45,7 @@ pub(crate) fn impatient(plan: &Plan, limit: Duration) -> Plan {
 
 /// Result of a handshake.
 pub(crate) struct Handshake {
-    pub(crate) conversation: Conversation,
+    pub(crate) client: McpClient,
     pub(crate) result: Result<ServerInfo, RequestError>,
     pub(crate) took: Duration,
 }
@@ -53,14 +53,14 @@ pub(crate) struct Handshake {
 /// Performs the handshake. The loss of the connection ends it at once.
 pub(crate) async fn connect(plan: &Plan, limit: Duration) -> Result<Handshake, String> {
     let begin = Instant::now();
-    let mut conversation = Conversation::open(impatient(plan, limit), None::<EventObserver>)?;
-    let events = conversation.events().clone();
+    let mut client = McpClient::open(impatient(plan, limit), None::<EventObserver>)?;
+    let events = client.events().clone();
     let result = tokio::select! {
         biased;
-        result = tokio::time::timeout(limit, conversation.handshake()) => result.unwrap_or(Err(RequestError::Timeout(limit))),
+        result = tokio::time::timeout(limit, client.handshake()) => result.unwrap_or(Err(RequestError::Timeout(limit))),
         why = events.trouble() => Err(RequestError::Unavailable(why)),
     };
-    Ok(Handshake { conversation, result, took: begin.elapsed() })
+    Ok(Handshake { client, result, took: begin.elapsed() })
 }
 
 /// Reports a successful handshake.
@@ -79,22 +79,22 @@ pub(crate) fn handshake_step(info: &ServerInfo) -> Step {
 }
 
 /// Examines lists and pings after the handshake.
-pub(crate) async fn examine(conversation: &mut Conversation, info: &ServerInfo, limit: Duration, section: &mut Section) {
+pub(crate) async fn examine(client: &mut McpClient, info: &ServerInfo, limit: Duration, section: &mut Section) {
     section.begin("lists");
-    let step = lists(conversation, info, limit).await;
+    let step = lists(client, info, limit).await;
     section.add(step);
     section.begin("ping");
-    let step = pings(conversation, limit).await;
+    let step = pings(client, limit).await;
     section.add(step);
 }
 
 /// Reports whether a server that was initialized in the legacy era supports the modern one as well. This check comes
 /// last, because some servers exit at an unknown request.
-pub(crate) async fn eras(conversation: &mut Conversation, legacy: &ServerInfo, limit: Duration) -> Option<Step> {
+pub(crate) async fn eras(client: &mut McpClient, legacy: &ServerInfo, limit: Duration) -> Option<Step> {
     if legacy.era == Era::Modern {
         return None;
     }
-    let (modern, took) = timed(limit.min(OTHER_ERA), conversation.discover()).await;
+    let (modern, took) = timed(limit.min(OTHER_ERA), client.discover()).await;
     modern.flatten().map(|modern| both(legacy, &modern).took(took))
 }
 
@@ -103,9 +103,9 @@ pub(crate) async fn eras_in_another_life(plan: &Plan, legacy: &ServerInfo, limit
     if legacy.era == Era::Modern {
         return None;
     }
-    let mut conversation = Conversation::open(impatient(plan, limit), None::<EventObserver>).ok()?;
-    let (modern, took) = timed(limit, conversation.discover()).await;
-    conversation.close().await;
+    let mut client = McpClient::open(impatient(plan, limit), None::<EventObserver>).ok()?;
+    let (modern, took) = timed(limit, client.discover()).await;
+    client.close().await;
     modern.flatten().map(|modern| both(legacy, &modern).took(took))
 }
 
@@ -116,14 +116,14 @@ fn both(legacy: &ServerInfo, modern: &ServerInfo) -> Step {
         .fact("protocolVersions", vec![legacy.version.as_str(), modern.version.as_str()])
 }
 
-async fn lists(conversation: &mut Conversation, info: &ServerInfo, limit: Duration) -> Step {
+async fn lists(client: &mut McpClient, info: &ServerInfo, limit: Duration) -> Step {
     const LAYER: &str = "lists";
     let begin = Instant::now();
     let offered: Vec<&str> =
         ["tools", "prompts", "resources"].into_iter().filter(|what| info.offers(what)).collect();
     let mut counts = Vec::new();
     for what in &offered {
-        match timed(limit, conversation.list(&format!("{what}/list"), what)).await.0 {
+        match timed(limit, client.list(&format!("{what}/list"), what)).await.0 {
             Some(Ok(items)) => counts.push((*what, items.len())),
             Some(Err(trouble)) => {
                 return Step::failed(LAYER, format!("its {what} cannot be listed: {}", trouble.words()))
@@ -146,11 +146,11 @@ async fn lists(conversation: &mut Conversation, info: &ServerInfo, limit: Durati
     counts.iter().fold(step.took(begin.elapsed()), |step, (what, count)| step.fact(what, *count))
 }
 
-async fn pings(conversation: &mut Conversation, limit: Duration) -> Step {
+async fn pings(client: &mut McpClient, limit: Duration) -> Step {
     const LAYER: &str = "ping";
     let mut times = Vec::with_capacity(PINGS);
     for _ in 0..PINGS {
-        let (answer, took) = timed(limit, conversation.ping()).await;
+        let (answer, took) = timed(limit, client.ping()).await;
         match answer {
             Some(Ok(())) => times.push(took),
             Some(Err(trouble)) => {

@@ -12,7 +12,7 @@ use super::certificate::{distrusted, trusted, with_certificate};
 use super::report::{Section, short};
 use super::step::{Step, Verdict, said, timed};
 use super::{Limits, authorization, protocol};
-use crate::conversation::RequestError;
+use crate::mcp_client::RequestError;
 use crate::outside::one_line;
 use crate::plan::{Address, Plan};
 
@@ -70,7 +70,7 @@ impl Walk<'_> {
         let reached = self.reach(&probe, section).await?;
         let line = self.secure(&probe, reached, section).await?;
         self.speak(&probe, line, section).await?;
-        self.converse(section).await
+        self.handshake(section).await
     }
 
     /// Resolves the name, connects, and opens the tunnel through a proxy.
@@ -238,7 +238,7 @@ impl Walk<'_> {
         tokio::time::timeout(self.limit, look).await.ok().flatten().filter(is_events)
     }
 
-    async fn converse(&self, section: &mut Section) -> Result<(), Ends> {
+    async fn handshake(&self, section: &mut Section) -> Result<(), Ends> {
         section.begin("handshake");
         let handshake = match protocol::connect(self.plan, self.limit).await {
             Ok(handshake) => handshake,
@@ -247,13 +247,13 @@ impl Walk<'_> {
                 return Err(Ends("handshake"));
             }
         };
-        let mut conversation = handshake.conversation;
+        let mut client = handshake.client;
         let ended = match handshake.result {
             Ok(info) => {
                 section.add(protocol::handshake_step(&info).took(handshake.took));
-                protocol::examine(&mut conversation, &info, self.limit, section).await;
+                protocol::examine(&mut client, &info, self.limit, section).await;
                 section.begin("eras");
-                let eras = protocol::eras(&mut conversation, &info, self.limit).await;
+                let eras = protocol::eras(&mut client, &info, self.limit).await;
                 section.add_if_any(eras);
                 Ok(())
             }
@@ -262,7 +262,7 @@ impl Walk<'_> {
                 Err(Ends("handshake"))
             }
         };
-        conversation.close().await;
+        client.close().await;
         ended
     }
 }

@@ -58,7 +58,7 @@ const PAGES: usize = 1_000;
 const INPUT_ROUNDS: usize = 3;
 
 /// One client, one server, and the driver between them.
-pub(crate) struct Conversation {
+pub(crate) struct McpClient {
     to: WriteHalf<DuplexStream>,
     from: ReadHalf<DuplexStream>,
     /// Received bytes without a whole line, and how many of them were searched for a line end.
@@ -75,9 +75,9 @@ pub(crate) struct Conversation {
     redactor: Redactor,
 }
 
-impl Conversation {
+impl McpClient {
     /// Starts or dials the server. Must be called inside a runtime.
-    pub(crate) fn open<O: Observer + 'static>(mut plan: Plan, observer: O) -> Result<Conversation, String> {
+    pub(crate) fn open<O: Observer + 'static>(mut plan: Plan, observer: O) -> Result<McpClient, String> {
         // Only fresh answers of the server count here, not cached ones.
         plan.upstream.catalogue = Catalogue { cache: false, startup: Startup::Wait };
         let redactor = Redactor::default();
@@ -100,7 +100,7 @@ impl Conversation {
         };
         let (from, to) = tokio::io::split(ours);
         let (buffer, era) = (Vec::new(), Era::Legacy);
-        Ok(Conversation {
+        Ok(McpClient {
             to,
             from,
             buffer,
@@ -120,14 +120,14 @@ impl Conversation {
         plan: Plan,
         patience: Duration,
         observer: O,
-    ) -> Result<(Conversation, ServerInfo), RequestError> {
-        let mut conversation = Conversation::open(plan, observer).map_err(RequestError::InvalidResponse)?;
-        let result = timeout(patience, conversation.handshake()).await;
+    ) -> Result<(McpClient, ServerInfo), RequestError> {
+        let mut client = McpClient::open(plan, observer).map_err(RequestError::InvalidResponse)?;
+        let result = timeout(patience, client.handshake()).await;
         match result.unwrap_or(Err(RequestError::Timeout(patience))) {
-            Ok(info) => Ok((conversation, info)),
+            Ok(info) => Ok((client, info)),
             Err(trouble) => {
-                let seen = conversation.events.seen().trouble;
-                conversation.close().await;
+                let seen = client.events.seen().trouble;
+                client.close().await;
                 // A timeout has a known reason, if a failure was observed.
                 Err(match (trouble, seen) {
                     (RequestError::Timeout(_), Some(why)) => RequestError::Unavailable(why),
@@ -299,7 +299,7 @@ impl Conversation {
 
     /// Closes the connection: finishes running calls, ends the session, and shuts the child down.
     pub(crate) async fn close(self) {
-        let Conversation { to, from, mut driver, inputs, is_pending, .. } = self;
+        let McpClient { to, from, mut driver, inputs, is_pending, .. } = self;
         if is_pending {
             // The response is no longer needed. A second stop skips the graceful shutdown.
             if inputs.send(Input::Stop).is_ok() {
