@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use self::arguments::Arguments;
-use self::result::{Outcome, Shown};
+use self::result::{Outcome, Rendered};
 use crate::choices::duration;
 use crate::cli::{NOT_SENT, OUTCOME_UNKNOWN};
 use crate::mcp_client::{Notification, McpClient, RequestError, raw};
@@ -99,7 +99,7 @@ fn call(options: &CallOptions) -> Result<ExitCode, Refusal> {
     let (tool, text) = match rest {
         [tool] => (tool, None),
         [tool, text] => (tool, Some(text.as_str())),
-        _ => return Err(Refusal::from(WRONG_WORDS.to_owned())),
+        _ => return Err(Refusal::from(CALL_USAGE.to_owned())),
     };
     let arguments = Arguments::read(text, &options.arg)?;
     let (mut plan, _) = meant(&line)?;
@@ -130,7 +130,7 @@ fn call(options: &CallOptions) -> Result<ExitCode, Refusal> {
     }
 }
 
-const WRONG_WORDS: &str = "mendline call needs a server and a tool
+const CALL_USAGE: &str = "mendline call needs a server and a tool
 
   mendline call notes search '{\"query\": \"milk\"}'
   mendline call notes search --arg query=milk
@@ -234,14 +234,14 @@ async fn interrupted() {
 }
 
 fn answered(result: &RawValue, tool: &str, options: &CallOptions) -> ExitCode {
-    let shown = Shown::of(result, tool, options.output.as_deref());
+    let shown = Rendered::of(result, tool, options.output.as_deref());
     if options.json {
         output::json(&crate::json_text::pretty(result));
         shown.notes.iter().for_each(|note| eprintln!("{note}"));
         return ExitCode::from(shown.outcome.exit_code());
     }
     match shown.outcome {
-        Outcome::Well => {
+        Outcome::Succeeded => {
             if shown.is_escaped {
                 print!("{}", shown.text);
             } else {
@@ -249,7 +249,7 @@ fn answered(result: &RawValue, tool: &str, options: &CallOptions) -> ExitCode {
             }
             shown.notes.iter().for_each(|note| eprintln!("{note}"));
         }
-        Outcome::Failed | Outcome::NotMended(_) => {
+        Outcome::Failed | Outcome::MendlineFailed(_) => {
             eprint!("{}", shown.text);
             shown.notes.iter().for_each(|note| eprintln!("{note}"));
         }

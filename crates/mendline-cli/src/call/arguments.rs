@@ -27,12 +27,12 @@ pub(crate) struct Arguments {
 
 /// Arguments as they are sent.
 #[derive(Debug)]
-pub(crate) struct Given(Vec<(String, Box<RawValue>)>);
+pub(crate) struct ResolvedArguments(Vec<(String, Box<RawValue>)>);
 
 impl Arguments {
     /// Parses the arguments of the command line.
     pub(crate) fn read(text: Option<&str>, single: &[String]) -> Result<Arguments, String> {
-        let (text, whence) = match text {
+        let (text, source) = match text {
             None => ("{}".to_owned(), "the arguments".to_owned()),
             Some("-") => {
                 let mut text = String::new();
@@ -52,9 +52,9 @@ impl Arguments {
             },
         };
         if text.len() as u64 > LONGEST {
-            return Err(format!("{whence}: arguments are limited to {}", size(LONGEST as usize)));
+            return Err(format!("{source}: arguments are limited to {}", size(LONGEST as usize)));
         }
-        let given = if text.trim().is_empty() { Members::default() } else { parse(&text, &whence)? };
+        let given = if text.trim().is_empty() { Members::default() } else { parse(&text, &source)? };
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in single {
             let (name, value) =
@@ -68,7 +68,7 @@ impl Arguments {
     }
 
     /// Returns the arguments to send to this tool.
-    pub(crate) fn for_tool(&self, tool: &Tool) -> Result<Given, String> {
+    pub(crate) fn for_tool(&self, tool: &Tool) -> Result<ResolvedArguments, String> {
         let mut all = Vec::new();
         for (name, value) in &self.given.0 {
             // The last of several members with one name wins, and `--arg` wins over all of them.
@@ -81,7 +81,7 @@ impl Arguments {
             all.retain(|(known, _)| known != name);
             all.push((name.clone(), value));
         }
-        Ok(Given(all))
+        Ok(ResolvedArguments(all))
     }
 }
 
@@ -98,7 +98,7 @@ fn single(name: &str, text: &str, argument: Option<&Argument>) -> Result<Box<Raw
     }
 }
 
-impl Given {
+impl ResolvedArguments {
     /// Returns the arguments as JSON.
     pub(crate) fn text(&self) -> Box<RawValue> {
         let members: Vec<String> =
@@ -137,16 +137,16 @@ impl Given {
 }
 
 /// Parses an object into its members; an error names the position.
-fn parse(text: &str, whence: &str) -> Result<Members, String> {
+fn parse(text: &str, source: &str) -> Result<Members, String> {
     let value: &RawValue = serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         let said = error.to_string();
         let what = said.split(" at line ").next().unwrap_or_default();
         let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
-        format!("{whence}: not JSON: {what}, at line {line}, column {column}\n\n{}", pointed(shown, column))
+        format!("{source}: not JSON: {what}, at line {line}, column {column}\n\n{}", pointed(shown, column))
     })?;
     Members::of(value)
-        .ok_or_else(|| format!("{whence}: a tool's arguments are a JSON object, for example '{{\"query\": \"milk\"}}'"))
+        .ok_or_else(|| format!("{source}: a tool's arguments are a JSON object, for example '{{\"query\": \"milk\"}}'"))
 }
 
 /// Formats a line with a marker under a column, which is counted in bytes and from 1.

@@ -27,26 +27,26 @@ const NAMES: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The tool succeeded.
-    Well,
+    Succeeded,
     /// The tool reported an error.
     Failed,
     /// Mendline answered with a failure of its own.
-    NotMended(Failure),
+    MendlineFailed(Failure),
 }
 
 impl Outcome {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Outcome::Well => 0,
+            Outcome::Succeeded => 0,
             Outcome::Failed => NEGATIVE,
-            Outcome::NotMended(failure) => failure.exit_code(),
+            Outcome::MendlineFailed(failure) => failure.exit_code(),
         }
     }
 }
 
 /// A result, ready to be written.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct Rendered {
     pub(crate) outcome: Outcome,
     /// The result itself.
     pub(crate) text: String,
@@ -56,34 +56,34 @@ pub(crate) struct Shown {
     pub(crate) notes: Vec<String>,
 }
 
-impl Shown {
+impl Rendered {
     /// Renders a tool's result. Files are written to `output`, if it is given.
-    pub(crate) fn of(result: &RawValue, tool: &str, output: Option<&Path>) -> Shown {
+    pub(crate) fn of(result: &RawValue, tool: &str, output: Option<&Path>) -> Rendered {
         let members = Members::of(result).unwrap_or_default();
         let failure = members.members("_meta").get(FAILURE_KEY).and_then(|facts| {
             let facts: Value = serde_json::from_str(facts.get()).ok()?;
             Failure::of(&facts)
         });
         let outcome = match (members.flag("isError"), failure) {
-            (Some(true), Some(failure)) => Outcome::NotMended(failure),
+            (Some(true), Some(failure)) => Outcome::MendlineFailed(failure),
             (Some(true), None) => Outcome::Failed,
-            _ => Outcome::Well,
+            _ => Outcome::Succeeded,
         };
         // A result in a pipe is data for a program and stays unescaped; an error is always a message for a person.
-        let is_seen = outcome != Outcome::Well || std::io::stdout().is_terminal();
-        let mut shower = Shower { is_seen, tool, output, text: String::new(), notes: Vec::new() };
+        let is_seen = outcome != Outcome::Succeeded || std::io::stdout().is_terminal();
+        let mut renderer = Renderer { is_seen, tool, output, text: String::new(), notes: Vec::new() };
         let structured = members.get("structuredContent").filter(|value| value.get() != "null");
         for block in members.list("content") {
-            shower.block(&block, structured);
+            renderer.block(&block, structured);
         }
         if let Some(structured) = structured {
-            shower.say(&pretty(structured));
+            renderer.push_text(&pretty(structured));
         }
-        Shown { outcome, text: shower.text, is_escaped: is_seen, notes: shower.notes }
+        Rendered { outcome, text: renderer.text, is_escaped: is_seen, notes: renderer.notes }
     }
 }
 
-struct Shower<'a> {
+struct Renderer<'a> {
     is_seen: bool,
     tool: &'a str,
     output: Option<&'a Path>,
@@ -91,7 +91,7 @@ struct Shower<'a> {
     notes: Vec<String>,
 }
 
-impl Shower<'_> {
+impl Renderer<'_> {
     fn block(&mut self, block: &RawValue, structured: Option<&RawValue>) {
         let members = Members::of(block).unwrap_or_default();
         let text = |name: &str| members.text(name);
@@ -99,7 +99,7 @@ impl Shower<'_> {
             Some("text") => {
                 let said = text("text").unwrap_or_default();
                 if !structured.is_some_and(|structured| is_same(&said, structured)) {
-                    self.say(&said);
+                    self.push_text(&said);
                 }
             }
             Some("image" | "audio") => {
@@ -109,9 +109,9 @@ impl Shower<'_> {
             Some("resource_link") => {
                 let (name, uri) = (text("name").unwrap_or_default(), text("uri").unwrap_or_default());
                 let kind = text("mimeType").map_or_else(String::new, |kind| format!(" ({})", one_line(&kind)));
-                self.say(&format!("→ {}{kind} {}", one_line(&name), one_line(&uri)));
+                self.push_text(&format!("→ {}{kind} {}", one_line(&name), one_line(&uri)));
             }
-            _ => self.say(&pretty(block)),
+            _ => self.push_text(&pretty(block)),
         }
     }
 
@@ -120,10 +120,10 @@ impl Shower<'_> {
         match (resource.text("text"), resource.text("blob")) {
             (Some(text), _) => {
                 self.notes.push(format!("resource {}", one_line(&uri)));
-                self.say(&text);
+                self.push_text(&text);
             }
             (None, Some(blob)) => self.file(resource.text("mimeType").as_deref(), &blob),
-            (None, None) => self.say(&format!("→ {}", one_line(&uri))),
+            (None, None) => self.push_text(&format!("→ {}", one_line(&uri))),
         }
     }
 
@@ -146,7 +146,7 @@ impl Shower<'_> {
         });
     }
 
-    fn say(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         let text = if self.is_seen { lines(text) } else { text.to_owned() };
         self.text.push_str(&text);
         if !text.ends_with('\n') {
@@ -203,8 +203,8 @@ mod tests {
 
     use super::*;
 
-    fn shown(result: &Value, output: Option<&Path>) -> Shown {
-        Shown::of(&RawValue::from_string(result.to_string()).unwrap(), "draw it!", output)
+    fn shown(result: &Value, output: Option<&Path>) -> Rendered {
+        Rendered::of(&RawValue::from_string(result.to_string()).unwrap(), "draw it!", output)
     }
 
     #[test]
