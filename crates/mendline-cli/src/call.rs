@@ -27,7 +27,7 @@ use crate::named::{Refusal, meant};
 use crate::output;
 use crate::outside::one_line;
 use crate::plan::Plan;
-use crate::progress::Screen;
+use crate::progress::ProgressLine;
 use crate::reporter::Reporter;
 use crate::server_flags::ServerFlags;
 use crate::tools::tool::Tool;
@@ -147,9 +147,9 @@ enum Ended {
 }
 
 async fn run_call(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arguments) -> Ended {
-    let screen = Screen::default();
+    let progress_line = ProgressLine::default();
     let patience = patience(&plan, options.timeout);
-    let reporter = Reporter::new(&plan.upstream.name).on(&screen);
+    let reporter = Reporter::new(&plan.upstream.name).on(&progress_line);
     let mut client = tokio::select! {
         connected = McpClient::connect(plan, patience, reporter) => match connected {
             Ok((client, _)) => client,
@@ -158,10 +158,10 @@ async fn run_call(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arg
         () = interrupted() => return Ended::Interrupted { is_sent: false },
     };
     let ended = tokio::select! {
-        ended = call_tool(&mut client, patience, tool, arguments, &screen) => Some(ended),
+        ended = call_tool(&mut client, patience, tool, arguments, &progress_line) => Some(ended),
         () = interrupted() => None,
     };
-    screen.wipe();
+    progress_line.clear();
     let ended = match ended {
         Some(ended) => ended,
         None => {
@@ -183,7 +183,7 @@ async fn call_tool(
     patience: Duration,
     name: &str,
     arguments: &Arguments,
-    screen: &Screen,
+    progress_line: &ProgressLine,
 ) -> Ended {
     let listed = match timeout(patience, client.list("tools/list", "tools")).await {
         Ok(Ok(listed)) => listed,
@@ -201,18 +201,18 @@ async fn call_tool(
     };
     let style = Style::for_stderr();
     for hint in given.hints(&tool) {
-        screen.say(&style.yellow(&format!("note: {hint}")));
+        progress_line.print(&style.yellow(&format!("note: {hint}")));
     }
     let params = vec![("name".to_owned(), raw(&Value::from(name))), ("arguments".to_owned(), given.text())];
     let mut notify = |notification: Notification| match notification {
-        Notification::Progress(progress) => screen.show(&progress),
+        Notification::Progress(progress) => progress_line.show(&progress),
         Notification::Log { level, text } => {
-            screen.say(&style.faint(&format!("{}: {}", one_line(&level), one_line(&text))));
+            progress_line.print(&style.faint(&format!("{}: {}", one_line(&level), one_line(&text))));
         }
         Notification::RequestDeclined(method) => {
             let words =
                 format!("note: the server requested {}, which a command line cannot provide; declined", one_line(&method));
-            screen.say(&style.yellow(&words));
+            progress_line.print(&style.yellow(&words));
         }
     };
     match client.request("tools/call", params, &mut notify).await {

@@ -14,7 +14,7 @@ const BAR: usize = 24;
 
 /// The progress line. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Screen(Arc<Mutex<State>>);
+pub(crate) struct ProgressLine(Arc<Mutex<State>>);
 
 struct State {
     is_seen: bool,
@@ -22,14 +22,14 @@ struct State {
     since: Instant,
 }
 
-impl Default for Screen {
-    fn default() -> Screen {
+impl Default for ProgressLine {
+    fn default() -> ProgressLine {
         let state = State { is_seen: std::io::stderr().is_terminal(), is_drawn: false, since: Instant::now() };
-        Screen(Arc::new(Mutex::new(state)))
+        ProgressLine(Arc::new(Mutex::new(state)))
     }
 }
 
-impl Screen {
+impl ProgressLine {
     /// Draws the progress.
     pub(crate) fn show(&self, progress: &Progress) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,13 +43,13 @@ impl Screen {
     }
 
     /// Prints a line above the progress.
-    pub(crate) fn say(&self, line: &str) {
-        self.wipe();
+    pub(crate) fn print(&self, line: &str) {
+        self.clear();
         eprintln!("{line}");
     }
 
     /// Clears the progress.
-    pub(crate) fn wipe(&self) {
+    pub(crate) fn clear(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut state.is_drawn) {
             eprint!("\r\x1b[K");
