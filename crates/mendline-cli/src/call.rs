@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use self::arguments::Arguments;
 use self::result::{Outcome, Rendered};
-use crate::choices::duration;
+use crate::policy_flags::duration;
 use crate::cli::{NOT_SENT, OUTCOME_UNKNOWN};
 use crate::mcp_client::{Notification, McpClient, RequestError, raw};
 use crate::style::Style;

@@ -8,7 +8,7 @@ use mendline::observe::log::LogLevel;
 use mendline_config::Name;
 
 use crate::call::CallOptions;
-use crate::choices::Choices;
+use crate::policy_flags::PolicyFlags;
 use crate::completions::CompletionsOptions;
 use crate::demo::DemoOptions;
 use crate::demo_server::DemoServerOptions;
@@ -142,7 +142,7 @@ pub(crate) struct RunOptions {
     pub(crate) command: Vec<OsString>,
 
     #[command(flatten)]
-    pub(crate) choices: Choices,
+    pub(crate) policies: PolicyFlags,
 }
 
 impl RunOptions {
@@ -154,7 +154,7 @@ impl RunOptions {
             name: self.name.as_ref(),
             target: self.target.as_deref(),
             command: &self.command,
-            choices: Some(&self.choices),
+            policies: Some(&self.policies),
         }
     }
 }

@@ -31,7 +31,7 @@ use tokio::task::LocalSet;
 
 use self::report::{Report, Section};
 use self::step::Step;
-use crate::choices::duration;
+use crate::policy_flags::duration;
 use crate::cli::USAGE;
 use crate::named::{Refusal, meant};
 use crate::plan::{Plan, Way};
@@ -117,7 +117,7 @@ pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
 
 async fn one(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Result<(), Refusal> {
     let (target, command) = (options.target.as_deref(), options.command.as_slice());
-    let line = Line { verb: "doctor", server: &options.server, name: None, target, command, choices: None };
+    let line = Line { verb: "doctor", server: &options.server, name: None, target, command, policies: None };
     let (plan, named) = meant(&line)?;
     if let Some(named) = &named {
         let mut section = report.section("configuration", &named.found.path.display().to_string());

@@ -8,7 +8,7 @@ mod output;
 
 mod call;
 mod check;
-mod choices;
+mod policy_flags;
 mod cli;
 mod completions;
 mod mcp_client;

@@ -76,8 +76,8 @@ impl Plan {
             }
             (None, None) => child(line)?,
         };
-        if let Some(choices) = line.choices {
-            choices.apply(&mut plan.upstream)?;
+        if let Some(policies) = line.policies {
+            policies.apply(&mut plan.upstream)?;
         }
         Ok(plan)
     }
@@ -162,7 +162,7 @@ impl Plan {
         if let Some(name) = line.name {
             self.upstream.name = name.to_string();
         }
-        line.choices.map_or(Ok(()), |choices| choices.apply(&mut self.upstream))
+        line.policies.map_or(Ok(()), |policies| policies.apply(&mut self.upstream))
     }
 }
 
@@ -198,7 +198,7 @@ fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secr
         // The entry was read as a command, which has a longer limit.
         upstream.timeouts.handshake = defaults::HANDSHAKE_HTTP;
     }
-    options.choices.apply(&mut upstream).map_err(|why| format!("`{}`: {why}", one_line(&server.name)))?;
+    options.policies.apply(&mut upstream).map_err(|why| format!("`{}`: {why}", one_line(&server.name)))?;
     Ok(Plan { upstream, ..plain })
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use mendline_config::Name;
 
-use crate::choices::{Choices, duration};
+use crate::policy_flags::{PolicyFlags, duration};
 
 /// The flags of the connection to a server.
 #[derive(Args)]
@@ -73,7 +73,7 @@ pub(crate) struct Line<'a> {
     /// Its command.
     pub(crate) command: &'a [OsString],
     /// The policy flags, for commands that have them.
-    pub(crate) choices: Option<&'a Choices>,
+    pub(crate) policies: Option<&'a PolicyFlags>,
 }
 
 impl<'a> Line<'a> {

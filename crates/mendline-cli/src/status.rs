@@ -20,7 +20,7 @@ use clap::Args;
 use mendline::control::Registry;
 use mendline::control::words::Mood;
 
-use crate::choices::duration;
+use crate::policy_flags::duration;
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
 use crate::style::Style;
 use crate::output;

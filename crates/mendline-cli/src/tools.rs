@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use self::tool::Tool;
-use crate::choices::duration;
+use crate::policy_flags::duration;
 use crate::cli::UNKNOWN;
 use crate::mcp_client::{McpClient, ServerInfo, RequestError};
 use crate::style::Style;
@@ -87,7 +87,7 @@ pub(crate) fn server_first<'a>(
     server: &'a ServerFlags,
     command: &'a [OsString],
 ) -> (Line<'a>, &'a [String]) {
-    let line = |target| Line { verb, server, name: None, target, command, choices: None };
+    let line = |target| Line { verb, server, name: None, target, command, policies: None };
     match words {
         // A command or a variable names the server already.
         rest if !command.is_empty() || server.url_env.is_some() => (line(None), rest),

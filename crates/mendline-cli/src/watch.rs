@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::choices::duration;
+use crate::policy_flags::duration;
 use crate::cli::{NEGATIVE, USAGE};
 use crate::style::Style;
 use crate::target::Wanted;

@@ -10,7 +10,7 @@ use super::values::{duration, rate_limit, threshold};
 
 #[derive(Args)]
 #[command(next_help_heading = "Circuit breaker and rate limit")]
-pub(super) struct Protecting {
+pub(super) struct ProtectionFlags {
     /// Turn the circuit breaker off: never reject calls because a server or a tool keeps failing
     #[arg(long, conflicts_with_all = ["breaker_threshold", "breaker_reset", "count_tool_errors"])]
     no_breaker: bool,
@@ -33,7 +33,7 @@ pub(super) struct Protecting {
     rate_limit: Option<RateLimit>,
 }
 
-impl Protecting {
+impl ProtectionFlags {
     pub(super) fn apply(&self, upstream: &mut UpstreamConfig) {
         if self.no_breaker {
             upstream.breaker = None;

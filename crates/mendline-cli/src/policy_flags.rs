@@ -4,47 +4,47 @@
 //! [`PolicyFlags::apply`] reports flags that contradict each other. A policy without a flag keeps its value.
 
 mod calls;
-mod protecting;
-mod reconnecting;
-mod starting;
-mod time;
+mod protection;
+mod reconnect;
+mod startup;
+mod timeouts;
 mod values;
 
 use clap::Args;
 use mendline::decisions::UpstreamConfig;
 
-use self::calls::Calls;
-use self::protecting::Protecting;
-use self::reconnecting::Reconnecting;
-use self::starting::Starting;
-use self::time::Waiting;
+use self::calls::CallFlags;
+use self::protection::ProtectionFlags;
+use self::reconnect::ReconnectFlags;
+use self::startup::StartupFlags;
+use self::timeouts::TimeoutFlags;
 pub(crate) use self::values::duration;
 
 /// All policy flags.
 #[derive(Args)]
-pub(crate) struct Choices {
+pub(crate) struct PolicyFlags {
     #[command(flatten)]
-    reconnecting: Reconnecting,
+    reconnect: ReconnectFlags,
     #[command(flatten)]
-    calls: Calls,
+    calls: CallFlags,
     #[command(flatten)]
-    protecting: Protecting,
+    protection: ProtectionFlags,
     #[command(flatten)]
-    waiting: Waiting,
+    timeouts: TimeoutFlags,
     #[command(flatten)]
-    starting: Starting,
+    startup: StartupFlags,
 }
 
-impl Choices {
+impl PolicyFlags {
     /// Applies the flags to a server's policies, or reports a contradiction. A flag wins over the configuration file,
     /// which wins over the defaults.
     pub(crate) fn apply(&self, upstream: &mut UpstreamConfig) -> Result<(), String> {
-        upstream.reconnect = self.reconnecting.policy(&upstream.reconnect)?;
-        upstream.keep_alive = self.reconnecting.keep_alive(upstream.keep_alive)?;
+        upstream.reconnect = self.reconnect.policy(&upstream.reconnect)?;
+        upstream.keep_alive = self.reconnect.keep_alive(upstream.keep_alive)?;
         self.calls.apply(upstream)?;
-        self.protecting.apply(upstream);
-        self.starting.apply(upstream);
-        self.waiting.apply(upstream)
+        self.protection.apply(upstream);
+        self.startup.apply(upstream);
+        self.timeouts.apply(upstream)
     }
 }
 
@@ -63,7 +63,7 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        choices: Choices,
+        policies: PolicyFlags,
     }
 
     /// Returns the policies of a server at a URL after these flags.
@@ -71,7 +71,7 @@ mod tests {
         let line = Line::try_parse_from(std::iter::once("test").chain(flags.split_whitespace()))
             .map_err(|error| error.to_string())?;
         let mut upstream = UpstreamConfig::http("notes", "http://notes.test", Dialect::Auto);
-        line.choices.apply(&mut upstream).map(|()| upstream)
+        line.policies.apply(&mut upstream).map(|()| upstream)
     }
 
     const fn seconds(count: u64) -> Duration {
@@ -129,7 +129,7 @@ mod tests {
         upstream.trust_hints = false;
         upstream.tools.entry("a".to_owned()).or_default().timeout = Some(seconds(9));
         let line = Line::try_parse_from(["test", "--effect", "a=read", "--backoff-multiplier", "3"]).unwrap();
-        line.choices.apply(&mut upstream).unwrap();
+        line.policies.apply(&mut upstream).unwrap();
         assert_eq!((upstream.reconnect.attempts, upstream.reconnect.multiplier), (4, 3.0));
         assert_eq!((upstream.keep_alive, upstream.trust_hints), (None, false));
         let tool = upstream.tools["a"];

@@ -12,7 +12,7 @@ use super::values::{attempts, duration, effect, in_flight, resumptions, shown, w
 
 #[derive(Args)]
 #[command(next_help_heading = "Calls")]
-pub(super) struct Calls {
+pub(super) struct CallFlags {
     /// Attempts per call, if it is safe to send it again [default: 3]
     #[arg(long, value_name = "N", value_parser = attempts, allow_negative_numbers = true)]
     max_attempts: Option<u32>,
@@ -48,7 +48,7 @@ pub(super) struct Calls {
     max_waiting: Option<usize>,
 }
 
-impl Calls {
+impl CallFlags {
     pub(super) fn apply(&self, upstream: &mut UpstreamConfig) -> Result<(), String> {
         if self.resume_attempts.is_some() && upstream.transport == Transport::Child {
             return Err("--resume-attempts is for servers at a URL; responses of a command cannot be resumed".to_owned());

@@ -9,7 +9,7 @@ use super::values::{duration, shown, tool_timeout};
 
 #[derive(Args)]
 #[command(next_help_heading = "Timeouts")]
-pub(super) struct Waiting {
+pub(super) struct TimeoutFlags {
     /// Time limit of a call, from its arrival or its last progress [default: 5m]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     call_timeout: Option<Duration>,
@@ -32,7 +32,7 @@ pub(super) struct Waiting {
     handshake_timeout: Option<Duration>,
 }
 
-impl Waiting {
+impl TimeoutFlags {
     pub(super) fn apply(&self, upstream: &mut UpstreamConfig) -> Result<(), String> {
         let timeouts = &mut upstream.timeouts;
         match (self.call_timeout, self.total_timeout) {
@@ -63,7 +63,7 @@ impl Waiting {
                 ));
             }
             let before = upstream.tools.entry(tool.clone()).or_default().timeout.replace(*timeout);
-            if before.is_some_and(|before| before != *timeout) && self.says_twice(tool) {
+            if before.is_some_and(|before| before != *timeout) && self.is_repeated(tool) {
                 return Err(format!("--tool-timeout has two different values for {tool:?}"));
             }
         }
@@ -72,7 +72,7 @@ impl Waiting {
         Ok(())
     }
 
-    fn says_twice(&self, tool: &str) -> bool {
+    fn is_repeated(&self, tool: &str) -> bool {
         self.tool_timeout.iter().filter(|(named, _)| named == tool).count() > 1
     }
 }

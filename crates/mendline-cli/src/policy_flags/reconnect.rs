@@ -9,7 +9,7 @@ use super::values::{Interval, Retries, duration, keep_alive, multiplier, retries
 
 #[derive(Args)]
 #[command(next_help_heading = "Reconnecting")]
-pub(super) struct Reconnecting {
+pub(super) struct ReconnectFlags {
     /// Do not reconnect automatically: try a lost server once, when the next call needs it
     #[arg(long, conflicts_with_all = ["max_retries", "initial_retry_delay", "max_retry_delay", "backoff_multiplier"])]
     no_reconnect: bool,
@@ -45,7 +45,7 @@ pub(super) struct Reconnecting {
     keep_alive_timeout: Option<Duration>,
 }
 
-impl Reconnecting {
+impl ReconnectFlags {
     pub(super) fn policy(&self, before: &Reconnect) -> Result<Reconnect, String> {
         let delays = [
             ("--initial-retry-delay", self.initial_retry_delay.is_some()),

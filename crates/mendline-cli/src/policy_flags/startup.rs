@@ -6,7 +6,7 @@ use mendline::decisions::config::Startup;
 
 #[derive(Args)]
 #[command(next_help_heading = "Startup and cache")]
-pub(super) struct Starting {
+pub(super) struct StartupFlags {
     /// at-once: answer the client's handshake and lists from the cache while the server starts, without a cache after
     /// three seconds; wait: leave the handshake to the server [default: at-once]
     #[arg(long, value_name = "at-once|wait", value_enum, hide_possible_values = true)]
@@ -24,7 +24,7 @@ enum StartupFlag {
     Wait,
 }
 
-impl Starting {
+impl StartupFlags {
     pub(super) fn apply(&self, upstream: &mut UpstreamConfig) {
         upstream.catalogue.cache &= !self.no_catalogue;
         upstream.catalogue.startup = match self.startup {
