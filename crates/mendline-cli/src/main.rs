@@ -22,7 +22,7 @@ mod log_files;
 mod logs;
 mod man;
 mod named;
-mod news;
+mod external_inputs;
 mod outside;
 mod plan;
 mod progress;

@@ -24,7 +24,7 @@ use mendline_wire::Limits;
 use crate::GUARD;
 use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions};
 use crate::named::{Refusal, mention, named};
-use crate::news::News;
+use crate::external_inputs::ExternalInputs;
 use crate::plan::{Plan, Way};
 use crate::reload::{Door, Reload};
 
@@ -135,8 +135,8 @@ where
 {
     let Setting { config, limits, shelf, book } = setting;
     let through_the_network = config.upstreams.iter().any(|upstream| upstream.transport != Transport::Child);
-    let news = News::listen(through_the_network, reload, log.pen())?;
-    let (recorder, _socket) = offer(book, &config, &news, &log).unzip();
+    let inputs = ExternalInputs::listen(through_the_network, reload, log.pen())?;
+    let (recorder, _socket) = offer(book, &config, &inputs, &log).unzip();
     let (reader, writer) = stdio::open()?;
     let mut engine = Engine::new(config, fastrand::u64(..));
     if let Some(what) = shelf.as_ref().and_then(Shelf::read) {
@@ -148,17 +148,17 @@ where
     if let Some(shelf) = shelf {
         driver = driver.keeping(Box::new(shelf.keeper()));
     }
-    let task = tokio::spawn(driver.run(move |cx| news.poll(cx)));
+    let task = tokio::spawn(driver.run(move |cx| inputs.poll(cx)));
     task.await.map_err(std::io::Error::other)
 }
 
 /// Opens the control socket. Without a directory for it, the process runs without one.
-fn offer(book: Book, config: &Config, news: &Arc<News>, log: &Log) -> Option<(Recorder, server::Name)> {
+fn offer(book: Book, config: &Config, inputs: &Arc<ExternalInputs>, log: &Log) -> Option<(Recorder, server::Name)> {
     let name = config.upstreams.first().map_or("", |upstream| &upstream.name);
     match Socket::open(&place::candidates(|name| std::env::var_os(name)), name) {
         Ok(socket) => {
-            let (book, news) = (book.shared(), Arc::clone(news));
-            let steer: server::Steer = Arc::new(move |input| news.leave_command(input));
+            let (book, inputs) = (book.shared(), Arc::clone(inputs));
+            let steer: server::Steer = Arc::new(move |input| inputs.push_command(input));
             Some((Recorder::new(Arc::clone(&book)), socket.serve(book, steer)))
         }
         Err(why) => {
