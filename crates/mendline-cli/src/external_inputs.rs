@@ -17,7 +17,7 @@ use mendline::surroundings::network::Network;
 use mendline::surroundings::sleep::Sleep;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::reload::{Door, Reload};
+use crate::reload::{ReloadTarget, Reload};
 
 /// Polling interval of the configuration file.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -76,7 +76,7 @@ impl ExternalInputs {
     /// except for signals: without a handler they would kill the process.
     pub(crate) fn listen(
         through_the_network: bool,
-        mut reload: Option<(Reload, Door)>,
+        mut reload: Option<(Reload, ReloadTarget)>,
         log: Pen,
     ) -> std::io::Result<Arc<ExternalInputs>> {
         let mut signals = Signals::listen()?;
@@ -94,8 +94,8 @@ impl ExternalInputs {
                 };
                 match (trigger, &mut reload) {
                     (Trigger::Input(input), _) => queue.push(input),
-                    (Trigger::CheckFile, Some((reload, door))) => queue.push_change(reload.look(door, &log)),
-                    (Trigger::Reload, Some((reload, door))) => queue.push_change(reload.read(door, &log)),
+                    (Trigger::CheckFile, Some((reload, target))) => queue.push_change(reload.look(target, &log)),
+                    (Trigger::Reload, Some((reload, target))) => queue.push_change(reload.read(target, &log)),
                     // Without a file, SIGHUP has no effect, but must not end the process.
                     (Trigger::CheckFile | Trigger::Reload, None) => {}
                 }

@@ -33,7 +33,7 @@ pub(crate) struct Reload {
 }
 
 /// Receiver of a changed endpoint.
-pub(crate) enum Door {
+pub(crate) enum ReloadTarget {
     Child(Next<ChildCommand>),
     Remote(Next<Target>),
 }
@@ -51,15 +51,15 @@ impl Reload {
     }
 
     /// Checks the file for a change, and returns the input that follows from it.
-    pub(crate) fn look(&mut self, door: &Door, log: &Pen) -> Option<Input> {
+    pub(crate) fn look(&mut self, target: &ReloadTarget, log: &Pen) -> Option<Input> {
         let source = self.watch.look()?;
-        self.take(source, door, log)
+        self.take(source, target, log)
     }
 
     /// Reads the file at SIGHUP.
-    pub(crate) fn read(&mut self, door: &Door, log: &Pen) -> Option<Input> {
+    pub(crate) fn read(&mut self, target: &ReloadTarget, log: &Pen) -> Option<Input> {
         match self.watch.look_anew() {
-            Some(source) => self.take(source, door, log),
+            Some(source) => self.take(source, target, log),
             None => {
                 let path = self.found.path.display();
                 log.say(LogLevel::Error, &format!("{path} cannot be read; the old configuration stays"));
@@ -68,7 +68,7 @@ impl Reload {
         }
     }
 
-    fn take(&mut self, source: Source, door: &Door, log: &Pen) -> Option<Input> {
+    fn take(&mut self, source: Source, target: &ReloadTarget, log: &Pen) -> Option<Input> {
         let loaded = load(source, self.found.is_ours, Surroundings::of_process());
         let path = loaded.source.path().display();
         let plan = match entry(&loaded, &self.name, &self.options.line()) {
@@ -88,29 +88,29 @@ impl Reload {
         };
         self.redactor.learn(&plan.secrets());
         mention(&loaded, &self.name, log);
-        let change = self.change(&plan, door, log)?;
+        let change = self.change(&plan, target, log)?;
         let config = Box::new(plan.upstream.clone());
         self.plan = plan;
         Some(Input::Reconfigure { upstream: UpstreamId(0), config, change })
     }
 
     /// Returns the kind of change, if there is one.
-    fn change(&self, plan: &Plan, door: &Door, log: &Pen) -> Option<Change> {
+    fn change(&self, plan: &Plan, target: &ReloadTarget, log: &Pen) -> Option<Change> {
         let moved = plan.way != self.plan.way || plan.upstream.transport != self.plan.upstream.transport;
         if plan.limits != self.plan.limits {
             log.say(LogLevel::Warn, "`limits.messageBytes` takes effect after a restart of Mendline");
         }
-        match (&plan.way, door) {
+        match (&plan.way, target) {
             _ if !moved && is_alike(&plan.upstream, &self.plan.upstream) => {
                 log.say(LogLevel::Debug, "the configuration file has changed, but nothing in it for this server");
                 None
             }
             _ if !moved => Some(Change::Policies),
-            (Way::Child(command), Door::Child(next)) => {
+            (Way::Child(command), ReloadTarget::Child(next)) => {
                 next.put(command.clone());
                 Some(Change::Way)
             }
-            (Way::Remote(address), Door::Remote(next)) => match address.target() {
+            (Way::Remote(address), ReloadTarget::Remote(next)) => match address.target() {
                 Ok(target) => {
                     next.put(target.limits(self.limits()));
                     Some(Change::Way)

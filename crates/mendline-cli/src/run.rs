@@ -26,7 +26,7 @@ use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions};
 use crate::named::{Refusal, mention, named};
 use crate::external_inputs::ExternalInputs;
 use crate::plan::{Plan, Way};
-use crate::reload::{Door, Reload};
+use crate::reload::{ReloadTarget, Reload};
 
 /// The environment variable for the log level.
 const LOG_VARIABLE: &str = "MENDLINE_LOG";
@@ -103,13 +103,13 @@ impl Bridge {
                     log.say(LogLevel::Warn, &format!("no guard: the server may outlive a killed Mendline ({error})"));
                 }
                 let children = Children::new(vec![command], guard.ok());
-                let reload = reload.map(|reload| (reload, Door::Child(children.next())));
+                let reload = reload.map(|reload| (reload, ReloadTarget::Child(children.next())));
                 runtime.block_on(drive(setting, children, reload, log))
             }
             Way::Remote(address) => {
                 let target = address.target().map_err(std::io::Error::other)?;
                 let remote = Remote::new(target.limits(setting.limits.clone()));
-                let reload = reload.map(|reload| (reload, Door::Remote(remote.next())));
+                let reload = reload.map(|reload| (reload, ReloadTarget::Remote(remote.next())));
                 runtime.block_on(drive(setting, remote, reload, log))
             }
         };
@@ -129,7 +129,7 @@ struct Setting {
     book: Book,
 }
 
-async fn drive<H>(setting: Setting, host: H, reload: Option<(Reload, Door)>, log: Log) -> std::io::Result<Ending>
+async fn drive<H>(setting: Setting, host: H, reload: Option<(Reload, ReloadTarget)>, log: Log) -> std::io::Result<Ending>
 where
     H: Host + 'static,
 {
