@@ -88,13 +88,13 @@ impl Bridge {
     fn run(self) -> std::io::Result<Ending> {
         let Bridge { plan, log, reload } = self;
         let state = state_directory(|name| std::env::var_os(name)).filter(|_| plan.upstream.catalogue.cache);
-        let shelf = state.and_then(|state| Shelf::open(&state, plan.identity(), log.pen()));
-        let shelf = shelf.map(|shelf| shelf.hiding(log.redactor()));
+        let list_cache = state.and_then(|state| Shelf::open(&state, plan.identity(), log.pen()));
+        let list_cache = list_cache.map(|list_cache| list_cache.hiding(log.redactor()));
         let Plan { upstream, way, limits } = plan;
         let config = Config::new(vec![upstream]);
         let configuration = reload.as_ref().map(|reload| reload.file().display().to_string());
-        let book = Book::new(configuration, &config.upstreams).hiding(log.redactor());
-        let setting = Setting { config, limits, shelf, book };
+        let status_store = Book::new(configuration, &config.upstreams).hiding(log.redactor());
+        let setup = EngineSetup { config, limits, list_cache, status_store };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = match way {
             Way::Child(command) => {
@@ -104,13 +104,13 @@ impl Bridge {
                 }
                 let children = Children::new(vec![command], guard.ok());
                 let reload = reload.map(|reload| (reload, ReloadTarget::Child(children.next())));
-                runtime.block_on(drive(setting, children, reload, log))
+                runtime.block_on(drive(setup, children, reload, log))
             }
             Way::Remote(address) => {
                 let target = address.target().map_err(std::io::Error::other)?;
-                let remote = Remote::new(target.limits(setting.limits.clone()));
+                let remote = Remote::new(target.limits(setup.limits.clone()));
                 let reload = reload.map(|reload| (reload, ReloadTarget::Remote(remote.next())));
-                runtime.block_on(drive(setting, remote, reload, log))
+                runtime.block_on(drive(setup, remote, reload, log))
             }
         };
         // A pending name lookup must not delay the exit.
@@ -120,46 +120,46 @@ impl Bridge {
 }
 
 /// Setup of the engine and its driver.
-struct Setting {
+struct EngineSetup {
     config: Config,
     limits: Limits,
     /// Cache of the server's handshake and lists.
-    shelf: Option<Shelf>,
+    list_cache: Option<Shelf>,
     /// Status store for the control socket.
-    book: Book,
+    status_store: Book,
 }
 
-async fn drive<H>(setting: Setting, host: H, reload: Option<(Reload, ReloadTarget)>, log: Log) -> std::io::Result<Ending>
+async fn drive<H>(setup: EngineSetup, host: H, reload: Option<(Reload, ReloadTarget)>, log: Log) -> std::io::Result<Ending>
 where
     H: Host + 'static,
 {
-    let Setting { config, limits, shelf, book } = setting;
+    let EngineSetup { config, limits, list_cache, status_store } = setup;
     let through_the_network = config.upstreams.iter().any(|upstream| upstream.transport != Transport::Child);
     let inputs = ExternalInputs::listen(through_the_network, reload, log.pen())?;
-    let (recorder, _socket) = offer(book, &config, &inputs, &log).unzip();
+    let (recorder, _socket) = open_control_socket(status_store, &config, &inputs, &log).unzip();
     let (reader, writer) = stdio::open()?;
     let mut engine = Engine::new(config, fastrand::u64(..));
-    if let Some(what) = shelf.as_ref().and_then(Shelf::read) {
+    if let Some(what) = list_cache.as_ref().and_then(Shelf::read) {
         engine.handle(Input::Remembered { upstream: UpstreamId(0), what }, Moment::ZERO);
     }
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
     let redactor = log.redactor();
     let mut driver = Driver::new(engine, limits, host, client, (log, recorder)).hiding(redactor);
-    if let Some(shelf) = shelf {
-        driver = driver.keeping(Box::new(shelf.keeper()));
+    if let Some(list_cache) = list_cache {
+        driver = driver.keeping(Box::new(list_cache.keeper()));
     }
     let task = tokio::spawn(driver.run(move |cx| inputs.poll(cx)));
     task.await.map_err(std::io::Error::other)
 }
 
 /// Opens the control socket. Without a directory for it, the process runs without one.
-fn offer(book: Book, config: &Config, inputs: &Arc<ExternalInputs>, log: &Log) -> Option<(Recorder, server::Name)> {
+fn open_control_socket(status_store: Book, config: &Config, inputs: &Arc<ExternalInputs>, log: &Log) -> Option<(Recorder, server::Name)> {
     let name = config.upstreams.first().map_or("", |upstream| &upstream.name);
     match Socket::open(&place::candidates(|name| std::env::var_os(name)), name) {
         Ok(socket) => {
-            let (book, inputs) = (book.shared(), Arc::clone(inputs));
+            let (status_store, inputs) = (status_store.shared(), Arc::clone(inputs));
             let steer: server::Steer = Arc::new(move |input| inputs.push_command(input));
-            Some((Recorder::new(Arc::clone(&book)), socket.serve(book, steer)))
+            Some((Recorder::new(Arc::clone(&status_store)), socket.serve(status_store, steer)))
         }
         Err(why) => {
             log.say(LogLevel::Warn, &format!("`mendline status` will not see this process: {why}"));
