@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use backups::Backups;
-use clients::{Client, Scope, Surroundings};
+use clients::{Client, Scope, ClientDirectories};
 use diff::{Paint, plain};
 use document::{Section, Syntax};
 use file::Source;
@@ -184,39 +184,39 @@ impl Walk<'_> {
             })?);
         }
         let scopes = if self.which.scope.is_empty() { &[Scope::User, Scope::Local][..] } else { &self.which.scope };
-        let surroundings = Surroundings::ours().map_err(|complaint| Refusal(complaint, USAGE))?;
-        let mut places = surroundings.places();
-        places.retain(|place| clients.is_empty() || clients.contains(&place.client));
-        let (meant, others): (Vec<_>, Vec<_>) = places.into_iter().partition(|place| scopes.contains(&place.scope));
+        let directories = ClientDirectories::of_process().map_err(|complaint| Refusal(complaint, USAGE))?;
+        let mut locations = directories.locations();
+        locations.retain(|location| clients.is_empty() || clients.contains(&location.client));
+        let (meant, others): (Vec<_>, Vec<_>) = locations.into_iter().partition(|location| scopes.contains(&location.scope));
         let mut candidates: Vec<Candidate> = Vec::new();
-        for place in &meant {
+        for location in &meant {
             // A dangling link exists, and is reported.
-            if place.path.symlink_metadata().is_err() && !self.finds_backups(&place.path) {
+            if location.path.symlink_metadata().is_err() && !self.finds_backups(&location.path) {
                 continue;
             }
-            match candidates.iter_mut().find(|candidate| is_same(&candidate.path, &place.path)) {
-                Some(candidate) if candidate.sections.contains(&place.section) => {}
+            match candidates.iter_mut().find(|candidate| is_same(&candidate.path, &location.path)) {
+                Some(candidate) if candidate.sections.contains(&location.section) => {}
                 Some(candidate) => {
-                    candidate.sections.push(place.section.clone());
-                    candidate.owner += &format!(" and {}", place.scope.word());
+                    candidate.sections.push(location.section.clone());
+                    candidate.owner += &format!(" and {}", location.scope.word());
                 }
                 None => candidates.push(Candidate {
-                    path: place.path.clone(),
-                    owner: format!("{}, {}", place.client.title(), place.scope.word()),
-                    sections: vec![place.section.clone()],
-                    root: Some(surroundings.root(place.scope).to_owned()),
-                    is_shared: place.scope == Scope::Project,
+                    path: location.path.clone(),
+                    owner: format!("{}, {}", location.client.title(), location.scope.word()),
+                    sections: vec![location.section.clone()],
+                    root: Some(directories.root(location.scope).to_owned()),
+                    is_shared: location.scope == Scope::Project,
                 }),
             }
         }
         if self.which.scope.is_empty() {
-            for shared in others.iter().filter(|place| place.scope == Scope::Project && place.path.exists()) {
+            for shared in others.iter().filter(|location| location.scope == Scope::Project && location.path.exists()) {
                 let path = shown(&shared.path);
                 println!("{path}: skipped, because a project shares it with others; --scope project includes it");
             }
         }
         if candidates.is_empty() {
-            let looked: BTreeSet<String> = meant.iter().map(|place| format!("  {}", shown(&place.path))).collect();
+            let looked: BTreeSet<String> = meant.iter().map(|location| format!("  {}", shown(&location.path))).collect();
             let looked: Vec<String> = looked.into_iter().collect();
             let nowhere = if looked.is_empty() {
                 "none of these clients has files of that scope".to_owned()
