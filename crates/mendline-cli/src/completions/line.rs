@@ -12,7 +12,7 @@ use clap::{Arg, Command};
 
 /// A position on a line at which a name is expected.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct CursorPosition {
     /// The subcommand.
     pub(super) command: String,
     /// The server that was named before: the next word is one of its tools.
@@ -23,14 +23,14 @@ pub(super) struct Place {
     pub(super) is_probe: bool,
 }
 
-impl Place {
+impl CursorPosition {
     /// Finds the position at the end of this line, if it is that of a first or a second argument.
-    pub(super) fn find(line: &str, whole: &Command) -> Option<Place> {
+    pub(super) fn find(line: &str, whole: &Command) -> Option<CursorPosition> {
         let words = words(line);
         let ours = words.iter().position(|word| word.rsplit('/').next() == Some("mendline"))?;
         let [command, before @ .., last] = &words[ours + 1..] else { return None };
         let known = whole.find_subcommand(command)?;
-        let mut place = Place { command: command.clone(), server: None, config: None, is_probe: false };
+        let mut position = CursorPosition { command: command.clone(), server: None, config: None, is_probe: false };
         let mut before = before.iter();
         while let Some(word) = before.next() {
             if word == "--" {
@@ -38,7 +38,7 @@ impl Place {
                 return None;
             }
             if !word.starts_with('-') {
-                if place.server.replace(word.clone()).is_some() {
+                if position.server.replace(word.clone()).is_some() {
                     return None;
                 }
                 continue;
@@ -47,17 +47,17 @@ impl Place {
                 Some((flag, value)) => (flag, Some(value.to_owned())),
                 None => (word.as_str(), None),
             };
-            place.is_probe |= flag == "--probe";
+            position.is_probe |= flag == "--probe";
             if value.is_none() && !wants_value(flag, known) {
                 continue;
             }
             // A value that is being typed is not the name of a server.
             let value = value.or_else(|| before.next().cloned())?;
             if flag == "--config" {
-                place.config = Some(at_home(&value));
+                position.config = Some(at_home(&value));
             }
         }
-        (!last.starts_with('-')).then_some(place)
+        (!last.starts_with('-')).then_some(position)
     }
 }
 
@@ -124,13 +124,13 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    fn find(line: &str) -> Option<Place> {
-        Place::find(line, &Cli::command())
+    fn find(line: &str) -> Option<CursorPosition> {
+        CursorPosition::find(line, &Cli::command())
     }
 
     /// Returns the position of a first argument.
-    fn place(line: &str) -> Option<Place> {
-        find(line).filter(|place| place.server.is_none())
+    fn position(line: &str) -> Option<CursorPosition> {
+        find(line).filter(|position| position.server.is_none())
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
             "mendline logs -fn 3 ",
             "cd x; mendline reconnect ",
         ] {
-            assert!(place(line).is_some(), "{line}");
+            assert!(position(line).is_some(), "{line}");
         }
     }
 
@@ -191,7 +191,7 @@ mod tests {
             "mendline run x; ls ",
             "other run ",
         ] {
-            assert_eq!(place(line), None, "{line}");
+            assert_eq!(position(line), None, "{line}");
         }
     }
 
@@ -203,7 +203,7 @@ mod tests {
             "mendline call notes --timeout 5s sea",
             "mendline tools --config x.json notes ",
         ] {
-            assert_eq!(find(line).and_then(|place| place.server).as_deref(), Some("notes"), "{line}");
+            assert_eq!(find(line).and_then(|position| position.server).as_deref(), Some("notes"), "{line}");
         }
         for line in ["mendline call notes search ", "mendline call notes --arg ", "mendline call notes -- ls "] {
             assert_eq!(find(line), None, "{line}");
@@ -212,10 +212,10 @@ mod tests {
 
     #[test]
     fn what_was_said_before_tells_which_names_are_meant() {
-        let named = |line: &str| place(line).unwrap().config;
+        let named = |line: &str| position(line).unwrap().config;
         assert_eq!(named("mendline run --config a\\ b.json "), Some(PathBuf::from("a b.json")));
         assert_eq!(named("mendline run --config=x.json no"), Some(PathBuf::from("x.json")));
         assert_eq!(named("mendline run "), None);
-        assert!(place("mendline status --probe ").unwrap().is_probe && !place("mendline status ").unwrap().is_probe);
+        assert!(position("mendline status --probe ").unwrap().is_probe && !position("mendline status ").unwrap().is_probe);
     }
 }

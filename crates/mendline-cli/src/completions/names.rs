@@ -15,7 +15,7 @@ use mendline::observe::escaped::is_harmless;
 use mendline::observe::files::FOLDER;
 use mendline::state::state_directory;
 
-use super::line::Place;
+use super::line::CursorPosition;
 use crate::cli::{Cli, NEGATIVE};
 use crate::named::{locate, read};
 use crate::plan::Plan;
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Source of the names that a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum NameSource {
     /// The configuration file.
     Configured,
     /// The running processes.
@@ -46,27 +46,27 @@ pub(super) enum Whose {
 const OF_TOOLS: [&str; 2] = ["tools", "call"];
 
 /// Commands that take the name of a server as their first argument, and the id of that argument.
-pub(super) const SERVERS: [(&str, &str, Whose); 9] = [
-    ("run", "target", Whose::Configured),
-    ("doctor", "target", Whose::Configured),
-    ("tools", "words", Whose::Configured),
-    ("call", "words", Whose::Configured),
-    ("status", "name", Whose::Running),
-    ("reconnect", "name", Whose::Running),
-    ("isolate", "name", Whose::Isolated(false)),
-    ("resume", "name", Whose::Isolated(true)),
-    ("logs", "name", Whose::Logged),
+pub(super) const SERVERS: [(&str, &str, NameSource); 9] = [
+    ("run", "target", NameSource::Configured),
+    ("doctor", "target", NameSource::Configured),
+    ("tools", "words", NameSource::Configured),
+    ("call", "words", NameSource::Configured),
+    ("status", "name", NameSource::Running),
+    ("reconnect", "name", NameSource::Running),
+    ("isolate", "name", NameSource::Isolated(false)),
+    ("resume", "name", NameSource::Isolated(true)),
+    ("logs", "name", NameSource::Logged),
 ];
 
 /// Prints the names that may follow, one on each line. The exit code says whether a name is expected at all.
 pub(super) fn answer(line: &str) -> ExitCode {
-    let place = Place::find(line, &<Cli as clap::CommandFactory>::command());
-    let Some((place, wanted)) = place.and_then(|place| wanted(&place).map(|wanted| (place, wanted))) else {
+    let position = CursorPosition::find(line, &<Cli as clap::CommandFactory>::command());
+    let Some((position, wanted)) = position.and_then(|position| name_source(&position).map(|wanted| (position, wanted))) else {
         return ExitCode::from(NEGATIVE);
     };
     let (sender, receiver) = channel();
     // The process may exit while this thread still runs.
-    std::thread::spawn(move || sender.send(names(&place, wanted)));
+    std::thread::spawn(move || sender.send(names(&position, wanted)));
     let names = receiver.recv_timeout(PATIENCE).unwrap_or_default();
     let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
     output::data(lines.as_bytes());
@@ -74,24 +74,24 @@ pub(super) fn answer(line: &str) -> ExitCode {
 }
 
 /// Returns the source of names at this position.
-fn wanted(place: &Place) -> Option<Whose> {
-    let command = place.command.as_str();
-    if place.server.is_some() {
-        return OF_TOOLS.contains(&command).then_some(Whose::Tools);
+fn name_source(position: &CursorPosition) -> Option<NameSource> {
+    let command = position.command.as_str();
+    if position.server.is_some() {
+        return OF_TOOLS.contains(&command).then_some(NameSource::Tools);
     }
-    SERVERS.iter().find(|(it, ..)| *it == command).map(|(.., whose)| *whose)
+    SERVERS.iter().find(|(it, ..)| *it == command).map(|(.., source)| *source)
 }
 
-fn names(place: &Place, whose: Whose) -> Vec<String> {
-    let mut names = match whose {
-        Whose::Configured => configured(place),
-        Whose::Running => running(|_| true),
-        Whose::Isolated(wanted) => running(|kind| (kind == StateKind::Isolated) == wanted),
-        Whose::Logged => logged(),
-        Whose::Tools => tools(place).unwrap_or_default(),
+fn names(position: &CursorPosition, source: NameSource) -> Vec<String> {
+    let mut names = match source {
+        NameSource::Configured => configured(position),
+        NameSource::Running => running(|_| true),
+        NameSource::Isolated(wanted) => running(|kind| (kind == StateKind::Isolated) == wanted),
+        NameSource::Logged => logged(),
+        NameSource::Tools => tools(position).unwrap_or_default(),
     };
-    if place.is_probe {
-        names.extend(configured(place));
+    if position.is_probe {
+        names.extend(configured(position));
     }
     let mut offered: Vec<String> = Vec::with_capacity(names.len());
     for name in names {
@@ -108,8 +108,8 @@ fn is_fit(name: &str) -> bool {
     is_plain && !name.contains("://") && !name.contains("${")
 }
 
-fn configured(place: &Place) -> Vec<String> {
-    let Ok(loaded) = locate(place.config.as_deref()).and_then(|found| read(&found)) else { return Vec::new() };
+fn configured(position: &CursorPosition) -> Vec<String> {
+    let Ok(loaded) = locate(position.config.as_deref()).and_then(|found| read(&found)) else { return Vec::new() };
     let is_disabled = |name: &String| loaded.server(name).is_some_and(|server| server.is_disabled);
     loaded.names.iter().filter(|name| !is_disabled(name)).cloned().collect()
 }
@@ -141,9 +141,9 @@ fn logged() -> Vec<String> {
 }
 
 /// Returns the cached tools of a server. Completion starts no server.
-fn tools(place: &Place) -> Option<Vec<String>> {
-    let loaded = locate(place.config.as_deref()).and_then(|found| read(&found)).ok()?;
-    let plan = Plan::of_server(loaded.server(place.server.as_deref()?)?, None).ok()?;
+fn tools(position: &CursorPosition) -> Option<Vec<String>> {
+    let loaded = locate(position.config.as_deref()).and_then(|found| read(&found)).ok()?;
+    let plan = Plan::of_server(loaded.server(position.server.as_deref()?)?, None).ok()?;
     let state = state_directory(|name| std::env::var_os(name))?;
     peek(&state, &plan.identity()).map(|remembered| remembered.tools())
 }
