@@ -10,7 +10,7 @@ use mendline_config::{Loaded, Server};
 use crate::cli::{CheckOptions, SchemaOptions, USAGE};
 use crate::named::{locate, paint, read};
 use crate::outside::one_line;
-use crate::plan::{Plan, Way};
+use crate::plan::{Plan, Endpoint};
 
 /// Validates a configuration file and prints a summary; starts nothing.
 pub(crate) fn run(options: &CheckOptions) -> ExitCode {
@@ -84,8 +84,8 @@ fn describe(server: &Server, plan: &Plan, width: usize, lines: &mut String) {
 
 /// Describes the endpoint of a server without possible secrets: arguments, values, a query.
 fn reached(plan: &Plan) -> String {
-    match &plan.way {
-        Way::Child(command) => {
+    match &plan.endpoint {
+        Endpoint::Child(command) => {
             let program = command.program.to_string_lossy();
             let mut words = match command.arguments.len() {
                 0 => format!("`{program}`"),
@@ -100,7 +100,7 @@ fn reached(plan: &Plan) -> String {
             }
             words
         }
-        Way::Remote(address) => {
+        Endpoint::Remote(address) => {
             let mut words = plan.upstream.place.clone();
             match plan.upstream.transport {
                 Transport::Http(Dialect::Sse) => words.push_str(" over SSE"),

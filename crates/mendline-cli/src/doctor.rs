@@ -34,7 +34,7 @@ use self::step::Step;
 use crate::policy_flags::duration;
 use crate::cli::USAGE;
 use crate::named::{Refusal, meant};
-use crate::plan::{Plan, Way};
+use crate::plan::{Plan, Endpoint};
 use crate::server_flags::{Line, ServerFlags};
 
 /// Time limit of one step.
@@ -241,9 +241,9 @@ impl Patient {
     async fn fill(self, limits: Limits, section: &mut Section) {
         match self.about {
             About::Nothing(step) => section.add(step),
-            About::Plan(plan) => match &plan.way {
-                Way::Child(command) => child::examine(&plan, command, limits, section).await,
-                Way::Remote(address) => remote::examine(&plan, address, limits, section).await,
+            About::Plan(plan) => match &plan.endpoint {
+                Endpoint::Child(command) => child::examine(&plan, command, limits, section).await,
+                Endpoint::Remote(address) => remote::examine(&plan, address, limits, section).await,
             },
         }
     }

@@ -36,7 +36,7 @@ pub(crate) use self::handshake::{Era, ServerInfo};
 use self::handshake::{discovered, server_info};
 pub(crate) use self::event_observer::{Observed, EventObserver};
 use crate::GUARD;
-use crate::plan::{Plan, Way};
+use crate::plan::{Plan, Endpoint};
 
 /// Capacity of the pipe to the driver.
 const PIPE: usize = 64 * 1024;
@@ -82,18 +82,18 @@ impl McpClient {
         plan.upstream.catalogue = Catalogue { cache: false, startup: Startup::Wait };
         let redactor = Redactor::default();
         redactor.learn(&plan.secrets());
-        let Plan { upstream, way, limits } = plan;
+        let Plan { upstream, endpoint, limits } = plan;
         let config = Config::new(vec![upstream]);
         let (ours, theirs) = tokio::io::duplex(PIPE);
         let (inputs, receiver) = unbounded_channel();
         let events = EventObserver::default();
         let observer = (events.clone(), observer);
-        let driver = match way {
-            Way::Child(command) => {
+        let driver = match endpoint {
+            Endpoint::Child(command) => {
                 let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
                 drive(config, limits, Children::new(vec![command], guard), theirs, receiver, observer, redactor.clone())
             }
-            Way::Remote(address) => {
+            Endpoint::Remote(address) => {
                 let target = address.target()?.limits(limits.clone());
                 drive(config, limits, Remote::new(target), theirs, receiver, observer, redactor.clone())
             }

@@ -33,13 +33,13 @@ const STORE: &str = "SSL_CERT_FILE";
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) upstream: UpstreamConfig,
-    pub(crate) way: Way,
+    pub(crate) endpoint: Endpoint,
     pub(crate) limits: Limits,
 }
 
 /// The endpoint of a server.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Endpoint {
     Child(ChildCommand),
     Remote(Address),
 }
@@ -93,17 +93,17 @@ impl Plan {
                 let mut command = ChildCommand::new(program, arguments.iter().map(OsString::from));
                 command.environment = plain(environment);
                 command.directory.clone_from(directory);
-                Plan { upstream: server.policies.clone(), way: Way::Child(command), limits }
+                Plan { upstream: server.policies.clone(), endpoint: Endpoint::Child(command), limits }
             }
             Reach::Url { url, headers, connect_timeout, allow_http, .. } => {
                 let (url, headers) = (url.clone(), headers.clone());
                 let (connect_timeout, allow_http) = (*connect_timeout, *allow_http);
                 let address = Address { url, is_hidden: false, headers, connect_timeout, allow_http };
-                Plan { upstream: server.policies.clone(), way: Way::Remote(address), limits }
+                Plan { upstream: server.policies.clone(), endpoint: Endpoint::Remote(address), limits }
             }
             Reach::Wrapped { arguments, environment, directory } => {
                 let mut plan = unwrapped(server, arguments, environment)?;
-                if let Way::Child(command) = &mut plan.way {
+                if let Endpoint::Child(command) = &mut plan.endpoint {
                     command.environment = plain(environment);
                     command.directory.clone_from(directory);
                 }
@@ -113,7 +113,7 @@ impl Plan {
         if let Some(line) = line {
             plan.overrule(line)?;
         }
-        if let Way::Remote(address) = &plan.way {
+        if let Endpoint::Remote(address) = &plan.endpoint {
             address.check_exposure().map_err(|why| format!("`{}`: {why}", server.name))?;
             // Settings of this machine may be invalid, too; that is reported before anything starts.
             address.target()?;
@@ -123,8 +123,8 @@ impl Plan {
 
     /// Returns the identity of the server for its cache: the endpoint and the credentials.
     pub(crate) fn identity(&self) -> Identity {
-        match &self.way {
-            Way::Child(command) => {
+        match &self.endpoint {
+            Endpoint::Child(command) => {
                 let words: Vec<&OsString> = std::iter::once(&command.program).chain(&command.arguments).collect();
                 let here = || std::env::current_dir().ok();
                 let identity = Identity::child(&words, command.directory.clone().or_else(here).as_deref());
@@ -135,7 +135,7 @@ impl Plan {
                     |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
                 identity.with_environment(variables.into_iter().filter_map(text))
             }
-            Way::Remote(address) => {
+            Endpoint::Remote(address) => {
                 let identity = Identity::remote(address.url.expose());
                 address.headers.iter().fold(identity, |identity, (name, value)| identity.with(name, value))
             }
@@ -144,10 +144,10 @@ impl Plan {
 
     /// Applies the command line over the entry.
     fn overrule(&mut self, line: &Line<'_>) -> Result<(), String> {
-        match &mut self.way {
-            Way::Child(_) if has_headers(line) => return Err(NO_HEADERS.to_owned()),
-            Way::Child(_) => {}
-            Way::Remote(address) => {
+        match &mut self.endpoint {
+            Endpoint::Child(_) if has_headers(line) => return Err(NO_HEADERS.to_owned()),
+            Endpoint::Child(_) => {}
+            Endpoint::Remote(address) => {
                 for (name, value) in headers(line, &variable)? {
                     address.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
                     address.headers.push((name, value));
@@ -224,7 +224,7 @@ fn child(line: &Line<'_>) -> Result<Plan, String> {
     let name = line.name.cloned().unwrap_or_else(|| Name::of_command(program, arguments)).to_string();
     let upstream = UpstreamConfig::child(name, program.to_string_lossy());
     let command = ChildCommand::new(program.clone(), arguments.to_vec());
-    Ok(Plan { upstream, way: Way::Child(command), limits: Limits::default() })
+    Ok(Plan { upstream, endpoint: Endpoint::Child(command), limits: Limits::default() })
 }
 
 /// Placeholder for a URL in the variable of `--url-env`.
@@ -248,7 +248,7 @@ fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> 
     let target = address.target()?;
     let name = line.name.cloned().unwrap_or_else(|| Name::of_host(target.origin().host())).to_string();
     let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect(line.server.transport));
-    Ok(Plan { upstream, way: Way::Remote(address), limits: Limits::default() })
+    Ok(Plan { upstream, endpoint: Endpoint::Remote(address), limits: Limits::default() })
 }
 
 impl Address {

@@ -18,7 +18,7 @@ use mendline_wire::Limits;
 
 use crate::cli::RunOptions;
 use crate::named::{Named, entry, mention};
-use crate::plan::{Plan, Way};
+use crate::plan::{Plan, Endpoint};
 
 /// A server that runs from a file.
 pub(crate) struct Reload {
@@ -96,21 +96,21 @@ impl Reload {
 
     /// Returns the kind of change, if there is one.
     fn change(&self, plan: &Plan, target: &ReloadTarget, log: &Pen) -> Option<Change> {
-        let moved = plan.way != self.plan.way || plan.upstream.transport != self.plan.upstream.transport;
+        let moved = plan.endpoint != self.plan.endpoint || plan.upstream.transport != self.plan.upstream.transport;
         if plan.limits != self.plan.limits {
             log.say(LogLevel::Warn, "`limits.messageBytes` takes effect after a restart of Mendline");
         }
-        match (&plan.way, target) {
+        match (&plan.endpoint, target) {
             _ if !moved && is_alike(&plan.upstream, &self.plan.upstream) => {
                 log.say(LogLevel::Debug, "the configuration file has changed, but nothing in it for this server");
                 None
             }
             _ if !moved => Some(Change::Policies),
-            (Way::Child(command), ReloadTarget::Child(next)) => {
+            (Endpoint::Child(command), ReloadTarget::Child(next)) => {
                 next.put(command.clone());
                 Some(Change::Way)
             }
-            (Way::Remote(address), ReloadTarget::Remote(next)) => match address.target() {
+            (Endpoint::Remote(address), ReloadTarget::Remote(next)) => match address.target() {
                 Ok(target) => {
                     next.put(target.limits(self.limits()));
                     Some(Change::Way)

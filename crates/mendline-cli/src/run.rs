@@ -25,7 +25,7 @@ use crate::GUARD;
 use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions};
 use crate::named::{Refusal, mention, named};
 use crate::external_inputs::ExternalInputs;
-use crate::plan::{Plan, Way};
+use crate::plan::{Plan, Endpoint};
 use crate::reload::{ReloadTarget, Reload};
 
 /// The environment variable for the log level.
@@ -90,14 +90,14 @@ impl Bridge {
         let state = state_directory(|name| std::env::var_os(name)).filter(|_| plan.upstream.catalogue.cache);
         let list_cache = state.and_then(|state| Shelf::open(&state, plan.identity(), log.pen()));
         let list_cache = list_cache.map(|list_cache| list_cache.hiding(log.redactor()));
-        let Plan { upstream, way, limits } = plan;
+        let Plan { upstream, endpoint, limits } = plan;
         let config = Config::new(vec![upstream]);
         let configuration = reload.as_ref().map(|reload| reload.file().display().to_string());
         let status_store = Book::new(configuration, &config.upstreams).hiding(log.redactor());
         let setup = EngineSetup { config, limits, list_cache, status_store };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let ended = match way {
-            Way::Child(command) => {
+        let ended = match endpoint {
+            Endpoint::Child(command) => {
                 let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]);
                 if let Err(error) = &guard {
                     log.say(LogLevel::Warn, &format!("no guard: the server may outlive a killed Mendline ({error})"));
@@ -106,7 +106,7 @@ impl Bridge {
                 let reload = reload.map(|reload| (reload, ReloadTarget::Child(children.next())));
                 runtime.block_on(drive(setup, children, reload, log))
             }
-            Way::Remote(address) => {
+            Endpoint::Remote(address) => {
                 let target = address.target().map_err(std::io::Error::other)?;
                 let remote = Remote::new(target.limits(setup.limits.clone()));
                 let reload = reload.map(|reload| (reload, ReloadTarget::Remote(remote.next())));

@@ -19,7 +19,7 @@ use crate::json_text::{Members, pretty};
 use crate::named::{Refusal, meant};
 use crate::output;
 use crate::outside::{counted, cut, headline, lines, one_line, width};
-use crate::plan::{Plan, Way};
+use crate::plan::{Plan, Endpoint};
 use crate::reporter::Reporter;
 use crate::server_flags::{Line, ServerFlags};
 
@@ -98,9 +98,9 @@ pub(crate) fn server_first<'a>(
 
 /// Returns the time limit for the handshake.
 pub(crate) fn patience(plan: &Plan, wanted: Option<Duration>) -> Duration {
-    wanted.unwrap_or(match plan.way {
-        Way::Child(_) => plan.upstream.timeouts.handshake,
-        Way::Remote(_) => HANDSHAKE_TIMEOUT,
+    wanted.unwrap_or(match plan.endpoint {
+        Endpoint::Child(_) => plan.upstream.timeouts.handshake,
+        Endpoint::Remote(_) => HANDSHAKE_TIMEOUT,
     })
 }
 

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use mendline::decisions::Secret;
 use mendline::observe::redact::{holds_a_secret, secrets_of_hidden_url, secrets_of_url};
 
-use super::{Plan, Way};
+use super::{Plan, Endpoint};
 use crate::wrap::credential;
 
 impl Plan {
@@ -14,12 +14,12 @@ impl Plan {
     pub(crate) fn secrets(&self) -> Vec<Secret> {
         // A child inherits our environment, and any message may contain the password of a proxy.
         let mut secrets = of_variables(std::env::vars_os());
-        match &self.way {
-            Way::Child(command) => {
+        match &self.endpoint {
+            Endpoint::Child(command) => {
                 secrets.extend(of_variables(command.environment.iter().cloned()));
                 secrets.extend(of_arguments(&command.arguments));
             }
-            Way::Remote(address) => {
+            Endpoint::Remote(address) => {
                 let of_url = if address.is_hidden { secrets_of_hidden_url } else { secrets_of_url };
                 secrets.extend(of_url(address.url.expose()));
                 secrets

@@ -27,7 +27,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use super::report::{ProbeOutcome, Probed, Report};
 use crate::GUARD;
 use crate::named::{Refusal, locate, read};
-use crate::plan::{Plan, Way};
+use crate::plan::{Plan, Endpoint};
 
 /// Maximum length of quoted text of a server.
 const LONGEST: usize = 200;
@@ -91,19 +91,19 @@ impl Trial {
 async fn attempt(plan: Plan, within: Duration) -> Probed {
     let redactor = Redactor::default();
     redactor.learn(&plan.secrets());
-    let Plan { mut upstream, way, limits } = plan;
+    let Plan { mut upstream, endpoint, limits } = plan;
     let mut probed = known(&upstream, ProbeOutcome::Fails, None);
     // No answer comes from the cache, and one attempt is enough: the question is whether the server is available now.
     upstream.catalogue = Catalogue { cache: false, startup: Startup::Wait };
     upstream.reconnect = Reconnect::from(AutoReconnect { max_retries: Some(Some(0)), ..AutoReconnect::default() });
     upstream.timeouts.handshake = upstream.timeouts.handshake.min(within);
     let begun = Instant::now();
-    let answer = match way {
-        Way::Child(command) => {
+    let answer = match endpoint {
+        Endpoint::Child(command) => {
             let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
             handshake(upstream, limits, Children::new(vec![command], guard), within, &redactor).await
         }
-        Way::Remote(address) => match address.target() {
+        Endpoint::Remote(address) => match address.target() {
             Ok(target) => handshake(upstream, limits.clone(), Remote::new(target.limits(limits)), within, &redactor).await,
             Err(why) => Err(Failure { outcome: ProbeOutcome::Fails, why }),
         },
