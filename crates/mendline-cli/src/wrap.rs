@@ -40,7 +40,7 @@ use clients::{Client, Scope, ClientDirectories};
 use diff::{Paint, plain};
 use document::{Section, Syntax};
 use file::Source;
-use plan::{Chosen, Fate, Plan, Server, Way};
+use plan::{Chosen, Fate, Plan, Server, Action};
 use secrets::shown_sentence;
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE, UnwrapOptions, WhichServers, WrapOptions};
@@ -50,14 +50,14 @@ use crate::output;
 /// Runs `mendline wrap`.
 pub(crate) fn wrap(options: &WrapOptions) -> ExitCode {
     match binary::choose(options.binary.as_deref()) {
-        Ok(binary) => Walk { which: &options.which, way: Way::Wrap { binary: &binary }, clean: false }.exit_code(),
+        Ok(binary) => Walk { which: &options.which, action: Action::Wrap { binary: &binary }, clean: false }.exit_code(),
         Err(complaint) => complain(&complaint, USAGE),
     }
 }
 
 /// Runs `mendline unwrap`.
 pub(crate) fn unwrap(options: &UnwrapOptions) -> ExitCode {
-    Walk { which: &options.which, way: Way::Unwrap, clean: options.clean }.exit_code()
+    Walk { which: &options.which, action: Action::Unwrap, clean: options.clean }.exit_code()
 }
 
 fn complain(complaint: &str, code: u8) -> ExitCode {
@@ -90,7 +90,7 @@ struct Planned {
 /// One run over all files.
 struct Walk<'a> {
     which: &'a WhichServers,
-    way: Way<'a>,
+    action: Action<'a>,
     /// True if backups are deleted.
     clean: bool,
 }
@@ -133,7 +133,7 @@ impl Walk<'_> {
             .any(|server| matches!(server.fate, Fate::Left(_)) && chosen.contains(&server.name));
         let code = if refused || asked_and_left { NEGATIVE } else { 0 };
         let code = code.max(self.carry_out(&changing, &backups)?);
-        if matches!(self.way, Way::Unwrap) && !self.clean {
+        if matches!(self.action, Action::Unwrap) && !self.clean {
             name(&backups.all());
         }
         Ok(code)
@@ -253,7 +253,7 @@ impl Walk<'_> {
 
     /// Returns whether a missing file has left backups.
     fn finds_backups(&self, path: &Path) -> bool {
-        matches!(self.way, Way::Unwrap) && !file::backups(path).is_empty()
+        matches!(self.action, Action::Unwrap) && !file::backups(path).is_empty()
     }
 
     fn plan(&self, candidate: &Candidate, chosen: &Chosen) -> Result<Option<(Source, Plan)>, String> {
@@ -263,7 +263,7 @@ impl Walk<'_> {
             Syntax::Json => "JSON",
             Syntax::Toml => "TOML",
         };
-        let plan = Plan::make(source.text.clone(), syntax, &candidate.sections, self.way, chosen)
+        let plan = Plan::make(source.text.clone(), syntax, &candidate.sections, self.action, chosen)
             .map_err(|fault| format!("it cannot be read as {language}: {fault}"))?;
         Ok(Some((source, plan)))
     }
@@ -306,7 +306,7 @@ impl Walk<'_> {
         if let Some(note) = candidate.link(&source.real) {
             println!("  {note}");
         }
-        print!("{}", fates(plan, self.way));
+        print!("{}", fates(plan, self.action));
         if plan.changes() {
             let colour = Style::for_stdout().is_coloured();
             println!();
@@ -384,13 +384,13 @@ fn delete(backups: &[PathBuf]) -> u8 {
 }
 
 /// Formats the result for each server of a file, a line for each.
-fn fates(plan: &Plan, way: Way<'_>) -> String {
+fn fates(plan: &Plan, action: Action<'_>) -> String {
     if plan.servers.is_empty() {
         return "  no servers\n".to_owned();
     }
-    let (changed, already) = match way {
-        Way::Wrap { .. } => ("wrapped", "already wrapped"),
-        Way::Unwrap => ("unwrapped", "not wrapped"),
+    let (changed, already) = match action {
+        Action::Wrap { .. } => ("wrapped", "already wrapped"),
+        Action::Unwrap => ("unwrapped", "not wrapped"),
     };
     let width = plan.servers.iter().map(|server| plain(&server.name).chars().count()).max().unwrap_or(0);
     let line = |server: &Server| {

@@ -8,12 +8,12 @@ use fastrand::Rng;
 use super::diff::{Paint, render};
 use super::document::{Document, Syntax};
 use super::fates;
-use super::plan::{Chosen, Plan, Way};
+use super::plan::{Chosen, Plan, Action};
 use super::words::Words;
 
 const FILES: u64 = 4_000;
 
-const WRAP: Way<'static> = Way::Wrap { binary: "/usr/local/bin/mendline" };
+const WRAP: Action<'static> = Action::Wrap { binary: "/usr/local/bin/mendline" };
 
 /// Canaries that look like keys.
 const KEYS: [&str; 8] = [
@@ -167,8 +167,8 @@ fn toml_file(canary: &str, is_key: bool, rng: &mut Rng) -> String {
 }
 
 /// Returns everything that a command shows of a plan.
-fn shown(plan: &Plan, way: Way<'_>) -> String {
-    fates(plan, way) + &render("f", &plan.before, &plan.edits, plan.syntax, Paint { colour: false })
+fn shown(plan: &Plan, action: Action<'_>) -> String {
+    fates(plan, action) + &render("f", &plan.before, &plan.edits, plan.syntax, Paint { colour: false })
 }
 
 /// Returns whether a text contains eight characters of a canary in a row.
@@ -193,21 +193,21 @@ fn arguments_that_mendline_made(text: &str, syntax: Syntax) -> Vec<String> {
 /// Checks a file, and returns whether wrapping changes it.
 fn check(seed: u64, text: &str, syntax: Syntax, canary: &str) -> Result<bool, String> {
     let chosen: Chosen = ["a", "b"].map(str::to_owned).into();
-    let make = |text: &str, way: Way<'_>| Plan::make(text.to_owned(), syntax, &[], way, &chosen).unwrap();
+    let make = |text: &str, action: Action<'_>| Plan::make(text.to_owned(), syntax, &[], action, &chosen).unwrap();
     let check_shown = |told: &str| match betrays(told, canary) {
         true => Err(format!("{seed}: {canary} is shown\n{told}\n--- of\n{text}")),
         false => Ok(()),
     };
     // Arguments of `mendline run` that the owner wrote are removed first.
-    let first = make(text, Way::Unwrap);
-    check_shown(&shown(&first, Way::Unwrap))?;
+    let first = make(text, Action::Unwrap);
+    check_shown(&shown(&first, Action::Unwrap))?;
     let wrapped = make(&first.after, WRAP);
     check_shown(&shown(&wrapped, WRAP))?;
     let arguments = arguments_that_mendline_made(&wrapped.after, syntax);
     if betrays(&arguments.join(" "), canary) {
         return Err(format!("{seed}: {canary} is among {arguments:?}\n{text}"));
     }
-    check_shown(&shown(&make(&wrapped.after, Way::Unwrap), Way::Unwrap))?;
+    check_shown(&shown(&make(&wrapped.after, Action::Unwrap), Action::Unwrap))?;
     Ok(wrapped.changes())
 }
 

@@ -14,7 +14,7 @@ use super::wrapped::{Verdict, wrap};
 
 /// Direction of the change.
 #[derive(Clone, Copy)]
-pub(crate) enum Way<'a> {
+pub(crate) enum Action<'a> {
     /// Wrap with this binary.
     Wrap {
         binary: &'a str,
@@ -58,7 +58,7 @@ impl Plan {
         text: String,
         syntax: Syntax,
         sections: &[Section],
-        way: Way<'_>,
+        action: Action<'_>,
         chosen: &Chosen,
     ) -> Result<Plan, Fault> {
         let document = Document::parse(&text, syntax)?;
@@ -71,11 +71,11 @@ impl Plan {
                     continue;
                 }
                 let entry = document.entry(section, member);
-                let verdict = match (&entry, way) {
-                    (Some(entry), Way::Wrap { binary }) => wrap(entry, binary, chosen.contains(&member.key)),
-                    (Some(entry), Way::Unwrap) => unwrap(entry),
-                    (None, Way::Wrap { .. }) => Verdict::Left("it is not a table".to_owned()),
-                    (None, Way::Unwrap) => Verdict::Already,
+                let verdict = match (&entry, action) {
+                    (Some(entry), Action::Wrap { binary }) => wrap(entry, binary, chosen.contains(&member.key)),
+                    (Some(entry), Action::Unwrap) => unwrap(entry),
+                    (None, Action::Wrap { .. }) => Verdict::Left("it is not a table".to_owned()),
+                    (None, Action::Unwrap) => Verdict::Already,
                 };
                 let (mut fate, mut notes) = (Fate::Changed, Vec::new());
                 match (verdict, entry) {
@@ -85,14 +85,14 @@ impl Plan {
                     }
                     (Verdict::Already, entry) => {
                         fate = Fate::Already;
-                        notes.extend(entry.and_then(|entry| elsewhere(&entry, way)));
+                        notes.extend(entry.and_then(|entry| elsewhere(&entry, action)));
                     }
                     (Verdict::Left(reason), _) => fate = Fate::Left(reason),
                 }
                 servers.push(Server { name: member.key.clone(), fate, notes });
             }
         }
-        let proven = Prover::new(&document, way).prove(proposals);
+        let proven = Prover::new(&document, action).prove(proposals);
         for (server, reason) in proven.left {
             servers[server] = Server { fate: Fate::Left(reason), notes: Vec::new(), ..servers[server].clone() };
         }
@@ -107,8 +107,8 @@ impl Plan {
 }
 
 /// Returns a remark about an entry that is wrapped already, but with another program.
-fn elsewhere(entry: &Entry<'_>, way: Way<'_>) -> Option<String> {
-    let (Way::Wrap { binary }, program) = (way, entry.table.get("command")?.text()?) else { return None };
+fn elsewhere(entry: &Entry<'_>, action: Action<'_>) -> Option<String> {
+    let (Action::Wrap { binary }, program) = (action, entry.table.get("command")?.text()?) else { return None };
     if program == binary {
         return None;
     }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use super::document::{Document, Entry, Section};
 use super::edit::{Edit, apply};
 use super::original::unwrap;
-use super::plan::Way;
+use super::plan::Action;
 use super::tree::Range;
 use super::words;
 use super::wrapped::{Change, Verdict};
@@ -44,7 +44,7 @@ enum Failure {
 /// Verifies the changes of one document.
 pub(crate) struct Prover<'a> {
     document: &'a Document<'a>,
-    way: Way<'a>,
+    action: Action<'a>,
     /// Number of remaining verifications.
     budget: usize,
 }
@@ -59,13 +59,13 @@ const BROKEN: &str = "it is written in a way that cannot be changed in place";
 const NOT_EXACT: &str = "it is written in a way that could not be restored exactly";
 
 impl<'a> Prover<'a> {
-    pub(crate) fn new(document: &'a Document<'a>, way: Way<'a>) -> Prover<'a> {
-        Prover { document, way, budget: PROOFS + MORE_BYTES / document.text.len().max(1) }
+    pub(crate) fn new(document: &'a Document<'a>, action: Action<'a>) -> Prover<'a> {
+        Prover { document, action, budget: PROOFS + MORE_BYTES / document.text.len().max(1) }
     }
 
     /// Verifies as many of these as possible.
     pub(crate) fn prove<'p>(mut self, proposals: Vec<Proposal<'p>>) -> Proven<'p> {
-        let is_unwrapping = matches!(self.way, Way::Unwrap);
+        let is_unwrapping = matches!(self.action, Action::Unwrap);
         let is_accepted = |proposal: &Proposal<'_>| is_unwrapping || words::are_accepted(&proposal.change.arguments);
         let (accepted, refused): (Vec<_>, Vec<_>) = proposals.into_iter().partition(is_accepted);
         let mut proven = Proven::default();
@@ -143,7 +143,7 @@ impl<'a> Prover<'a> {
         for (at, proposal) in set.iter().enumerate() {
             let member = entries.get(&(proposal.section, proposal.name));
             let entry = member.and_then(|member| document.entry(proposal.section, member));
-            match entry.ok_or(BROKEN).and_then(|entry| self.way_back(&entry, &proposal.change)) {
+            match entry.ok_or(BROKEN).and_then(|entry| self.restoring_edits(&entry, &proposal.change)) {
                 Ok(edits) => back.push(edits),
                 Err(reason) => faults.push((at, reason.to_owned())),
             }
@@ -152,7 +152,7 @@ impl<'a> Prover<'a> {
             return Err(Failure::Of(faults));
         }
         let all: Vec<Edit> = back.iter().flatten().cloned().collect();
-        if matches!(self.way, Way::Unwrap) || apply(&text, &all) == self.document.text {
+        if matches!(self.action, Action::Unwrap) || apply(&text, &all) == self.document.text {
             return Ok(());
         }
         let inexact = self.inexact(set, &text, &back);
@@ -161,9 +161,9 @@ impl<'a> Prover<'a> {
     }
 
     /// Checks a changed entry, and returns the edits that restore it if it is wrapped.
-    fn way_back(&self, entry: &Entry<'_>, change: &Change) -> Result<Vec<Edit>, &'static str> {
+    fn restoring_edits(&self, entry: &Entry<'_>, change: &Change) -> Result<Vec<Edit>, &'static str> {
         let command = entry.table.get("command").and_then(|member| member.text());
-        let Way::Wrap { binary } = self.way else {
+        let Action::Wrap { binary } = self.action else {
             let known = command.or(entry.table.get("url").and_then(|member| member.text()));
             return known.map(|_| Vec::new()).ok_or(BROKEN);
         };

@@ -12,14 +12,14 @@ use fastrand::Rng;
 use self::json_file::JsonFile;
 use self::toml_file::TomlFile;
 use super::document::{Document, Section, Syntax};
-use super::plan::{Chosen, Fate, Plan, Way};
+use super::plan::{Chosen, Fate, Plan, Action};
 use super::tree::{Member, Node, Value};
 
 /// Number of files of each language.
 const FILES: u64 = 10_000;
 
 const BINARY: &str = "/usr/local/bin/mendline";
-const WRAP: Way<'static> = Way::Wrap { binary: BINARY };
+const WRAP: Action<'static> = Action::Wrap { binary: BINARY };
 
 /// Counts of the results, to notice a generator that covers too little.
 #[derive(Debug, Default)]
@@ -34,8 +34,8 @@ struct Tally {
 /// Checks all properties of one file. In a strict check, no notation is too unusual to be wrapped.
 fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool, tally: &mut Tally) {
     let sections = std::slice::from_ref(section);
-    let make = |text: &str, way: Way<'_>, chosen: &Chosen| {
-        Plan::make(text.to_owned(), syntax, sections, way, chosen)
+    let make = |text: &str, action: Action<'_>, chosen: &Chosen| {
+        Plan::make(text.to_owned(), syntax, sections, action, chosen)
             .unwrap_or_else(|fault| panic!("{seed}: {fault}\n{text}"))
     };
     let wrapped = make(text, WRAP, &Chosen::new());
@@ -68,7 +68,7 @@ fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool,
         rest_of(&document, section, &chosen)
     };
     assert_eq!(rest(&wrapped.after), rest(text), "{seed}: something outside of the entries has changed");
-    let back = make(&wrapped.after, Way::Unwrap, &chosen);
+    let back = make(&wrapped.after, Action::Unwrap, &chosen);
     assert_eq!(back.after, text, "{seed}: not restored from\n{}", wrapped.after);
 }
 

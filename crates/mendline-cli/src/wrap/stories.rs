@@ -2,14 +2,14 @@
 
 use super::document::{Document, PARSED, Section, Syntax};
 use super::edit::apply;
-use super::plan::{Chosen, Fate, Plan, Server, Way};
+use super::plan::{Chosen, Fate, Plan, Server, Action};
 
-const WRAP: Way<'static> = Way::Wrap { binary: "/bin/mendline" };
+const WRAP: Action<'static> = Action::Wrap { binary: "/bin/mendline" };
 
-fn plan(text: &str, way: Way<'_>, named: bool) -> Plan {
+fn plan(text: &str, action: Action<'_>, named: bool) -> Plan {
     let syntax = if text.trim_start().starts_with('{') { Syntax::Json } else { Syntax::Toml };
     let chosen: Chosen = named.then(|| "a".to_owned()).into_iter().collect();
-    Plan::make(text.to_owned(), syntax, &[], way, &chosen).unwrap()
+    Plan::make(text.to_owned(), syntax, &[], action, &chosen).unwrap()
 }
 
 fn server(plan: &Plan) -> &Server {
@@ -39,7 +39,7 @@ fn stays(entry: &str, reason: &str) {
 
 #[track_caller]
 fn comes_back(wrapped: &str, entry: &str, note: &str) {
-    let plan = plan(&file(wrapped), Way::Unwrap, false);
+    let plan = plan(&file(wrapped), Action::Unwrap, false);
     assert_eq!(server(&plan).fate, Fate::Changed);
     assert_eq!(plan.after, file(entry));
     assert!(server(&plan).notes.join("; ").contains(note), "{:?}", server(&plan).notes);
@@ -113,12 +113,12 @@ fn s03_url_with_secret_path_or_host_goes_into_environment() {
         let wrapped = plan(&text, WRAP, false);
         let args = wrapped.after.split("\"env\"").next().unwrap();
         assert!(args.contains("\"--url-env\", \"MENDLINE_URL\"]") && !args.contains(url), "{}", wrapped.after);
-        assert_eq!(plan(&wrapped.after, Way::Unwrap, false).after, text);
+        assert_eq!(plan(&wrapped.after, Action::Unwrap, false).after, text);
     }
     let bridge = file(r#"{"command": "npx", "args": ["mcp-remote", "http://localhost/s/4f9d1c/sse"]}"#);
     let wrapped = plan(&bridge, WRAP, false);
     assert!(wrapped.after.contains(r#""--url-env", "MENDLINE_URL"]"#), "{}", wrapped.after);
-    assert_eq!(plan(&wrapped.after, Way::Unwrap, false).after, bridge);
+    assert_eq!(plan(&wrapped.after, Action::Unwrap, false).after, bridge);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn http_means_either_transport_where_the_editor_means_either() {
     let text = r#"{"servers": {"a": {"type": "http", "url": "http://localhost/x"}}}"#;
     let wrapped = plan(text, WRAP, false).after;
     assert!(wrapped.contains(r#""--transport", "auto""#), "{wrapped}");
-    assert_eq!(plan(&wrapped, Way::Unwrap, false).after, text);
+    assert_eq!(plan(&wrapped, Action::Unwrap, false).after, text);
 }
 
 #[test]
@@ -243,11 +243,11 @@ fn a_token_that_was_changed_since_comes_back_in_a_bridge_too() {
         r#""MENDLINE_HEADER_AUTHORIZATION": "Bearer new""#,
     );
     assert_ne!(rotated, wrapped);
-    let back = plan(&rotated, Way::Unwrap, false).after;
+    let back = plan(&rotated, Action::Unwrap, false).after;
     assert_eq!(back, file(&bridge("new").replace("Authorization:B", "Authorization: B")));
     let assigned = file(r#"{"command": "supergateway", "args": ["--sse", "http://localhost", "--oauth2Bearer=old"]}"#);
     let rotated = plan(&assigned, WRAP, false).after.replace(r#""Bearer old""#, r#""Bearer new""#);
-    let back = plan(&rotated, Way::Unwrap, false);
+    let back = plan(&rotated, Action::Unwrap, false);
     assert_eq!(back.after, assigned);
     assert!(server(&back).notes[0].contains("Authorization comes back as it was"), "{:?}", server(&back).notes);
 }
@@ -279,7 +279,7 @@ fn an_entry_that_lost_what_it_needs_is_left() {
         (r#"{"command": "mendline", "args": ["run", "notes"]}"#, "not written by"),
         (r#"{"command": "mendline", "args": ["run"]}"#, "not written by"),
     ] {
-        let plan = plan(&file(entry), Way::Unwrap, false);
+        let plan = plan(&file(entry), Action::Unwrap, false);
         let Fate::Left(told) = &server(&plan).fate else { panic!("{entry}: {}", plan.after) };
         assert!(told.contains(reason), "{entry}: {told}");
     }
@@ -289,7 +289,7 @@ fn an_entry_that_lost_what_it_needs_is_left() {
 fn other_entries_that_run_mendline_are_nobodys_business() {
     for entry in [r#"{"command": "mendline", "args": ["serve"]}"#, r#"{"command": "npx", "args": ["run", "--", "x"]}"#]
     {
-        assert_eq!(server(&plan(&file(entry), Way::Unwrap, false)).fate, Fate::Already);
+        assert_eq!(server(&plan(&file(entry), Action::Unwrap, false)).fate, Fate::Already);
     }
 }
 
@@ -316,7 +316,7 @@ fn s11_file_is_parsed_a_bounded_number_of_times() {
         assert_eq!(changed, servers * 8 / 10);
         assert!(parsed <= 3 * (text.len() + wrapped.after.len()), "{parsed} bytes for {} of {servers}", text.len());
         PARSED.set(0);
-        let back = plan(&wrapped.after, Way::Unwrap, false);
+        let back = plan(&wrapped.after, Action::Unwrap, false);
         let parsed = PARSED.get();
         assert_eq!(back.after, text);
         assert!(parsed <= 2 * (text.len() + wrapped.after.len()), "{parsed} bytes for {} of {servers}", text.len());
@@ -331,7 +331,7 @@ fn codex_entries_of_all_kinds_are_wrapped() {
         wrapped.after,
         "[mcp_servers.a]\ncommand = \"/bin/mendline\"\nargs = [\"run\", \"--name\", \"a\", \"--header-env\", \"X-Region=MENDLINE_HEADER_X_REGION\", \"--header\", \"Authorization: Bearer ${T}\", \"https://e.com/mcp\"] # prod\nenv_vars = [\"T\"]\nstartup_timeout_sec = 9\n\n[mcp_servers.a.env]\n\"MENDLINE_HEADER_X_REGION\" = \"eu\"\n"
     );
-    assert_eq!(plan(&wrapped.after, Way::Unwrap, false).after, text);
+    assert_eq!(plan(&wrapped.after, Action::Unwrap, false).after, text);
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn names_are_made_fit_for_our_own() {
 #[test]
 fn entries_reformatted_by_an_editor_still_come_back() {
     let wrapped = "{\n\"command\": \"mendline\",\n\"env\": {\n\"V\": \"t\",\n},\n\"args\": [\n\"run\",\n\"--header-env\",\n\"A=V\",\n\"http://e.com\",\n],\n}";
-    let plan = plan(&file(wrapped), Way::Unwrap, false);
+    let plan = plan(&file(wrapped), Action::Unwrap, false);
     assert_eq!(plan.after, file("{\n\"url\": \"http://e.com\",\n\"headers\": {\n\"A\": \"t\",\n},\n}"));
     assert_eq!(apply(&plan.before, &plan.edits), plan.after);
 }
