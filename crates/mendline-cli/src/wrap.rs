@@ -40,7 +40,7 @@ use clients::{Client, Scope, ClientDirectories};
 use diff::{Paint, plain};
 use document::{Section, Syntax};
 use file::Source;
-use plan::{Chosen, Fate, Plan, Server, Action};
+use plan::{Chosen, EntryResult, Plan, Server, Action};
 use secrets::shown_sentence;
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE, UnwrapOptions, WhichServers, WrapOptions};
@@ -110,7 +110,7 @@ impl Walk<'_> {
             let real = candidate.path.canonicalize().unwrap_or_else(|_| candidate.path.clone());
             match self.plan(&candidate, &chosen) {
                 Ok(Some((source, plan))) => {
-                    let stays_wrapped = plan.servers.iter().any(|server| matches!(server.fate, Fate::Left(_)));
+                    let stays_wrapped = plan.servers.iter().any(|server| matches!(server.result, EntryResult::Left(_)));
                     backups.add(&real, stays_wrapped.then_some("a server in its file stays wrapped"));
                     all.push(Planned { candidate, source, plan });
                 }
@@ -130,7 +130,7 @@ impl Walk<'_> {
         let asked_and_left = all
             .iter()
             .flat_map(|planned| &planned.plan.servers)
-            .any(|server| matches!(server.fate, Fate::Left(_)) && chosen.contains(&server.name));
+            .any(|server| matches!(server.result, EntryResult::Left(_)) && chosen.contains(&server.name));
         let code = if refused || asked_and_left { NEGATIVE } else { 0 };
         let code = code.max(self.carry_out(&changing, &backups)?);
         if matches!(self.action, Action::Unwrap) && !self.clean {
@@ -306,7 +306,7 @@ impl Walk<'_> {
         if let Some(note) = candidate.link(&source.real) {
             println!("  {note}");
         }
-        print!("{}", fates(plan, self.action));
+        print!("{}", result_lines(plan, self.action));
         if plan.changes() {
             let colour = Style::for_stdout().is_coloured();
             println!();
@@ -384,7 +384,7 @@ fn delete(backups: &[PathBuf]) -> u8 {
 }
 
 /// Formats the result for each server of a file, a line for each.
-fn fates(plan: &Plan, action: Action<'_>) -> String {
+fn result_lines(plan: &Plan, action: Action<'_>) -> String {
     if plan.servers.is_empty() {
         return "  no servers\n".to_owned();
     }
@@ -394,12 +394,12 @@ fn fates(plan: &Plan, action: Action<'_>) -> String {
     };
     let width = plan.servers.iter().map(|server| plain(&server.name).chars().count()).max().unwrap_or(0);
     let line = |server: &Server| {
-        let fate = match &server.fate {
-            Fate::Changed => changed.to_owned(),
-            Fate::Already => already.to_owned(),
-            Fate::Left(reason) => format!("left: {reason}"),
+        let result = match &server.result {
+            EntryResult::Changed => changed.to_owned(),
+            EntryResult::Already => already.to_owned(),
+            EntryResult::Left(reason) => format!("left: {reason}"),
         };
-        let told = std::iter::once(&fate).chain(&server.notes).map(String::as_str).collect::<Vec<_>>().join("; ");
+        let told = std::iter::once(&result).chain(&server.notes).map(String::as_str).collect::<Vec<_>>().join("; ");
         format!("  {:width$}  {}\n", plain(&server.name), plain(&shown_sentence(&told)))
     };
     plan.servers.iter().map(line).collect()

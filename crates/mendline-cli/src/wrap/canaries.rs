@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use super::diff::{Paint, render};
 use super::document::{Document, Syntax};
-use super::fates;
+use super::result_lines;
 use super::plan::{Chosen, Plan, Action};
 use super::words::Words;
 
@@ -168,7 +168,7 @@ fn toml_file(canary: &str, is_key: bool, rng: &mut Rng) -> String {
 
 /// Returns everything that a command shows of a plan.
 fn shown(plan: &Plan, action: Action<'_>) -> String {
-    fates(plan, action) + &render("f", &plan.before, &plan.edits, plan.syntax, Paint { colour: false })
+    result_lines(plan, action) + &render("f", &plan.before, &plan.edits, plan.syntax, Paint { colour: false })
 }
 
 /// Returns whether a text contains eight characters of a canary in a row.

@@ -38,13 +38,13 @@ pub(crate) struct Plan {
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) name: String,
-    pub(crate) fate: Fate,
+    pub(crate) result: EntryResult,
     pub(crate) notes: Vec<String>,
 }
 
 /// Result for an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum EntryResult {
     Changed,
     /// There is nothing to change.
     Already,
@@ -77,24 +77,24 @@ impl Plan {
                     (None, Action::Wrap { .. }) => Verdict::Left("it is not a table".to_owned()),
                     (None, Action::Unwrap) => Verdict::Already,
                 };
-                let (mut fate, mut notes) = (Fate::Changed, Vec::new());
+                let (mut result, mut notes) = (EntryResult::Changed, Vec::new());
                 match (verdict, entry) {
                     (Verdict::Change(mut change), _) => {
                         notes = std::mem::take(&mut change.notes);
                         proposals.push(Proposal { server: servers.len(), section, name: &member.key, change });
                     }
                     (Verdict::Already, entry) => {
-                        fate = Fate::Already;
+                        result = EntryResult::Already;
                         notes.extend(entry.and_then(|entry| elsewhere(&entry, action)));
                     }
-                    (Verdict::Left(reason), _) => fate = Fate::Left(reason),
+                    (Verdict::Left(reason), _) => result = EntryResult::Left(reason),
                 }
-                servers.push(Server { name: member.key.clone(), fate, notes });
+                servers.push(Server { name: member.key.clone(), result, notes });
             }
         }
         let proven = Prover::new(&document, action).prove(proposals);
         for (server, reason) in proven.left {
-            servers[server] = Server { fate: Fate::Left(reason), notes: Vec::new(), ..servers[server].clone() };
+            servers[server] = Server { result: EntryResult::Left(reason), notes: Vec::new(), ..servers[server].clone() };
         }
         let edits: Vec<Edit> = proven.kept.into_iter().flat_map(|proposal| proposal.change.edits).collect();
         let after = apply(&text, &edits);

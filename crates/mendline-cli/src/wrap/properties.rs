@@ -12,7 +12,7 @@ use fastrand::Rng;
 use self::json_file::JsonFile;
 use self::toml_file::TomlFile;
 use super::document::{Document, Section, Syntax};
-use super::plan::{Chosen, Fate, Plan, Action};
+use super::plan::{Chosen, EntryResult, Plan, Action};
 use super::tree::{Member, Node, Value};
 
 /// Number of files of each language.
@@ -41,13 +41,13 @@ fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool,
     let wrapped = make(text, WRAP, &Chosen::new());
     let mut chosen = Chosen::new();
     for server in &wrapped.servers {
-        match &server.fate {
-            Fate::Changed => {
+        match &server.result {
+            EntryResult::Changed => {
                 tally.changed += 1;
                 chosen.insert(server.name.clone());
             }
-            Fate::Already => tally.already += 1,
-            Fate::Left(reason) => {
+            EntryResult::Already => tally.already += 1,
+            EntryResult::Left(reason) => {
                 tally.left += 1;
                 let blind = strict && reason.contains("written in a way");
                 assert!(!blind, "{seed}: {}: {reason}\n{text}", server.name);
@@ -58,7 +58,7 @@ fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool,
     tally.urls += wrapped.after.matches("://").count();
     let again = make(&wrapped.after, WRAP, &chosen);
     assert_eq!(again.after, wrapped.after, "{seed}: wrapping twice differs from wrapping once\n{text}");
-    assert!(chosen.is_empty() || again.servers.iter().all(|server| server.fate == Fate::Already), "{seed}\n{text}");
+    assert!(chosen.is_empty() || again.servers.iter().all(|server| server.result == EntryResult::Already), "{seed}\n{text}");
     if chosen.is_empty() {
         assert_eq!(wrapped.after, text, "{seed}: changed without a change");
         return;

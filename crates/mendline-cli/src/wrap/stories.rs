@@ -2,7 +2,7 @@
 
 use super::document::{Document, PARSED, Section, Syntax};
 use super::edit::apply;
-use super::plan::{Chosen, Fate, Plan, Server, Action};
+use super::plan::{Chosen, EntryResult, Plan, Server, Action};
 
 const WRAP: Action<'static> = Action::Wrap { binary: "/bin/mendline" };
 
@@ -25,14 +25,14 @@ fn file(entry: &str) -> String {
 #[track_caller]
 fn becomes(entry: &str, wrapped: &str) {
     let plan = plan(&file(entry), WRAP, false);
-    assert_eq!(server(&plan).fate, Fate::Changed);
+    assert_eq!(server(&plan).result, EntryResult::Changed);
     assert_eq!(plan.after, file(wrapped));
 }
 
 #[track_caller]
 fn stays(entry: &str, reason: &str) {
     let plan = plan(&file(entry), WRAP, false);
-    let Fate::Left(told) = &server(&plan).fate else { panic!("{entry} was wrapped: {}", plan.after) };
+    let EntryResult::Left(told) = &server(&plan).result else { panic!("{entry} was wrapped: {}", plan.after) };
     assert!(told.contains(reason), "{told}");
     assert!(!plan.changes());
 }
@@ -40,7 +40,7 @@ fn stays(entry: &str, reason: &str) {
 #[track_caller]
 fn comes_back(wrapped: &str, entry: &str, note: &str) {
     let plan = plan(&file(wrapped), Action::Unwrap, false);
-    assert_eq!(server(&plan).fate, Fate::Changed);
+    assert_eq!(server(&plan).result, EntryResult::Changed);
     assert_eq!(plan.after, file(entry));
     assert!(server(&plan).notes.join("; ").contains(note), "{:?}", server(&plan).notes);
 }
@@ -280,7 +280,7 @@ fn an_entry_that_lost_what_it_needs_is_left() {
         (r#"{"command": "mendline", "args": ["run"]}"#, "not written by"),
     ] {
         let plan = plan(&file(entry), Action::Unwrap, false);
-        let Fate::Left(told) = &server(&plan).fate else { panic!("{entry}: {}", plan.after) };
+        let EntryResult::Left(told) = &server(&plan).result else { panic!("{entry}: {}", plan.after) };
         assert!(told.contains(reason), "{entry}: {told}");
     }
 }
@@ -289,7 +289,7 @@ fn an_entry_that_lost_what_it_needs_is_left() {
 fn other_entries_that_run_mendline_are_nobodys_business() {
     for entry in [r#"{"command": "mendline", "args": ["serve"]}"#, r#"{"command": "npx", "args": ["run", "--", "x"]}"#]
     {
-        assert_eq!(server(&plan(&file(entry), Action::Unwrap, false)).fate, Fate::Already);
+        assert_eq!(server(&plan(&file(entry), Action::Unwrap, false)).result, EntryResult::Already);
     }
 }
 
@@ -312,7 +312,7 @@ fn s11_file_is_parsed_a_bounded_number_of_times() {
         PARSED.set(0);
         let wrapped = plan(&text, WRAP, false);
         let parsed = PARSED.get();
-        let changed = wrapped.servers.iter().filter(|server| server.fate == Fate::Changed).count();
+        let changed = wrapped.servers.iter().filter(|server| server.result == EntryResult::Changed).count();
         assert_eq!(changed, servers * 8 / 10);
         assert!(parsed <= 3 * (text.len() + wrapped.after.len()), "{parsed} bytes for {} of {servers}", text.len());
         PARSED.set(0);
