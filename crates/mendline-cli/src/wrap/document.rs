@@ -17,7 +17,7 @@ pub(crate) enum Syntax {
 
 /// A parse error, and its line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct ParseError {
     pub(crate) line: usize,
     pub(crate) words: String,
 }
@@ -49,7 +49,7 @@ thread_local! {
 pub(crate) type Section = Vec<String>;
 
 impl<'a> Document<'a> {
-    pub(crate) fn parse(text: &'a str, syntax: Syntax) -> Result<Document<'a>, Fault> {
+    pub(crate) fn parse(text: &'a str, syntax: Syntax) -> Result<Document<'a>, ParseError> {
         #[cfg(test)]
         PARSED.set(PARSED.get() + text.len());
         let start = if text.starts_with(BOM) { BOM.len() } else { 0 };
@@ -98,15 +98,15 @@ impl Syntax {
     }
 }
 
-impl Fault {
+impl ParseError {
     /// Creates an error at this byte of a text.
-    pub(crate) fn at(text: &str, byte: usize, words: String) -> Fault {
+    pub(crate) fn at(text: &str, byte: usize, words: String) -> ParseError {
         let before = text.as_bytes().get(..byte).unwrap_or(text.as_bytes());
-        Fault { line: before.iter().filter(|byte| **byte == b'\n').count() + 1, words }
+        ParseError { line: before.iter().filter(|byte| **byte == b'\n').count() + 1, words }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.words)
     }

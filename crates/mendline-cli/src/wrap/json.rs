@@ -9,18 +9,18 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, parse_to_ast};
 use mendline_config::JSON_OF_CLIENTS;
 
-use super::document::Fault;
+use super::document::ParseError;
 use super::tree::{Member, Node, Shape, Table, Value};
 
 /// Parses the root table. `start` is the offset of the text in its file.
-pub(crate) fn parse(text: &str, start: usize) -> Result<Table, Fault> {
+pub(crate) fn parse(text: &str, start: usize) -> Result<Table, ParseError> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &JSON_OF_CLIENTS)
-        .map_err(|error| Fault::at(text, error.range().start, error.kind().to_string()))?;
+        .map_err(|error| ParseError::at(text, error.range().start, error.kind().to_string()))?;
     let reader = Reader { text, start };
     match parsed.value {
         None => Ok(Table { members: Vec::new(), shape: Shape::Braces }),
         Some(ast::Value::Object(object)) => reader.table(&object),
-        Some(other) => Err(Fault::at(text, other.start(), "it is not an object".to_owned())),
+        Some(other) => Err(ParseError::at(text, other.start(), "it is not an object".to_owned())),
     }
 }
 
@@ -30,13 +30,13 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn table(&self, object: &ast::Object<'_>) -> Result<Table, Fault> {
+    fn table(&self, object: &ast::Object<'_>) -> Result<Table, ParseError> {
         let mut seen = HashSet::new();
         let mut members = Vec::with_capacity(object.properties.len());
         for property in &object.properties {
             let key = property.name.as_str().to_owned();
             if !seen.insert(property.name.as_str()) {
-                return Err(Fault::at(self.text, property.range.start, format!("the key {key:?} is there twice")));
+                return Err(ParseError::at(self.text, property.range.start, format!("the key {key:?} is there twice")));
             }
             let key_range = self.range(property.name.start(), property.name.end());
             members.push(Member { key, key_range, value: self.node(&property.value)? });
@@ -44,7 +44,7 @@ impl Reader<'_> {
         Ok(Table { members, shape: Shape::Braces })
     }
 
-    fn node(&self, value: &ast::Value<'_>) -> Result<Node, Fault> {
+    fn node(&self, value: &ast::Value<'_>) -> Result<Node, ParseError> {
         let read = match value {
             ast::Value::StringLit(text) => Value::Text(text.value.to_string()),
             ast::Value::Array(array) => {

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::document::{Document, Entry, Fault, Section, Syntax};
+use super::document::{Document, Entry, ParseError, Section, Syntax};
 use super::edit::{Edit, apply};
 use super::original::unwrap;
 use super::proof::{Proposal, Prover};
@@ -60,7 +60,7 @@ impl Plan {
         sections: &[Section],
         action: Action<'_>,
         chosen: &Chosen,
-    ) -> Result<Plan, Fault> {
+    ) -> Result<Plan, ParseError> {
         let document = Document::parse(&text, syntax)?;
         let found = document.sections();
         let sections = if sections.is_empty() { &found } else { sections };

@@ -6,14 +6,14 @@
 
 use toml_edit::{Document, Item, TableLike};
 
-use super::document::Fault;
+use super::document::ParseError;
 use super::tree::{Member, Node, Range, Shape, Table, Value};
 
 /// Parses the root table. `start` is the offset of the text in its file.
-pub(crate) fn parse(text: &str, start: usize) -> Result<Table, Fault> {
+pub(crate) fn parse(text: &str, start: usize) -> Result<Table, ParseError> {
     let document = Document::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        Fault::at(text, at, error.message().to_owned())
+        ParseError::at(text, at, error.message().to_owned())
     })?;
     Ok(table(document.as_table(), Shape::Lines, start))
 }
