@@ -50,14 +50,14 @@ use crate::output;
 /// Runs `mendline wrap`.
 pub(crate) fn wrap(options: &WrapOptions) -> ExitCode {
     match binary::choose(options.binary.as_deref()) {
-        Ok(binary) => Walk { which: &options.which, action: Action::Wrap { binary: &binary }, clean: false }.exit_code(),
+        Ok(binary) => WrapRun { which: &options.which, action: Action::Wrap { binary: &binary }, clean: false }.exit_code(),
         Err(complaint) => complain(&complaint, USAGE),
     }
 }
 
 /// Runs `mendline unwrap`.
 pub(crate) fn unwrap(options: &UnwrapOptions) -> ExitCode {
-    Walk { which: &options.which, action: Action::Unwrap, clean: options.clean }.exit_code()
+    WrapRun { which: &options.which, action: Action::Unwrap, clean: options.clean }.exit_code()
 }
 
 fn complain(complaint: &str, code: u8) -> ExitCode {
@@ -88,22 +88,22 @@ struct Planned {
 }
 
 /// One run over all files.
-struct Walk<'a> {
+struct WrapRun<'a> {
     which: &'a WhichServers,
     action: Action<'a>,
     /// True if backups are deleted.
     clean: bool,
 }
 
-impl Walk<'_> {
+impl WrapRun<'_> {
     fn exit_code(&self) -> ExitCode {
-        match self.walk() {
+        match self.run() {
             Ok(code) => ExitCode::from(code),
             Err(Refusal(complaint, code)) => complain(&complaint, code),
         }
     }
 
-    fn walk(&self) -> Result<u8, Refusal> {
+    fn run(&self) -> Result<u8, Refusal> {
         let chosen: Chosen = self.which.server.iter().cloned().collect();
         let (mut refused, mut all, mut backups) = (false, Vec::new(), Backups::default());
         for candidate in self.candidates()? {
@@ -124,7 +124,7 @@ impl Walk<'_> {
         }
         self.check_names(&chosen, &all, refused)?;
         for planned in &all {
-            self.tell(planned);
+            self.print_plan(planned);
         }
         let changing: Vec<&Planned> = all.iter().filter(|planned| planned.plan.changes()).collect();
         let asked_and_left = all
@@ -132,7 +132,7 @@ impl Walk<'_> {
             .flat_map(|planned| &planned.plan.servers)
             .any(|server| matches!(server.result, EntryResult::Left(_)) && chosen.contains(&server.name));
         let code = if refused || asked_and_left { NEGATIVE } else { 0 };
-        let code = code.max(self.carry_out(&changing, &backups)?);
+        let code = code.max(self.apply_changes(&changing, &backups)?);
         if matches!(self.action, Action::Unwrap) && !self.clean {
             name(&backups.all());
         }
@@ -140,7 +140,7 @@ impl Walk<'_> {
     }
 
     /// Asks, writes and deletes.
-    fn carry_out(&self, changing: &[&Planned], backups: &Backups) -> Result<u8, Refusal> {
+    fn apply_changes(&self, changing: &[&Planned], backups: &Backups) -> Result<u8, Refusal> {
         let unwanted = if self.clean { backups.free() } else { Vec::new() };
         if self.clean {
             unwanted.iter().for_each(|backup| println!("{}: a backup, to be deleted", shown(backup)));
@@ -295,7 +295,7 @@ impl Walk<'_> {
         names.into_iter().collect()
     }
 
-    fn tell(&self, planned: &Planned) {
+    fn print_plan(&self, planned: &Planned) {
         let Planned { candidate, source, plan } = planned;
         let path = shown(&candidate.path);
         if candidate.owner.is_empty() {
@@ -399,8 +399,8 @@ fn result_lines(plan: &Plan, action: Action<'_>) -> String {
             EntryResult::Already => already.to_owned(),
             EntryResult::Left(reason) => format!("left: {reason}"),
         };
-        let told = std::iter::once(&result).chain(&server.notes).map(String::as_str).collect::<Vec<_>>().join("; ");
-        format!("  {:width$}  {}\n", plain(&server.name), plain(&shown_sentence(&told)))
+        let text = std::iter::once(&result).chain(&server.notes).map(String::as_str).collect::<Vec<_>>().join("; ");
+        format!("  {:width$}  {}\n", plain(&server.name), plain(&shown_sentence(&text)))
     };
     plan.servers.iter().map(line).collect()
 }
