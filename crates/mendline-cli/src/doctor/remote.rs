@@ -27,10 +27,10 @@ const LAYERS: [&str; 8] = ["name", "tcp", "tls", "http", "auth", "handshake", "l
 
 /// Examines the layers from the name to the pings.
 pub(crate) async fn examine(plan: &Plan, address: &Address, limits: Limits, section: &mut Section) {
-    let walk = Walk { plan, address, limit: limits.step };
-    if let Err(Ends(at)) = walk.take(section).await {
+    let examination = Examination { plan, address, limit: limits.step };
+    if let Err(FailedLayer(at)) = examination.run(section).await {
         let above = LAYERS.iter().position(|layer| *layer == at).map_or(LAYERS.len(), |at| at + 1);
-        let is_there = |layer: &&str| walk.is_secure() || *layer != "tls";
+        let is_there = |layer: &&str| examination.is_secure() || *layer != "tls";
         let above: Vec<&'static str> = LAYERS[above..].iter().copied().filter(is_there).collect();
         if !above.is_empty() {
             section.skip(&above, "not tried");
@@ -39,26 +39,26 @@ pub(crate) async fn examine(plan: &Plan, address: &Address, limits: Limits, sect
 }
 
 /// The layer at which the examination ended.
-struct Ends(&'static str);
+struct FailedLayer(&'static str);
 
 /// An examination of a server at a URL.
-struct Walk<'a> {
+struct Examination<'a> {
     plan: &'a Plan,
     address: &'a Address,
     limit: Duration,
 }
 
-impl Walk<'_> {
+impl Examination<'_> {
     fn is_secure(&self) -> bool {
         self.plan.upstream.place.starts_with("https://")
     }
 
-    async fn take(&self, section: &mut Section) -> Result<(), Ends> {
+    async fn run(&self, section: &mut Section) -> Result<(), FailedLayer> {
         let target = match self.address.target() {
             Ok(target) => target,
             Err(why) => {
                 section.add(Step::failed("name", why));
-                return Err(Ends("name"));
+                return Err(FailedLayer("name"));
             }
         };
         let probe = Probe::new(target);
@@ -69,12 +69,12 @@ impl Walk<'_> {
         }
         let reached = self.reach(&probe, section).await?;
         let line = self.secure(&probe, reached, section).await?;
-        self.speak(&probe, line, section).await?;
+        self.request(&probe, line, section).await?;
         self.handshake(section).await
     }
 
     /// Resolves the name, connects, and opens the tunnel through a proxy.
-    async fn reach(&self, probe: &Probe, section: &mut Section) -> Result<Reached, Ends> {
+    async fn reach(&self, probe: &Probe, section: &mut Section) -> Result<Reached, FailedLayer> {
         let (place, limit) = (probe.place(), self.limit);
         section.begin("name");
         let (found, took) = timed(limit, probe.look_up()).await;
@@ -88,13 +88,13 @@ impl Walk<'_> {
                 let advice = "Check the DNS entry of this name; if the server really has this address, write the \
                               address into the URL";
                 section.add(Step::failed("name", words).took(took).advice(advice));
-                return Err(Ends("name"));
+                return Err(FailedLayer("name"));
             }
             Err(DialError::Failed(words)) => {
                 let advice = "Is the host in the URL spelled right? Is this machine online, and in the VPN if the name is known \
                               only there?";
                 section.add(Step::failed("name", words).took(took).advice(advice));
-                return Err(Ends("name"));
+                return Err(FailedLayer("name"));
             }
         };
         let ips: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
@@ -118,7 +118,7 @@ impl Walk<'_> {
                     "A firewall may block the connection, the machine may be off, or it is reachable only inside a VPN"
                 };
                 section.add(Step::failed("tcp", words).took(took).advice(advice));
-                return Err(Ends("tcp"));
+                return Err(FailedLayer("tcp"));
             }
         };
         let step = Step::ok("tcp", format!("connected to {}", reached.address)).took(took);
@@ -129,14 +129,14 @@ impl Walk<'_> {
             if let Err(words) = made.unwrap_or_else(late) {
                 let advice = "Ask the operator of the proxy, or add the host to NO_PROXY if it can be reached without it";
                 section.add(Step::failed("proxy", words).took(took).advice(advice));
-                return Err(Ends("tcp"));
+                return Err(FailedLayer("tcp"));
             }
         }
         Ok(reached)
     }
 
     /// Performs the TLS handshake, if the URL is https.
-    async fn secure(&self, probe: &Probe, reached: Reached, section: &mut Section) -> Result<Line, Ends> {
+    async fn secure(&self, probe: &Probe, reached: Reached, section: &mut Section) -> Result<Line, FailedLayer> {
         if !probe.is_secure() {
             return Ok(reached.into());
         }
@@ -146,7 +146,7 @@ impl Walk<'_> {
             let words = format!("{} did not finish the TLS handshake within {}", probe.server(), said(self.limit));
             let advice = "A device in between may block it, or the port is not one for https";
             section.add(Step::failed("tls", words).took(took).advice(advice));
-            return Err(Ends("tls"));
+            return Err(FailedLayer("tls"));
         };
         let step = match &outcome {
             Ok(secured) => trusted(secured.version, secured.is_http2, certificate.as_ref(), SystemTime::now()),
@@ -159,11 +159,11 @@ impl Walk<'_> {
         };
         let step = certificate.iter().fold(step, with_certificate);
         section.add(step.took(took));
-        outcome.map(Line::from).map_err(|_| Ends("tls"))
+        outcome.map(Line::from).map_err(|_| FailedLayer("tls"))
     }
 
     /// Sends a request, and judges the response and the authorization.
-    async fn speak(&self, probe: &Probe, line: Line, section: &mut Section) -> Result<(), Ends> {
+    async fn request(&self, probe: &Probe, line: Line, section: &mut Section) -> Result<(), FailedLayer> {
         let wants_events = self.plan.upstream.transport == Transport::Http(Dialect::Sse);
         let message = (!wants_events).then(initialize);
         section.begin("http");
@@ -172,7 +172,7 @@ impl Walk<'_> {
             Some(Ok(answer)) => answer,
             Some(Err(fault)) => {
                 section.add(unanswered(&fault, probe).took(took));
-                return Err(Ends("http"));
+                return Err(FailedLayer("http"));
             }
             None => {
                 let words = format!("connected, but no answer to a request within {}", said(self.limit));
@@ -181,12 +181,12 @@ impl Walk<'_> {
                         .took(took)
                         .advice("The server is overloaded, hangs, or is no HTTP server"),
                 );
-                return Err(Ends("http"));
+                return Err(FailedLayer("http"));
             }
         };
         if let Some(session) = answer.session() {
             // The session was opened only for a check, so closing it has a short time limit.
-            let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.leave(probe, session)).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.close(probe, session)).await;
         }
         let old = if !wants_events && may_be_old(&answer) { self.old(probe).await } else { None };
         let is_old = old.is_some() || (wants_events && is_events(&answer));
@@ -203,12 +203,12 @@ impl Walk<'_> {
             section.add(step);
         }
         if !is_well {
-            return Err(Ends("http"));
+            return Err(FailedLayer("http"));
         }
         let step = authorization::examine(&answer, self.address);
         let is_well = step.verdict != Verdict::Failed;
         section.add(step);
-        if is_well { Ok(()) } else { Err(Ends("auth")) }
+        if is_well { Ok(()) } else { Err(FailedLayer("auth")) }
     }
 
     /// Opens another connection, if that is possible.
@@ -223,7 +223,7 @@ impl Walk<'_> {
         }
     }
 
-    async fn leave(&self, probe: &Probe, session: &str) {
+    async fn close(&self, probe: &Probe, session: &str) {
         if let Some(line) = self.another(probe).await {
             probe.leave(line, session).await;
         }
@@ -238,13 +238,13 @@ impl Walk<'_> {
         tokio::time::timeout(self.limit, look).await.ok().flatten().filter(is_events)
     }
 
-    async fn handshake(&self, section: &mut Section) -> Result<(), Ends> {
+    async fn handshake(&self, section: &mut Section) -> Result<(), FailedLayer> {
         section.begin("handshake");
         let handshake = match protocol::connect(self.plan, self.limit).await {
             Ok(handshake) => handshake,
             Err(why) => {
                 section.add(Step::failed("handshake", why));
-                return Err(Ends("handshake"));
+                return Err(FailedLayer("handshake"));
             }
         };
         let mut client = handshake.client;
@@ -259,7 +259,7 @@ impl Walk<'_> {
             }
             Err(trouble) => {
                 section.add(handshake_failed(&trouble).took(handshake.took));
-                Err(Ends("handshake"))
+                Err(FailedLayer("handshake"))
             }
         };
         client.close().await;
