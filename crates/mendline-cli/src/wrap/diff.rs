@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use super::document::{Document, Syntax};
 use super::edit::{Edit, apply};
-use super::secrets::{HIDDEN, Judged, judged, redacted};
+use super::secrets::{HIDDEN, ScanResult, scan, redacted};
 use super::tree::Range;
 
 const CONTEXT: usize = 3;
@@ -103,7 +103,7 @@ struct Side<'a> {
     text: &'a str,
     /// The range of each line, without its end.
     lines: Vec<Range>,
-    judged: Judged,
+    found: ScanResult,
 }
 
 impl<'a> Side<'a> {
@@ -115,9 +115,9 @@ impl<'a> Side<'a> {
             start += line.len();
         }
         // A text that cannot be parsed is hidden.
-        let everything = || Judged { hidden: std::iter::once(0..text.len()).collect(), named: Vec::new() };
-        let judged = Document::parse(text, syntax).map_or_else(|_| everything(), |document| judged(&document));
-        Side { text, lines, judged }
+        let everything = || ScanResult { hidden: std::iter::once(0..text.len()).collect(), named: Vec::new() };
+        let found = Document::parse(text, syntax).map_or_else(|_| everything(), |document| scan(&document));
+        Side { text, lines, found }
     }
 
     fn line_of(&self, byte: usize) -> usize {
@@ -129,9 +129,9 @@ impl<'a> Side<'a> {
         let line = &self.lines[number];
         // The redactor would take some names of variables for credentials, so a placeholder replaces them meanwhile.
         let can_stand_for = !self.text[line.clone()].contains(STAND_IN);
-        let named = if can_stand_for { within(&self.judged.named, line) } else { &[] };
+        let named = if can_stand_for { within(&self.found.named, line) } else { &[] };
         let mut pieces: Vec<(&Range, bool)> =
-            within(&self.judged.hidden, line).iter().map(|range| (range, true)).collect();
+            within(&self.found.hidden, line).iter().map(|range| (range, true)).collect();
         pieces.extend(named.iter().filter(|range| range.end <= line.end).map(|range| (range, false)));
         pieces.sort_by_key(|(range, _)| range.start);
         let mut kept = String::new();

@@ -16,7 +16,7 @@ use super::wrapped::variable_base;
 
 /// The findings in a text, each list in order and without overlaps.
 #[derive(Debug, Default)]
-pub(crate) struct Judged {
+pub(crate) struct ScanResult {
     /// Parts that are hidden.
     pub(crate) hidden: Vec<Range>,
     /// Parts that only name a variable, and are shown whatever they look like.
@@ -24,12 +24,12 @@ pub(crate) struct Judged {
 }
 
 /// Scans a text for secrets.
-pub(crate) fn judged(document: &Document<'_>) -> Judged {
-    let mut judge = Judge { text: document.text, judged: Judged::default(), leaves: Vec::new() };
-    judge.table(&document.root, false);
-    judge.between();
-    let Judge { mut judged, .. } = judge;
-    for ranges in [&mut judged.hidden, &mut judged.named] {
+pub(crate) fn scan(document: &Document<'_>) -> ScanResult {
+    let mut scanner = Scanner { text: document.text, found: ScanResult::default(), leaves: Vec::new() };
+    scanner.table(&document.root, false);
+    scanner.between();
+    let Scanner { mut found, .. } = scanner;
+    for ranges in [&mut found.hidden, &mut found.named] {
         ranges.sort_by_key(|range| (range.start, range.end));
         ranges.dedup_by(|later, earlier| {
             let overlap = later.start < earlier.end;
@@ -39,7 +39,7 @@ pub(crate) fn judged(document: &Document<'_>) -> Judged {
             overlap
         });
     }
-    judged
+    found
 }
 
 /// Formats words of a command line without secrets.
@@ -78,14 +78,14 @@ pub(crate) fn redacted(text: &str) -> String {
 /// Placeholder for hidden text.
 pub(crate) const HIDDEN: &str = "…";
 
-struct Judge<'a> {
+struct Scanner<'a> {
     text: &'a str,
-    judged: Judged,
+    found: ScanResult,
     /// Keys, and values that are neither tables nor lists. Between them are punctuation, blanks and comments.
     leaves: Vec<Range>,
 }
 
-impl Judge<'_> {
+impl Scanner<'_> {
     fn table(&mut self, table: &Table, secret: bool) {
         for member in &table.members {
             self.leaves.push(member.key_range.clone());
@@ -109,7 +109,7 @@ impl Judge<'_> {
             Value::Text(text) => {
                 self.leaves.push(node.range.clone());
                 if only_names(text) || is_ours(text, before) {
-                    self.judged.named.push(node.range.clone());
+                    self.found.named.push(node.range.clone());
                 } else if secret && !text.is_empty() {
                     self.hide(&node.range, text, everything(text));
                 } else {
@@ -122,7 +122,7 @@ impl Judge<'_> {
                 let is_long = raw.len() >= SHORTEST_NUMBER && !matches!(raw, "true" | "false" | "null");
                 let parts = if secret && is_long { everything(raw) } else { in_words(raw) };
                 let start = node.range.start;
-                self.judged.hidden.extend(parts.into_iter().map(|part| start + part.start..start + part.end));
+                self.found.hidden.extend(parts.into_iter().map(|part| start + part.start..start + part.end));
             }
         }
     }
@@ -139,9 +139,9 @@ impl Judge<'_> {
         let inside = range.start + quotes..range.end.saturating_sub(quotes).max(range.start + quotes);
         if self.text.get(inside.clone()) == Some(text) {
             let moved = parts.into_iter().map(|part| inside.start + part.start..inside.start + part.end);
-            self.judged.hidden.extend(moved);
+            self.found.hidden.extend(moved);
         } else if !parts.is_empty() || redacted(text) != text {
-            self.judged.hidden.push(inside);
+            self.found.hidden.push(inside);
         }
     }
 
@@ -153,7 +153,7 @@ impl Judge<'_> {
         for leaf in self.leaves.iter().cloned().chain(std::iter::once(end..end)) {
             if leaf.start > at {
                 let parts = in_words(&self.text[at..leaf.start]);
-                self.judged.hidden.extend(parts.into_iter().map(|part| at + part.start..at + part.end));
+                self.found.hidden.extend(parts.into_iter().map(|part| at + part.start..at + part.end));
             }
             at = at.max(leaf.end);
         }
@@ -432,7 +432,7 @@ mod tests {
             "--token", "s4", "https://x/?s5", "https://x/y", "--header-env", "A=B"], "env": {"K": "s6", "V": "${X}", "N": 1},
             "headers": {"H": "s7 ${X}"}, "apiKey": "s8"}}}"#;
         let document = Document::parse(text, Syntax::Json).unwrap();
-        let hidden = judged(&document).hidden;
+        let hidden = scan(&document).hidden;
         let mut shown = text.to_owned();
         for range in hidden.iter().rev() {
             shown.replace_range(range.clone(), "…");
