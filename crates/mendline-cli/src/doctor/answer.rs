@@ -34,7 +34,7 @@ fn is_json_rpc(answer: &Answer) -> bool {
 }
 
 /// Judges the response to a handshake.
-pub(crate) fn judged(answer: &Answer, redactor: &StepRedactor) -> Step {
+pub(crate) fn judge_response(answer: &Answer, redactor: &StepRedactor) -> Step {
     let (status, http) = (answer.status, version(answer));
     let kind = answer.content_type().unwrap_or_default();
     let page = || match title(&answer.body, redactor) {

@@ -7,7 +7,7 @@ use mendline::transport::http::DialError;
 use mendline::transport::http::probe::{Answer, Distrust, Line, Message, Probe, Reached, Shown};
 use serde_json::json;
 
-use super::answer::{is_events, judged, may_be_old, unanswered, version};
+use super::answer::{is_events, judge_response, may_be_old, unanswered, version};
 use super::certificate::{distrusted, trusted, with_certificate};
 use super::report::{Section, short};
 use super::step::{Step, Verdict, said, timed};
@@ -195,7 +195,7 @@ impl Examination<'_> {
             let words = format!("{}, the old transport: HTTP+SSE of 2024-11-05", version(&answer));
             Step::ok("http", words).fact("transport", "sse")
         } else {
-            judged(&answer, section.redactor())
+            judge_response(&answer, section.redactor())
         };
         let is_well = step.verdict != Verdict::Failed;
         section.add(step.took(took).fact("status", answer.status).fact("server", answer.server().map(str::to_owned)));
