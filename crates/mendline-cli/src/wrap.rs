@@ -16,19 +16,19 @@ mod document;
 mod edit;
 mod file;
 mod json;
-mod looks;
-mod original;
+mod randomness;
+mod unwrap_entry;
 mod plan;
 mod proof;
 #[cfg(test)]
 mod properties;
 mod secrets;
 #[cfg(test)]
-mod stories;
+mod entry_tests;
 mod toml;
 mod tree;
-mod words;
-mod wrapped;
+mod arguments;
+mod wrap_entry;
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal};

@@ -6,11 +6,11 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::wrapped::is_our_name;
+use super::wrap_entry::is_our_name;
 
 /// Returns the program to write into entries.
-pub(crate) fn choose(told: Option<&Path>) -> Result<String, String> {
-    let path = match told {
+pub(crate) fn choose(option: Option<&Path>) -> Result<String, String> {
+    let path = match option {
         Some(path) => given(path)?,
         None => installed()?,
     };
@@ -37,7 +37,7 @@ fn given(path: &Path) -> Result<PathBuf, String> {
 fn installed() -> Result<PathBuf, String> {
     let running = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     let path = on_the_path(&running).unwrap_or(running);
-    match passing(&path, &std::env::temp_dir()) {
+    match temporary_location(&path, &std::env::temp_dir()) {
         None => Ok(path),
         Some(why) => Err(format!(
             "{} is {why} and may be removed\n\nInstall it first:\n\n  cargo install --locked --path crates/mendline-cli\n\nand wrap with the installed one, or name a program with --binary.",
@@ -56,7 +56,7 @@ fn on_the_path(running: &Path) -> Option<PathBuf> {
 }
 
 /// Returns the reason why a program at this path is not permanent, if there is one.
-fn passing(path: &Path, temporary: &Path) -> Option<&'static str> {
+fn temporary_location(path: &Path, temporary: &Path) -> Option<&'static str> {
     let names: Vec<&str> = path
         .components()
         .filter_map(|part| match part {
@@ -91,7 +91,7 @@ mod tests {
             ("/home/target/bin/mendline", None),
             ("/opt/release/mendline", None),
         ] {
-            let found = passing(Path::new(path), Path::new("/scratch"));
+            let found = temporary_location(Path::new(path), Path::new("/scratch"));
             assert_eq!(found.is_some(), why.is_some(), "{path}");
             assert!(found.is_none_or(|found| found.contains(why.unwrap())), "{path}: {found:?}");
         }

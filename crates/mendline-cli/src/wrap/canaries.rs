@@ -9,7 +9,7 @@ use super::diff::{Paint, render};
 use super::document::{Document, Syntax};
 use super::result_lines;
 use super::plan::{Chosen, Plan, Action};
-use super::words::Words;
+use super::arguments::WrapArguments;
 
 const FILES: u64 = 4_000;
 
@@ -183,7 +183,7 @@ fn arguments_that_mendline_made(text: &str, syntax: Syntax) -> Vec<String> {
     let mut arguments = Vec::new();
     for section in document.sections() {
         for words in document.servers(&section).iter().filter_map(|server| server.table()?.get("args")?.texts()) {
-            let made = Words::read(&words).map_or(0, |read| read.command.unwrap_or(words.len()));
+            let made = WrapArguments::read(&words).map_or(0, |read| read.command.unwrap_or(words.len()));
             arguments.extend(words[..made].iter().map(|word| (*word).to_owned()));
         }
     }

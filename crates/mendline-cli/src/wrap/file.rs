@@ -36,9 +36,9 @@ pub(crate) fn read(path: &Path) -> Result<Option<Source>, String> {
         Ok(real) => real,
         Err(error) if error.kind() == ErrorKind::NotFound && path.symlink_metadata().is_err() => return Ok(None),
         Err(error) if error.kind() == ErrorKind::NotFound => return Err("it is a link to nothing".to_owned()),
-        Err(error) => return Err(told("it cannot be found", &error)),
+        Err(error) => return Err(with_cause("it cannot be found", &error)),
     };
-    let about = real.metadata().map_err(|error| told("it cannot be looked at", &error))?;
+    let about = real.metadata().map_err(|error| with_cause("it cannot be looked at", &error))?;
     if about.is_dir() {
         return Err("it is a directory".to_owned());
     }
@@ -48,7 +48,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<Source>, String> {
     if about.len() > LARGEST {
         return Err(format!("it is larger than {} MiB", LARGEST >> 20));
     }
-    let bytes = fs::read(&real).map_err(|error| told("it cannot be read", &error))?;
+    let bytes = fs::read(&real).map_err(|error| with_cause("it cannot be read", &error))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Some(Source { real, text })),
         Err(error) => Err(format!("it is not UTF-8 (byte {})", error.utf8_error().valid_up_to() + 1)),
@@ -58,7 +58,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<Source>, String> {
 impl Source {
     /// Replaces the content of the file, and returns the path of the backup.
     pub(crate) fn replace(&self, text: &str) -> Result<PathBuf, String> {
-        let about = self.real.metadata().map_err(|error| told("it cannot be looked at", &error))?;
+        let about = self.real.metadata().map_err(|error| with_cause("it cannot be looked at", &error))?;
         if about.permissions().readonly() {
             return Err("it is read-only".to_owned());
         }
@@ -84,7 +84,7 @@ impl Source {
                     let written = file.write_all(self.text.as_bytes()).and_then(|()| file.sync_all());
                     written.map_err(|error| {
                         let _ = fs::remove_file(&path);
-                        told("its backup cannot be written", &error)
+                        with_cause("its backup cannot be written", &error)
                     })?;
                     return Ok((path, true));
                 }
@@ -93,7 +93,7 @@ impl Source {
                         return Ok((path, false));
                     }
                 }
-                Err(error) => return Err(told("no backup can be made beside it", &error)),
+                Err(error) => return Err(with_cause("no backup can be made beside it", &error)),
             }
         }
         Err(format!("there are {MOST_BACKUPS} backups beside it already (*.mendline-backup-*); remove some"))
@@ -108,16 +108,16 @@ impl Fresh {
         let path = beside(real, |name| format!(".{name}.mendline-{}-{:08x}", std::process::id(), fastrand::u32(..)));
         let mut file = create(&path, about, about.mode() & 0o7777).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => "it belongs to another user, or its directory is read-only".to_owned(),
-            _ => told("no file can be made beside it", &error),
+            _ => with_cause("no file can be made beside it", &error),
         })?;
         let fresh = Fresh(path);
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        written.map_err(|error| told("it cannot be written", &error))?;
+        written.map_err(|error| with_cause("it cannot be written", &error))?;
         Ok(fresh)
     }
 
     fn take_the_place_of(self, real: &Path) -> Result<(), String> {
-        fs::rename(&self.0, real).map_err(|error| told("it cannot be replaced", &error))?;
+        fs::rename(&self.0, real).map_err(|error| with_cause("it cannot be replaced", &error))?;
         // The rename is durable only when the directory is synced; an error there is ignored.
         if let Some(folder) = real.parent().and_then(|folder| File::open(folder).ok()) {
             let _ = folder.sync_all();
@@ -178,7 +178,7 @@ fn beside(path: &Path, name: impl Fn(&str) -> String) -> PathBuf {
     path.with_file_name(name(&own))
 }
 
-fn told(what: &str, error: &io::Error) -> String {
+fn with_cause(what: &str, error: &io::Error) -> String {
     format!("{what}: {error}")
 }
 

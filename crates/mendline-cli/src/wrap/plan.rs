@@ -8,9 +8,9 @@ use std::path::Path;
 
 use super::document::{Document, Entry, ParseError, Section, Syntax};
 use super::edit::{Edit, apply};
-use super::original::unwrap;
+use super::unwrap_entry::unwrap;
 use super::proof::{Proposal, Prover};
-use super::wrapped::{Verdict, wrap};
+use super::wrap_entry::{Verdict, wrap};
 
 /// Direction of the change.
 #[derive(Clone, Copy)]

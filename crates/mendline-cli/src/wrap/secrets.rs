@@ -10,9 +10,9 @@
 
 use super::credential;
 use super::document::Document;
-use super::looks::{is_open_authority, is_open_url, random_parts};
+use super::randomness::{is_open_authority, is_open_url, random_parts};
 use super::tree::{Node, Range, Table, Value};
-use super::wrapped::variable_base;
+use super::wrap_entry::variable_base;
 
 /// The findings in a text, each list in order and without overlaps.
 #[derive(Debug, Default)]

@@ -19,10 +19,10 @@ use super::bridge::{self, Bridge};
 use super::credential;
 use super::document::{Entry, Syntax};
 use super::edit::Edit;
-use super::looks::is_open_url;
+use super::randomness::is_open_url;
 use super::secrets::only_names;
 use super::tree::{Member, Value};
-use super::words::{ALLOW_HTTP, RUN, WITHOUT, Words};
+use super::arguments::{ALLOW_HTTP, RUN, WITHOUT, WrapArguments};
 use crate::plan::exposure::exposed;
 use mendline_config::Name;
 
@@ -34,7 +34,7 @@ pub(crate) const REPLACED_COMMAND: &str = "MENDLINE_REPLACED_COMMAND";
 pub(crate) const REPLACED_ARGS: &str = "MENDLINE_REPLACED_ARGS";
 
 /// Members that require a feature of the client that Mendline does not have.
-const BEYOND_US: [&str; 8] = [
+const UNSUPPORTED: [&str; 8] = [
     "headersHelper",
     "oauth",
     "auth",
@@ -67,13 +67,13 @@ pub(crate) struct Change {
 }
 
 /// Returns the arguments of an entry that runs Mendline.
-pub(crate) fn words_of(entry: &Entry<'_>) -> Option<Words> {
+pub(crate) fn arguments_of(entry: &Entry<'_>) -> Option<WrapArguments> {
     let program = entry.table.get("command")?.text()?;
     let name = program.rsplit(['/', '\\']).next().unwrap_or(program);
     if !is_our_name(name) {
         return None;
     }
-    Words::read(&entry.table.get("args")?.texts()?)
+    WrapArguments::read(&entry.table.get("args")?.texts()?)
 }
 
 /// Returns whether a program of this name is Mendline, by which wrapped entries are recognized.
@@ -83,7 +83,7 @@ pub(crate) fn is_our_name(name: &str) -> bool {
 
 /// Wraps an entry. With `named`, an entry is wrapped even if it may rely on a login of the client.
 pub(crate) fn wrap(entry: &Entry<'_>, binary: &str, named: bool) -> Verdict {
-    if words_of(entry).is_some() {
+    if arguments_of(entry).is_some() {
         return Verdict::Already;
     }
     let wrapping = Wrapping { entry, binary, name: Name::tidied(entry.name).to_string() };
@@ -152,7 +152,7 @@ impl Wrapping<'_> {
     fn url(&self, url: &Member, named: bool) -> Result<Change, String> {
         let Wrapping { entry, binary, name } = self;
         let address = url.text().ok_or("its url is not a text")?;
-        if let Some(key) = BEYOND_US.iter().find(|key| entry.table.get(key).is_some()) {
+        if let Some(key) = UNSUPPORTED.iter().find(|key| entry.table.get(key).is_some()) {
             return Err(format!("its {key:?} asks for something that Mendline cannot do yet"));
         }
         if let Some(key) =

@@ -13,7 +13,7 @@ use crate::cli::Cli;
 
 /// The parsed arguments of a wrapped entry.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Words {
+pub(crate) struct WrapArguments {
     /// Index of the server's command, if it is one.
     pub(crate) command: Option<usize>,
     /// Index of the URL, if it is an argument.
@@ -42,13 +42,13 @@ const OURS: [&str; 6] = ["--name", "--transport", "--url-env", "--header", "--he
 /// The first argument.
 pub(crate) const RUN: &str = "run";
 
-impl Words {
+impl WrapArguments {
     /// Parses the arguments of an entry that runs `mendline`; `None` if they are not those of `mendline run`.
-    pub(crate) fn read(arguments: &[&str]) -> Option<Words> {
+    pub(crate) fn read(arguments: &[&str]) -> Option<WrapArguments> {
         if arguments.first() != Some(&RUN) {
             return None;
         }
-        let mut words = Words::default();
+        let mut words = WrapArguments::default();
         let mut at = 1;
         while let Some(word) = arguments.get(at) {
             if *word == "--" {
@@ -129,21 +129,21 @@ mod tests {
     #[test]
     fn words_are_read_with_what_a_person_added() {
         let words =
-            Words::read(&["run", "--name", "a", "--call-timeout", "2m", "--tell-client", "--", "npx", "--name"]);
+            WrapArguments::read(&["run", "--name", "a", "--call-timeout", "2m", "--tell-client", "--", "npx", "--name"]);
         let words = words.unwrap();
         assert_eq!((words.command, words.url), (Some(7), None));
         assert_eq!(words.foreign, ["--call-timeout 2m", "--tell-client"]);
         let words =
-            Words::read(&["run", "--header-env", "A=B", "--transport", "sse", "--entry-without", "env", "http://x"]);
+            WrapArguments::read(&["run", "--header-env", "A=B", "--transport", "sse", "--entry-without", "env", "http://x"]);
         let words = words.unwrap();
         assert_eq!((words.url, words.had_no("env"), words.had_no("args")), (Some(7), true, false));
         assert_eq!(words.header_variables, [("A".to_owned(), "B".to_owned())]);
         let words =
-            Words::read(&["run", "--transport=sse", "--header-env=A=B", "--keep-alive=off", "http://x"]).unwrap();
+            WrapArguments::read(&["run", "--transport=sse", "--header-env=A=B", "--keep-alive=off", "http://x"]).unwrap();
         assert_eq!((words.transport.as_deref(), words.url), (Some("sse"), Some(4)));
         assert_eq!((words.header_variables[0].1.as_str(), words.foreign), ("B", vec!["--keep-alive=off".to_owned()]));
-        assert_eq!(Words::read(&["serve"]), None);
-        assert_eq!(Words::read(&["run", "--"]).unwrap().command, None);
-        assert_eq!(Words::read(&["run", "--call-timeout"]).unwrap().foreign, ["--call-timeout"]);
+        assert_eq!(WrapArguments::read(&["serve"]), None);
+        assert_eq!(WrapArguments::read(&["run", "--"]).unwrap().command, None);
+        assert_eq!(WrapArguments::read(&["run", "--call-timeout"]).unwrap().foreign, ["--call-timeout"]);
     }
 }

@@ -8,13 +8,13 @@ use super::bridge::{self, header_of};
 use super::document::{Document, Entry, Syntax};
 use super::edit::{Edit, apply};
 use super::tree::Member;
-use super::words::Words;
-use super::wrapped::{Change, REPLACED_ARGS, REPLACED_COMMAND, Verdict, bearer_header, headers_key, words_of};
+use super::arguments::WrapArguments;
+use super::wrap_entry::{Change, REPLACED_ARGS, REPLACED_COMMAND, Verdict, bearer_header, headers_key, arguments_of};
 
 /// Unwraps an entry.
 pub(crate) fn unwrap(entry: &Entry<'_>) -> Verdict {
     let (Some(words), Some(command), Some(args)) =
-        (words_of(entry), entry.table.get("command"), entry.table.get("args"))
+        (arguments_of(entry), entry.table.get("command"), entry.table.get("args"))
     else {
         return Verdict::Already;
     };
@@ -29,7 +29,7 @@ pub(crate) fn unwrap(entry: &Entry<'_>) -> Verdict {
 
 struct Unwrapping<'a> {
     entry: &'a Entry<'a>,
-    words: &'a Words,
+    words: &'a WrapArguments,
     command: &'a Member,
     args: &'a Member,
 }
