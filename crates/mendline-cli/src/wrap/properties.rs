@@ -23,7 +23,7 @@ const WRAP: Action<'static> = Action::Wrap { binary: BINARY };
 
 /// Counts of the results, to notice a generator that covers too little.
 #[derive(Debug, Default)]
-struct Tally {
+struct Counts {
     changed: usize,
     already: usize,
     left: usize,
@@ -32,7 +32,7 @@ struct Tally {
 }
 
 /// Checks all properties of one file. In a strict check, no notation is too unusual to be wrapped.
-fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool, tally: &mut Tally) {
+fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool, counts: &mut Counts) {
     let sections = std::slice::from_ref(section);
     let make = |text: &str, action: Action<'_>, chosen: &Chosen| {
         Plan::make(text.to_owned(), syntax, sections, action, chosen)
@@ -43,19 +43,19 @@ fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool,
     for server in &wrapped.servers {
         match &server.result {
             EntryResult::Changed => {
-                tally.changed += 1;
+                counts.changed += 1;
                 chosen.insert(server.name.clone());
             }
-            EntryResult::Already => tally.already += 1,
+            EntryResult::Already => counts.already += 1,
             EntryResult::Left(reason) => {
-                tally.left += 1;
+                counts.left += 1;
                 let blind = strict && reason.contains("written in a way");
                 assert!(!blind, "{seed}: {}: {reason}\n{text}", server.name);
             }
         }
     }
-    tally.replaced += wrapped.after.matches("MENDLINE_REPLACED_ARGS").count();
-    tally.urls += wrapped.after.matches("://").count();
+    counts.replaced += wrapped.after.matches("MENDLINE_REPLACED_ARGS").count();
+    counts.urls += wrapped.after.matches("://").count();
     let again = make(&wrapped.after, WRAP, &chosen);
     assert_eq!(again.after, wrapped.after, "{seed}: wrapping twice differs from wrapping once\n{text}");
     assert!(chosen.is_empty() || again.servers.iter().all(|server| server.result == EntryResult::Already), "{seed}\n{text}");
@@ -113,24 +113,24 @@ fn say_value(text: &str, node: &Node, left_out: &impl Fn(&Member) -> bool, said:
 
 #[test]
 fn ten_thousand_json_files_come_back_byte_for_byte() {
-    let mut tally = Tally::default();
+    let mut counts = Counts::default();
     for seed in 0..FILES {
         let mut rng = Rng::with_seed(seed);
         let section = vec![if rng.bool() { "mcpServers" } else { "servers" }.to_owned()];
         let text = JsonFile::new(rng).written(&section[0]);
-        check(seed, &text, Syntax::Json, &section, true, &mut tally);
+        check(seed, &text, Syntax::Json, &section, true, &mut counts);
     }
-    assert!(tally.changed > 10_000 && tally.replaced > 1_000 && tally.left > 2_000 && tally.already > 200, "{tally:?}");
+    assert!(counts.changed > 10_000 && counts.replaced > 1_000 && counts.left > 2_000 && counts.already > 200, "{counts:?}");
 }
 
 #[test]
 fn ten_thousand_toml_files_come_back_byte_for_byte() {
-    let mut tally = Tally::default();
+    let mut counts = Counts::default();
     for seed in 0..FILES {
         let text = TomlFile::new(Rng::with_seed(seed)).written();
-        check(seed, &text, Syntax::Toml, &vec!["mcp_servers".to_owned()], true, &mut tally);
+        check(seed, &text, Syntax::Toml, &vec!["mcp_servers".to_owned()], true, &mut counts);
     }
-    assert!(tally.changed > 10_000 && tally.replaced > 500 && tally.urls > 2_000, "{tally:?}");
+    assert!(counts.changed > 10_000 && counts.replaced > 500 && counts.urls > 2_000, "{counts:?}");
 }
 
 /// Damages a file at random.
@@ -153,7 +153,7 @@ fn damaged(text: &str, rng: &mut Rng) -> String {
 
 #[test]
 fn damaged_files_are_refused_or_come_back_all_the_same() {
-    let (mut tally, mut refused) = (Tally::default(), 0);
+    let (mut counts, mut refused) = (Counts::default(), 0);
     for seed in 0..FILES {
         let mut rng = Rng::with_seed(seed);
         let json = rng.bool();
@@ -168,7 +168,7 @@ fn damaged_files_are_refused_or_come_back_all_the_same() {
             refused += 1;
             continue;
         }
-        check(seed, &text, syntax, &vec![section.to_owned()], false, &mut tally);
+        check(seed, &text, syntax, &vec![section.to_owned()], false, &mut counts);
     }
-    assert!(refused > 2_000 && tally.changed > 2_000, "{refused} refused, {tally:?}");
+    assert!(refused > 2_000 && counts.changed > 2_000, "{refused} refused, {counts:?}");
 }
