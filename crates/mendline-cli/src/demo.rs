@@ -12,7 +12,7 @@ mod shift;
 mod stage;
 mod stop;
 mod table;
-mod tally;
+mod counts;
 
 use std::io::{ErrorKind, IsTerminal};
 use std::process::ExitCode;
@@ -82,7 +82,7 @@ fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
         let [plain, mended] = both_sides(workshop, fault, calls, &mut screen)?;
         screen.finish();
         told.extend(mended.told);
-        rows.push(Row { fault, plain: plain.tally, mended: mended.tally });
+        rows.push(Row { fault, plain: plain.counts, mended: mended.counts });
     }
     let (lines, is_whole) = table(&rows, style, screen.width());
     screen.line("");
@@ -128,7 +128,7 @@ fn both_sides(workshop: &Workshop, fault: Fault, calls: u32, screen: &mut Screen
     let [plain, mended] = reports;
     let reports = [plain?, mended?];
     for (side, report) in Side::BOTH.into_iter().zip(&reports) {
-        screen.end(side, &report.tally);
+        screen.end(side, &report.counts);
     }
     Ok(reports)
 }

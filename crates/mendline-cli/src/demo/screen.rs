@@ -8,7 +8,7 @@ use super::peer::Reply;
 use super::shift::Moment;
 use super::stage::Side;
 use super::stop;
-use super::tally::Tally;
+use super::counts::Counts;
 use crate::style::Style;
 use crate::output;
 
@@ -92,8 +92,8 @@ impl Screen {
     }
 
     /// Ends one side.
-    pub(super) fn end(&mut self, side: Side, tally: &Tally) {
-        let end = format!("  slowest {} ms", tally.slowest.as_millis());
+    pub(super) fn end(&mut self, side: Side, counts: &Counts) {
+        let end = format!("  slowest {} ms", counts.slowest.as_millis());
         self.row(side).end = end;
         self.redraw();
     }
@@ -178,7 +178,7 @@ mod tests {
                 screen.mark_down(Side::Plain, Moment::Done(Reply::Answered));
             }
             screen.mark_down(Side::Mended, Moment::Hurt);
-            screen.end(Side::Plain, &Tally { slowest: std::time::Duration::from_secs(10), ..Tally::default() });
+            screen.end(Side::Plain, &Counts { slowest: std::time::Duration::from_secs(10), ..Counts::default() });
             let both = screen.both();
             let longest = both.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(longest < width, "{longest} of {width}: {both}");

@@ -12,7 +12,7 @@ use super::fault::{Blow, Fault};
 use super::peer::{Peer, Reply};
 use super::stage::{Side, Stage, Workshop};
 use super::stop;
-use super::tally::Tally;
+use super::counts::Counts;
 
 /// Pause between two calls, for the eye.
 const PACE: Duration = Duration::from_millis(60);
@@ -31,7 +31,7 @@ pub(super) enum Moment {
 
 /// Result of a run, and the answers to calls with an unknown outcome.
 pub(super) struct Report {
-    pub(super) tally: Tally,
+    pub(super) counts: Counts,
     pub(super) told: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn shift(
 ) -> std::io::Result<Report> {
     let stage = Stage::open(workshop, fault, side)?;
     let mut peer = Peer::start(stage.whom(), fault.patience())?;
-    let (mut tally, mut reported, mut told, mut blow) = (Tally::default(), Vec::new(), Vec::new(), None);
+    let (mut counts, mut reported, mut told, mut blow) = (Counts::default(), Vec::new(), Vec::new(), None);
     for call in 1..=calls {
         if stop::is_wanted() {
             break;
@@ -55,7 +55,7 @@ pub(super) fn shift(
         if fault.strikes(call) {
             show(Moment::Hurt);
             match fault.blow() {
-                Some(Blow::KillBefore) => tally.hits += u32::from(stage.kill_child()),
+                Some(Blow::KillBefore) => counts.hits += u32::from(stage.kill_child()),
                 Some(Blow::KillWhileItAnswers) => {
                     let exposed = if tool == "create_note" { EXPOSED_WRITE_MS } else { EXPOSED_READ_MS };
                     arguments["delayMs"] = exposed.into();
@@ -67,9 +67,9 @@ pub(super) fn shift(
         }
         let begin = Instant::now();
         let reply = peer.call(tool, &arguments);
-        tally.note(reply, begin.elapsed());
+        counts.note(reply, begin.elapsed());
         // A late kill must not hit the next call.
-        tally.hits += deadly.map_or(0, struck);
+        counts.hits += deadly.map_or(0, struck);
         match reply {
             Reply::Answered if tool == "create_note" => reported.push(key),
             Reply::MayHaveRun => told.push(peer.last_words().to_owned()),
@@ -79,9 +79,9 @@ pub(super) fn shift(
         stop::sleep(PACE);
     }
     peer.finish();
-    tally.hits += blow.map_or(0, struck);
-    tally.audit(&reported, &stage.ledger());
-    Ok(Report { tally, told })
+    counts.hits += blow.map_or(0, struck);
+    counts.audit(&reported, &stage.ledger());
+    Ok(Report { counts, told })
 }
 
 /// Waits for an injected fault, and returns the number of servers that it hit.

@@ -4,7 +4,7 @@
 
 use super::fault::Fault;
 use super::screen::group;
-use super::tally::Tally;
+use super::counts::Counts;
 use crate::style::Style;
 
 /// The width of the columns: fault, hits, plain, mended.
@@ -16,13 +16,13 @@ const WIDTH: usize = 2 + COLUMNS[0] + 1 + COLUMNS[1] + 1 + COLUMNS[2] + 1 + COLU
 /// Counts of both sides under one fault.
 pub(super) struct Row {
     pub(super) fault: Fault,
-    pub(super) plain: Tally,
-    pub(super) mended: Tally,
+    pub(super) plain: Counts,
+    pub(super) mended: Counts,
 }
 
 /// Returns the table as lines, and whether Mendline passed.
 pub(super) fn table(rows: &[Row], style: Style, width: usize) -> (Vec<String>, bool) {
-    let (mut plain, mut mended) = (Tally::default(), Tally::default());
+    let (mut plain, mut mended) = (Counts::default(), Counts::default());
     for row in rows {
         plain.add(&row.plain);
         mended.add(&row.mended);
@@ -60,8 +60,8 @@ pub(super) fn table(rows: &[Row], style: Style, width: usize) -> (Vec<String>, b
 }
 
 /// Colour of counts: all answered, some unknown, or some failed.
-fn colour(tally: &Tally) -> &'static str {
-    match (tally.is_whole(0), tally.is_whole(u32::MAX)) {
+fn colour(counts: &Counts) -> &'static str {
+    match (counts.is_whole(0), counts.is_whole(u32::MAX)) {
         (true, _) => "32",
         (false, true) => "33",
         (false, false) => "31",
@@ -77,13 +77,13 @@ fn hits(row: &Row) -> String {
     }
 }
 
-fn share(tally: &Tally) -> String {
-    let percent = u64::from(tally.answered) * 100 / u64::from(tally.calls.max(1));
-    format!("{} of {} ({percent} %)", tally.answered, tally.calls)
+fn share(counts: &Counts) -> String {
+    let percent = u64::from(counts.answered) * 100 / u64::from(counts.calls.max(1));
+    format!("{} of {} ({percent} %)", counts.answered, counts.calls)
 }
 
-fn seconds(tally: &Tally) -> String {
-    format!("{:.1} s", tally.slowest.as_secs_f32())
+fn seconds(counts: &Counts) -> String {
+    format!("{:.1} s", counts.slowest.as_secs_f32())
 }
 
 fn columns([name, hits, plain, mended]: [&str; 4]) -> Vec<String> {
@@ -121,30 +121,30 @@ mod tests {
     use super::*;
     use crate::demo::peer::Reply;
 
-    fn tally(hits: u32, replies: &[(Reply, u32)]) -> Tally {
-        let mut tally = Tally { hits, ..Tally::default() };
+    fn counts(hits: u32, replies: &[(Reply, u32)]) -> Counts {
+        let mut counts = Counts { hits, ..Counts::default() };
         for (reply, count) in replies {
-            (0..*count).for_each(|_| tally.note(*reply, Duration::from_millis(40)));
+            (0..*count).for_each(|_| counts.note(*reply, Duration::from_millis(40)));
         }
-        tally
+        counts
     }
 
     fn rows() -> Vec<Row> {
         use Reply::{Answered, Failed, Lost, MayHaveRun};
         let cut = Row {
             fault: Fault::KilledUnderAWrite,
-            plain: tally(1, &[(Answered, 5), (Lost, 7)]),
-            mended: tally(1, &[(Answered, 11), (MayHaveRun, 1)]),
+            plain: counts(1, &[(Answered, 5), (Lost, 7)]),
+            mended: counts(1, &[(Answered, 11), (MayHaveRun, 1)]),
         };
         let away = Row {
             fault: Fault::Restarted,
-            plain: tally(1, &[(Answered, 4), (Lost, 3), (Failed, 5)]),
-            mended: tally(1, &[(Answered, 12)]),
+            plain: counts(1, &[(Answered, 4), (Lost, 3), (Failed, 5)]),
+            mended: counts(1, &[(Answered, 12)]),
         };
         let busy = Row {
             fault: Fault::Busy,
-            plain: tally(8, &[(Answered, 4), (Failed, 8)]),
-            mended: tally(1, &[(Answered, 12)]),
+            plain: counts(8, &[(Answered, 4), (Failed, 8)]),
+            mended: counts(1, &[(Answered, 12)]),
         };
         vec![cut, away, busy]
     }
@@ -181,8 +181,8 @@ mod tests {
     #[test]
     fn a_doubt_that_one_fault_may_leave_does_not_excuse_another() {
         let mut rows = rows();
-        rows[0].mended = tally(1, &[(Reply::Answered, 12)]);
-        rows[1].mended = tally(1, &[(Reply::Answered, 11), (Reply::MayHaveRun, 1)]);
+        rows[0].mended = counts(1, &[(Reply::Answered, 12)]);
+        rows[1].mended = counts(1, &[(Reply::Answered, 11), (Reply::MayHaveRun, 1)]);
         assert!(!table(&rows, Style::none(), 80).1);
     }
 }

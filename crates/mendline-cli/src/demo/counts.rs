@@ -7,7 +7,7 @@ use super::peer::Reply;
 
 /// The counts of one side under one fault, or under all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct Counts {
     pub(super) calls: u32,
     /// Number of times that the fault hit this side.
     pub(super) hits: u32,
@@ -23,7 +23,7 @@ pub(super) struct Tally {
     pub(super) slowest: Duration,
 }
 
-impl Tally {
+impl Counts {
     /// Counts one reply.
     pub(super) fn note(&mut self, reply: Reply, took: Duration) {
         self.calls += 1;
@@ -51,7 +51,7 @@ impl Tally {
         self.hits += count(ledger.lines().filter(|line| line.starts_with("hit ")).count());
     }
 
-    pub(super) fn add(&mut self, other: &Tally) {
+    pub(super) fn add(&mut self, other: &Counts) {
         self.calls += other.calls;
         self.hits += other.hits;
         self.answered += other.answered;
@@ -84,15 +84,15 @@ impl Tally {
 mod tests {
     use super::*;
 
-    fn tally(replies: &[Reply]) -> Tally {
-        let mut tally = Tally::default();
-        replies.iter().for_each(|reply| tally.note(*reply, Duration::ZERO));
-        tally
+    fn counts(replies: &[Reply]) -> Counts {
+        let mut counts = Counts::default();
+        replies.iter().for_each(|reply| counts.note(*reply, Duration::ZERO));
+        counts
     }
 
     #[test]
     fn what_a_server_did_is_read_from_its_ledger_and_not_from_its_answers() {
-        let mut counted = tally(&[Reply::Answered; 3]);
+        let mut counted = counts(&[Reply::Answered; 3]);
         let reported = ["k2", "k4", "k6"].map(str::to_owned);
         counted.audit(
             &reported,
@@ -104,17 +104,17 @@ mod tests {
 
     #[test]
     fn each_way_to_lose_a_call_spoils_it() {
-        assert!(tally(&[Reply::Answered, Reply::MayHaveRun]).is_whole(1));
-        assert!(!tally(&[Reply::MayHaveRun, Reply::MayHaveRun]).is_whole(1));
+        assert!(counts(&[Reply::Answered, Reply::MayHaveRun]).is_whole(1));
+        assert!(!counts(&[Reply::MayHaveRun, Reply::MayHaveRun]).is_whole(1));
         for reply in [Reply::Failed, Reply::Lost, Reply::Hung] {
-            assert!(!tally(&[Reply::Answered, reply]).is_whole(9), "{reply:?}");
+            assert!(!counts(&[Reply::Answered, reply]).is_whole(9), "{reply:?}");
         }
     }
 
     #[test]
     fn the_words_name_only_what_there_was() {
-        assert_eq!(tally(&[Reply::Answered; 4]).words(), "4 of 4");
+        assert_eq!(counts(&[Reply::Answered; 4]).words(), "4 of 4");
         let all = [Reply::Answered, Reply::MayHaveRun, Reply::Failed, Reply::Lost, Reply::Hung];
-        assert_eq!(tally(&all).words(), "1 of 5, 1 unknown, 1 failed, 1 lost, 1 hung");
+        assert_eq!(counts(&all).words(), "1 of 5, 1 unknown, 1 failed, 1 lost, 1 hung");
     }
 }
