@@ -8,7 +8,7 @@
 mod fault;
 mod peer;
 mod screen;
-mod shift;
+mod run;
 mod stage;
 mod stop;
 mod table;
@@ -23,7 +23,7 @@ use std::time::Instant;
 use clap::Args;
 use fault::Fault;
 use screen::Screen;
-use shift::{Moment, Report, shift};
+use run::{Mark, Report, run_calls};
 use stage::{Side, Workshop};
 use table::{Row, table};
 
@@ -105,20 +105,20 @@ fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
 
 /// Runs one fault on both sides at once.
 fn both_sides(workshop: &Workshop, fault: Fault, calls: u32, screen: &mut Screen) -> std::io::Result<[Report; 2]> {
-    let (sender, moments) = channel::<(Side, Moment)>();
+    let (sender, marks) = channel::<(Side, Mark)>();
     let reports = thread::scope(|scope| {
         let sides = Side::BOTH.map(|side| {
             let sender = sender.clone();
             scope.spawn(move || {
-                shift(workshop, fault, side, calls, |moment| {
+                run_calls(workshop, fault, side, calls, |mark| {
                     // The receiver outlives both sides.
-                    let _ = sender.send((side, moment));
+                    let _ = sender.send((side, mark));
                 })
             })
         });
         drop(sender);
-        for (side, moment) in moments {
-            screen.mark_down(side, moment);
+        for (side, mark) in marks {
+            screen.add_mark(side, mark);
         }
         sides.map(|side| side.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread of the demo panicked"))))
     });

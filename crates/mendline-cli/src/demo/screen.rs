@@ -5,7 +5,7 @@
 
 use super::fault::{Fault, Over};
 use super::peer::Reply;
-use super::shift::Moment;
+use super::run::Mark;
 use super::stage::Side;
 use super::stop;
 use super::counts::Counts;
@@ -28,7 +28,7 @@ pub(super) struct Screen {
 
 #[derive(Default)]
 struct Row {
-    marks: Vec<Moment>,
+    marks: Vec<Mark>,
     end: String,
 }
 
@@ -53,20 +53,20 @@ impl Screen {
         self.line(&style.faint("  plain     client ─────────────────── server"));
         self.line(&style.faint("  mendline  client ── mendline run ─── server"));
         let legend = [
-            (Moment::Done(Reply::Answered), "answered"),
-            (Moment::Done(Reply::MayHaveRun), "outcome unknown"),
-            (Moment::Hurt, "fault"),
-            (Moment::Done(Reply::Failed), "failed"),
-            (Moment::Done(Reply::Lost), "lost"),
-            (Moment::Done(Reply::Hung), "hung"),
+            (Mark::Done(Reply::Answered), "answered"),
+            (Mark::Done(Reply::MayHaveRun), "outcome unknown"),
+            (Mark::Fault, "fault"),
+            (Mark::Done(Reply::Failed), "failed"),
+            (Mark::Done(Reply::Lost), "lost"),
+            (Mark::Done(Reply::Hung), "hung"),
         ];
         let mut room = 0;
-        for (moment, words) in legend {
+        for (mark, words) in legend {
             // A separator, a mark of up to two columns, a space.
             let needed = words.chars().count() + 6;
             let gap = if room < needed { "\n  " } else { "   " };
             room = if room < needed { self.width } else { room } - needed;
-            write(&format!("{gap}{} {words}", self.mark(moment)));
+            write(&format!("{gap}{} {words}", self.mark(mark)));
         }
         self.line("");
     }
@@ -86,8 +86,8 @@ impl Screen {
     }
 
     /// Adds a mark to one side.
-    pub(super) fn mark_down(&mut self, side: Side, moment: Moment) {
-        self.row(side).marks.push(moment);
+    pub(super) fn add_mark(&mut self, side: Side, mark: Mark) {
+        self.row(side).marks.push(mark);
         self.redraw();
     }
 
@@ -127,21 +127,21 @@ impl Screen {
         if row.marks.len() > room {
             room -= COUNT;
         }
-        let mut drawn: String = row.marks.iter().take(room).map(|moment| self.mark(*moment)).collect();
+        let mut drawn: String = row.marks.iter().take(room).map(|mark| self.mark(*mark)).collect();
         if row.marks.len() > room {
             drawn += &format!("… {}", row.marks.len());
         }
         drawn + &self.style.faint(&row.end)
     }
 
-    fn mark(&self, moment: Moment) -> String {
-        match moment {
-            Moment::Hurt => self.style.paint("1;33", "⚡"),
-            Moment::Done(Reply::Answered) => self.style.green("●"),
-            Moment::Done(Reply::MayHaveRun) => self.style.yellow("?"),
-            Moment::Done(Reply::Failed) => self.style.red("!"),
-            Moment::Done(Reply::Lost) => self.style.red("✗"),
-            Moment::Done(Reply::Hung) => self.style.red("~"),
+    fn mark(&self, mark: Mark) -> String {
+        match mark {
+            Mark::Fault => self.style.paint("1;33", "⚡"),
+            Mark::Done(Reply::Answered) => self.style.green("●"),
+            Mark::Done(Reply::MayHaveRun) => self.style.yellow("?"),
+            Mark::Done(Reply::Failed) => self.style.red("!"),
+            Mark::Done(Reply::Lost) => self.style.red("✗"),
+            Mark::Done(Reply::Hung) => self.style.red("~"),
         }
     }
 }
@@ -175,9 +175,9 @@ mod tests {
         for width in [60, 80, 120] {
             let mut screen = screen(width);
             for _ in 0..1000 {
-                screen.mark_down(Side::Plain, Moment::Done(Reply::Answered));
+                screen.add_mark(Side::Plain, Mark::Done(Reply::Answered));
             }
-            screen.mark_down(Side::Mended, Moment::Hurt);
+            screen.add_mark(Side::Mended, Mark::Fault);
             screen.end(Side::Plain, &Counts { slowest: std::time::Duration::from_secs(10), ..Counts::default() });
             let both = screen.both();
             let longest = both.lines().map(|line| line.chars().count()).max().unwrap();

@@ -24,8 +24,8 @@ const EXPOSED_WRITE_MS: u64 = 5_000;
 
 /// An event of a run, as it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
-    Hurt,
+pub(super) enum Mark {
+    Fault,
     Done(Reply),
 }
 
@@ -36,12 +36,12 @@ pub(super) struct Report {
 }
 
 /// Runs the calls.
-pub(super) fn shift(
+pub(super) fn run_calls(
     workshop: &Workshop,
     fault: Fault,
     side: Side,
     calls: u32,
-    show: impl Fn(Moment),
+    show: impl Fn(Mark),
 ) -> std::io::Result<Report> {
     let stage = Stage::open(workshop, fault, side)?;
     let mut peer = Peer::start(stage.whom(), fault.patience())?;
@@ -53,7 +53,7 @@ pub(super) fn shift(
         let (tool, key, mut deadly) = (fault.tool(call), format!("k{call}"), None);
         let mut arguments = json!({ "key": key });
         if fault.strikes(call) {
-            show(Moment::Hurt);
+            show(Mark::Fault);
             match fault.blow() {
                 Some(Blow::KillBefore) => counts.hits += u32::from(stage.kill_child()),
                 Some(Blow::KillWhileItAnswers) => {
@@ -75,7 +75,7 @@ pub(super) fn shift(
             Reply::MayHaveRun => told.push(peer.last_words().to_owned()),
             _ => {}
         }
-        show(Moment::Done(reply));
+        show(Mark::Done(reply));
         stop::sleep(PACE);
     }
     peer.finish();
