@@ -84,7 +84,7 @@ fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
         told.extend(mended.told);
         rows.push(Row { fault, plain: plain.counts, mended: mended.counts });
     }
-    let (lines, is_whole) = table(&rows, style, screen.width());
+    let (lines, passed) = table(&rows, style, screen.width());
     screen.line("");
     lines.iter().for_each(|line| screen.line(line));
     if !told.is_empty() {
@@ -94,13 +94,13 @@ fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
         }
     }
     screen.line("");
-    verdict(is_whole)
+    verdict(passed)
         .iter()
-        .for_each(|line| screen.line(&format!("  {}", style.paint(if is_whole { "1;32" } else { "1;31" }, line))));
+        .for_each(|line| screen.line(&format!("  {}", style.paint(if passed { "1;32" } else { "1;31" }, line))));
     let next =
         format!("  {:.0} s. Next: mendline wrap --dry-run   for your own clients", begin.elapsed().as_secs_f32());
     screen.line(&style.faint(&next));
-    Ok(is_whole)
+    Ok(passed)
 }
 
 /// Runs one fault on both sides at once.
@@ -133,8 +133,8 @@ fn both_sides(workshop: &Workshop, fault: Fault, calls: u32, screen: &mut Screen
     Ok(reports)
 }
 
-fn verdict(is_whole: bool) -> [&'static str; 2] {
-    if is_whole {
+fn verdict(passed: bool) -> [&'static str; 2] {
+    if passed {
         ["No call was lost, no write ran twice, no write was invented.", "Every unknown outcome was reported as unknown."]
     } else {
         ["Mendline lost, repeated or invented a call.", "Please report this with the table."]

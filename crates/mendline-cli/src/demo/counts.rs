@@ -65,8 +65,8 @@ impl Counts {
     }
 
     /// Returns whether no call was lost, repeated or invented, and at most `unknown` outcomes are unknown.
-    pub(super) fn is_whole(&self, doubtful: u32) -> bool {
-        self.lost + self.hung + self.failed + self.twice + self.invented == 0 && self.may_have_run <= doubtful
+    pub(super) fn passed(&self, unknown: u32) -> bool {
+        self.lost + self.hung + self.failed + self.twice + self.invented == 0 && self.may_have_run <= unknown
     }
 
     /// Returns the number of answered calls, and the outcomes of the others.
@@ -99,15 +99,15 @@ mod tests {
             "start 1\nexecuted create_note k2 1\nhit 1\nexecuted create_note k4 1\nexecuted create_note k4 9\n",
         );
         assert_eq!((counted.twice, counted.invented, counted.hits), (1, 1, 1));
-        assert!(!counted.is_whole(0));
+        assert!(!counted.passed(0));
     }
 
     #[test]
     fn each_way_to_lose_a_call_spoils_it() {
-        assert!(counts(&[Reply::Answered, Reply::MayHaveRun]).is_whole(1));
-        assert!(!counts(&[Reply::MayHaveRun, Reply::MayHaveRun]).is_whole(1));
+        assert!(counts(&[Reply::Answered, Reply::MayHaveRun]).passed(1));
+        assert!(!counts(&[Reply::MayHaveRun, Reply::MayHaveRun]).passed(1));
         for reply in [Reply::Failed, Reply::Lost, Reply::Hung] {
-            assert!(!counts(&[Reply::Answered, reply]).is_whole(9), "{reply:?}");
+            assert!(!counts(&[Reply::Answered, reply]).passed(9), "{reply:?}");
         }
     }
 

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 /// Number of the call that a fault hits, if it is a read and if it is a write.
-const HURT_READ: u32 = 5;
-const HURT_WRITE: u32 = 6;
+const FAULTY_READ: u32 = 5;
+const FAULTY_WRITE: u32 = 6;
 
 /// Timeout of the client where no call stalls: long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ pub(super) enum Over {
 
 /// An action of the demo itself; the other faults are flags of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blow {
+pub(super) enum FaultAction {
     /// Kills the server before the call.
     KillBefore,
     /// Kills the server after it ran the call and before it answers.
@@ -108,16 +108,16 @@ impl Fault {
     }
 
     /// Returns whether the fault begins at this call.
-    pub(super) fn strikes(self, call: u32) -> bool {
-        call == if self == Fault::KilledUnderAWrite { HURT_WRITE } else { HURT_READ }
+    pub(super) fn begins_at(self, call: u32) -> bool {
+        call == if self == Fault::KilledUnderAWrite { FAULTY_WRITE } else { FAULTY_READ }
     }
 
     /// Returns the action of the demo at that call.
-    pub(super) fn blow(self) -> Option<Blow> {
+    pub(super) fn action(self) -> Option<FaultAction> {
         match self {
-            Fault::KilledBetweenCalls => Some(Blow::KillBefore),
-            Fault::KilledUnderARead | Fault::KilledUnderAWrite => Some(Blow::KillWhileItAnswers),
-            Fault::Restarted => Some(Blow::Restart),
+            Fault::KilledBetweenCalls => Some(FaultAction::KillBefore),
+            Fault::KilledUnderARead | Fault::KilledUnderAWrite => Some(FaultAction::KillWhileItAnswers),
+            Fault::Restarted => Some(FaultAction::Restart),
             _ => None,
         }
     }
@@ -125,7 +125,7 @@ impl Fault {
     /// Returns the tool of a call.
     pub(super) fn tool(self, call: u32) -> &'static str {
         match (self, call) {
-            (Fault::Stalled, HURT_READ) => "slow",
+            (Fault::Stalled, FAULTY_READ) => "slow",
             (_, call) if call % 2 == 1 => "lookup",
             _ => "create_note",
         }
@@ -138,7 +138,7 @@ impl Fault {
 
     /// Returns how many outcomes may stay unknown: a write whose server died before it answered, and a call that is
     /// never answered.
-    pub(super) fn doubtful(self) -> u32 {
+    pub(super) fn unknown_outcomes(self) -> u32 {
         u32::from(matches!(self, Fault::KilledUnderAWrite | Fault::Stalled))
     }
 }

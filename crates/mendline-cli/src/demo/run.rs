@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::fault::{Blow, Fault};
+use super::fault::{FaultAction, Fault};
 use super::peer::{Peer, Reply};
 use super::stage::{Side, Stage, Workshop};
 use super::stop;
@@ -45,23 +45,23 @@ pub(super) fn run_calls(
 ) -> std::io::Result<Report> {
     let stage = Stage::open(workshop, fault, side)?;
     let mut peer = Peer::start(stage.whom(), fault.patience())?;
-    let (mut counts, mut reported, mut told, mut blow) = (Counts::default(), Vec::new(), Vec::new(), None);
+    let (mut counts, mut reported, mut told, mut action) = (Counts::default(), Vec::new(), Vec::new(), None);
     for call in 1..=calls {
         if stop::is_wanted() {
             break;
         }
-        let (tool, key, mut deadly) = (fault.tool(call), format!("k{call}"), None);
+        let (tool, key, mut kill) = (fault.tool(call), format!("k{call}"), None);
         let mut arguments = json!({ "key": key });
-        if fault.strikes(call) {
+        if fault.begins_at(call) {
             show(Mark::Fault);
-            match fault.blow() {
-                Some(Blow::KillBefore) => counts.hits += u32::from(stage.kill_child()),
-                Some(Blow::KillWhileItAnswers) => {
+            match fault.action() {
+                Some(FaultAction::KillBefore) => counts.hits += u32::from(stage.kill_child()),
+                Some(FaultAction::KillWhileItAnswers) => {
                     let exposed = if tool == "create_note" { EXPOSED_WRITE_MS } else { EXPOSED_READ_MS };
                     arguments["delayMs"] = exposed.into();
-                    deadly = Some(stage.kill_child_once_it_ran(tool, &key));
+                    kill = Some(stage.kill_child_once_it_ran(tool, &key));
                 }
-                Some(Blow::Restart) => blow = Some(stage.restart_site()),
+                Some(FaultAction::Restart) => action = Some(stage.restart_site()),
                 None => {}
             }
         }
@@ -69,7 +69,7 @@ pub(super) fn run_calls(
         let reply = peer.call(tool, &arguments);
         counts.note(reply, begin.elapsed());
         // A late kill must not hit the next call.
-        counts.hits += deadly.map_or(0, struck);
+        counts.hits += kill.map_or(0, wait_for_fault);
         match reply {
             Reply::Answered if tool == "create_note" => reported.push(key),
             Reply::MayHaveRun => told.push(peer.last_words().to_owned()),
@@ -79,12 +79,12 @@ pub(super) fn run_calls(
         stop::sleep(PACE);
     }
     peer.finish();
-    counts.hits += blow.map_or(0, struck);
+    counts.hits += action.map_or(0, wait_for_fault);
     counts.audit(&reported, &stage.ledger());
     Ok(Report { counts, told })
 }
 
 /// Waits for an injected fault, and returns the number of servers that it hit.
-fn struck(blow: JoinHandle<bool>) -> u32 {
-    u32::from(blow.join().unwrap_or(false))
+fn wait_for_fault(action: JoinHandle<bool>) -> u32 {
+    u32::from(action.join().unwrap_or(false))
 }

@@ -52,16 +52,16 @@ pub(super) fn table(rows: &[Row], style: Style, width: usize) -> (Vec<String>, b
     cells(["writes that ran twice", "", &plain.twice.to_string(), &mended.twice.to_string()]);
     cells(["writes reported, not run", "", &plain.invented.to_string(), &mended.invented.to_string()]);
     cells(["slowest call", "", &seconds(&plain), &seconds(&mended)]);
-    let doubtful = rows.iter().map(|row| row.fault.doubtful()).sum();
+    let unknown = rows.iter().map(|row| row.fault.unknown_outcomes()).sum();
     // A fault that did not hit Mendline proves nothing.
-    let is_whole = mended.is_whole(doubtful)
-        && rows.iter().all(|row| row.mended.hits > 0 && row.mended.is_whole(row.fault.doubtful()));
-    (lines, is_whole)
+    let passed = mended.passed(unknown)
+        && rows.iter().all(|row| row.mended.hits > 0 && row.mended.passed(row.fault.unknown_outcomes()));
+    (lines, passed)
 }
 
 /// Colour of counts: all answered, some unknown, or some failed.
 fn colour(counts: &Counts) -> &'static str {
-    match (counts.is_whole(0), counts.is_whole(u32::MAX)) {
+    match (counts.passed(0), counts.passed(u32::MAX)) {
         (true, _) => "32",
         (false, true) => "33",
         (false, false) => "31",
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn the_table_in_columns() {
-        let (lines, is_whole) = table(&rows(), Style::none(), 80);
-        assert!(is_whole);
+        let (lines, passed) = table(&rows(), Style::none(), 80);
+        assert!(passed);
         insta::assert_snapshot!(lines.join("\n"));
     }
 
