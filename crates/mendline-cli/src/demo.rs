@@ -9,7 +9,7 @@ mod fault;
 mod peer;
 mod screen;
 mod run;
-mod stage;
+mod testbed;
 mod stop;
 mod table;
 mod counts;
@@ -24,7 +24,7 @@ use clap::Args;
 use fault::Fault;
 use screen::Screen;
 use run::{Mark, Report, run_calls};
-use stage::{Side, Workshop};
+use testbed::{Side, Workspace};
 use table::{Row, table};
 
 use crate::cli::NEGATIVE;
@@ -54,7 +54,7 @@ pub(crate) struct DemoOptions {
 
 /// Runs `mendline demo`.
 pub(crate) fn run(options: &DemoOptions) -> ExitCode {
-    let shown = stop::listen().and_then(|()| Workshop::new()).and_then(|workshop| show(&workshop, options.calls));
+    let shown = stop::listen().and_then(|()| Workspace::new()).and_then(|workspace| show(&workspace, options.calls));
     match shown {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(NEGATIVE),
@@ -71,7 +71,7 @@ pub(crate) fn run(options: &DemoOptions) -> ExitCode {
     }
 }
 
-fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
+fn show(workspace: &Workspace, calls: u32) -> std::io::Result<bool> {
     let begin = Instant::now();
     let style = Style::for_stdout();
     let mut screen = Screen::new(style, std::io::stdout().is_terminal(), width());
@@ -79,7 +79,7 @@ fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
     let (mut rows, mut told) = (Vec::new(), Vec::new());
     for (number, fault) in (1..).zip(Fault::ALL) {
         screen.begin(fault, number);
-        let [plain, mended] = both_sides(workshop, fault, calls, &mut screen)?;
+        let [plain, mended] = both_sides(workspace, fault, calls, &mut screen)?;
         screen.finish();
         told.extend(mended.told);
         rows.push(Row { fault, plain: plain.counts, mended: mended.counts });
@@ -104,13 +104,13 @@ fn show(workshop: &Workshop, calls: u32) -> std::io::Result<bool> {
 }
 
 /// Runs one fault on both sides at once.
-fn both_sides(workshop: &Workshop, fault: Fault, calls: u32, screen: &mut Screen) -> std::io::Result<[Report; 2]> {
+fn both_sides(workspace: &Workspace, fault: Fault, calls: u32, screen: &mut Screen) -> std::io::Result<[Report; 2]> {
     let (sender, marks) = channel::<(Side, Mark)>();
     let reports = thread::scope(|scope| {
         let sides = Side::BOTH.map(|side| {
             let sender = sender.clone();
             scope.spawn(move || {
-                run_calls(workshop, fault, side, calls, |mark| {
+                run_calls(workspace, fault, side, calls, |mark| {
                     // The receiver outlives both sides.
                     let _ = sender.send((side, mark));
                 })

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::fault::{FaultAction, Fault};
 use super::peer::{Peer, Reply};
-use super::stage::{Side, Stage, Workshop};
+use super::testbed::{Side, Testbed, Workspace};
 use super::stop;
 use super::counts::Counts;
 
@@ -37,14 +37,14 @@ pub(super) struct Report {
 
 /// Runs the calls.
 pub(super) fn run_calls(
-    workshop: &Workshop,
+    workspace: &Workspace,
     fault: Fault,
     side: Side,
     calls: u32,
     show: impl Fn(Mark),
 ) -> std::io::Result<Report> {
-    let stage = Stage::open(workshop, fault, side)?;
-    let mut peer = Peer::start(stage.whom(), fault.patience())?;
+    let testbed = Testbed::open(workspace, fault, side)?;
+    let mut peer = Peer::start(testbed.whom(), fault.patience())?;
     let (mut counts, mut reported, mut told, mut action) = (Counts::default(), Vec::new(), Vec::new(), None);
     for call in 1..=calls {
         if stop::is_wanted() {
@@ -55,13 +55,13 @@ pub(super) fn run_calls(
         if fault.begins_at(call) {
             show(Mark::Fault);
             match fault.action() {
-                Some(FaultAction::KillBefore) => counts.hits += u32::from(stage.kill_child()),
+                Some(FaultAction::KillBefore) => counts.hits += u32::from(testbed.kill_child()),
                 Some(FaultAction::KillWhileItAnswers) => {
                     let exposed = if tool == "create_note" { EXPOSED_WRITE_MS } else { EXPOSED_READ_MS };
                     arguments["delayMs"] = exposed.into();
-                    kill = Some(stage.kill_child_once_it_ran(tool, &key));
+                    kill = Some(testbed.kill_child_once_it_ran(tool, &key));
                 }
-                Some(FaultAction::Restart) => action = Some(stage.restart_site()),
+                Some(FaultAction::Restart) => action = Some(testbed.restart_http_server()),
                 None => {}
             }
         }
@@ -80,7 +80,7 @@ pub(super) fn run_calls(
     }
     peer.finish();
     counts.hits += action.map_or(0, wait_for_fault);
-    counts.audit(&reported, &stage.ledger());
+    counts.audit(&reported, &testbed.ledger());
     Ok(Report { counts, told })
 }
 

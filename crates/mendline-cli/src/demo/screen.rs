@@ -6,7 +6,7 @@
 use super::fault::{Fault, Over};
 use super::peer::Reply;
 use super::run::Mark;
-use super::stage::Side;
+use super::testbed::Side;
 use super::stop;
 use super::counts::Counts;
 use crate::style::Style;

@@ -19,10 +19,10 @@ use super::stop;
 use crate::demo_server::LEDGER;
 
 /// Downtime of a restarted server.
-const AWAY: Duration = Duration::from_millis(500);
+const DOWNTIME: Duration = Duration::from_millis(500);
 
 /// Time limit for the start of a server, and for an entry of a ledger.
-const TRIES: Duration = Duration::from_secs(5);
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Side of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,18 +43,18 @@ impl Side {
 }
 
 /// Temporary directory of the demo, removed on drop.
-pub(super) struct Workshop {
+pub(super) struct Workspace {
     folder: PathBuf,
     program: PathBuf,
 }
 
-impl Workshop {
-    pub(super) fn new() -> Result<Workshop> {
+impl Workspace {
+    pub(super) fn new() -> Result<Workspace> {
         let program = std::env::current_exe()?;
         let folder =
             std::env::temp_dir().join(format!("mendline-demo-{}-{:08x}", std::process::id(), fastrand::u32(..)));
         std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
-        Ok(Workshop { folder, program })
+        Ok(Workspace { folder, program })
     }
 
     /// Returns a command of our own program with an environment for the demo.
@@ -72,35 +72,35 @@ impl Workshop {
     }
 }
 
-impl Drop for Workshop {
+impl Drop for Workspace {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
 /// One side of a run.
-pub(super) struct Stage<'a> {
-    workshop: &'a Workshop,
+pub(super) struct Testbed<'a> {
+    workspace: &'a Workspace,
     fault: Fault,
     side: Side,
     ledger: PathBuf,
     /// The server at a URL. A child belongs to its client or to Mendline.
-    site: Arc<Mutex<Option<Site>>>,
+    http_server: Arc<Mutex<Option<HttpServer>>>,
     url: String,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> Testbed<'a> {
     /// Starts the server, if it is one at a URL.
-    pub(super) fn open(workshop: &'a Workshop, fault: Fault, side: Side) -> Result<Stage<'a>> {
-        let ledger = workshop.folder.join(format!("{}-{fault:?}", side.word()));
+    pub(super) fn open(workspace: &'a Workspace, fault: Fault, side: Side) -> Result<Testbed<'a>> {
+        let ledger = workspace.folder.join(format!("{}-{fault:?}", side.word()));
         std::fs::write(&ledger, "")?;
-        let mut stage = Stage { workshop, fault, side, ledger, site: Arc::default(), url: String::new() };
+        let mut testbed = Testbed { workspace, fault, side, ledger, http_server: Arc::default(), url: String::new() };
         if fault.over() == Over::Http {
-            let site = Site::start(&mut stage.server("0"))?;
-            stage.url.clone_from(&site.url);
-            *lock(&stage.site) = Some(site);
+            let http_server = HttpServer::start(&mut testbed.server("0"))?;
+            testbed.url.clone_from(&http_server.url);
+            *lock(&testbed.http_server) = Some(http_server);
         }
-        Ok(stage)
+        Ok(testbed)
     }
 
     /// Returns the server of the client.
@@ -110,7 +110,7 @@ impl<'a> Stage<'a> {
             Side::Plain if over == Over::Http => Whom::Url(self.url.clone()),
             Side::Plain => Whom::Process(self.server("")),
             Side::Mended => {
-                let mut command = self.workshop.command(&self.ledger);
+                let mut command = self.workspace.command(&self.ledger);
                 command.args([
                     "run",
                     "--name",
@@ -137,7 +137,7 @@ impl<'a> Stage<'a> {
 
     /// Returns the command of the server; with a port, it serves HTTP.
     fn server(&self, port: &str) -> Command {
-        let mut command = self.workshop.command(&self.ledger);
+        let mut command = self.workspace.command(&self.ledger);
         command.arg("demo-server");
         if !port.is_empty() {
             command.args(["--http", port]);
@@ -162,7 +162,7 @@ impl<'a> Stage<'a> {
     pub(super) fn kill_child_once_it_ran(&self, tool: &str, key: &str) -> JoinHandle<bool> {
         let (ledger, ran) = (self.ledger.clone(), format!("executed {tool} {key} "));
         thread::spawn(move || {
-            let deadline = Instant::now() + TRIES;
+            let deadline = Instant::now() + START_TIMEOUT;
             while Instant::now() < deadline && !stop::is_wanted() {
                 if read(&ledger).contains(&ran) {
                     return kill_child(&ledger);
@@ -174,18 +174,18 @@ impl<'a> Stage<'a> {
     }
 
     /// Kills the server at the URL, and restarts it after a delay. The thread returns whether that happened.
-    pub(super) fn restart_site(&self) -> JoinHandle<bool> {
+    pub(super) fn restart_http_server(&self) -> JoinHandle<bool> {
         // Dropping the server kills it.
-        let was_there = lock(&self.site).take().is_some();
+        let was_there = lock(&self.http_server).take().is_some();
         let port = self.url.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap_or_default();
-        let (site, mut command) = (Arc::clone(&self.site), self.server(port));
+        let (http_server, mut command) = (Arc::clone(&self.http_server), self.server(port));
         thread::spawn(move || {
-            stop::sleep(AWAY);
-            let deadline = Instant::now() + TRIES;
+            stop::sleep(DOWNTIME);
+            let deadline = Instant::now() + START_TIMEOUT;
             while Instant::now() < deadline && !stop::is_wanted() {
                 // The port may be in use for a moment.
-                if let Ok(started) = Site::start(&mut command) {
-                    *lock(&site) = Some(started);
+                if let Ok(started) = HttpServer::start(&mut command) {
+                    *lock(&http_server) = Some(started);
                     return was_there;
                 }
                 stop::sleep(Duration::from_millis(100));
@@ -196,24 +196,24 @@ impl<'a> Stage<'a> {
 }
 
 /// A server at a URL, killed on drop.
-struct Site {
+struct HttpServer {
     process: Child,
     url: String,
 }
 
-impl Site {
-    fn start(command: &mut Command) -> Result<Site> {
+impl HttpServer {
+    fn start(command: &mut Command) -> Result<HttpServer> {
         // The server ends when its stdin closes, so it never outlives this process.
         let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let mut site = Site { process, url: String::new() };
-        let stdout = site.process.stdout.take().ok_or_else(|| Error::other("no stdout"))?;
-        BufReader::new(stdout).read_line(&mut site.url)?;
-        site.url.truncate(site.url.trim_end().len());
-        if site.url.is_empty() { Err(Error::other("the server at a URL did not start")) } else { Ok(site) }
+        let mut http_server = HttpServer { process, url: String::new() };
+        let stdout = http_server.process.stdout.take().ok_or_else(|| Error::other("no stdout"))?;
+        BufReader::new(stdout).read_line(&mut http_server.url)?;
+        http_server.url.truncate(http_server.url.trim_end().len());
+        if http_server.url.is_empty() { Err(Error::other("the server at a URL did not start")) } else { Ok(http_server) }
     }
 }
 
-impl Drop for Site {
+impl Drop for HttpServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -230,6 +230,6 @@ fn read(ledger: &Path) -> String {
     std::fs::read_to_string(ledger).unwrap_or_default()
 }
 
-fn lock(site: &Mutex<Option<Site>>) -> MutexGuard<'_, Option<Site>> {
-    site.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(http_server: &Mutex<Option<HttpServer>>) -> MutexGuard<'_, Option<HttpServer>> {
+    http_server.lock().unwrap_or_else(PoisonError::into_inner)
 }
