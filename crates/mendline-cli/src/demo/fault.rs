@@ -16,7 +16,7 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Transport of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum Transport {
     Stdio,
     Http,
 }
@@ -76,12 +76,12 @@ impl Fault {
         }
     }
 
-    pub(super) fn over(self) -> Over {
+    pub(super) fn transport(self) -> Transport {
         match self {
             Fault::KilledBetweenCalls | Fault::KilledUnderARead | Fault::KilledUnderAWrite | Fault::DiedWithinALine => {
-                Over::Stdio
+                Transport::Stdio
             }
-            _ => Over::Http,
+            _ => Transport::Http,
         }
     }
 

@@ -3,7 +3,7 @@
 //! In a terminal the two rows of a fault grow side by side; elsewhere each row is printed when it is complete. A row is
 //! never wider than the terminal, because a wrapped line cannot be redrawn.
 
-use super::fault::{Fault, Over};
+use super::fault::{Fault, Transport};
 use super::peer::Reply;
 use super::run::Mark;
 use super::testbed::Side;
@@ -74,9 +74,9 @@ impl Screen {
     /// Begins a fault.
     pub(super) fn begin(&mut self, fault: Fault, number: usize) {
         self.rows = Default::default();
-        if number == 1 || Fault::ALL[number - 2].over() != fault.over() {
+        if number == 1 || Fault::ALL[number - 2].transport() != fault.transport() {
             self.line("");
-            self.line(&self.style.bold(group(fault.over())));
+            self.line(&self.style.bold(group(fault.transport())));
         }
         let count = format!("{number:>2}/{}", Fault::ALL.len());
         self.line(&format!(" {}  {}", self.style.faint(&count), fault.words()));
@@ -147,10 +147,10 @@ impl Screen {
 }
 
 /// Returns the heading of the servers with this transport.
-pub(super) fn group(over: Over) -> &'static str {
-    match over {
-        Over::Stdio => "A server that is a child process",
-        Over::Http => "A server at a URL",
+pub(super) fn group(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Stdio => "A server that is a child process",
+        Transport::Http => "A server at a URL",
     }
 }
 

@@ -36,9 +36,9 @@ pub(super) fn table(rows: &[Row], style: Style, width: usize) -> (Vec<String>, b
         cells(["fault", "hits", "plain client", "through Mendline"]);
     }
     for (number, row) in rows.iter().enumerate() {
-        if number == 0 || rows[number - 1].fault.over() != row.fault.over() {
+        if number == 0 || rows[number - 1].fault.transport() != row.fault.transport() {
             cells(rule);
-            cells(["\u{0}", &style.faint(group(row.fault.over())), "", ""]);
+            cells(["\u{0}", &style.faint(group(row.fault.transport())), "", ""]);
         }
         cells([
             row.fault.words(),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::fault::{Fault, Over};
+use super::fault::{Fault, Transport};
 use super::peer::Whom;
 use super::stop;
 use crate::demo_server::LEDGER;
@@ -95,7 +95,7 @@ impl<'a> Testbed<'a> {
         let ledger = workspace.folder.join(format!("{}-{fault:?}", side.word()));
         std::fs::write(&ledger, "")?;
         let mut testbed = Testbed { workspace, fault, side, ledger, http_server: Arc::default(), url: String::new() };
-        if fault.over() == Over::Http {
+        if fault.transport() == Transport::Http {
             let http_server = HttpServer::start(&mut testbed.server("0"))?;
             testbed.url.clone_from(&http_server.url);
             *lock(&testbed.http_server) = Some(http_server);
@@ -105,9 +105,9 @@ impl<'a> Testbed<'a> {
 
     /// Returns the server of the client.
     pub(super) fn whom(&self) -> Whom {
-        let over = self.fault.over();
+        let transport = self.fault.transport();
         match self.side {
-            Side::Plain if over == Over::Http => Whom::Url(self.url.clone()),
+            Side::Plain if transport == Transport::Http => Whom::Url(self.url.clone()),
             Side::Plain => Whom::Process(self.server("")),
             Side::Mended => {
                 let mut command = self.workspace.command(&self.ledger);
@@ -123,9 +123,9 @@ impl<'a> Testbed<'a> {
                     "wait",
                 ]);
                 command.args(self.fault.flags());
-                match over {
-                    Over::Http => command.arg(&self.url),
-                    Over::Stdio => {
+                match transport {
+                    Transport::Http => command.arg(&self.url),
+                    Transport::Stdio => {
                         let server = self.server("");
                         command.arg("--").arg(server.get_program()).args(server.get_args())
                     }
