@@ -6,7 +6,7 @@
 //! Mendline, no call was lost, no write ran twice and no write was invented.
 
 mod fault;
-mod peer;
+mod client;
 mod screen;
 mod run;
 mod testbed;
@@ -76,20 +76,20 @@ fn show(workspace: &Workspace, calls: u32) -> std::io::Result<bool> {
     let style = Style::for_stdout();
     let mut screen = Screen::new(style, std::io::stdout().is_terminal(), width());
     screen.introduce();
-    let (mut rows, mut told) = (Vec::new(), Vec::new());
+    let (mut rows, mut unknown_answers) = (Vec::new(), Vec::new());
     for (number, fault) in (1..).zip(Fault::ALL) {
         screen.begin(fault, number);
         let [plain, mended] = both_sides(workspace, fault, calls, &mut screen)?;
         screen.finish();
-        told.extend(mended.told);
+        unknown_answers.extend(mended.unknown_answers);
         rows.push(Row { fault, plain: plain.counts, mended: mended.counts });
     }
     let (lines, passed) = table(&rows, style, screen.width());
     screen.line("");
     lines.iter().for_each(|line| screen.line(line));
-    if !told.is_empty() {
+    if !unknown_answers.is_empty() {
         screen.line("\n  Answers to calls with an unknown outcome, as a model reads them:");
-        for line in told.iter().flat_map(|words| folded("  - ", words, screen.width().min(100))) {
+        for line in unknown_answers.iter().flat_map(|words| folded("  - ", words, screen.width().min(100))) {
             screen.line(&line);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::peer::Reply;
+use super::client::Reply;
 
 /// The counts of one side under one fault, or under all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

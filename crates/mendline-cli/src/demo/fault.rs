@@ -9,10 +9,10 @@ const FAULTY_READ: u32 = 5;
 const FAULTY_WRITE: u32 = 6;
 
 /// Timeout of the client where no call stalls: long enough for a slow machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout of the client where a call stalls; real clients wait a minute and more.
-const SHORT_PATIENCE: Duration = Duration::from_secs(4);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Transport of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,8 +132,8 @@ impl Fault {
     }
 
     /// Returns the timeout of the clients.
-    pub(super) fn patience(self) -> Duration {
-        if self == Fault::Stalled { SHORT_PATIENCE } else { PATIENCE }
+    pub(super) fn timeout(self) -> Duration {
+        if self == Fault::Stalled { SHORT_TIMEOUT } else { TIMEOUT }
     }
 
     /// Returns how many outcomes may stay unknown: a write whose server died before it answered, and a call that is

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::fault::{FaultAction, Fault};
-use super::peer::{Peer, Reply};
+use super::client::{Client, Reply};
 use super::testbed::{Side, Testbed, Workspace};
 use super::stop;
 use super::counts::Counts;
@@ -32,7 +32,7 @@ pub(super) enum Mark {
 /// Result of a run, and the answers to calls with an unknown outcome.
 pub(super) struct Report {
     pub(super) counts: Counts,
-    pub(super) told: Vec<String>,
+    pub(super) unknown_answers: Vec<String>,
 }
 
 /// Runs the calls.
@@ -44,8 +44,8 @@ pub(super) fn run_calls(
     show: impl Fn(Mark),
 ) -> std::io::Result<Report> {
     let testbed = Testbed::open(workspace, fault, side)?;
-    let mut peer = Peer::start(testbed.whom(), fault.patience())?;
-    let (mut counts, mut reported, mut told, mut action) = (Counts::default(), Vec::new(), Vec::new(), None);
+    let mut client = Client::start(testbed.target(), fault.timeout())?;
+    let (mut counts, mut reported, mut unknown_answers, mut action) = (Counts::default(), Vec::new(), Vec::new(), None);
     for call in 1..=calls {
         if stop::is_wanted() {
             break;
@@ -66,22 +66,22 @@ pub(super) fn run_calls(
             }
         }
         let begin = Instant::now();
-        let reply = peer.call(tool, &arguments);
+        let reply = client.call(tool, &arguments);
         counts.note(reply, begin.elapsed());
         // A late kill must not hit the next call.
         counts.hits += kill.map_or(0, wait_for_fault);
         match reply {
             Reply::Answered if tool == "create_note" => reported.push(key),
-            Reply::MayHaveRun => told.push(peer.last_words().to_owned()),
+            Reply::MayHaveRun => unknown_answers.push(client.last_text().to_owned()),
             _ => {}
         }
         show(Mark::Done(reply));
         stop::sleep(PACE);
     }
-    peer.finish();
+    client.finish();
     counts.hits += action.map_or(0, wait_for_fault);
     counts.audit(&reported, &testbed.ledger());
-    Ok(Report { counts, told })
+    Ok(Report { counts, unknown_answers })
 }
 
 /// Waits for an injected fault, and returns the number of servers that it hit.

@@ -4,7 +4,7 @@
 //! never wider than the terminal, because a wrapped line cannot be redrawn.
 
 use super::fault::{Fault, Transport};
-use super::peer::Reply;
+use super::client::Reply;
 use super::run::Mark;
 use super::testbed::Side;
 use super::stop;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Interval at which waiting code polls the flag.
-pub(super) const GLANCE: Duration = Duration::from_millis(50);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 static WANTED: AtomicBool = AtomicBool::new(false);
 
@@ -53,7 +53,7 @@ pub(super) fn listen() -> std::io::Result<()> {
 pub(super) fn sleep(time: Duration) {
     let mut left = time;
     while !left.is_zero() && !is_wanted() {
-        let nap = left.min(GLANCE);
+        let nap = left.min(POLL_INTERVAL);
         thread::sleep(nap);
         left -= nap;
     }

@@ -119,7 +119,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::demo::peer::Reply;
+    use crate::demo::client::Reply;
 
     fn counts(hits: u32, replies: &[(Reply, u32)]) -> Counts {
         let mut counts = Counts { hits, ..Counts::default() };

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::fault::{Fault, Transport};
-use super::peer::Whom;
+use super::client::Target;
 use super::stop;
 use crate::demo_server::LEDGER;
 
@@ -104,11 +104,11 @@ impl<'a> Testbed<'a> {
     }
 
     /// Returns the server of the client.
-    pub(super) fn whom(&self) -> Whom {
+    pub(super) fn target(&self) -> Target {
         let transport = self.fault.transport();
         match self.side {
-            Side::Plain if transport == Transport::Http => Whom::Url(self.url.clone()),
-            Side::Plain => Whom::Process(self.server("")),
+            Side::Plain if transport == Transport::Http => Target::Url(self.url.clone()),
+            Side::Plain => Target::Process(self.server("")),
             Side::Mended => {
                 let mut command = self.workspace.command(&self.ledger);
                 command.args([
@@ -130,7 +130,7 @@ impl<'a> Testbed<'a> {
                         command.arg("--").arg(server.get_program()).args(server.get_args())
                     }
                 };
-                Whom::Process(command)
+                Target::Process(command)
             }
         }
     }

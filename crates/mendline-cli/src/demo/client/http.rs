@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::Reply;
-use crate::demo::stop::{self, GLANCE};
+use crate::demo::stop::{self, POLL_INTERVAL};
 
 /// A server at a URL.
-pub(super) struct Web {
+pub(super) struct HttpConnection {
     address: SocketAddr,
     session: Option<String>,
 }
 
-impl Web {
+impl HttpConnection {
     /// Parses a URL like `http://127.0.0.1:4711/mcp`.
-    pub(super) fn new(url: &str) -> Result<Web> {
+    pub(super) fn new(url: &str) -> Result<HttpConnection> {
         let address = url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")?.parse().ok());
         let address = address.ok_or_else(|| Error::other(format!("not a URL of the demo server: {url}")))?;
-        Ok(Web { address, session: None })
+        Ok(HttpConnection { address, session: None })
     }
 
     /// Posts a message and returns the answer, or the outcome without one. A notification has no answer.
-    pub(super) fn send(&mut self, message: &Value, patience: Duration) -> std::result::Result<Value, Reply> {
-        let deadline = Instant::now() + patience;
+    pub(super) fn send(&mut self, message: &Value, timeout: Duration) -> std::result::Result<Value, Reply> {
+        let deadline = Instant::now() + timeout;
         let wire = match self.exchange(message, deadline) {
             Ok(wire) => wire,
             Err(error) if error.kind() == ErrorKind::TimedOut => return Err(Reply::Hung),
@@ -58,7 +58,7 @@ impl Web {
     fn exchange(&self, message: &Value, deadline: Instant) -> Result<String> {
         let left = deadline.saturating_duration_since(Instant::now());
         let mut connection = TcpStream::connect_timeout(&self.address, left)?;
-        connection.set_read_timeout(Some(GLANCE))?;
+        connection.set_read_timeout(Some(POLL_INTERVAL))?;
         let (host, body) = (self.address, message.to_string());
         let session = self.session.as_ref().map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();
         let request = format!(
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn only_the_demo_server_has_a_url_like_that() {
-        assert!(Web::new("http://127.0.0.1:4711/mcp").is_ok());
-        assert!(Web::new("https://example.com/mcp").is_err());
+        assert!(HttpConnection::new("http://127.0.0.1:4711/mcp").is_ok());
+        assert!(HttpConnection::new("https://example.com/mcp").is_err());
     }
 }

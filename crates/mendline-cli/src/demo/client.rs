@@ -3,7 +3,7 @@
 //! It uses a process over stdin and stdout, or a URL. Both sides of the demo use it, so that only Mendline makes a
 //! difference. Like most clients, it initializes a session once and never again.
 
-mod web;
+mod http;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -12,9 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use web::Web;
+use http::HttpConnection;
 
-use super::stop::{self, GLANCE};
+use super::stop::{self, POLL_INTERVAL};
 
 /// Time limit for the start and the handshake of a server, generous for slow machines.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,37 +38,37 @@ pub(super) enum Reply {
 }
 
 /// Server of a client.
-pub(super) enum Whom {
+pub(super) enum Target {
     Process(Command),
     Url(String),
 }
 
 /// A client and its connection.
-pub(super) struct Peer {
-    line: Line,
-    patience: Duration,
+pub(super) struct Client {
+    connection: Connection,
+    timeout: Duration,
     last_id: u64,
-    last_words: String,
+    last_text: String,
 }
 
-enum Line {
+enum Connection {
     Pipe(Pipe),
-    Web(Web),
+    Http(HttpConnection),
 }
 
-impl Peer {
+impl Client {
     /// Starts the process or connects to the URL, and initializes the session. `timeout` applies to each later answer.
-    pub(super) fn start(whom: Whom, patience: Duration) -> std::io::Result<Peer> {
-        let line = match whom {
-            Whom::Process(command) => Line::Pipe(Pipe::start(command)?),
-            Whom::Url(url) => Line::Web(Web::new(&url)?),
+    pub(super) fn start(target: Target, timeout: Duration) -> std::io::Result<Client> {
+        let connection = match target {
+            Target::Process(command) => Connection::Pipe(Pipe::start(command)?),
+            Target::Url(url) => Connection::Http(HttpConnection::new(&url)?),
         };
-        let mut peer = Peer { line, patience: HANDSHAKE_TIMEOUT, last_id: 0, last_words: String::new() };
-        if !peer.handshake() {
+        let mut client = Client { connection, timeout: HANDSHAKE_TIMEOUT, last_id: 0, last_text: String::new() };
+        if !client.handshake() {
             return Err(std::io::Error::other("the server did not answer the handshake"));
         }
-        peer.patience = patience;
-        Ok(peer)
+        client.timeout = timeout;
+        Ok(client)
     }
 
     fn handshake(&mut self) -> bool {
@@ -81,9 +81,9 @@ impl Peer {
         if self.request("initialize", &params).is_err() {
             return false;
         }
-        let is_noted = match &mut self.line {
-            Line::Pipe(pipe) => pipe.send(&note),
-            Line::Web(web) => web.send(&note, self.patience).is_ok(),
+        let is_noted = match &mut self.connection {
+            Connection::Pipe(pipe) => pipe.send(&note),
+            Connection::Http(http) => http.send(&note, self.timeout).is_ok(),
         };
         // Clients request the list first; it also tells Mendline which tools only read.
         is_noted && self.request("tools/list", &json!({})).is_ok()
@@ -96,7 +96,7 @@ impl Peer {
             Err(reply) => return reply,
         };
         let result = &answer["result"];
-        self.last_words = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        self.last_text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
         let outcome = result["_meta"]["dev.mendline/failure"]["outcome"].as_str();
         match (result["isError"].as_bool(), outcome) {
             (Some(true), Some("unknown")) => Reply::MayHaveRun,
@@ -107,8 +107,8 @@ impl Peer {
     }
 
     /// Returns the text of the last answer, as a model reads it.
-    pub(super) fn last_words(&self) -> &str {
-        &self.last_words
+    pub(super) fn last_text(&self) -> &str {
+        &self.last_text
     }
 
     /// Returns the answer, or the outcome without one.
@@ -116,20 +116,20 @@ impl Peer {
         self.last_id += 1;
         let id = self.last_id;
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        match &mut self.line {
-            Line::Pipe(pipe) => {
+        match &mut self.connection {
+            Connection::Pipe(pipe) => {
                 if !pipe.send(&request) {
                     return Err(Reply::Lost);
                 }
-                pipe.answer(id, self.patience)
+                pipe.answer(id, self.timeout)
             }
-            Line::Web(web) => web.send(&request, self.patience),
+            Connection::Http(http) => http.send(&request, self.timeout),
         }
     }
 
     /// Closes the connection.
     pub(super) fn finish(self) {
-        if let Line::Pipe(pipe) = self.line {
+        if let Connection::Pipe(pipe) = self.connection {
             pipe.finish();
         }
     }
@@ -164,11 +164,11 @@ impl Pipe {
         self.stdin.as_mut().is_some_and(|stdin| stdin.write_all(line.as_bytes()).is_ok())
     }
 
-    fn answer(&self, id: u64, patience: Duration) -> Result<Value, Reply> {
-        let deadline = Instant::now() + patience;
+    fn answer(&self, id: u64, timeout: Duration) -> Result<Value, Reply> {
+        let deadline = Instant::now() + timeout;
         while !stop::is_wanted() {
             let left = deadline.saturating_duration_since(Instant::now());
-            let line = match self.lines.recv_timeout(left.min(GLANCE)) {
+            let line = match self.connections.recv_timeout(left.min(POLL_INTERVAL)) {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(Reply::Hung),
                 Err(RecvTimeoutError::Timeout) => continue,
