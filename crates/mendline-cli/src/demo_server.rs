@@ -8,7 +8,7 @@
 mod http;
 mod ledger;
 mod server;
-pub(crate) mod temper;
+pub(crate) mod faults;
 mod tools;
 
 use std::path::Path;
@@ -20,7 +20,7 @@ use clap::Args;
 use ledger::Ledger;
 pub(crate) use ledger::VARIABLE as LEDGER;
 use server::Server;
-use temper::{Temper, Tempers};
+use faults::{ServerFault, ServerFaults};
 
 use crate::cli::USAGE;
 
@@ -28,7 +28,7 @@ use crate::cli::USAGE;
 pub(crate) struct DemoServerOptions {
     /// Fault to inject, as NAME or NAME=VALUE; may be repeated
     #[arg(long, value_name = "TEMPER")]
-    temper: Vec<Temper>,
+    faults: Vec<ServerFault>,
 
     /// Serve HTTP on this loopback port; 0: any free port
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "0")]
@@ -40,8 +40,8 @@ const LONGEST_LIFE: Duration = Duration::from_secs(120);
 
 /// Runs the server until its stdin ends, or as its faults demand.
 pub(crate) fn run(options: &DemoServerOptions) -> ExitCode {
-    let tempers = Tempers::new(&options.temper);
-    if !tempers.suit(options.http.is_some()) {
+    let faults = ServerFaults::new(&options.faults);
+    if !faults.are_available(options.http.is_some()) {
         eprintln!(
             "error: this fault is not available for a server {}",
             if options.http.is_some() { "at a URL" } else { "on stdio" }
@@ -49,31 +49,31 @@ pub(crate) fn run(options: &DemoServerOptions) -> ExitCode {
         return ExitCode::from(USAGE);
     }
     let ledger = Ledger::from_environment();
-    if tempers.has(&Temper::IgnoreTerm) || tempers.has(&Temper::Linger) {
+    if faults.has(&ServerFault::IgnoreTerm) || faults.has(&ServerFault::Linger) {
         mendline::transport::ignore_endings();
     }
-    if tempers.has(&Temper::Linger) {
+    if faults.has(&ServerFault::Linger) {
         ledger.note("grandchild");
         sleep(LONGEST_LIFE);
         return ExitCode::SUCCESS;
     }
     ledger.note("start");
-    if let Some(code) = tempers.exit_at_once() {
+    if let Some(code) = faults.exit_at_once() {
         eprintln!("demo-server: cannot start, giving up");
         return ExitCode::from(code);
     }
-    if tempers.has(&Temper::Grandchild)
+    if faults.has(&ServerFault::Grandchild)
         && let Err(error) = start_grandchild()
     {
         eprintln!("demo-server: no grandchild: {error}");
     }
-    sleep(tempers.slow_start());
-    if let Some(path) = tempers.waits_for() {
+    sleep(faults.slow_start());
+    if let Some(path) = faults.waits_for() {
         wait_for(path);
     }
     ledger.note("serves");
     if let Some(port) = options.http {
-        return match http::serve(port, tempers, ledger) {
+        return match http::serve(port, faults, ledger) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("demo-server: {error}");
@@ -81,8 +81,8 @@ pub(crate) fn run(options: &DemoServerOptions) -> ExitCode {
             }
         };
     }
-    let ignores_eof = tempers.has(&Temper::IgnoreEof);
-    Server::new(tempers, ledger).serve();
+    let ignores_eof = faults.has(&ServerFault::IgnoreEof);
+    Server::new(faults, ledger).serve();
     if ignores_eof {
         sleep(LONGEST_LIFE);
     }

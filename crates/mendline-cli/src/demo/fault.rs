@@ -86,7 +86,7 @@ impl Fault {
     }
 
     /// Returns the fault flags of the server.
-    pub(super) fn tempers(self) -> Vec<String> {
+    pub(super) fn server_faults(self) -> Vec<String> {
         match self {
             Fault::KilledBetweenCalls | Fault::KilledUnderARead | Fault::KilledUnderAWrite | Fault::Restarted => vec![],
             Fault::DiedWithinALine => vec![format!("partial-line={HURT_READ}")],

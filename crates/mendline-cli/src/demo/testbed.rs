@@ -142,8 +142,8 @@ impl<'a> Testbed<'a> {
         if !port.is_empty() {
             command.args(["--http", port]);
         }
-        for temper in self.fault.tempers() {
-            command.arg("--temper").arg(temper);
+        for fault in self.fault.server_faults() {
+            command.arg("--temper").arg(fault);
         }
         command
     }

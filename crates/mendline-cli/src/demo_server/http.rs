@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::ledger::Ledger;
 use super::server::{die, initialize_result};
-use super::temper::{Temper, Tempers};
+use super::faults::{ServerFault, ServerFaults};
 use super::{LONGEST_LIFE, tools};
 
 /// Duration of an overload, also sent as `Retry-After`.
@@ -40,7 +40,7 @@ const KEPT: usize = 64;
 
 /// State shared by all connections.
 struct Site {
-    tempers: Tempers,
+    faults: ServerFaults,
     ledger: Ledger,
     sessions: Mutex<HashSet<String>>,
     /// Answers of broken streams, by the number of the stream.
@@ -51,11 +51,11 @@ struct Site {
 }
 
 /// Listens on this loopback port, or on any free one for 0, until stdin ends.
-pub(super) fn serve(port: u16, tempers: Tempers, ledger: Ledger) -> std::io::Result<()> {
+pub(super) fn serve(port: u16, faults: ServerFaults, ledger: Ledger) -> std::io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     println!("http://{}/mcp", listener.local_addr()?);
     let site = Arc::new(Site {
-        tempers,
+        faults,
         ledger,
         sessions: Mutex::default(),
         owed: Mutex::default(),
@@ -147,7 +147,7 @@ impl Site {
         match method {
             _ if id.is_null() => plain(out, "202 Accepted", ""),
             "ping" => whole(out, "200 OK", "", &body("result", &json!({}))),
-            "tools/list" => whole(out, "200 OK", "", &body("result", &tools::list(self.tempers.has_more_tools()))),
+            "tools/list" => whole(out, "200 OK", "", &body("result", &tools::list(self.faults.has_more_tools()))),
             "tools/call" => self.call(number, id, params, out),
             _ => {
                 let error = json!({ "code": -32601, "message": format!("no method {method}") });
@@ -158,19 +158,19 @@ impl Site {
 
     /// Returns the HTTP error that rejects the n-th call before it runs, if a fault demands one.
     fn refusal(&self, number: usize) -> Option<(&'static str, &'static str)> {
-        if self.tempers.has(&Temper::Forget(number)) {
+        if self.faults.has(&ServerFault::Forget(number)) {
             self.ledger.note("hit");
             lock(&self.sessions).clear();
         }
         let mut busy_until = lock(&self.busy_until);
-        if self.tempers.has(&Temper::Busy(number)) {
+        if self.faults.has(&ServerFault::Busy(number)) {
             *busy_until = Some(Instant::now() + BUSY);
         }
         if busy_until.is_some_and(|until| Instant::now() < until) {
             self.ledger.note("hit");
             return Some(("429 Too Many Requests", "Retry-After: 1\r\n"));
         }
-        if (0..UNAVAILABLE).any(|before| self.tempers.has(&Temper::Unavailable(number.saturating_sub(before)))) {
+        if (0..UNAVAILABLE).any(|before| self.faults.has(&ServerFault::Unavailable(number.saturating_sub(before)))) {
             self.ledger.note("hit");
             return Some(("503 Service Unavailable", ""));
         }
@@ -178,8 +178,8 @@ impl Site {
     }
 
     fn call(&self, number: usize, id: &Value, params: &Value, mut out: &TcpStream) -> std::io::Result<After> {
-        let now = |temper: fn(usize) -> Temper| self.tempers.has(&temper(number));
-        if now(Temper::DieBefore) {
+        let now = |fault: fn(usize) -> ServerFault| self.faults.has(&fault(number));
+        if now(ServerFault::DieBefore) {
             die();
         }
         let tool = params["name"].as_str().unwrap_or_default();
@@ -190,10 +190,10 @@ impl Site {
             return whole(out, "200 OK", "", &json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string());
         };
         self.ledger.executed(tool, key);
-        if now(Temper::DieAfter) {
+        if now(ServerFault::DieAfter) {
             die();
         }
-        if now(Temper::Stall) {
+        if now(ServerFault::Stall) {
             self.ledger.note("hit");
             sleep(LONGEST_LIFE);
         }
@@ -203,7 +203,7 @@ impl Site {
         out.write_all(chunk(&format!("id: {stream}-0\nretry: {RETRY_MS}\ndata:\n\n")).as_bytes())?;
         sleep(Duration::from_millis(arguments["delayMs"].as_u64().unwrap_or(0)));
         let event = event(stream, &answer);
-        if now(Temper::CutStream) {
+        if now(ServerFault::CutStream) {
             self.ledger.note("hit");
             let mut owed = lock(&self.owed);
             if owed.len() < KEPT {

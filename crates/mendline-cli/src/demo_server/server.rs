@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::ledger::Ledger;
-use super::temper::{Temper, Tempers};
+use super::faults::{ServerFault, ServerFaults};
 use super::{LONGEST_LIFE, tools, wait_for};
 
 /// A message. The parts that are sent back stay raw.
@@ -28,19 +28,19 @@ struct Message<'a> {
 /// A server and its state.
 #[derive(Clone)]
 pub(super) struct Server {
-    tempers: Tempers,
+    faults: ServerFaults,
     ledger: Arc<Ledger>,
     cancelled: Arc<Mutex<HashSet<String>>>,
 }
 
 impl Server {
-    pub(super) fn new(tempers: Tempers, ledger: Ledger) -> Server {
-        Server { tempers, ledger: Arc::new(ledger), cancelled: Arc::default() }
+    pub(super) fn new(faults: ServerFaults, ledger: Ledger) -> Server {
+        Server { faults, ledger: Arc::new(ledger), cancelled: Arc::default() }
     }
 
     /// Answers until stdin ends.
     pub(super) fn serve(&self) {
-        if self.tempers.has(&Temper::Noise) {
+        if self.faults.has(&ServerFault::Noise) {
             write_line("demo-server 0.1 is ready, waiting for requests");
         }
         for line in std::io::stdin().lock().lines() {
@@ -73,7 +73,7 @@ impl Server {
                 self.ledger.note("ping");
                 respond(id, &json!({}), "result");
             }
-            "tools/list" => respond(id, &tools::list(self.tempers.has_more_tools()), "result"),
+            "tools/list" => respond(id, &tools::list(self.faults.has_more_tools()), "result"),
             "tools/call" => self.call(id, params),
             // The params are sent back byte for byte.
             "demo/echo" => write_line(&format!(
@@ -87,11 +87,11 @@ impl Server {
     fn call(&self, id: &str, params: Value) {
         let tool = params["name"].as_str().unwrap_or_default().to_owned();
         let number = self.ledger.count_call(&tool);
-        let now = |temper: fn(usize) -> Temper| self.tempers.has(&temper(number));
-        for line in 0..self.tempers.stderr_flood() {
+        let now = |fault: fn(usize) -> ServerFault| self.faults.has(&fault(number));
+        for line in 0..self.faults.stderr_flood() {
             eprintln!("demo-server: call {number}, line {line} of a flood on stderr");
         }
-        if now(Temper::DieBefore) {
+        if now(ServerFault::DieBefore) {
             die();
         }
         let arguments = &params["arguments"];
@@ -101,18 +101,18 @@ impl Server {
             return;
         };
         self.ledger.executed(&tool, &key);
-        if now(Temper::DieAfter) {
+        if now(ServerFault::DieAfter) {
             die();
         }
-        if now(Temper::PartialLine) {
+        if now(ServerFault::PartialLine) {
             self.ledger.note("hit");
             write_text(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"ty"#));
             die();
         }
-        if now(Temper::CloseStdout) {
+        if now(ServerFault::CloseStdout) {
             close_stdout();
         }
-        if now(Temper::StopReading) {
+        if now(ServerFault::StopReading) {
             sleep(LONGEST_LIFE);
         }
         let delay = Duration::from_millis(arguments["delayMs"].as_u64().unwrap_or(0));
@@ -152,17 +152,17 @@ impl Server {
     }
 
     fn answer(&self, id: &str, text: &str) {
-        if self.tempers.has(&Temper::Noise) {
+        if self.faults.has(&ServerFault::Noise) {
             write_line("debug: about to answer {\"not\": \"protocol\"}");
         }
-        if self.tempers.has(&Temper::UnknownId) {
+        if self.faults.has(&ServerFault::UnknownId) {
             respond("987654321", &tools::result("not requested"), "result");
         }
-        if self.tempers.has(&Temper::Malformed) {
+        if self.faults.has(&ServerFault::Malformed) {
             write_line(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[}"#);
         }
         respond(id, &tools::result(text), "result");
-        if self.tempers.has(&Temper::AnswerTwice) {
+        if self.faults.has(&ServerFault::AnswerTwice) {
             respond(id, &tools::result("and once more"), "result");
         }
     }
