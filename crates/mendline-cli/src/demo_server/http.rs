@@ -39,7 +39,7 @@ const CONNECTIONS: usize = 64;
 const KEPT: usize = 64;
 
 /// State shared by all connections.
-struct Site {
+struct HttpServer {
     faults: ServerFaults,
     ledger: Ledger,
     sessions: Mutex<HashSet<String>>,
@@ -54,7 +54,7 @@ struct Site {
 pub(super) fn serve(port: u16, faults: ServerFaults, ledger: Ledger) -> std::io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     println!("http://{}/mcp", listener.local_addr()?);
-    let site = Arc::new(Site {
+    let server = Arc::new(HttpServer {
         faults,
         ledger,
         sessions: Mutex::default(),
@@ -65,15 +65,15 @@ pub(super) fn serve(port: u16, faults: ServerFaults, ledger: Ledger) -> std::io:
     });
     thread::spawn(move || {
         for connection in listener.incoming().flatten() {
-            while site.connections.load(Ordering::Relaxed) >= CONNECTIONS {
+            while server.connections.load(Ordering::Relaxed) >= CONNECTIONS {
                 sleep(Duration::from_millis(5));
             }
-            site.connections.fetch_add(1, Ordering::Relaxed);
-            let site = Arc::clone(&site);
+            server.connections.fetch_add(1, Ordering::Relaxed);
+            let server = Arc::clone(&server);
             thread::spawn(move || {
                 // A broken connection concerns only its client.
-                let _ = site.talk(&connection);
-                site.connections.fetch_sub(1, Ordering::Relaxed);
+                let _ = server.serve_connection(&connection);
+                server.connections.fetch_sub(1, Ordering::Relaxed);
             });
         }
     });
@@ -83,18 +83,18 @@ pub(super) fn serve(port: u16, faults: ServerFaults, ledger: Ledger) -> std::io:
 /// Next step of a connection after a response.
 #[derive(PartialEq, Eq)]
 enum After {
-    GoOn,
-    HangUp,
+    KeepOpen,
+    Close,
 }
 
-impl Site {
-    fn talk(&self, connection: &TcpStream) -> std::io::Result<()> {
+impl HttpServer {
+    fn serve_connection(&self, connection: &TcpStream) -> std::io::Result<()> {
         connection.set_read_timeout(Some(LONGEST_LIFE))?;
         connection.set_nodelay(true)?;
         let mut reader = BufReader::new(connection);
         while let Some(request) = Request::read(&mut reader)? {
             let is_last = request.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
-            if self.answer(&request, connection)? == After::HangUp || is_last {
+            if self.answer(&request, connection)? == After::Close || is_last {
                 break;
             }
         }
@@ -214,10 +214,10 @@ impl Site {
             let chunk = chunk(&event);
             out.write_all(&chunk.as_bytes()[..chunk.len() / 2])?;
             out.shutdown(std::net::Shutdown::Both)?;
-            return Ok(After::HangUp);
+            return Ok(After::Close);
         }
         out.write_all(format!("{}{LAST_CHUNK}", chunk(&event)).as_bytes())?;
-        Ok(After::GoOn)
+        Ok(After::KeepOpen)
     }
 
     /// Sends the rest of a broken stream. No other stream is available.
@@ -227,7 +227,7 @@ impl Site {
         let Some(answer) = lock(&self.owed).remove(&stream) else { return plain(out, "404 Not Found", "") };
         let event = chunk(&event(stream, &answer));
         out.write_all(format!("{STREAM_HEAD}{event}{LAST_CHUNK}").as_bytes())?;
-        Ok(After::GoOn)
+        Ok(After::KeepOpen)
     }
 }
 
@@ -248,7 +248,7 @@ fn plain(mut out: &TcpStream, status: &str, head: &str) -> std::io::Result<After
     // A 204 has no Content-Length.
     let length = if status.starts_with("204") { "" } else { "Content-Length: 0\r\n" };
     out.write_all(format!("HTTP/1.1 {status}\r\n{head}{length}\r\n").as_bytes())?;
-    Ok(After::GoOn)
+    Ok(After::KeepOpen)
 }
 
 /// Sends a response in one piece.
@@ -256,7 +256,7 @@ fn whole(mut out: &TcpStream, status: &str, head: &str, body: &str) -> std::io::
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{head}\r\n");
     out.write_all(format!("{head}{body}").as_bytes())?;
-    Ok(After::GoOn)
+    Ok(After::KeepOpen)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

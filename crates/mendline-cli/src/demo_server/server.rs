@@ -49,12 +49,12 @@ impl Server {
                 respond("null", &json!({ "code": -32700, "message": "this is not JSON" }), "error");
                 continue;
             };
-            self.hear(&message);
+            self.handle(&message);
         }
         self.ledger.note("eof");
     }
 
-    fn hear(&self, message: &Message<'_>) {
+    fn handle(&self, message: &Message<'_>) {
         let Some(method) = message.method.as_deref() else { return };
         let params: Value = message.params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
         let Some(id) = message.id.map(RawValue::get) else {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 /// Returns the list of tools. Only `create_note` has an effect, and it does not claim to be idempotent.
-pub(super) fn list(and_one_more: bool) -> Value {
+pub(super) fn list(has_extra: bool) -> Value {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let number = |description: &str| json!({ "type": "integer", "description": description });
     let tool = |name: &str, description: &str, properties: Value, annotations: Value| {
@@ -21,7 +21,7 @@ pub(super) fn list(and_one_more: bool) -> Value {
         tool("slow", "Takes its time and says so.", json!({ "key": text("what"), "steps": number("how many"), "stepMs": number("how long each") }), json!({ "readOnlyHint": true })),
         tool("big", "Answers at length.", json!({ "key": text("what"), "bytes": number("how long") }), json!({ "readOnlyHint": true })),
     ] });
-    if let (true, Some(tools)) = (and_one_more, list["tools"].as_array_mut()) {
+    if let (true, Some(tools)) = (has_extra, list["tools"].as_array_mut()) {
         tools.push(tool("forget", "Forgets something.", json!({ "key": text("what") }), json!({})));
     }
     list
