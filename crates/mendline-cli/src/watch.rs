@@ -40,7 +40,7 @@ use crate::style::Style;
 use crate::target::Wanted;
 use ask::Request;
 use keyboard::Keyboard;
-use model::{Happening, Model, Wish};
+use model::{Update, Model, Wish};
 use paint::Paint;
 use screen::Screen;
 use signals::Heard;
@@ -104,13 +104,13 @@ pub(crate) fn run(options: &WatchOptions, name: Option<&str>) -> ExitCode {
 
 fn watch(interval: Duration, only: Option<Wanted>) -> io::Result<()> {
     let (hear, signals) = channel();
-    let (report, happenings) = sync_channel(WAITING);
+    let (report, updates) = sync_channel(WAITING);
     signals::listen(hear)?;
     let requests = ask::start(interval, report.clone())?;
     follow::start(report)?;
     let screen = Screen::open(Paint { is_coloured: Style::for_stdout().is_coloured() })?;
     let model = Model::new(screen::size(), only);
-    Watch { screen, model, keyboard: Keyboard::default(), happenings, signals, requests, knows_that_it_goes_on: false }
+    Watch { screen, model, keyboard: Keyboard::default(), updates, signals, requests, knows_that_it_goes_on: false }
         .run()
 }
 
@@ -119,7 +119,7 @@ struct Watch {
     screen: Screen,
     model: Model,
     keyboard: Keyboard,
-    happenings: Receiver<Happening>,
+    updates: Receiver<Update>,
     signals: Receiver<Heard>,
     requests: Sender<Request>,
     /// True after we stopped ourselves and took the terminal again: the SIGCONT that follows is expected.
@@ -184,7 +184,7 @@ impl Watch {
     /// Applies everything that was reported. Returns whether there was anything.
     fn catch_up(&mut self) -> bool {
         // Bounded, so that fast reports do not block the keys.
-        let reported: Vec<Happening> = self.happenings.try_iter().take(WAITING).collect();
+        let reported: Vec<Update> = self.updates.try_iter().take(WAITING).collect();
         let has_any = !reported.is_empty();
         self.model.take_all(reported);
         has_any

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mendline::control::Registry;
 
-use super::model::{Happening, Order};
+use super::model::{Update, Order};
 use super::row::{Look, Seen};
 use crate::status::memory;
 
@@ -27,11 +27,11 @@ pub(crate) enum Request {
 }
 
 /// Starts to poll, at this interval.
-pub(crate) fn start(interval: Duration, happenings: SyncSender<Happening>) -> io::Result<Sender<Request>> {
+pub(crate) fn start(interval: Duration, updates: SyncSender<Update>) -> io::Result<Sender<Request>> {
     let (requests, wanted) = channel();
     thread::Builder::new().name("ask".to_owned()).spawn(move || {
         // An error means that the screen is closed.
-        let _ = work(interval, &happenings, &wanted);
+        let _ = work(interval, &updates, &wanted);
     })?;
     Ok(requests)
 }
@@ -45,16 +45,16 @@ pub(crate) fn now() -> u64 {
 /// The screen is closed.
 struct Gone;
 
-fn work(interval: Duration, happenings: &SyncSender<Happening>, wanted: &Receiver<Request>) -> Result<(), Gone> {
+fn work(interval: Duration, updates: &SyncSender<Update>, wanted: &Receiver<Request>) -> Result<(), Gone> {
     let mut hasty = 0_u32;
     loop {
-        happenings.send(Happening::Looked(look())).map_err(|_| Gone)?;
+        updates.send(Update::Polled(look())).map_err(|_| Gone)?;
         let pause = if hasty > 0 { interval.min(HASTE) } else { interval };
         hasty = hasty.saturating_sub(1);
         match wanted.recv_timeout(pause) {
             Ok(Request::Steer(order)) => {
                 let outcome = steer(&order);
-                happenings.send(Happening::Answered { order, outcome }).map_err(|_| Gone)?;
+                updates.send(Update::CommandDone { order, outcome }).map_err(|_| Gone)?;
                 hasty = HASTY_LOOKS;
             }
             Ok(Request::Look) | Err(RecvTimeoutError::Timeout) => {}

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use mendline::control::{Events, Heard, Level, Process, Registry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::model::Happening;
+use super::model::Update;
 
 /// Interval of the search for new processes.
 const ROUND: Duration = Duration::from_secs(1);
@@ -28,9 +28,9 @@ const LEFT_ALONE: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 256;
 
 /// Starts to follow.
-pub(crate) fn start(happenings: SyncSender<Happening>) -> io::Result<()> {
+pub(crate) fn start(updates: SyncSender<Update>) -> io::Result<()> {
     thread::Builder::new().name("follow".to_owned()).spawn(move || {
-        let mut crowd = Crowd { followed: Vec::new(), left_alone: Vec::new(), happenings };
+        let mut crowd = Crowd { followed: Vec::new(), left_alone: Vec::new(), updates };
         // Ends when the screen is closed.
         while crowd.round().is_ok() {}
     })?;
@@ -45,7 +45,7 @@ struct Crowd {
     followed: Vec<Followed>,
     /// Processes that did not accept the connection, and the end of their pause.
     left_alone: Vec<(Process, Instant)>,
-    happenings: SyncSender<Happening>,
+    updates: SyncSender<Update>,
 }
 
 struct Followed {
@@ -107,7 +107,7 @@ impl Crowd {
     fn hear(&mut self, ready: &[bool]) -> Result<(), Gone> {
         let mut ready = ready.iter();
         let mut is_open = true;
-        let happenings = &self.happenings;
+        let updates = &self.updates;
         self.followed.retain_mut(|followed| {
             let is_ready = ready.next().is_some_and(|ready| *ready);
             if !is_ready && !followed.has_more {
@@ -116,7 +116,7 @@ impl Crowd {
             followed.has_more = false;
             for _ in 0..AT_ONCE {
                 match followed.events.next_within(Duration::ZERO) {
-                    Ok(Some(heard)) => is_open &= followed.pass_on(heard, happenings),
+                    Ok(Some(heard)) => is_open &= followed.pass_on(heard, updates),
                     Ok(None) => return true,
                     // The process has ended or closed the connection. If it still runs, the next round follows it
                     // again.
@@ -132,21 +132,21 @@ impl Crowd {
 
 impl Followed {
     /// Forwards an event. Returns whether the screen is still open.
-    fn pass_on(&mut self, heard: Heard, happenings: &SyncSender<Happening>) -> bool {
+    fn pass_on(&mut self, heard: Heard, updates: &SyncSender<Update>) -> bool {
         let (pid, name) = (self.process.pid, self.process.name.clone());
         if self.lost > 0 {
-            let missed = Happening::Missed { pid, name: name.clone(), count: self.lost };
-            match happenings.try_send(missed) {
+            let missed = Update::Missed { pid, name: name.clone(), count: self.lost };
+            match updates.try_send(missed) {
                 Ok(()) => self.lost = 0,
                 Err(TrySendError::Full(_)) => {}
                 Err(TrySendError::Disconnected(_)) => return false,
             }
         }
-        let happening = match heard {
-            Heard::Event(told) => Happening::Told { pid, name, told },
-            Heard::Missed(count) => Happening::Missed { pid, name, count },
+        let update = match heard {
+            Heard::Event(told) => Update::Event { pid, name, told },
+            Heard::Missed(count) => Update::Missed { pid, name, count },
         };
-        match happenings.try_send(happening) {
+        match updates.try_send(update) {
             Ok(()) => true,
             Err(TrySendError::Full(_)) => {
                 self.lost += 1;

@@ -23,15 +23,15 @@ const ANSWER_STAYS: u64 = 10_000;
 
 /// An update for the screen.
 #[derive(Clone, Debug)]
-pub(crate) enum Happening {
+pub(crate) enum Update {
     /// The result of a poll.
-    Looked(Look),
+    Polled(Look),
     /// An event of a process.
-    Told { pid: u32, name: String, told: Told },
+    Event { pid: u32, name: String, told: Told },
     /// A number of events of a process were dropped.
     Missed { pid: u32, name: String, count: u64 },
     /// The outcome of a command.
-    Answered { order: Order, outcome: Result<(), String> },
+    CommandDone { order: Order, outcome: Result<(), String> },
 }
 
 /// A command for one server.
@@ -131,27 +131,27 @@ impl Model {
     }
 
     /// Applies updates. There may be many, so the invariants are restored once.
-    pub(crate) fn take_all(&mut self, happenings: impl IntoIterator<Item = Happening>) {
-        happenings.into_iter().for_each(|happening| self.take_in(happening));
+    pub(crate) fn take_all(&mut self, updates: impl IntoIterator<Item = Update>) {
+        updates.into_iter().for_each(|update| self.take_in(update));
         self.settle();
     }
 
-    fn take_in(&mut self, happening: Happening) {
-        match happening {
-            Happening::Looked(look) if self.is_paused => self.held = Some(look),
-            Happening::Looked(look) => self.look(&look),
-            Happening::Told { pid, name, told } if self.watches(told.server.as_deref().unwrap_or(&name), pid) => {
+    fn take_in(&mut self, update: Update) {
+        match update {
+            Update::Polled(look) if self.is_paused => self.held = Some(look),
+            Update::Polled(look) => self.look(&look),
+            Update::Event { pid, name, told } if self.watches(told.server.as_deref().unwrap_or(&name), pid) => {
                 let who = self.called(pid, told.server.as_deref().unwrap_or(&name));
                 let Told { at, level, said, text, .. } = told;
                 self.note(Line { at, level, who, said, text });
             }
-            Happening::Missed { pid, name, count } if self.watches(&name, pid) => {
+            Update::Missed { pid, name, count } if self.watches(&name, pid) => {
                 let text = format!("{count} events were dropped, because they came too fast");
                 let who = self.called(pid, &name);
                 self.note(Line { at: self.now, level: Level::Warn, who, said: false, text });
             }
-            Happening::Told { .. } | Happening::Missed { .. } => {}
-            Happening::Answered { order, outcome } => match outcome {
+            Update::Event { .. } | Update::Missed { .. } => {}
+            Update::CommandDone { order, outcome } => match outcome {
                 Ok(()) => self.say(done(&order), false),
                 Err(why) => self.say(format!("{}: {why}", order.id), true),
             },

@@ -12,7 +12,7 @@ use ratatui::layout::Size;
 use ratatui::style::{Color, Modifier};
 
 use super::keyboard::Key;
-use super::model::{Happening, Mode, Model, Order, Wish};
+use super::model::{Update, Mode, Model, Order, Wish};
 use super::paint::Paint;
 use super::row::{self, Look, Seen};
 use super::view;
@@ -125,15 +125,15 @@ fn household() -> Look {
     }
 }
 
-fn told(pid: u32, name: &str, level: Level, said: bool, ago_ms: u64, text: &str) -> Happening {
+fn told(pid: u32, name: &str, level: Level, said: bool, ago_ms: u64, text: &str) -> Update {
     let (name, server, text) = (name.to_owned(), Some(name.to_owned()), text.to_owned());
-    Happening::Told { pid, name, told: Told { at: NOW - ago_ms, level, server, said, text } }
+    Update::Event { pid, name, told: Told { at: NOW - ago_ms, level, server, said, text } }
 }
 
 /// The sample on a screen of this size, after some events.
 fn watched(width: u16, height: u16) -> Model {
     let mut model = Model::new(Size { width, height }, None);
-    model.take(Happening::Looked(household()));
+    model.take(Update::Polled(household()));
     model.take(told(11, "notes", Level::Warn, false, 240_000, "Up → Waiting: ended by signal 9"));
     model.take(told(11, "notes", Level::Info, true, 239_000, "listening on stdio"));
     model.take(told(15, "twin", Level::Info, false, 61_000, "ready after 80 ms"));
@@ -155,8 +155,8 @@ fn picture(model: &Model) -> String {
 }
 
 impl Model {
-    fn take(&mut self, happening: Happening) {
-        self.take_all([happening]);
+    fn take(&mut self, update: Update) {
+        self.take_all([update]);
     }
 }
 
@@ -206,7 +206,7 @@ fn an_empty_screen_says_what_to_do() {
     let mut model = Model::new(Size { width: 80, height: 24 }, None);
     assert!(picture(&model).contains("Looking"), "before the first poll");
     let distrusted = vec!["/tmp/mendline-1000: it belongs to another user (0)".to_owned()];
-    model.take(Happening::Looked(Look { at: NOW, distrusted, ..Look::default() }));
+    model.take(Update::Polled(Look { at: NOW, distrusted, ..Look::default() }));
     insta::assert_snapshot!("empty", picture(&model));
 }
 
@@ -229,7 +229,7 @@ fn the_page_about_it_shows_what_is_really_seen() {
     let Ok(snapshot) = &mut look.processes[2].answer else { unreachable!() };
     snapshot.servers[0].name = "search".to_owned();
     let mut model = Model::new(Size { width: 110, height: 12 }, None);
-    model.take(Happening::Looked(look));
+    model.take(Update::Polled(look));
     model.take(told(11, "notes", Level::Warn, false, 240_000, "Up → Waiting: ended by signal 9"));
     model.take(told(11, "notes", Level::Info, false, 239_000, "ready after 80 ms"));
     model.take(told(12, "atlassian", Level::Warn, false, 9_000, "Up → Waiting: connection reset"));
@@ -261,13 +261,13 @@ fn a_selection_stays_with_its_server() {
     assert_eq!(model.selected().unwrap().id, "notes");
     let mut more = household();
     more.processes.push(process(16, server("aardvark")));
-    model.take(Happening::Looked(more));
+    model.take(Update::Polled(more));
     assert_eq!(model.selected().unwrap().id, "notes", "a new row is above it");
     press(&mut model, "s");
     assert_eq!(model.selected().unwrap().id, "notes", "the order changed");
-    model.take(Happening::Looked(Look { processes: vec![process(12, server("atlassian"))], ..household() }));
+    model.take(Update::Polled(Look { processes: vec![process(12, server("atlassian"))], ..household() }));
     assert_eq!(model.selected().unwrap().id, "atlassian", "it has gone, and the next is selected");
-    model.take(Happening::Looked(Look { at: NOW, ..Look::default() }));
+    model.take(Update::Polled(Look { at: NOW, ..Look::default() }));
     assert!(model.selected().is_none());
 }
 
@@ -277,7 +277,7 @@ fn whoever_comes_and_goes_is_noted() {
     let mut look = household();
     look.processes.remove(0);
     look.processes.push(process(16, server("garden")));
-    model.take(Happening::Looked(look));
+    model.take(Update::Polled(look));
     let picture = picture(&model);
     assert!(picture.contains("has started (process 16)"), "{picture}");
     assert!(picture.contains("has ended (process 11)"), "{picture}");
@@ -288,7 +288,7 @@ fn a_process_that_stops_answering_keeps_its_row() {
     let mut model = watched(120, 30);
     let mut look = household();
     look.processes[0].answer = Err(Silence::Hangs);
-    model.take(Happening::Looked(look));
+    model.take(Update::Polled(look));
     press(&mut model, "jj");
     let row = model.selected().unwrap();
     assert_eq!((row.id.as_str(), row.state().as_str(), row.word()), ("notes", "does not answer", "silent"));
@@ -326,11 +326,11 @@ fn a_filter_shows_servers_and_events_that_it_fits() {
 #[test]
 fn only_what_was_asked_for_is_watched() {
     let mut model = Model::new(Size { width: 80, height: 24 }, Some(Wanted::parse("twin#15")));
-    model.take(Happening::Looked(household()));
+    model.take(Update::Polled(household()));
     model.take(told(11, "notes", Level::Info, false, 0, "not of interest"));
     model.take(told(15, "twin", Level::Info, false, 0, "of interest"));
     assert_eq!((model.rows().len(), model.shown_events().len()), (1, 1));
-    model.take(Happening::Looked(Look { at: NOW, ..Look::default() }));
+    model.take(Update::Polled(Look { at: NOW, ..Look::default() }));
     assert!(picture(&model).contains("No server \"twin#15\" is running."), "{}", picture(&model));
 }
 
@@ -346,7 +346,7 @@ fn reconnect_is_done_and_isolate_asks_first() {
     assert_eq!(model.press(Key::Pasted('y')), None, "pasted text is no answer");
     assert_eq!(press(&mut model, "n"), None);
     assert_eq!(press(&mut model, "iy"), Some(Wish::Steer(order(Command::Isolate))));
-    model.take(Happening::Answered { order: order(Command::Isolate), outcome: Err("it does not answer".to_owned()) });
+    model.take(Update::CommandDone { order: order(Command::Isolate), outcome: Err("it does not answer".to_owned()) });
     assert!(picture(&model).contains("notes: it does not answer"));
     model.tick(NOW + 60_000);
     assert!(picture(&model).contains("q quit"), "an old answer disappears");
@@ -354,7 +354,7 @@ fn reconnect_is_done_and_isolate_asks_first() {
     let mut look = household();
     let Ok(snapshot) = &mut look.processes[0].answer else { unreachable!() };
     snapshot.servers[0].state.kind = StateKind::Isolated;
-    model.take(Happening::Looked(look));
+    model.take(Update::Polled(look));
     assert!(picture(&model).contains("i resume"), "{}", picture(&model));
     assert_eq!(press(&mut model, "r"), None);
     assert!(picture(&model).contains("notes is isolated; press i to resume it first"), "{}", picture(&model));
@@ -368,7 +368,7 @@ fn a_paused_picture_stands_still_and_catches_up() {
     press(&mut model, "p");
     let before = picture(&model);
     model.take(told(11, "notes", Level::Info, false, 0, "something new"));
-    model.take(Happening::Looked(Look { at: NOW + 5_000, ..Look::default() }));
+    model.take(Update::Polled(Look { at: NOW + 5_000, ..Look::default() }));
     model.tick(NOW + 5_000);
     let lines = |text: &str| text.lines().filter(|line| !line.starts_with("──")).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(lines(&picture(&model))[1..12], lines(&before)[1..12]);
@@ -427,7 +427,7 @@ proptest! {
                     let mut look = household();
                     // Duplicates occur, too: two servers with one name in one process.
                     look.processes = which.into_iter().map(|at| all[at].clone()).collect();
-                    model.take(Happening::Looked(look));
+                    model.take(Update::Polled(look));
                 }
                 Step::Event(pid, text) => model.take(told(pid, "notes", Level::Warn, pid % 2 == 0, 0, &text)),
             }
