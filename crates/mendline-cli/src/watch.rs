@@ -8,7 +8,7 @@
 //! - [`layout`], [`table`], [`detail`], [`paint`], [`view`]: drawing of the model;
 //! - [`screen`], [`signals`]: the terminal and its modes, and signals.
 
-mod ask;
+mod poll;
 mod detail;
 mod events;
 mod follow;
@@ -38,7 +38,7 @@ use crate::policy_flags::duration;
 use crate::cli::{NEGATIVE, USAGE};
 use crate::style::Style;
 use crate::target::Wanted;
-use ask::Request;
+use poll::PollRequest;
 use keyboard::Keyboard;
 use model::{Update, Model, Wish};
 use paint::Paint;
@@ -106,7 +106,7 @@ fn watch(interval: Duration, only: Option<Wanted>) -> io::Result<()> {
     let (hear, signals) = channel();
     let (report, updates) = sync_channel(WAITING);
     signals::listen(hear)?;
-    let requests = ask::start(interval, report.clone())?;
+    let requests = poll::start(interval, report.clone())?;
     follow::start(report)?;
     let screen = Screen::open(Paint { is_coloured: Style::for_stdout().is_coloured() })?;
     let model = Model::new(screen::size(), only);
@@ -121,7 +121,7 @@ struct Watch {
     keyboard: Keyboard,
     updates: Receiver<Update>,
     signals: Receiver<Heard>,
-    requests: Sender<Request>,
+    requests: Sender<PollRequest>,
     /// True after we stopped ourselves and took the terminal again: the SIGCONT that follows is expected.
     knows_that_it_goes_on: bool,
 }
@@ -154,7 +154,7 @@ impl Watch {
             }
             has_changed |= self.catch_up() || screen::size() != self.model.size || drawn.elapsed() >= REDRAW;
             if has_changed {
-                self.model.tick(ask::now());
+                self.model.tick(poll::now());
                 self.screen.draw(&mut self.model)?;
                 drawn = Instant::now();
             }
@@ -197,9 +197,9 @@ impl Watch {
             Some(Wish::Suspend) => self.suspend()?,
             Some(Wish::Redraw) => {
                 self.screen.take_back()?;
-                self.ask(Request::Look);
+                self.send_request(PollRequest::Poll);
             }
-            Some(Wish::Steer(order)) => self.ask(Request::Steer(order)),
+            Some(Wish::Steer(order)) => self.send_request(PollRequest::Command(order)),
             Some(Wish::Log(name)) => return self.show_log(&name),
         }
         Ok(Goes::On)
@@ -216,7 +216,7 @@ impl Watch {
         Ok(Goes::On)
     }
 
-    fn ask(&mut self, request: Request) {
+    fn send_request(&mut self, request: PollRequest) {
         if self.requests.send(request).is_err() {
             self.model.say("the polling thread has ended; please start again".to_owned(), true);
         }

@@ -15,7 +15,7 @@ use super::detail;
 use super::events::{Events, Line};
 use super::layout::{Layout, Wanted, is_roomy};
 use super::paint::Tone;
-use super::row::{Key, Look, Row, Sort, rows};
+use super::row::{Key, Poll, Row, Sort, rows};
 use crate::target;
 
 /// Time that an answer stays in the footer, in milliseconds.
@@ -25,7 +25,7 @@ const ANSWER_STAYS: u64 = 10_000;
 #[derive(Clone, Debug)]
 pub(crate) enum Update {
     /// The result of a poll.
-    Polled(Look),
+    Polled(Poll),
     /// An event of a process.
     Event { pid: u32, name: String, told: Told },
     /// A number of events of a process were dropped.
@@ -85,7 +85,7 @@ pub(crate) struct Model {
     /// The selected servers; all if it is `None`.
     pub(crate) only: Option<target::Wanted>,
     /// True after the first poll.
-    pub(crate) has_looked: bool,
+    pub(crate) has_polled: bool,
     pub(crate) mode: Mode,
     pub(crate) sort: Sort,
     pub(crate) filter: String,
@@ -98,7 +98,7 @@ pub(crate) struct Model {
     /// True while the display is paused.
     pub(crate) is_paused: bool,
     /// The last poll during a pause.
-    held: Option<Look>,
+    held: Option<Poll>,
     /// True if details were opened, false if they were closed; else it depends on the size.
     pub(crate) details: Option<bool>,
     all: Vec<Row>,
@@ -138,8 +138,8 @@ impl Model {
 
     fn take_in(&mut self, update: Update) {
         match update {
-            Update::Polled(look) if self.is_paused => self.held = Some(look),
-            Update::Polled(look) => self.look(&look),
+            Update::Polled(poll) if self.is_paused => self.held = Some(poll),
+            Update::Polled(poll) => self.apply_poll(&poll),
             Update::Event { pid, name, told } if self.watches(told.server.as_deref().unwrap_or(&name), pid) => {
                 let who = self.called(pid, told.server.as_deref().unwrap_or(&name));
                 let Told { at, level, said, text, .. } = told;
@@ -234,8 +234,8 @@ impl Model {
         self.is_paused = !self.is_paused;
         if !self.is_paused {
             self.events.follow();
-            if let Some(look) = self.held.take() {
-                self.look(&look);
+            if let Some(poll) = self.held.take() {
+                self.apply_poll(&poll);
             }
         }
     }
@@ -274,24 +274,24 @@ impl Model {
         self.events.settle(shown, height);
     }
 
-    fn look(&mut self, look: &Look) {
+    fn apply_poll(&mut self, poll: &Poll) {
         let before: BTreeMap<Key, String> = self.all.iter().map(|row| (row.key.clone(), row.id.clone())).collect();
-        self.now = self.now.max(look.at);
-        self.all = rows(look, &mut self.known);
+        self.now = self.now.max(poll.at);
+        self.all = rows(poll, &mut self.known);
         let only = self.only.as_ref();
         self.all.retain(|row| only.is_none_or(|only| only.is(&row.key.name, row.key.pid)));
-        self.distrusted.clone_from(&look.distrusted);
+        self.distrusted.clone_from(&poll.distrusted);
         let after: BTreeMap<Key, String> = self.all.iter().map(|row| (row.key.clone(), row.id.clone())).collect();
         // The first poll reports no new servers.
-        let came = after.iter().filter(|(key, _)| self.has_looked && !before.contains_key(key));
+        let came = after.iter().filter(|(key, _)| self.has_polled && !before.contains_key(key));
         let went = before.iter().filter(|(key, _)| !after.contains_key(key));
         let came = came.map(|(key, id)| (id.clone(), format!("has started (process {})", key.pid)));
         let went = went.map(|(key, id)| (id.clone(), format!("has ended (process {})", key.pid)));
         let lines: Vec<(String, String)> = came.chain(went).collect();
         for (who, text) in lines {
-            self.note(Line { at: look.at, level: Level::Info, who, said: false, text });
+            self.note(Line { at: poll.at, level: Level::Info, who, said: false, text });
         }
-        self.has_looked = true;
+        self.has_polled = true;
     }
 
     fn note(&mut self, line: Line) {

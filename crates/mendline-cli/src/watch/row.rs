@@ -13,11 +13,11 @@ use mendline::control::{Silence, Snapshot};
 
 /// The result of a poll.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Look {
+pub(crate) struct Poll {
     /// Time, in milliseconds since 1970.
     pub(crate) at: u64,
     /// All running processes.
-    pub(crate) processes: Vec<Seen>,
+    pub(crate) processes: Vec<PolledProcess>,
     /// Memory of children, by process id.
     pub(crate) memory: BTreeMap<u32, u64>,
     /// Directories that were skipped, with the reason.
@@ -26,7 +26,7 @@ pub(crate) struct Look {
 
 /// A process and its answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct PolledProcess {
     pub(crate) pid: u32,
     /// Name of its first server.
     pub(crate) name: String,
@@ -138,10 +138,10 @@ impl Sort {
 }
 
 /// Builds the rows of a poll. `known` holds the last answer of each process.
-pub(crate) fn rows(look: &Look, known: &mut BTreeMap<u32, Snapshot>) -> Vec<Row> {
-    known.retain(|pid, _| look.processes.iter().any(|seen| seen.pid == *pid));
+pub(crate) fn rows(poll: &Poll, known: &mut BTreeMap<u32, Snapshot>) -> Vec<Row> {
+    known.retain(|pid, _| poll.processes.iter().any(|seen| seen.pid == *pid));
     let mut rows = Vec::new();
-    for seen in &look.processes {
+    for seen in &poll.processes {
         if let Ok(snapshot) = &seen.answer {
             known.insert(seen.pid, snapshot.clone());
         }
@@ -155,7 +155,7 @@ pub(crate) fn rows(look: &Look, known: &mut BTreeMap<u32, Snapshot>) -> Vec<Row>
         };
         match known.get(&seen.pid) {
             Some(snapshot) => rows.extend(snapshot.servers.iter().map(|server| {
-                let memory = server.connection.child.and_then(|child| look.memory.get(&child).copied());
+                let memory = server.connection.child.and_then(|child| poll.memory.get(&child).copied());
                 Row { memory, ..row(&server.name, Some((snapshot.process.clone(), server.clone()))) }
             })),
             None => rows.push(row(&seen.name, None)),

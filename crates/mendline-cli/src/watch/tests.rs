@@ -14,7 +14,7 @@ use ratatui::style::{Color, Modifier};
 use super::keyboard::Key;
 use super::model::{Update, Mode, Model, Order, Wish};
 use super::paint::Paint;
-use super::row::{self, Look, Seen};
+use super::row::{self, Poll, PolledProcess};
 use super::view;
 use crate::target::Wanted;
 
@@ -48,7 +48,7 @@ fn server(name: &str) -> Server {
     }
 }
 
-fn process(pid: u32, server: Server) -> Seen {
+fn process(pid: u32, server: Server) -> PolledProcess {
     let process = ProcessFacts {
         pid,
         mendline: "0.1.0".to_owned(),
@@ -58,11 +58,11 @@ fn process(pid: u32, server: Server) -> Seen {
     };
     let name = server.name.clone();
     let servers = vec![server];
-    Seen { pid, name, answer: Ok(Snapshot { version: VERSION, taken_at: NOW, process, servers }) }
+    PolledProcess { pid, name, answer: Ok(Snapshot { version: VERSION, taken_at: NOW, process, servers }) }
 }
 
 /// Six processes in different states.
-fn household() -> Look {
+fn household() -> Poll {
     let mut notes = server("notes");
     notes.connection.child = Some(4712);
     notes.calls = Calls {
@@ -109,8 +109,8 @@ fn household() -> Look {
     };
     search.calls = Calls { failed: 12, ..Calls::default() };
     search.latency = Latency::default();
-    let hangs = Seen { pid: 99, name: "frozen".to_owned(), answer: Err(Silence::Hangs) };
-    Look {
+    let hangs = PolledProcess { pid: 99, name: "frozen".to_owned(), answer: Err(Silence::Hangs) };
+    Poll {
         at: NOW,
         processes: vec![
             process(11, notes),
@@ -206,7 +206,7 @@ fn an_empty_screen_says_what_to_do() {
     let mut model = Model::new(Size { width: 80, height: 24 }, None);
     assert!(picture(&model).contains("Looking"), "before the first poll");
     let distrusted = vec!["/tmp/mendline-1000: it belongs to another user (0)".to_owned()];
-    model.take(Update::Polled(Look { at: NOW, distrusted, ..Look::default() }));
+    model.take(Update::Polled(Poll { at: NOW, distrusted, ..Poll::default() }));
     insta::assert_snapshot!("empty", picture(&model));
 }
 
@@ -221,15 +221,15 @@ fn the_help_names_every_key() {
 
 #[test]
 fn the_page_about_it_shows_what_is_really_seen() {
-    let mut look = household();
-    look.processes.truncate(3);
-    let Ok(snapshot) = &mut look.processes[0].answer else { unreachable!() };
+    let mut poll = household();
+    poll.processes.truncate(3);
+    let Ok(snapshot) = &mut poll.processes[0].answer else { unreachable!() };
     snapshot.servers[0].breaker.tools.clear();
     snapshot.servers[0].calls.unknown = 0;
-    let Ok(snapshot) = &mut look.processes[2].answer else { unreachable!() };
+    let Ok(snapshot) = &mut poll.processes[2].answer else { unreachable!() };
     snapshot.servers[0].name = "search".to_owned();
     let mut model = Model::new(Size { width: 110, height: 12 }, None);
-    model.take(Update::Polled(look));
+    model.take(Update::Polled(poll));
     model.take(told(11, "notes", Level::Warn, false, 240_000, "Up → Waiting: ended by signal 9"));
     model.take(told(11, "notes", Level::Info, false, 239_000, "ready after 80 ms"));
     model.take(told(12, "atlassian", Level::Warn, false, 9_000, "Up → Waiting: connection reset"));
@@ -265,19 +265,19 @@ fn a_selection_stays_with_its_server() {
     assert_eq!(model.selected().unwrap().id, "notes", "a new row is above it");
     press(&mut model, "s");
     assert_eq!(model.selected().unwrap().id, "notes", "the order changed");
-    model.take(Update::Polled(Look { processes: vec![process(12, server("atlassian"))], ..household() }));
+    model.take(Update::Polled(Poll { processes: vec![process(12, server("atlassian"))], ..household() }));
     assert_eq!(model.selected().unwrap().id, "atlassian", "it has gone, and the next is selected");
-    model.take(Update::Polled(Look { at: NOW, ..Look::default() }));
+    model.take(Update::Polled(Poll { at: NOW, ..Poll::default() }));
     assert!(model.selected().is_none());
 }
 
 #[test]
 fn whoever_comes_and_goes_is_noted() {
     let mut model = watched(80, 24);
-    let mut look = household();
-    look.processes.remove(0);
-    look.processes.push(process(16, server("garden")));
-    model.take(Update::Polled(look));
+    let mut poll = household();
+    poll.processes.remove(0);
+    poll.processes.push(process(16, server("garden")));
+    model.take(Update::Polled(poll));
     let picture = picture(&model);
     assert!(picture.contains("has started (process 16)"), "{picture}");
     assert!(picture.contains("has ended (process 11)"), "{picture}");
@@ -286,9 +286,9 @@ fn whoever_comes_and_goes_is_noted() {
 #[test]
 fn a_process_that_stops_answering_keeps_its_row() {
     let mut model = watched(120, 30);
-    let mut look = household();
-    look.processes[0].answer = Err(Silence::Hangs);
-    model.take(Update::Polled(look));
+    let mut poll = household();
+    poll.processes[0].answer = Err(Silence::Hangs);
+    model.take(Update::Polled(poll));
     press(&mut model, "jj");
     let row = model.selected().unwrap();
     assert_eq!((row.id.as_str(), row.state().as_str(), row.word()), ("notes", "does not answer", "silent"));
@@ -330,7 +330,7 @@ fn only_what_was_asked_for_is_watched() {
     model.take(told(11, "notes", Level::Info, false, 0, "not of interest"));
     model.take(told(15, "twin", Level::Info, false, 0, "of interest"));
     assert_eq!((model.rows().len(), model.shown_events().len()), (1, 1));
-    model.take(Update::Polled(Look { at: NOW, ..Look::default() }));
+    model.take(Update::Polled(Poll { at: NOW, ..Poll::default() }));
     assert!(picture(&model).contains("No server \"twin#15\" is running."), "{}", picture(&model));
 }
 
@@ -351,10 +351,10 @@ fn reconnect_is_done_and_isolate_asks_first() {
     model.tick(NOW + 60_000);
     assert!(picture(&model).contains("q quit"), "an old answer disappears");
 
-    let mut look = household();
-    let Ok(snapshot) = &mut look.processes[0].answer else { unreachable!() };
+    let mut poll = household();
+    let Ok(snapshot) = &mut poll.processes[0].answer else { unreachable!() };
     snapshot.servers[0].state.kind = StateKind::Isolated;
-    model.take(Update::Polled(look));
+    model.take(Update::Polled(poll));
     assert!(picture(&model).contains("i resume"), "{}", picture(&model));
     assert_eq!(press(&mut model, "r"), None);
     assert!(picture(&model).contains("notes is isolated; press i to resume it first"), "{}", picture(&model));
@@ -368,7 +368,7 @@ fn a_paused_picture_stands_still_and_catches_up() {
     press(&mut model, "p");
     let before = picture(&model);
     model.take(told(11, "notes", Level::Info, false, 0, "something new"));
-    model.take(Update::Polled(Look { at: NOW + 5_000, ..Look::default() }));
+    model.take(Update::Polled(Poll { at: NOW + 5_000, ..Poll::default() }));
     model.tick(NOW + 5_000);
     let lines = |text: &str| text.lines().filter(|line| !line.starts_with("──")).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(lines(&picture(&model))[1..12], lines(&before)[1..12]);
@@ -381,7 +381,7 @@ fn a_paused_picture_stands_still_and_catches_up() {
 enum Step {
     Key(Key),
     Size(u16, u16),
-    Look(Vec<usize>),
+    Poll(Vec<usize>),
     Event(u32, String),
 }
 
@@ -407,7 +407,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => letter.prop_map(Step::Key),
         3 => named.prop_map(Step::Key),
         2 => (1..150u16, 1..60u16).prop_map(|(width, height)| Step::Size(width, height)),
-        1 => proptest::collection::vec(0..6usize, 0..6).prop_map(Step::Look),
+        1 => proptest::collection::vec(0..6usize, 0..6).prop_map(Step::Poll),
         2 => (0..20u32, "\\PC{0,80}").prop_map(|(pid, text)| Step::Event(pid, text)),
     ]
 }
@@ -422,12 +422,12 @@ proptest! {
                     model.press(key);
                 }
                 Step::Size(width, height) => model.resize(Size { width, height }),
-                Step::Look(which) => {
+                Step::Poll(which) => {
                     let all = household().processes;
-                    let mut look = household();
+                    let mut poll = household();
                     // Duplicates occur, too: two servers with one name in one process.
-                    look.processes = which.into_iter().map(|at| all[at].clone()).collect();
-                    model.take(Update::Polled(look));
+                    poll.processes = which.into_iter().map(|at| all[at].clone()).collect();
+                    model.take(Update::Polled(poll));
                 }
                 Step::Event(pid, text) => model.take(told(pid, "notes", Level::Warn, pid % 2 == 0, 0, &text)),
             }

@@ -208,7 +208,7 @@ fn nothing(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
         Some(only) => format!("No server {:?} is running.", only.text()),
         None => "No Mendline is running.".to_owned(),
     };
-    if model.has_looked {
+    if model.has_polled {
         lines.extend([
             (Tone::Bold, nothing.as_str()),
             (Tone::Plain, ""),

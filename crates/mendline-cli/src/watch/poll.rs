@@ -9,25 +9,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use mendline::control::Registry;
 
 use super::model::{Update, Order};
-use super::row::{Look, Seen};
+use super::row::{Poll, PolledProcess};
 use crate::status::memory;
 
 /// Time limit for a process to accept a command.
 const TAKING: Duration = Duration::from_secs(1);
 
 /// Interval and number of fast polls after a command.
-const HASTE: Duration = Duration::from_millis(150);
-const HASTY_LOOKS: u32 = 6;
+const FAST_INTERVAL: Duration = Duration::from_millis(150);
+const FAST_POLLS: u32 = 6;
 
 /// A request of the screen.
-pub(crate) enum Request {
+pub(crate) enum PollRequest {
     /// Poll now.
-    Look,
-    Steer(Order),
+    Poll,
+    Command(Order),
 }
 
 /// Starts to poll, at this interval.
-pub(crate) fn start(interval: Duration, updates: SyncSender<Update>) -> io::Result<Sender<Request>> {
+pub(crate) fn start(interval: Duration, updates: SyncSender<Update>) -> io::Result<Sender<PollRequest>> {
     let (requests, wanted) = channel();
     thread::Builder::new().name("ask".to_owned()).spawn(move || {
         // An error means that the screen is closed.
@@ -43,39 +43,39 @@ pub(crate) fn now() -> u64 {
 }
 
 /// The screen is closed.
-struct Gone;
+struct Closed;
 
-fn work(interval: Duration, updates: &SyncSender<Update>, wanted: &Receiver<Request>) -> Result<(), Gone> {
-    let mut hasty = 0_u32;
+fn work(interval: Duration, updates: &SyncSender<Update>, wanted: &Receiver<PollRequest>) -> Result<(), Closed> {
+    let mut fast = 0_u32;
     loop {
-        updates.send(Update::Polled(look())).map_err(|_| Gone)?;
-        let pause = if hasty > 0 { interval.min(HASTE) } else { interval };
-        hasty = hasty.saturating_sub(1);
+        updates.send(Update::Polled(poll_all())).map_err(|_| Closed)?;
+        let pause = if fast > 0 { interval.min(FAST_INTERVAL) } else { interval };
+        fast = fast.saturating_sub(1);
         match wanted.recv_timeout(pause) {
-            Ok(Request::Steer(order)) => {
+            Ok(PollRequest::Command(order)) => {
                 let outcome = steer(&order);
-                updates.send(Update::CommandDone { order, outcome }).map_err(|_| Gone)?;
-                hasty = HASTY_LOOKS;
+                updates.send(Update::CommandDone { order, outcome }).map_err(|_| Closed)?;
+                fast = FAST_POLLS;
             }
-            Ok(Request::Look) | Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(Gone),
+            Ok(PollRequest::Poll) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(Closed),
         }
     }
 }
 
-fn look() -> Look {
+fn poll_all() -> Poll {
     // The registry is read anew each time: its directory may be new.
     let registry = Registry::of_user();
     let found = registry.snapshots();
     let servers = found.iter().filter_map(|found| found.answer.as_ref().ok()).flat_map(|snapshot| &snapshot.servers);
     let children: Vec<u32> = servers.filter_map(|server| server.connection.child).collect();
     let memory = memory::of_groups(&children).into_iter().map(|(child, memory)| (child, memory.bytes)).collect();
-    let seen = |found: mendline::control::Found| Seen {
+    let seen = |found: mendline::control::Found| PolledProcess {
         pid: found.process.pid,
         name: found.process.name,
         answer: found.answer,
     };
-    Look {
+    Poll {
         at: now(),
         processes: found.into_iter().map(seen).collect(),
         memory,
