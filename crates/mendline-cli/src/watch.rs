@@ -43,7 +43,7 @@ use keyboard::Keyboard;
 use model::{Update, Model, Wish};
 use paint::Paint;
 use screen::Screen;
-use signals::Heard;
+use signals::ReceivedSignal;
 
 /// Time limit of the wait for a key.
 const TICK: Duration = Duration::from_millis(50);
@@ -103,9 +103,9 @@ pub(crate) fn run(options: &WatchOptions, name: Option<&str>) -> ExitCode {
 }
 
 fn watch(interval: Duration, only: Option<Wanted>) -> io::Result<()> {
-    let (hear, signals) = channel();
+    let (sender, signals) = channel();
     let (report, updates) = sync_channel(WAITING);
-    signals::listen(hear)?;
+    signals::listen(sender)?;
     let requests = poll::start(interval, report.clone())?;
     follow::start(report)?;
     let screen = Screen::open(Paint { is_coloured: Style::for_stdout().is_coloured() })?;
@@ -120,7 +120,7 @@ struct Watch {
     model: Model,
     keyboard: Keyboard,
     updates: Receiver<Update>,
-    signals: Receiver<Heard>,
+    signals: Receiver<ReceivedSignal>,
     requests: Sender<PollRequest>,
     /// True after we stopped ourselves and took the terminal again: the SIGCONT that follows is expected.
     knows_that_it_goes_on: bool,
@@ -146,9 +146,9 @@ impl Watch {
                     return Ok(());
                 }
             }
-            while let Ok(heard) = self.signals.try_recv() {
+            while let Ok(signal) = self.signals.try_recv() {
                 has_changed = true;
-                if self.obey(heard)? == Goes::Home {
+                if self.handle_signal(signal)? == Goes::Home {
                     return Ok(());
                 }
             }
@@ -175,7 +175,7 @@ impl Watch {
         let mut bytes = [0; 1024];
         match rustix::io::read(stdin, &mut bytes) {
             Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is closed")),
-            Ok(count) => Ok(self.keyboard.hear(&bytes[..count])),
+            Ok(count) => Ok(self.keyboard.feed(&bytes[..count])),
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(Vec::new()),
             Err(error) => Err(error.into()),
         }
@@ -205,13 +205,13 @@ impl Watch {
         Ok(Goes::On)
     }
 
-    fn obey(&mut self, heard: Heard) -> io::Result<Goes> {
-        match heard {
-            Heard::Interrupt | Heard::Stop => return Ok(Goes::Home),
-            Heard::Suspend => self.suspend()?,
-            Heard::Continued if std::mem::take(&mut self.knows_that_it_goes_on) => {}
+    fn handle_signal(&mut self, signal: ReceivedSignal) -> io::Result<Goes> {
+        match signal {
+            ReceivedSignal::Interrupt | ReceivedSignal::Stop => return Ok(Goes::Home),
+            ReceivedSignal::Suspend => self.suspend()?,
+            ReceivedSignal::Continued if std::mem::take(&mut self.knows_that_it_goes_on) => {}
             // The terminal may be in any state after a stop.
-            Heard::Continued => self.screen.take_back()?,
+            ReceivedSignal::Continued => self.screen.take_back()?,
         }
         Ok(Goes::On)
     }

@@ -11,7 +11,7 @@ use clap::CommandFactory;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 
-use super::signals::Heard;
+use super::signals::ReceivedSignal;
 use super::{Goes, TICK, Watch};
 use crate::cli::Cli;
 use crate::outside::one_line;
@@ -43,15 +43,15 @@ impl Watch {
         let mut is_enough = false;
         loop {
             let ended = child.try_wait()?;
-            while let Ok(heard) = self.signals.try_recv() {
-                match heard {
+            while let Ok(signal) = self.signals.try_recv() {
+                match signal {
                     // The signal was for both processes: return, whatever the log prints.
-                    Heard::Interrupt => is_enough = true,
-                    Heard::Stop => {
+                    ReceivedSignal::Interrupt => is_enough = true,
+                    ReceivedSignal::Stop => {
                         end(&mut child);
                         return Ok(Goes::Home);
                     }
-                    Heard::Suspend | Heard::Continued => {}
+                    ReceivedSignal::Suspend | ReceivedSignal::Continued => {}
                 }
             }
             match ended {
@@ -81,8 +81,8 @@ impl Watch {
                 return Ok(Goes::On);
             }
             match self.signals.try_recv() {
-                Ok(Heard::Stop) => return Ok(Goes::Home),
-                Ok(Heard::Interrupt) => return Ok(Goes::On),
+                Ok(ReceivedSignal::Stop) => return Ok(Goes::Home),
+                Ok(ReceivedSignal::Interrupt) => return Ok(Goes::On),
                 _ => {}
             }
             self.catch_up();

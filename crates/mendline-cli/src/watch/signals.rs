@@ -13,14 +13,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::screen::give_back;
 
 /// Time limit for the screen to end by itself.
-const PATIENCE: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Offset of the exit code of a process that a signal ended, as shells use it.
 const ENDED: i32 = 128;
 
 /// A received signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum ReceivedSignal {
     /// SIGINT, by Ctrl-C on a terminal that is not in raw mode, or by another process.
     Interrupt,
     /// SIGTERM, SIGQUIT, or SIGHUP of a closed terminal.
@@ -32,7 +32,7 @@ pub(crate) enum Heard {
 }
 
 /// Starts to listen.
-pub(crate) fn listen(heard: Sender<Heard>) -> io::Result<()> {
+pub(crate) fn listen(sender: Sender<ReceivedSignal>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = {
         let _inside = runtime.enter();
@@ -43,9 +43,9 @@ pub(crate) fn listen(heard: Sender<Heard>) -> io::Result<()> {
             loop {
                 let signal = signals.next().await;
                 // At the end there may be no receiver.
-                let _ = heard.send(signal);
-                if signal == Heard::Stop {
-                    tokio::time::sleep(PATIENCE).await;
+                let _ = sender.send(signal);
+                if signal == ReceivedSignal::Stop {
+                    tokio::time::sleep(EXIT_TIMEOUT).await;
                     give_back();
                     std::process::exit(ENDED + SignalKind::terminate().as_raw_value());
                 }
@@ -61,7 +61,7 @@ struct Signals {
     quit: Signal,
     hang_up: Signal,
     suspend: Signal,
-    go_on: Signal,
+    resumed: Signal,
 }
 
 impl Signals {
@@ -73,18 +73,18 @@ impl Signals {
             quit: signal(SignalKind::quit())?,
             hang_up: signal(SignalKind::hangup())?,
             suspend: other(rustix::process::Signal::TSTP)?,
-            go_on: other(rustix::process::Signal::CONT)?,
+            resumed: other(rustix::process::Signal::CONT)?,
         })
     }
 
-    async fn next(&mut self) -> Heard {
+    async fn next(&mut self) -> ReceivedSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => Heard::Interrupt,
-            _ = self.terminate.recv() => Heard::Stop,
-            _ = self.quit.recv() => Heard::Stop,
-            _ = self.hang_up.recv() => Heard::Stop,
-            _ = self.suspend.recv() => Heard::Suspend,
-            _ = self.go_on.recv() => Heard::Continued,
+            _ = self.interrupt.recv() => ReceivedSignal::Interrupt,
+            _ = self.terminate.recv() => ReceivedSignal::Stop,
+            _ = self.quit.recv() => ReceivedSignal::Stop,
+            _ = self.hang_up.recv() => ReceivedSignal::Stop,
+            _ = self.suspend.recv() => ReceivedSignal::Suspend,
+            _ = self.resumed.recv() => ReceivedSignal::Continued,
         }
     }
 }
