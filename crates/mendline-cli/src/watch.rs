@@ -40,7 +40,7 @@ use crate::style::Style;
 use crate::target::Wanted;
 use poll::PollRequest;
 use keyboard::Keyboard;
-use model::{Update, Model, Wish};
+use model::{Update, Model, Action};
 use paint::Paint;
 use screen::Screen;
 use signals::ReceivedSignal;
@@ -110,7 +110,7 @@ fn watch(interval: Duration, only: Option<Wanted>) -> io::Result<()> {
     follow::start(report)?;
     let screen = Screen::open(Paint { is_coloured: Style::for_stdout().is_coloured() })?;
     let model = Model::new(screen::size(), only);
-    Watch { screen, model, keyboard: Keyboard::default(), updates, signals, requests, knows_that_it_goes_on: false }
+    Watch { screen, model, keyboard: Keyboard::default(), updates, signals, requests, expects_continue: false }
         .run()
 }
 
@@ -123,14 +123,14 @@ struct Watch {
     signals: Receiver<ReceivedSignal>,
     requests: Sender<PollRequest>,
     /// True after we stopped ourselves and took the terminal again: the SIGCONT that follows is expected.
-    knows_that_it_goes_on: bool,
+    expects_continue: bool,
 }
 
 /// Continuation of the loop.
 #[derive(PartialEq, Eq)]
-enum Goes {
-    On,
-    Home,
+enum LoopAction {
+    Continue,
+    Exit,
 }
 
 impl Watch {
@@ -141,14 +141,14 @@ impl Watch {
             let keys = self.wait_for_keys()?;
             let mut has_changed = !keys.is_empty();
             for key in keys {
-                let wish = self.model.press(key);
-                if self.grant(wish)? == Goes::Home {
+                let action = self.model.press(key);
+                if self.perform(action)? == LoopAction::Exit {
                     return Ok(());
                 }
             }
             while let Ok(signal) = self.signals.try_recv() {
                 has_changed = true;
-                if self.handle_signal(signal)? == Goes::Home {
+                if self.handle_signal(signal)? == LoopAction::Exit {
                     return Ok(());
                 }
             }
@@ -190,30 +190,30 @@ impl Watch {
         has_any
     }
 
-    fn grant(&mut self, wish: Option<Wish>) -> io::Result<Goes> {
-        match wish {
+    fn perform(&mut self, action: Option<Action>) -> io::Result<LoopAction> {
+        match action {
             None => {}
-            Some(Wish::Quit) => return Ok(Goes::Home),
-            Some(Wish::Suspend) => self.suspend()?,
-            Some(Wish::Redraw) => {
+            Some(Action::Quit) => return Ok(LoopAction::Exit),
+            Some(Action::Suspend) => self.suspend()?,
+            Some(Action::Redraw) => {
                 self.screen.take_back()?;
                 self.send_request(PollRequest::Poll);
             }
-            Some(Wish::Steer(order)) => self.send_request(PollRequest::Command(order)),
-            Some(Wish::Log(name)) => return self.show_log(&name),
+            Some(Action::Command(order)) => self.send_request(PollRequest::Command(order)),
+            Some(Action::Log(name)) => return self.show_log(&name),
         }
-        Ok(Goes::On)
+        Ok(LoopAction::Continue)
     }
 
-    fn handle_signal(&mut self, signal: ReceivedSignal) -> io::Result<Goes> {
+    fn handle_signal(&mut self, signal: ReceivedSignal) -> io::Result<LoopAction> {
         match signal {
-            ReceivedSignal::Interrupt | ReceivedSignal::Stop => return Ok(Goes::Home),
+            ReceivedSignal::Interrupt | ReceivedSignal::Stop => return Ok(LoopAction::Exit),
             ReceivedSignal::Suspend => self.suspend()?,
-            ReceivedSignal::Continued if std::mem::take(&mut self.knows_that_it_goes_on) => {}
+            ReceivedSignal::Continued if std::mem::take(&mut self.expects_continue) => {}
             // The terminal may be in any state after a stop.
             ReceivedSignal::Continued => self.screen.take_back()?,
         }
-        Ok(Goes::On)
+        Ok(LoopAction::Continue)
     }
 
     fn send_request(&mut self, request: PollRequest) {
@@ -226,7 +226,7 @@ impl Watch {
         self.screen.lend();
         let has_stopped = screen::stop();
         self.screen.take_back()?;
-        self.knows_that_it_goes_on |= has_stopped;
+        self.expects_continue |= has_stopped;
         if !has_stopped {
             self.model.say("there is no shell to suspend to".to_owned(), false);
         }

@@ -7,7 +7,7 @@ use mendline::control::Command;
 use mendline::control::snapshot::StateKind;
 
 use super::keyboard::Key;
-use super::model::{Mode, Model, Order, Wish};
+use super::model::{Mode, Model, Order, Action};
 
 /// Maximum length of a filter.
 const LONGEST_FILTER: usize = 64;
@@ -40,11 +40,11 @@ pub(crate) const HINTS: [Hint; 13] = [
 
 impl Model {
     /// Handles a key.
-    pub(crate) fn press(&mut self, key: Key) -> Option<Wish> {
-        let wish = match (key, &self.mode) {
-            (Key::Control('c'), _) => Some(Wish::Quit),
-            (Key::Control('z'), _) => Some(Wish::Suspend),
-            (Key::Control('l'), _) => Some(Wish::Redraw),
+    pub(crate) fn press(&mut self, key: Key) -> Option<Action> {
+        let action = match (key, &self.mode) {
+            (Key::Control('c'), _) => Some(Action::Quit),
+            (Key::Control('z'), _) => Some(Action::Suspend),
+            (Key::Control('l'), _) => Some(Action::Redraw),
             (key, Mode::Filter) => {
                 self.write_filter(key);
                 None
@@ -69,14 +69,14 @@ impl Model {
             (key, Mode::Table) => self.press_in_table(key),
         };
         self.settle();
-        wish
+        action
     }
 
-    fn press_in_table(&mut self, key: Key) -> Option<Wish> {
+    fn press_in_table(&mut self, key: Key) -> Option<Action> {
         let page = isize::try_from(self.height_of_events().max(2) - 1).unwrap_or(1);
         match key {
-            Key::Char('q') => return Some(Wish::Quit),
-            Key::Escape if self.filter.is_empty() => return Some(Wish::Quit),
+            Key::Char('q') => return Some(Action::Quit),
+            Key::Escape if self.filter.is_empty() => return Some(Action::Quit),
             Key::Escape => self.filter.clear(),
             Key::Up | Key::Char('k') => self.step(-1),
             Key::Down | Key::Char('j') => self.step(1),
@@ -92,13 +92,13 @@ impl Model {
             Key::Char('?' | 'h') => self.mode = Mode::Help,
             Key::Char('r') => return self.reconnect(),
             Key::Char('i') => return self.isolate_or_resume(),
-            Key::Char('l') => return Some(Wish::Log(self.selected()?.key.name.clone())),
+            Key::Char('l') => return Some(Action::Log(self.selected()?.key.name.clone())),
             _ => {}
         }
         None
     }
 
-    fn reconnect(&mut self) -> Option<Wish> {
+    fn reconnect(&mut self) -> Option<Action> {
         let order = self.order(Command::Reconnect)?;
         if self.selected()?.kind() == Some(StateKind::Isolated) {
             self.say(format!("{} is isolated; press i to resume it first", order.id), true);
@@ -107,7 +107,7 @@ impl Model {
         Some(self.steer(order))
     }
 
-    fn isolate_or_resume(&mut self) -> Option<Wish> {
+    fn isolate_or_resume(&mut self) -> Option<Action> {
         if self.selected()?.kind() == Some(StateKind::Isolated) {
             let order = self.order(Command::Resume)?;
             return Some(self.steer(order));
@@ -120,9 +120,9 @@ impl Model {
         self.selected().map(|row| Order { key: row.key.clone(), id: row.id.clone(), what })
     }
 
-    fn steer(&mut self, order: Order) -> Wish {
+    fn steer(&mut self, order: Order) -> Action {
         self.say(format!("{}: command sent, waiting for an answer …", order.id), false);
-        Wish::Steer(order)
+        Action::Command(order)
     }
 
     fn write_filter(&mut self, key: Key) {

@@ -12,34 +12,34 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 
 use super::signals::ReceivedSignal;
-use super::{Goes, TICK, Watch};
+use super::{LoopAction, TICK, Watch};
 use crate::cli::Cli;
 use crate::outside::one_line;
 
 impl Watch {
     /// Shows the log of this server until it is closed.
-    pub(super) fn show_log(&mut self, name: &str) -> io::Result<Goes> {
+    pub(super) fn show_log(&mut self, name: &str) -> io::Result<LoopAction> {
         if Cli::command().find_subcommand("logs").is_none() {
             self.model.say("this mendline has no command `logs`".to_owned(), true);
-            return Ok(Goes::On);
+            return Ok(LoopAction::Continue);
         }
         self.screen.lend();
         writeln!(io::stdout(), "Log of {}; Ctrl-C returns.", one_line(name))?;
         let begun = std::env::current_exe().and_then(|own| Command::new(own).args(["logs", "-f", "--", name]).spawn());
-        let goes = match begun {
+        let next = match begun {
             Ok(child) => self.wait_for(child)?,
             Err(error) => {
                 self.model.say(format!("the log cannot be shown: {error}"), true);
-                Goes::On
+                LoopAction::Continue
             }
         };
-        if goes == Goes::On {
+        if next == LoopAction::Continue {
             self.screen.take_back()?;
         }
-        Ok(goes)
+        Ok(next)
     }
 
-    fn wait_for(&mut self, mut child: Child) -> io::Result<Goes> {
+    fn wait_for(&mut self, mut child: Child) -> io::Result<LoopAction> {
         let mut is_enough = false;
         loop {
             let ended = child.try_wait()?;
@@ -49,13 +49,13 @@ impl Watch {
                     ReceivedSignal::Interrupt => is_enough = true,
                     ReceivedSignal::Stop => {
                         end(&mut child);
-                        return Ok(Goes::Home);
+                        return Ok(LoopAction::Exit);
                     }
                     ReceivedSignal::Suspend | ReceivedSignal::Continued => {}
                 }
             }
             match ended {
-                Some(_) if is_enough => return Ok(Goes::On),
+                Some(_) if is_enough => return Ok(LoopAction::Continue),
                 Some(ended) => return self.after(ended),
                 None => {}
             }
@@ -65,9 +65,9 @@ impl Watch {
     }
 
     /// Waits for Enter after an error, so that its message can be read.
-    fn after(&mut self, ended: ExitStatus) -> io::Result<Goes> {
+    fn after(&mut self, ended: ExitStatus) -> io::Result<LoopAction> {
         if ended.code().is_none_or(|code| code == 0 || code == INTERRUPTED) {
-            return Ok(Goes::On);
+            return Ok(LoopAction::Continue);
         }
         write!(io::stdout(), "\nEnter returns to the live screen. ")?;
         io::stdout().flush()?;
@@ -78,11 +78,11 @@ impl Watch {
             if matches!(poll(&mut fds, Some(&tick)), Ok(1..)) {
                 // A whole line: the terminal is in its normal mode.
                 let _ = rustix::io::read(stdin, &mut [0; 1024]);
-                return Ok(Goes::On);
+                return Ok(LoopAction::Continue);
             }
             match self.signals.try_recv() {
-                Ok(ReceivedSignal::Stop) => return Ok(Goes::Home),
-                Ok(ReceivedSignal::Interrupt) => return Ok(Goes::On),
+                Ok(ReceivedSignal::Stop) => return Ok(LoopAction::Exit),
+                Ok(ReceivedSignal::Interrupt) => return Ok(LoopAction::Continue),
                 _ => {}
             }
             self.catch_up();

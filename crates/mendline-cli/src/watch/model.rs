@@ -45,13 +45,13 @@ pub(crate) struct Order {
 
 /// An action that a key causes, beyond redrawing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Action {
     Quit,
     /// Suspend, as Ctrl-Z does.
     Suspend,
     /// Draw everything again.
     Redraw,
-    Steer(Order),
+    Command(Order),
     /// Show the log of this server.
     Log(String),
 }

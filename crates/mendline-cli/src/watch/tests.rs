@@ -12,7 +12,7 @@ use ratatui::layout::Size;
 use ratatui::style::{Color, Modifier};
 
 use super::keyboard::Key;
-use super::model::{Update, Mode, Model, Order, Wish};
+use super::model::{Update, Mode, Model, Order, Action};
 use super::paint::Paint;
 use super::row::{self, Poll, PolledProcess};
 use super::view;
@@ -160,7 +160,7 @@ impl Model {
     }
 }
 
-fn press(model: &mut Model, keys: &str) -> Option<Wish> {
+fn press(model: &mut Model, keys: &str) -> Option<Action> {
     keys.chars().map(|key| model.press(Key::Char(key))).last().flatten()
 }
 
@@ -320,7 +320,7 @@ fn a_filter_shows_servers_and_events_that_it_fits() {
     press(&mut model, "/refused");
     assert_eq!(model.rows().len(), 1, "errors and states are looked at too");
     model.press(Key::Escape);
-    assert_eq!(model.press(Key::Escape), Some(Wish::Quit));
+    assert_eq!(model.press(Key::Escape), Some(Action::Quit));
 }
 
 #[test]
@@ -340,12 +340,12 @@ fn reconnect_is_done_and_isolate_asks_first() {
     press(&mut model, "jj");
     let key = row::Key { name: "notes".to_owned(), pid: 11 };
     let order = |what| Order { key: key.clone(), id: "notes".to_owned(), what };
-    assert_eq!(press(&mut model, "r"), Some(Wish::Steer(order(Command::Reconnect))));
+    assert_eq!(press(&mut model, "r"), Some(Action::Command(order(Command::Reconnect))));
     assert_eq!(press(&mut model, "i"), None);
     assert!(picture(&model).contains("Isolate notes? y/n"), "{}", picture(&model));
     assert_eq!(model.press(Key::Pasted('y')), None, "pasted text is no answer");
     assert_eq!(press(&mut model, "n"), None);
-    assert_eq!(press(&mut model, "iy"), Some(Wish::Steer(order(Command::Isolate))));
+    assert_eq!(press(&mut model, "iy"), Some(Action::Command(order(Command::Isolate))));
     model.take(Update::CommandDone { order: order(Command::Isolate), outcome: Err("it does not answer".to_owned()) });
     assert!(picture(&model).contains("notes: it does not answer"));
     model.tick(NOW + 60_000);
@@ -358,8 +358,8 @@ fn reconnect_is_done_and_isolate_asks_first() {
     assert!(picture(&model).contains("i resume"), "{}", picture(&model));
     assert_eq!(press(&mut model, "r"), None);
     assert!(picture(&model).contains("notes is isolated; press i to resume it first"), "{}", picture(&model));
-    assert_eq!(press(&mut model, "i"), Some(Wish::Steer(order(Command::Resume))), "that needs no question");
-    assert_eq!(press(&mut model, "l"), Some(Wish::Log("notes".to_owned())));
+    assert_eq!(press(&mut model, "i"), Some(Action::Command(order(Command::Resume))), "that needs no question");
+    assert_eq!(press(&mut model, "l"), Some(Action::Log("notes".to_owned())));
 }
 
 #[test]

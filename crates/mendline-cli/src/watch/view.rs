@@ -48,8 +48,8 @@ fn pen<'a>(buffer: &'a mut Buffer, paint: Paint, area: Rect, line: u16) -> Pen<'
 }
 
 fn too_small(size: Size, paint: Paint, buffer: &mut Buffer) {
-    let wish = format!("{}×{} needed", LEAST.width, LEAST.height);
-    let lines = ["too small", wish.as_str(), "q quits"];
+    let needed = format!("{}×{} needed", LEAST.width, LEAST.height);
+    let lines = ["too small", needed.as_str(), "q quits"];
     let first = usize::from(size.height).saturating_sub(lines.len()) / 2;
     for (index, text) in lines.iter().enumerate().take(size.height.into()) {
         let text = cut(text, size.width.into());
