@@ -199,7 +199,7 @@ impl Watch {
                 self.screen.take_back()?;
                 self.send_request(PollRequest::Poll);
             }
-            Some(Action::Command(order)) => self.send_request(PollRequest::Command(order)),
+            Some(Action::Command(command)) => self.send_request(PollRequest::Command(command)),
             Some(Action::Log(name)) => return self.show_log(&name),
         }
         Ok(LoopAction::Continue)

@@ -7,7 +7,7 @@ use mendline::control::Command;
 use mendline::control::snapshot::StateKind;
 
 use super::keyboard::Key;
-use super::model::{Mode, Model, Order, Action};
+use super::model::{Mode, Model, CommandRequest, Action};
 
 /// Maximum length of a filter.
 const LONGEST_FILTER: usize = 64;
@@ -51,13 +51,13 @@ impl Model {
             }
             // Pasted text is no command.
             (Key::Control(_) | Key::Pasted(_) | Key::Other, _) => None,
-            (key, Mode::Confirm(order)) => {
-                let order = order.clone();
+            (key, Mode::Confirm(command)) => {
+                let command = command.clone();
                 self.mode = Mode::Table;
                 match key {
-                    Key::Char('y' | 'Y') => Some(self.steer(order)),
+                    Key::Char('y' | 'Y') => Some(self.send_command(command)),
                     _ => {
-                        self.say(format!("{} is unchanged", order.id), false);
+                        self.say(format!("{} is unchanged", command.id), false);
                         None
                     }
                 }
@@ -99,30 +99,30 @@ impl Model {
     }
 
     fn reconnect(&mut self) -> Option<Action> {
-        let order = self.order(Command::Reconnect)?;
+        let command = self.command(Command::Reconnect)?;
         if self.selected()?.kind() == Some(StateKind::Isolated) {
-            self.say(format!("{} is isolated; press i to resume it first", order.id), true);
+            self.say(format!("{} is isolated; press i to resume it first", command.id), true);
             return None;
         }
-        Some(self.steer(order))
+        Some(self.send_command(command))
     }
 
     fn isolate_or_resume(&mut self) -> Option<Action> {
         if self.selected()?.kind() == Some(StateKind::Isolated) {
-            let order = self.order(Command::Resume)?;
-            return Some(self.steer(order));
+            let command = self.command(Command::Resume)?;
+            return Some(self.send_command(command));
         }
-        self.mode = Mode::Confirm(self.order(Command::Isolate)?);
+        self.mode = Mode::Confirm(self.command(Command::Isolate)?);
         None
     }
 
-    fn order(&self, what: Command) -> Option<Order> {
-        self.selected().map(|row| Order { key: row.key.clone(), id: row.id.clone(), what })
+    fn command(&self, what: Command) -> Option<CommandRequest> {
+        self.selected().map(|row| CommandRequest { key: row.key.clone(), id: row.id.clone(), what })
     }
 
-    fn steer(&mut self, order: Order) -> Action {
-        self.say(format!("{}: command sent, waiting for an answer …", order.id), false);
-        Action::Command(order)
+    fn send_command(&mut self, command: CommandRequest) -> Action {
+        self.say(format!("{}: command sent, waiting for an answer …", command.id), false);
+        Action::Command(command)
     }
 
     fn write_filter(&mut self, key: Key) {

@@ -31,12 +31,12 @@ pub(crate) enum Update {
     /// A number of events of a process were dropped.
     Missed { pid: u32, name: String, count: u64 },
     /// The outcome of a command.
-    CommandDone { order: Order, outcome: Result<(), String> },
+    CommandDone { command: CommandRequest, outcome: Result<(), String> },
 }
 
 /// A command for one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct CommandRequest {
     pub(crate) key: Key,
     /// Name of the server on the screen.
     pub(crate) id: String,
@@ -51,7 +51,7 @@ pub(crate) enum Action {
     Suspend,
     /// Draw everything again.
     Redraw,
-    Command(Order),
+    Command(CommandRequest),
     /// Show the log of this server.
     Log(String),
 }
@@ -64,7 +64,7 @@ pub(crate) enum Mode {
     /// A filter is being typed.
     Filter,
     /// A command waits for confirmation.
-    Confirm(Order),
+    Confirm(CommandRequest),
     Help,
 }
 
@@ -151,9 +151,9 @@ impl Model {
                 self.note(Line { at: self.now, level: Level::Warn, who, said: false, text });
             }
             Update::Event { .. } | Update::Missed { .. } => {}
-            Update::CommandDone { order, outcome } => match outcome {
-                Ok(()) => self.say(done(&order), false),
-                Err(why) => self.say(format!("{}: {why}", order.id), true),
+            Update::CommandDone { command, outcome } => match outcome {
+                Ok(()) => self.say(done(&command), false),
+                Err(why) => self.say(format!("{}: {why}", command.id), true),
             },
         }
     }
@@ -320,8 +320,8 @@ impl Model {
     }
 }
 
-fn done(order: &Order) -> String {
-    let Order { id, what, .. } = order;
+fn done(command: &CommandRequest) -> String {
+    let CommandRequest { id, what, .. } = command;
     match what {
         Command::Reconnect => format!("{id} reconnects"),
         Command::Isolate => format!("{id} is isolated: its calls fail until i resumes it"),

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mendline::control::Registry;
 
-use super::model::{Update, Order};
+use super::model::{Update, CommandRequest};
 use super::row::{Poll, PolledProcess};
 use crate::status::memory;
 
@@ -23,7 +23,7 @@ const FAST_POLLS: u32 = 6;
 pub(crate) enum PollRequest {
     /// Poll now.
     Poll,
-    Command(Order),
+    Command(CommandRequest),
 }
 
 /// Starts to poll, at this interval.
@@ -52,9 +52,9 @@ fn work(interval: Duration, updates: &SyncSender<Update>, wanted: &Receiver<Poll
         let pause = if fast > 0 { interval.min(FAST_INTERVAL) } else { interval };
         fast = fast.saturating_sub(1);
         match wanted.recv_timeout(pause) {
-            Ok(PollRequest::Command(order)) => {
-                let outcome = steer(&order);
-                updates.send(Update::CommandDone { order, outcome }).map_err(|_| Closed)?;
+            Ok(PollRequest::Command(command)) => {
+                let outcome = send_command(&command);
+                updates.send(Update::CommandDone { command, outcome }).map_err(|_| Closed)?;
                 fast = FAST_POLLS;
             }
             Ok(PollRequest::Poll) | Err(RecvTimeoutError::Timeout) => {}
@@ -83,10 +83,10 @@ fn poll_all() -> Poll {
     }
 }
 
-fn steer(order: &Order) -> Result<(), String> {
+fn send_command(command: &CommandRequest) -> Result<(), String> {
     let processes = Registry::of_user().processes();
-    let process = processes.iter().find(|process| process.pid == order.key.pid).ok_or("it has ended")?;
-    match process.command(order.what, Some(&order.key.name), TAKING) {
+    let process = processes.iter().find(|process| process.pid == command.key.pid).ok_or("it has ended")?;
+    match process.command(command.what, Some(&command.key.name), TAKING) {
         Ok(_) => Ok(()),
         Err(silence) => Err(silence.to_string()),
     }

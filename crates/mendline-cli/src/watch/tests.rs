@@ -12,7 +12,7 @@ use ratatui::layout::Size;
 use ratatui::style::{Color, Modifier};
 
 use super::keyboard::Key;
-use super::model::{Update, Mode, Model, Order, Action};
+use super::model::{Update, Mode, Model, CommandRequest, Action};
 use super::paint::Paint;
 use super::row::{self, Poll, PolledProcess};
 use super::view;
@@ -339,14 +339,14 @@ fn reconnect_is_done_and_isolate_asks_first() {
     let mut model = watched(80, 24);
     press(&mut model, "jj");
     let key = row::Key { name: "notes".to_owned(), pid: 11 };
-    let order = |what| Order { key: key.clone(), id: "notes".to_owned(), what };
-    assert_eq!(press(&mut model, "r"), Some(Action::Command(order(Command::Reconnect))));
+    let command = |what| CommandRequest { key: key.clone(), id: "notes".to_owned(), what };
+    assert_eq!(press(&mut model, "r"), Some(Action::Command(command(Command::Reconnect))));
     assert_eq!(press(&mut model, "i"), None);
     assert!(picture(&model).contains("Isolate notes? y/n"), "{}", picture(&model));
     assert_eq!(model.press(Key::Pasted('y')), None, "pasted text is no answer");
     assert_eq!(press(&mut model, "n"), None);
-    assert_eq!(press(&mut model, "iy"), Some(Action::Command(order(Command::Isolate))));
-    model.take(Update::CommandDone { order: order(Command::Isolate), outcome: Err("it does not answer".to_owned()) });
+    assert_eq!(press(&mut model, "iy"), Some(Action::Command(command(Command::Isolate))));
+    model.take(Update::CommandDone { command: command(Command::Isolate), outcome: Err("it does not answer".to_owned()) });
     assert!(picture(&model).contains("notes: it does not answer"));
     model.tick(NOW + 60_000);
     assert!(picture(&model).contains("q quit"), "an old answer disappears");
@@ -358,7 +358,7 @@ fn reconnect_is_done_and_isolate_asks_first() {
     assert!(picture(&model).contains("i resume"), "{}", picture(&model));
     assert_eq!(press(&mut model, "r"), None);
     assert!(picture(&model).contains("notes is isolated; press i to resume it first"), "{}", picture(&model));
-    assert_eq!(press(&mut model, "i"), Some(Action::Command(order(Command::Resume))), "that needs no question");
+    assert_eq!(press(&mut model, "i"), Some(Action::Command(command(Command::Resume))), "that needs no question");
     assert_eq!(press(&mut model, "l"), Some(Action::Log("notes".to_owned())));
 }
 

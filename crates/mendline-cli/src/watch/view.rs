@@ -254,8 +254,8 @@ fn footer(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
             line.skip(1);
             line.write_right(Tone::Faint, "Enter keeps it, Esc shows all");
         }
-        Mode::Confirm(order) => {
-            line.write(Tone::Bold, &format!("Isolate {}? y/n", order.id));
+        Mode::Confirm(command) => {
+            line.write(Tone::Bold, &format!("Isolate {}? y/n", command.id));
             line.write(Tone::Plain, "  Its calls fail until it is resumed.");
         }
         Mode::Help => line.write(Tone::Faint, "any key returns"),
