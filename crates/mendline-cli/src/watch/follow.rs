@@ -16,13 +16,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::model::Update;
 
 /// Interval of the search for new processes.
-const ROUND: Duration = Duration::from_secs(1);
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time limit for a process to accept the connection.
 const TAKING: Duration = Duration::from_millis(250);
 
 /// Pause after a failed connection.
-const LEFT_ALONE: Duration = Duration::from_secs(5);
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
 /// Maximum number of events of one process in a row.
 const AT_ONCE: usize = 256;
@@ -30,21 +30,21 @@ const AT_ONCE: usize = 256;
 /// Starts to follow.
 pub(crate) fn start(updates: SyncSender<Update>) -> io::Result<()> {
     thread::Builder::new().name("follow".to_owned()).spawn(move || {
-        let mut crowd = Crowd { followed: Vec::new(), left_alone: Vec::new(), updates };
+        let mut processes = FollowedProcesses { followed: Vec::new(), refused: Vec::new(), updates };
         // Ends when the screen is closed.
-        while crowd.round().is_ok() {}
+        while processes.round().is_ok() {}
     })?;
     Ok(())
 }
 
 /// The screen is closed.
-struct Gone;
+struct Closed;
 
 /// The followed processes.
-struct Crowd {
+struct FollowedProcesses {
     followed: Vec<Followed>,
     /// Processes that did not accept the connection, and the end of their pause.
-    left_alone: Vec<(Process, Instant)>,
+    refused: Vec<(Process, Instant)>,
     updates: SyncSender<Update>,
 }
 
@@ -57,10 +57,10 @@ struct Followed {
     has_more: bool,
 }
 
-impl Crowd {
-    fn round(&mut self) -> Result<(), Gone> {
-        self.welcome();
-        let end = Instant::now() + ROUND;
+impl FollowedProcesses {
+    fn round(&mut self) -> Result<(), Closed> {
+        self.follow_new();
+        let end = Instant::now() + SEARCH_INTERVAL;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -72,23 +72,23 @@ impl Crowd {
             }
             let has_more = self.followed.iter().any(|followed| followed.has_more);
             let ready = self.wait(if has_more { Duration::ZERO } else { left });
-            self.hear(&ready)?;
+            self.read_events(&ready)?;
         }
     }
 
     /// Follows new processes.
-    fn welcome(&mut self) {
+    fn follow_new(&mut self) {
         let now = Instant::now();
-        self.left_alone.retain(|(_, until)| *until > now);
+        self.refused.retain(|(_, until)| *until > now);
         for process in Registry::of_user().processes() {
             let is_known = self.followed.iter().any(|followed| followed.process == process)
-                || self.left_alone.iter().any(|(left, _)| *left == process);
+                || self.refused.iter().any(|(left, _)| *left == process);
             if is_known {
                 continue;
             }
             match process.follow(Level::Info, TAKING) {
                 Ok(events) => self.followed.push(Followed { process, events, lost: 0, has_more: false }),
-                Err(_) => self.left_alone.push((process, Instant::now() + LEFT_ALONE)),
+                Err(_) => self.refused.push((process, Instant::now() + REFUSED_PAUSE)),
             }
         }
     }
@@ -104,7 +104,7 @@ impl Crowd {
     }
 
     /// Reads the events of the ready processes, each up to a limit.
-    fn hear(&mut self, ready: &[bool]) -> Result<(), Gone> {
+    fn read_events(&mut self, ready: &[bool]) -> Result<(), Closed> {
         let mut ready = ready.iter();
         let mut is_open = true;
         let updates = &self.updates;
@@ -126,7 +126,7 @@ impl Crowd {
             followed.has_more = true;
             true
         });
-        if is_open { Ok(()) } else { Err(Gone) }
+        if is_open { Ok(()) } else { Err(Closed) }
     }
 }
 
