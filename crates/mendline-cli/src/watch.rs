@@ -95,7 +95,7 @@ pub(crate) fn run(options: &WatchOptions, name: Option<&str>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The terminal may be half set up. If it is gone, the error cannot be shown.
-            screen::give_back();
+            screen::restore();
             let _ = writeln!(io::stderr(), "error: the terminal cannot be used: {error}");
             ExitCode::from(NEGATIVE)
         }
@@ -196,7 +196,7 @@ impl Watch {
             Some(Action::Quit) => return Ok(LoopAction::Exit),
             Some(Action::Suspend) => self.suspend()?,
             Some(Action::Redraw) => {
-                self.screen.take_back()?;
+                self.screen.reopen()?;
                 self.send_request(PollRequest::Poll);
             }
             Some(Action::Command(command)) => self.send_request(PollRequest::Command(command)),
@@ -211,7 +211,7 @@ impl Watch {
             ReceivedSignal::Suspend => self.suspend()?,
             ReceivedSignal::Continued if std::mem::take(&mut self.expects_continue) => {}
             // The terminal may be in any state after a stop.
-            ReceivedSignal::Continued => self.screen.take_back()?,
+            ReceivedSignal::Continued => self.screen.reopen()?,
         }
         Ok(LoopAction::Continue)
     }
@@ -223,9 +223,9 @@ impl Watch {
     }
 
     fn suspend(&mut self) -> io::Result<()> {
-        self.screen.lend();
+        self.screen.suspend();
         let has_stopped = screen::stop();
-        self.screen.take_back()?;
+        self.screen.reopen()?;
         self.expects_continue |= has_stopped;
         if !has_stopped {
             self.model.say("there is no shell to suspend to".to_owned(), false);

@@ -23,7 +23,7 @@ impl Watch {
             self.model.say("this mendline has no command `logs`".to_owned(), true);
             return Ok(LoopAction::Continue);
         }
-        self.screen.lend();
+        self.screen.suspend();
         writeln!(io::stdout(), "Log of {}; Ctrl-C returns.", one_line(name))?;
         let begun = std::env::current_exe().and_then(|own| Command::new(own).args(["logs", "-f", "--", name]).spawn());
         let next = match begun {
@@ -34,7 +34,7 @@ impl Watch {
             }
         };
         if next == LoopAction::Continue {
-            self.screen.take_back()?;
+            self.screen.reopen()?;
         }
         Ok(next)
     }

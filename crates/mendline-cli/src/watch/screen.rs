@@ -54,7 +54,7 @@ impl Screen {
     pub(crate) fn open(paint: Paint) -> io::Result<Screen> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            give_back();
+            restore();
             before(panic);
         }));
         take()?;
@@ -74,13 +74,13 @@ impl Screen {
     }
 
     /// Restores the terminal for a while.
-    pub(crate) fn lend(&self) {
-        give_back();
+    pub(crate) fn suspend(&self) {
+        restore();
     }
 
     /// Opens the live screen again, whatever the state of the terminal.
-    pub(crate) fn take_back(&mut self) -> io::Result<()> {
-        give_back();
+    pub(crate) fn reopen(&mut self) -> io::Result<()> {
+        restore();
         take()?;
         *self.terminal = blank(size())?;
         Ok(())
@@ -89,7 +89,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
@@ -123,7 +123,7 @@ fn take() -> io::Result<()> {
 }
 
 /// Restores the terminal, if it was changed. An error on the way out is ignored.
-pub(crate) fn give_back() {
+pub(crate) fn restore() {
     let Some(modes) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
     // The modes come first, because a person may type as soon as the normal screen appears.
     let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
@@ -141,32 +141,32 @@ pub(crate) fn stop() -> bool {
 
 /// Returns whether a process of our session is above our process group.
 fn has_shell() -> bool {
-    let Some(ours) = Standing::of("self") else { return false };
+    let Some(ours) = ProcessIds::of("self") else { return false };
     let mut above = ours.parent;
-    while let Some(standing) = Standing::of(&above.to_string()) {
-        if standing.group != ours.group {
-            return standing.session == ours.session;
+    while let Some(ids) = ProcessIds::of(&above.to_string()) {
+        if ids.group != ours.group {
+            return ids.session == ours.session;
         }
-        above = standing.parent;
+        above = ids.parent;
     }
     false
 }
 
 /// The ids of a process. A process outside of our container has the id zero, which the system calls of [rustix] cannot
 /// return.
-struct Standing {
+struct ProcessIds {
     parent: u32,
     group: u32,
     session: u32,
 }
 
-impl Standing {
-    fn of(process: &str) -> Option<Standing> {
+impl ProcessIds {
+    fn of(process: &str) -> Option<ProcessIds> {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
         // The name of the command comes before, in parentheses, and may contain anything; then the state.
         let mut numbers = stat.rsplit_once(')')?.1.split_whitespace().skip(1).map(str::parse);
         let mut next = || numbers.next()?.ok();
-        Some(Standing { parent: next()?, group: next()?, session: next()? })
+        Some(ProcessIds { parent: next()?, group: next()?, session: next()? })
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
     const VARIABLE: &str = "MENDLINE_TEST_PANICS";
 
     /// The message of the panic.
-    const LAST_WORDS: &str = "as it was planned";
+    const PANIC_MESSAGE: &str = "as it was planned";
 
     #[test]
     #[ignore = "it changes its terminal, so the test below provides a separate one"]
@@ -241,7 +241,7 @@ mod tests {
                 assert_eq!(found.len(), 1, "{place}: {:?}", String::from_utf8_lossy(&seen));
                 found[0]
             };
-            assert!(at(ENTER) < at(LEAVE) && at(LEAVE) < at(LAST_WORDS.as_bytes()), "{place}");
+            assert!(at(ENTER) < at(LEAVE) && at(LEAVE) < at(PANIC_MESSAGE.as_bytes()), "{place}");
         }
     }
 }

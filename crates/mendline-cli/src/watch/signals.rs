@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::screen::give_back;
+use super::screen::restore;
 
 /// Time limit for the screen to end by itself.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ pub(crate) fn listen(sender: Sender<ReceivedSignal>) -> io::Result<()> {
                 let _ = sender.send(signal);
                 if signal == ReceivedSignal::Stop {
                     tokio::time::sleep(EXIT_TIMEOUT).await;
-                    give_back();
+                    restore();
                     std::process::exit(ENDED + SignalKind::terminate().as_raw_value());
                 }
             }
