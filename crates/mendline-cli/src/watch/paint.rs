@@ -69,7 +69,7 @@ impl Paint {
 }
 
 /// Writer of one line of the screen, from the left.
-pub(crate) struct Pen<'a> {
+pub(crate) struct LineWriter<'a> {
     buffer: &'a mut Buffer,
     paint: Paint,
     x: u16,
@@ -77,10 +77,10 @@ pub(crate) struct Pen<'a> {
     end: u16,
 }
 
-impl<'a> Pen<'a> {
+impl<'a> LineWriter<'a> {
     /// Begins at this position, up to but not including `end`.
-    pub(crate) fn at(buffer: &'a mut Buffer, paint: Paint, x: u16, y: u16, end: u16) -> Pen<'a> {
-        Pen { buffer, paint, x, y, end }
+    pub(crate) fn at(buffer: &'a mut Buffer, paint: Paint, x: u16, y: u16, end: u16) -> LineWriter<'a> {
+        LineWriter { buffer, paint, x, y, end }
     }
 
     /// Returns the remaining columns.
@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn s07_screen_shows_no_hostile_character() {
         let mut buffer = Buffer::empty(ratatui::layout::Rect::new(0, 0, 80, 1));
-        let mut pen = Pen::at(&mut buffer, Paint { is_coloured: true }, 0, 0, 80);
-        pen.write(Tone::Bold, "a\u{9b}b\u{200d}c\u{202e}d\u{ad}e\u{fe0f}\u{1b}]0;x\u{7}");
+        let mut writer = LineWriter::at(&mut buffer, Paint { is_coloured: true }, 0, 0, 80);
+        writer.write(Tone::Bold, "a\u{9b}b\u{200d}c\u{202e}d\u{ad}e\u{fe0f}\u{1b}]0;x\u{7}");
         let shown: String = buffer.content().iter().map(ratatui::buffer::Cell::symbol).collect();
         let expected = "a\\u{9b}b\\u{200d}c\\u{202e}d\\u{ad}e\\u{fe0f}\\u{1b}]0;x\\u{7}";
         assert_eq!(shown.trim_end(), expected);
