@@ -34,7 +34,7 @@ pub(crate) fn lines(row: &Row, model: &Model, width: usize) -> Vec<Fact> {
         Some((process, server)) => {
             page.put("server", Tone::Plain, place(row, server));
             if let Some(error) = &server.last_error {
-                page.put("last error", Tone::Bad, [format!("{}: {}", ago(error.ago_ms), error.what)]);
+                page.put("last error", Tone::Error, [format!("{}: {}", ago(error.ago_ms), error.what)]);
             }
             page.put("connection", Tone::Plain, connection(server));
             page.put("calls", Tone::Plain, calls(server));

@@ -18,17 +18,17 @@ pub(crate) enum Tone {
     Faint,
     /// Emphasized.
     Bold,
-    Well,
-    Passing,
-    Bad,
+    Healthy,
+    Warning,
+    Error,
 }
 
 impl From<Mood> for Tone {
-    fn from(mood: Mood) -> Tone {
-        match mood {
-            Mood::Well => Tone::Well,
-            Mood::Passing => Tone::Passing,
-            Mood::Bad => Tone::Bad,
+    fn from(severity: Mood) -> Tone {
+        match severity {
+            Mood::Well => Tone::Healthy,
+            Mood::Passing => Tone::Warning,
+            Mood::Bad => Tone::Error,
         }
     }
 }
@@ -38,8 +38,8 @@ impl From<Level> for Tone {
         match level {
             Level::Debug => Tone::Faint,
             Level::Info => Tone::Plain,
-            Level::Warn => Tone::Passing,
-            Level::Error => Tone::Bad,
+            Level::Warn => Tone::Warning,
+            Level::Error => Tone::Error,
         }
     }
 }
@@ -61,9 +61,9 @@ impl Paint {
             Tone::Plain => plain,
             Tone::Faint => plain.add_modifier(Modifier::DIM),
             Tone::Bold => plain.add_modifier(Modifier::BOLD),
-            Tone::Well => coloured(Color::Green, Modifier::empty()),
-            Tone::Passing => coloured(Color::Yellow, Modifier::BOLD),
-            Tone::Bad => coloured(Color::Red, Modifier::BOLD | Modifier::UNDERLINED),
+            Tone::Healthy => coloured(Color::Green, Modifier::empty()),
+            Tone::Warning => coloured(Color::Yellow, Modifier::BOLD),
+            Tone::Error => coloured(Color::Red, Modifier::BOLD | Modifier::UNDERLINED),
         }
     }
 }
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn without_colour_what_is_bad_still_looks_different() {
         let paint = Paint { is_coloured: false };
-        let styles = [Tone::Plain, Tone::Passing, Tone::Bad].map(|tone| paint.style(tone));
+        let styles = [Tone::Plain, Tone::Warning, Tone::Error].map(|tone| paint.style(tone));
         assert!(styles[0] != styles[1] && styles[1] != styles[2]);
         assert!(styles.iter().all(|style| style.fg.is_none() && style.bg.is_none()));
     }

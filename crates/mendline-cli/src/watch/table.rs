@@ -50,13 +50,13 @@ static COLUMNS: [Column; 15] = [
     text("BREAKER", |rows| if rows.iter().any(|row| holds_back(row)) { 4 } else { 13 }, 7, 8, breaker),
     number("NOW", |_| 8, 4, in_flight),
     number("OK", |_| 2, 5, |row| count(row, |calls| calls.answered, Tone::Plain)),
-    number("FAILED", |_| 3, 6, |row| count(row, |calls| calls.failed, Tone::Bad)),
-    number("RETRIED", |_| 9, 7, |row| count(row, |calls| calls.retried, Tone::Passing)),
+    number("FAILED", |_| 3, 6, |row| count(row, |calls| calls.failed, Tone::Error)),
+    number("RETRIED", |_| 9, 7, |row| count(row, |calls| calls.retried, Tone::Warning)),
     number(
         "UNKNOWN",
         |rows| if rows.iter().any(|row| has_unknown(row)) { 6 } else { 9 },
         7,
-        |row| count(row, |calls| calls.unknown, Tone::Bad),
+        |row| count(row, |calls| calls.unknown, Tone::Error),
     ),
     number("P50", |_| 10, 6, |row| took(row, |latency| latency.p50_us)),
     number("P95", |_| 7, 6, |row| took(row, |latency| latency.p95_us)),
@@ -117,7 +117,7 @@ fn via(row: &Row) -> Cell {
 
 fn breaker(row: &Row) -> Cell {
     let Some(server) = row.server() else { return Cell::default() };
-    (server.breaker.words(), if holds_back(row) { Tone::Passing } else { Tone::Faint })
+    (server.breaker.words(), if holds_back(row) { Tone::Warning } else { Tone::Faint })
 }
 
 /// Formats the calls in flight, and after a plus sign those that wait.
@@ -126,7 +126,7 @@ fn in_flight(row: &Row) -> Cell {
         None => Cell::default(),
         Some((0, 0)) => ("0".to_owned(), Tone::Faint),
         Some((out, 0)) => (out.to_string(), Tone::Plain),
-        Some((out, waiting)) => (format!("{out}+{waiting}"), Tone::Passing),
+        Some((out, waiting)) => (format!("{out}+{waiting}"), Tone::Warning),
     }
 }
 

@@ -71,7 +71,7 @@ fn title(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
         marks.push(format!("by {}", model.sort.word()));
     }
     let marks = marks.join(" · ");
-    line_writer(buffer, paint, area, 0).write_right(Tone::Passing, &marks);
+    line_writer(buffer, paint, area, 0).write_right(Tone::Warning, &marks);
     // The marks have priority over the counts.
     let room = area.width.saturating_sub(u16::try_from(width(&marks)).unwrap_or(0) + 2);
     let mut line = line_writer(buffer, paint, Rect { width: if marks.is_empty() { area.width } else { room }, ..area }, 0);
@@ -220,8 +220,8 @@ fn nothing(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
         lines.push((Tone::Faint, "Looking …"));
     }
     for place in &model.distrusted {
-        lines.push((Tone::Bad, "skipped:"));
-        lines.push((Tone::Bad, place));
+        lines.push((Tone::Error, "skipped:"));
+        lines.push((Tone::Error, place));
     }
     let widest = lines.iter().map(|(_, text)| width(text)).max().unwrap_or(0);
     let indent = u16::try_from(usize::from(area.width).saturating_sub(widest) / 2).unwrap_or(0);
@@ -261,7 +261,7 @@ fn footer(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
         Mode::Help => line.write(Tone::Faint, "any key returns"),
         Mode::Table => match &model.answer {
             Some(answer) => {
-                line.write(if answer.is_bad { Tone::Bad } else { Tone::Plain }, &answer.text);
+                line.write(if answer.is_bad { Tone::Error } else { Tone::Plain }, &answer.text);
                 line.write_right(Tone::Faint, "? help");
             }
             None => hints(model.selected(), &mut line),
