@@ -128,7 +128,7 @@ fn show(report: &Report, options: &StatusOptions) -> ExitCode {
     }
     if report.is_empty() {
         ExitCode::from(UNKNOWN)
-    } else if options.name.is_some() && report.mood() > Mood::Well {
+    } else if options.name.is_some() && report.severity() > Mood::Well {
         ExitCode::from(NEGATIVE)
     } else {
         ExitCode::SUCCESS

@@ -131,7 +131,7 @@ impl<'a> Page<'a> {
         let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let mut parts = Vec::new();
         if !servers.is_empty() {
-            let kinds = self.report.tally();
+            let kinds = self.report.counts();
             let kinds =
                 kinds.iter().map(|(kind, count)| tone(*kind).paint(&format!("{count} {}", kind.word()), self.style));
             parts.push(format!("{}: {}", counted(servers.len(), "server"), kinds.collect::<Vec<_>>().join(", ")));

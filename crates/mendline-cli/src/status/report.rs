@@ -85,7 +85,7 @@ pub(crate) enum ProbeOutcome {
 }
 
 impl ProbeOutcome {
-    pub(crate) fn mood(self) -> Mood {
+    pub(crate) fn severity(self) -> Mood {
         match self {
             ProbeOutcome::Answers | ProbeOutcome::Disabled => Mood::Well,
             ProbeOutcome::NeedsLogin | ProbeOutcome::Fails => Mood::Bad,
@@ -166,19 +166,19 @@ impl Report {
     }
 
     /// Returns the highest severity.
-    pub(crate) fn mood(&self) -> Mood {
+    pub(crate) fn severity(&self) -> Mood {
         let silent = if self.silent.is_empty() { Mood::Well } else { Mood::Bad };
         let servers = self.servers.iter().map(|row| row.server.state.kind.mood());
-        servers.chain(self.probed.iter().map(|probed| probed.outcome.mood())).max().unwrap_or(silent).max(silent)
+        servers.chain(self.probed.iter().map(|probed| probed.outcome.severity())).max().unwrap_or(silent).max(silent)
     }
 
     /// Counts the servers by state, the best first.
-    pub(crate) fn tally(&self) -> BTreeMap<StateKind, usize> {
-        let mut tally = BTreeMap::new();
+    pub(crate) fn counts(&self) -> BTreeMap<StateKind, usize> {
+        let mut counts = BTreeMap::new();
         for row in &self.servers {
-            *tally.entry(row.server.state.kind).or_insert(0) += 1;
+            *counts.entry(row.server.state.kind).or_insert(0) += 1;
         }
-        tally
+        counts
     }
 }
 

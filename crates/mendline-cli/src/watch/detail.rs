@@ -29,7 +29,7 @@ pub(crate) struct Fact {
 /// Returns the lines about one server, none wider than this.
 pub(crate) fn lines(row: &Row, model: &Model, width: usize) -> Vec<Fact> {
     let mut page = Page { lines: Vec::new(), room: width.saturating_sub(usize::from(LABEL)) };
-    page.put("state", row.mood().into(), [row.state()]);
+    page.put("state", row.severity().into(), [row.state()]);
     match &row.known {
         Some((process, server)) => {
             page.put("server", Tone::Plain, place(row, server));

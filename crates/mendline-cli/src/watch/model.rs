@@ -172,17 +172,17 @@ impl Model {
     }
 
     /// Counts the rows by state, the best first.
-    pub(crate) fn tally(&self) -> Vec<(&'static str, usize, Tone)> {
+    pub(crate) fn counts(&self) -> Vec<(&'static str, usize, Tone)> {
         let mut rows: Vec<&Row> = self.all.iter().collect();
         rows.sort_by_key(|row| (row.kind().is_none(), row.kind()));
-        let mut tally: Vec<(&'static str, usize, Tone)> = Vec::new();
+        let mut counts: Vec<(&'static str, usize, Tone)> = Vec::new();
         for row in rows {
-            match tally.last_mut().filter(|(word, ..)| *word == row.word()) {
+            match counts.last_mut().filter(|(word, ..)| *word == row.word()) {
                 Some((_, count, _)) => *count += 1,
-                None => tally.push((row.word(), 1, row.mood().into())),
+                None => counts.push((row.word(), 1, row.severity().into())),
             }
         }
-        tally
+        counts
     }
 
     /// Returns the selected row.

@@ -76,7 +76,7 @@ impl Row {
         }
     }
 
-    pub(crate) fn mood(&self) -> Mood {
+    pub(crate) fn severity(&self) -> Mood {
         self.kind().map_or(Mood::Bad, StateKind::mood)
     }
 
@@ -131,7 +131,7 @@ impl Sort {
         rows.sort_by(|left, right| left.key.cmp(&right.key));
         match self {
             Sort::Name => {}
-            Sort::State => rows.sort_by_key(|row| (Reverse(row.mood()), row.kind().is_some(), Reverse(row.kind()))),
+            Sort::State => rows.sort_by_key(|row| (Reverse(row.severity()), row.kind().is_some(), Reverse(row.kind()))),
             Sort::Latency => rows.sort_by_key(|row| Reverse(row.p95())),
         }
     }

@@ -46,7 +46,7 @@ const fn number(title: &'static str, rank: fn(&[&Row]) -> u8, least: u16, cell: 
 static COLUMNS: [Column; 15] = [
     text("SERVER", |_| 1, 8, 6, |row| (row.id.clone(), Tone::Bold)),
     text("VIA", |_| 12, 5, 1, via),
-    text("STATE", |_| 0, 16, 3, |row| (row.state(), row.mood().into())),
+    text("STATE", |_| 0, 16, 3, |row| (row.state(), row.severity().into())),
     text("BREAKER", |rows| if rows.iter().any(|row| holds_back(row)) { 4 } else { 13 }, 7, 8, breaker),
     number("NOW", |_| 8, 4, in_flight),
     number("OK", |_| 2, 5, |row| count(row, |calls| calls.answered, Tone::Plain)),

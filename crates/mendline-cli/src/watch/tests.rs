@@ -62,7 +62,7 @@ fn process(pid: u32, server: Server) -> PolledProcess {
 }
 
 /// Six processes in different states.
-fn household() -> Poll {
+fn sample_poll() -> Poll {
     let mut notes = server("notes");
     notes.connection.child = Some(4712);
     notes.calls = Calls {
@@ -133,7 +133,7 @@ fn told(pid: u32, name: &str, level: Level, said: bool, ago_ms: u64, text: &str)
 /// The sample on a screen of this size, after some events.
 fn watched(width: u16, height: u16) -> Model {
     let mut model = Model::new(Size { width, height }, None);
-    model.take(Update::Polled(household()));
+    model.take(Update::Polled(sample_poll()));
     model.take(told(11, "notes", Level::Warn, false, 240_000, "Up → Waiting: ended by signal 9"));
     model.take(told(11, "notes", Level::Info, true, 239_000, "listening on stdio"));
     model.take(told(15, "twin", Level::Info, false, 61_000, "ready after 80 ms"));
@@ -221,7 +221,7 @@ fn the_help_names_every_key() {
 
 #[test]
 fn the_page_about_it_shows_what_is_really_seen() {
-    let mut poll = household();
+    let mut poll = sample_poll();
     poll.processes.truncate(3);
     let Ok(snapshot) = &mut poll.processes[0].answer else { unreachable!() };
     snapshot.servers[0].breaker.tools.clear();
@@ -259,13 +259,13 @@ fn a_selection_stays_with_its_server() {
     let mut model = watched(80, 24);
     press(&mut model, "jj");
     assert_eq!(model.selected().unwrap().id, "notes");
-    let mut more = household();
+    let mut more = sample_poll();
     more.processes.push(process(16, server("aardvark")));
     model.take(Update::Polled(more));
     assert_eq!(model.selected().unwrap().id, "notes", "a new row is above it");
     press(&mut model, "s");
     assert_eq!(model.selected().unwrap().id, "notes", "the order changed");
-    model.take(Update::Polled(Poll { processes: vec![process(12, server("atlassian"))], ..household() }));
+    model.take(Update::Polled(Poll { processes: vec![process(12, server("atlassian"))], ..sample_poll() }));
     assert_eq!(model.selected().unwrap().id, "atlassian", "it has gone, and the next is selected");
     model.take(Update::Polled(Poll { at: NOW, ..Poll::default() }));
     assert!(model.selected().is_none());
@@ -274,7 +274,7 @@ fn a_selection_stays_with_its_server() {
 #[test]
 fn whoever_comes_and_goes_is_noted() {
     let mut model = watched(80, 24);
-    let mut poll = household();
+    let mut poll = sample_poll();
     poll.processes.remove(0);
     poll.processes.push(process(16, server("garden")));
     model.take(Update::Polled(poll));
@@ -286,7 +286,7 @@ fn whoever_comes_and_goes_is_noted() {
 #[test]
 fn a_process_that_stops_answering_keeps_its_row() {
     let mut model = watched(120, 30);
-    let mut poll = household();
+    let mut poll = sample_poll();
     poll.processes[0].answer = Err(Silence::Hangs);
     model.take(Update::Polled(poll));
     press(&mut model, "jj");
@@ -326,7 +326,7 @@ fn a_filter_shows_servers_and_events_that_it_fits() {
 #[test]
 fn only_what_was_asked_for_is_watched() {
     let mut model = Model::new(Size { width: 80, height: 24 }, Some(Wanted::parse("twin#15")));
-    model.take(Update::Polled(household()));
+    model.take(Update::Polled(sample_poll()));
     model.take(told(11, "notes", Level::Info, false, 0, "not of interest"));
     model.take(told(15, "twin", Level::Info, false, 0, "of interest"));
     assert_eq!((model.rows().len(), model.shown_events().len()), (1, 1));
@@ -351,7 +351,7 @@ fn reconnect_is_done_and_isolate_asks_first() {
     model.tick(NOW + 60_000);
     assert!(picture(&model).contains("q quit"), "an old answer disappears");
 
-    let mut poll = household();
+    let mut poll = sample_poll();
     let Ok(snapshot) = &mut poll.processes[0].answer else { unreachable!() };
     snapshot.servers[0].state.kind = StateKind::Isolated;
     model.take(Update::Polled(poll));
@@ -423,8 +423,8 @@ proptest! {
                 }
                 Step::Size(width, height) => model.resize(Size { width, height }),
                 Step::Poll(which) => {
-                    let all = household().processes;
-                    let mut poll = household();
+                    let all = sample_poll().processes;
+                    let mut poll = sample_poll();
                     // Duplicates occur, too: two servers with one name in one process.
                     poll.processes = which.into_iter().map(|at| all[at].clone()).collect();
                     model.take(Update::Polled(poll));

@@ -82,7 +82,7 @@ fn title(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
         1 => line.write(Tone::Plain, "1 server: "),
         total => line.write(Tone::Plain, &format!("{total} servers: ")),
     }
-    for (index, (word, count, tone)) in model.tally().into_iter().enumerate() {
+    for (index, (word, count, tone)) in model.counts().into_iter().enumerate() {
         if index > 0 {
             line.write(Tone::Plain, ", ");
         }
