@@ -54,8 +54,8 @@ enum State {
 
 impl Keyboard {
     /// Returns the keys that these bytes complete.
-    pub(crate) fn hear(&mut self, bytes: &[u8]) -> Vec<Key> {
-        bytes.iter().filter_map(|byte| self.hear_byte(*byte)).collect()
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Vec<Key> {
+        bytes.iter().filter_map(|byte| self.feed_byte(*byte)).collect()
     }
 
     /// Ends an unfinished sequence after a pause.
@@ -66,12 +66,12 @@ impl Keyboard {
         }
     }
 
-    fn hear_byte(&mut self, byte: u8) -> Option<Key> {
+    fn feed_byte(&mut self, byte: u8) -> Option<Key> {
         match std::mem::take(&mut self.state) {
             State::Between => self.begin(byte),
             State::Escaped => match byte {
-                b'[' => self.go_on(State::Sequence(Vec::new())),
-                b'O' => self.go_on(State::Single),
+                b'[' => self.enter(State::Sequence(Vec::new())),
+                b'O' => self.enter(State::Single),
                 // Esc, twice or quickly followed by another key.
                 ESC => {
                     self.state = State::Escaped;
@@ -82,13 +82,13 @@ impl Keyboard {
             },
             State::Single => Some(named(byte, &[])),
             State::Sequence(mut parameters) => match byte {
-                ESC => self.go_on(State::Escaped),
+                ESC => self.enter(State::Escaped),
                 0x40..=0x7e => self.end_sequence(byte, &parameters),
                 _ => {
                     if parameters.len() < LONGEST {
                         parameters.push(byte);
                     }
-                    self.go_on(State::Sequence(parameters))
+                    self.enter(State::Sequence(parameters))
                 }
             },
             State::Character(mut bytes, length) => {
@@ -97,7 +97,7 @@ impl Keyboard {
                 }
                 bytes.push(byte);
                 if bytes.len() < length {
-                    return self.go_on(State::Character(bytes, length));
+                    return self.enter(State::Character(bytes, length));
                 }
                 let character = std::str::from_utf8(&bytes).ok().and_then(|text| text.chars().next());
                 character.and_then(|character| self.typed(Key::Char(character)))
@@ -105,21 +105,21 @@ impl Keyboard {
         }
     }
 
-    fn go_on(&mut self, state: State) -> Option<Key> {
+    fn enter(&mut self, state: State) -> Option<Key> {
         self.state = state;
         None
     }
 
     fn begin(&mut self, byte: u8) -> Option<Key> {
         match byte {
-            ESC => self.go_on(State::Escaped),
+            ESC => self.enter(State::Escaped),
             b'\r' | b'\n' => self.typed(Key::Enter),
             0x08 | 0x7f => self.typed(Key::Backspace),
             0x01..=0x1a => self.typed(Key::Control(char::from(byte - 1 + b'a'))),
             0x20..=0x7e => self.typed(Key::Char(char::from(byte))),
-            0xc2..=0xdf => self.go_on(State::Character(vec![byte], 2)),
-            0xe0..=0xef => self.go_on(State::Character(vec![byte], 3)),
-            0xf0..=0xf4 => self.go_on(State::Character(vec![byte], 4)),
+            0xc2..=0xdf => self.enter(State::Character(vec![byte], 2)),
+            0xe0..=0xef => self.enter(State::Character(vec![byte], 3)),
+            0xf0..=0xf4 => self.enter(State::Character(vec![byte], 4)),
             _ => None,
         }
     }
@@ -165,47 +165,47 @@ mod tests {
 
     use super::*;
 
-    fn heard(bytes: &[u8]) -> Vec<Key> {
-        Keyboard::default().hear(bytes)
+    fn keys(bytes: &[u8]) -> Vec<Key> {
+        Keyboard::default().feed(bytes)
     }
 
     #[test]
     fn keys_are_read_as_terminals_send_them() {
-        assert_eq!(heard(b"q\x03\r\x7f"), [Key::Char('q'), Key::Control('c'), Key::Enter, Key::Backspace]);
-        assert_eq!(heard(b"\x1b[A\x1bOB\x1b[1;5A"), [Key::Up, Key::Down, Key::Up]);
-        assert_eq!(heard(b"\x1b[5~\x1b[6~\x1b[H\x1b[4~"), [Key::PageUp, Key::PageDown, Key::Home, Key::End]);
-        assert_eq!(heard("ü日🦀".as_bytes()), [Key::Char('ü'), Key::Char('日'), Key::Char('🦀')]);
+        assert_eq!(keys(b"q\x03\r\x7f"), [Key::Char('q'), Key::Control('c'), Key::Enter, Key::Backspace]);
+        assert_eq!(keys(b"\x1b[A\x1bOB\x1b[1;5A"), [Key::Up, Key::Down, Key::Up]);
+        assert_eq!(keys(b"\x1b[5~\x1b[6~\x1b[H\x1b[4~"), [Key::PageUp, Key::PageDown, Key::Home, Key::End]);
+        assert_eq!(keys("ü日🦀".as_bytes()), [Key::Char('ü'), Key::Char('日'), Key::Char('🦀')]);
     }
 
     #[test]
     fn a_key_may_come_in_pieces() {
         let mut keyboard = Keyboard::default();
-        assert_eq!(keyboard.hear(b"\x1b"), []);
-        assert_eq!(keyboard.hear(b"["), []);
-        assert_eq!(keyboard.hear(b"A\xc3"), [Key::Up]);
-        assert_eq!(keyboard.hear(b"\xbc"), [Key::Char('ü')]);
+        assert_eq!(keyboard.feed(b"\x1b"), []);
+        assert_eq!(keyboard.feed(b"["), []);
+        assert_eq!(keyboard.feed(b"A\xc3"), [Key::Up]);
+        assert_eq!(keyboard.feed(b"\xbc"), [Key::Char('ü')]);
     }
 
     #[test]
     fn an_escape_is_a_key_when_nothing_follows() {
         let mut keyboard = Keyboard::default();
-        assert_eq!(keyboard.hear(b"\x1b"), []);
+        assert_eq!(keyboard.feed(b"\x1b"), []);
         assert_eq!(keyboard.rest(), Some(Key::Escape));
         assert_eq!(keyboard.rest(), None);
-        assert_eq!(keyboard.hear(b"\x1b\x1b"), [Key::Escape], "the second may still become something else");
+        assert_eq!(keyboard.feed(b"\x1b\x1b"), [Key::Escape], "the second may still become something else");
     }
 
     #[test]
     fn what_is_pasted_is_no_command() {
-        let keys = heard(b"\x1b[200~iy\r\x03\x1b[A\x1b[201~q");
+        let keys = keys(b"\x1b[200~iy\r\x03\x1b[A\x1b[201~q");
         assert_eq!(keys, [Key::Pasted('i'), Key::Pasted('y'), Key::Char('q')]);
     }
 
     #[test]
     fn unknown_sequences_are_swallowed_whole() {
         let endless = [b"\x1b[".as_slice(), &[b'1'; 10_000], b"zq"].concat();
-        assert_eq!(heard(&endless), [Key::Other, Key::Char('q')]);
-        assert_eq!(heard(b"\x1b[<0;10;10Mq"), [Key::Other, Key::Char('q')], "a mouse");
+        assert_eq!(keys(&endless), [Key::Other, Key::Char('q')]);
+        assert_eq!(keys(b"\x1b[<0;10;10Mq"), [Key::Other, Key::Char('q')], "a mouse");
     }
 
     proptest! {
@@ -213,9 +213,9 @@ mod tests {
         fn any_bytes_are_survived_however_they_are_cut(bytes: Vec<u8>, cut in 0..64usize) {
             let cut = cut.min(bytes.len());
             let mut keyboard = Keyboard::default();
-            let mut pieces = keyboard.hear(&bytes[..cut]);
-            pieces.extend(keyboard.hear(&bytes[cut..]));
-            prop_assert_eq!(pieces, heard(&bytes));
+            let mut pieces = keyboard.feed(&bytes[..cut]);
+            pieces.extend(keyboard.feed(&bytes[cut..]));
+            prop_assert_eq!(pieces, keys(&bytes));
         }
     }
 }
