@@ -24,7 +24,7 @@ use crate::policy_flags::duration;
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
 use crate::style::Style;
 use crate::output;
-use crate::target::{Wanted, nothing_runs, unknown};
+use crate::target::{ServerSelector, nothing_runs, unknown};
 use crate::watch::{self, WatchOptions};
 use page::Page;
 use report::Report;
@@ -98,7 +98,7 @@ pub(crate) fn run(options: &StatusOptions) -> ExitCode {
             }
         }
     }
-    match options.name.as_deref().map(Wanted::parse) {
+    match options.name.as_deref().map(ServerSelector::parse) {
         None => show(&report, options),
         Some(wanted) => {
             let names = report.names();

@@ -14,7 +14,7 @@ use mendline::control::{Command, Process, Registry, Silence};
 use crate::cli::{NEGATIVE, UNKNOWN};
 use crate::style::Style;
 use crate::outside::one_line;
-use crate::target::{Wanted, nothing_runs, unknown};
+use crate::target::{ServerSelector, nothing_runs, unknown};
 
 /// Time limit for a process to accept a command.
 const TAKING: Duration = Duration::from_secs(1);
@@ -129,7 +129,7 @@ struct Meant {
 
 fn steer(which: &Which, does: impl Fn(&Meant) -> Outcome + Sync) -> ExitCode {
     let registry = Registry::of_user();
-    let wanted = which.name.as_deref().map(Wanted::parse);
+    let wanted = which.name.as_deref().map(ServerSelector::parse);
     let is_meant = |name: &str, pid: u32| wanted.as_ref().is_none_or(|wanted| wanted.is(name, pid));
     let (mut meant, mut names, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
     for found in registry.snapshots() {

@@ -6,19 +6,19 @@ use crate::outside::one_line;
 
 /// A server by its name, by its process, or by both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct ServerSelector {
     text: String,
     name: Option<String>,
     pid: Option<u32>,
 }
 
-impl Wanted {
-    pub(crate) fn parse(text: &str) -> Wanted {
+impl ServerSelector {
+    pub(crate) fn parse(text: &str) -> ServerSelector {
         let (name, pid) = match text.rsplit_once('#').map(|(name, pid)| (name, pid.parse())) {
             Some((name, Ok(pid))) => (Some(name.to_owned()), Some(pid)),
             _ => (None, text.parse().ok()),
         };
-        Wanted { text: text.to_owned(), name, pid }
+        ServerSelector { text: text.to_owned(), name, pid }
     }
 
     /// Returns the selection as it was written.
@@ -36,7 +36,7 @@ impl Wanted {
 }
 
 /// Returns the error about an unknown name, with the running servers.
-pub(crate) fn unknown(wanted: &Wanted, running: &[String]) -> String {
+pub(crate) fn unknown(wanted: &ServerSelector, running: &[String]) -> String {
     let text = &wanted.text;
     if running.is_empty() {
         return format!("error: no server {text:?} is running, and no other one\n\n{HOW}");
@@ -65,15 +65,15 @@ mod tests {
 
     #[test]
     fn a_server_is_meant_by_its_name_its_process_or_both() {
-        assert!(Wanted::parse("notes").is("notes", 7) && !Wanted::parse("notes").is("files", 7));
-        assert!(Wanted::parse("notes#7").is("notes", 7) && !Wanted::parse("notes#7").is("notes", 8));
-        assert!(Wanted::parse("7").is("notes", 7) && Wanted::parse("7").is("7", 9));
-        assert!(!Wanted::parse("notes#x").is("notes", 7));
+        assert!(ServerSelector::parse("notes").is("notes", 7) && !ServerSelector::parse("notes").is("files", 7));
+        assert!(ServerSelector::parse("notes#7").is("notes", 7) && !ServerSelector::parse("notes#7").is("notes", 8));
+        assert!(ServerSelector::parse("7").is("notes", 7) && ServerSelector::parse("7").is("7", 9));
+        assert!(!ServerSelector::parse("notes#x").is("notes", 7));
     }
 
     #[test]
     fn whoever_mistypes_is_told_what_there_is() {
-        let words = unknown(&Wanted::parse("ntoes"), &["files".to_owned(), "notes".to_owned()]);
+        let words = unknown(&ServerSelector::parse("ntoes"), &["files".to_owned(), "notes".to_owned()]);
         assert!(words.contains("did you mean \"notes\"?") && words.contains("Running: files, notes"), "{words}");
     }
 }

@@ -37,7 +37,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::policy_flags::duration;
 use crate::cli::{NEGATIVE, USAGE};
 use crate::style::Style;
-use crate::target::Wanted;
+use crate::target::ServerSelector;
 use poll::PollRequest;
 use keyboard::Keyboard;
 use model::{Update, Model, Action};
@@ -91,7 +91,7 @@ pub(crate) fn run(options: &WatchOptions, name: Option<&str>) -> ExitCode {
         eprintln!("\nWithout one, `mendline status` prints a table and `mendline status --json` everything.");
         return ExitCode::from(USAGE);
     }
-    match watch(options.interval, name.map(Wanted::parse)) {
+    match watch(options.interval, name.map(ServerSelector::parse)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The terminal may be half set up. If it is gone, the error cannot be shown.
@@ -102,7 +102,7 @@ pub(crate) fn run(options: &WatchOptions, name: Option<&str>) -> ExitCode {
     }
 }
 
-fn watch(interval: Duration, only: Option<Wanted>) -> io::Result<()> {
+fn watch(interval: Duration, only: Option<ServerSelector>) -> io::Result<()> {
     let (sender, signals) = channel();
     let (report, updates) = sync_channel(WAITING);
     signals::listen(sender)?;

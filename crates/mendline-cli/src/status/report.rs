@@ -11,7 +11,7 @@ use mendline::control::{Found, Silence};
 use serde::Serialize;
 
 use super::memory::Memory;
-use crate::target::Wanted;
+use crate::target::ServerSelector;
 
 /// The format as a JSON Schema.
 pub(crate) const SCHEMA: &str = include_str!("schema.json");
@@ -155,7 +155,7 @@ impl Report {
     }
 
     /// Keeps only the selected servers.
-    pub(crate) fn keep(&mut self, wanted: &Wanted) {
+    pub(crate) fn keep(&mut self, wanted: &ServerSelector) {
         self.is_asked_by_name = true;
         self.servers.retain(|row| wanted.is(&row.server.name, row.process.pid));
         self.silent.retain(|process| wanted.is(&process.name, process.pid));

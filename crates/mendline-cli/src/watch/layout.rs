@@ -35,7 +35,7 @@ pub(crate) struct Layout {
 
 /// The content to lay out.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct LayoutRequest {
     /// Number of servers.
     pub(crate) rows: usize,
     /// Number of lines of details, if they are open.
@@ -50,7 +50,7 @@ pub(crate) fn is_roomy(size: Size) -> bool {
 
 impl Layout {
     /// Returns the layout, or `None` if the screen is too small.
-    pub(crate) fn of(size: Size, wanted: Wanted) -> Option<Layout> {
+    pub(crate) fn of(size: Size, wanted: LayoutRequest) -> Option<Layout> {
         if size.width < LEAST.width || size.height < LEAST.height {
             return None;
         }
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn a_small_screen_belongs_to_the_details_that_somebody_opened() {
         let size = Size { width: 60, height: 15 };
-        let layout = Layout::of(size, Wanted { rows: 3, details: Some(9), events: true }).unwrap();
+        let layout = Layout::of(size, LayoutRequest { rows: 3, details: Some(9), events: true }).unwrap();
         assert_eq!((layout.table.height, layout.details.height, layout.events.height), (0, 13, 0));
-        let layout = Layout::of(size, Wanted { rows: 30, details: None, events: true }).unwrap();
+        let layout = Layout::of(size, LayoutRequest { rows: 30, details: None, events: true }).unwrap();
         assert_eq!((layout.table.height, layout.events.height), (9, 4));
     }
 
@@ -112,7 +112,7 @@ mod tests {
             width in 0..300u16, height in 0..200u16, rows in 0..500usize, details in proptest::option::of(0..40usize), events: bool,
         ) {
             let size = Size { width, height };
-            match Layout::of(size, Wanted { rows, details, events }) {
+            match Layout::of(size, LayoutRequest { rows, details, events }) {
                 None => prop_assert!(width < LEAST.width || height < LEAST.height),
                 Some(layout) => {
                     let parts = [layout.title, layout.table, layout.details, layout.events, layout.footer];

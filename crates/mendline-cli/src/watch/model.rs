@@ -13,7 +13,7 @@ use ratatui::layout::Size;
 
 use super::detail;
 use super::events::{Events, Line};
-use super::layout::{Layout, Wanted, is_roomy};
+use super::layout::{Layout, LayoutRequest, is_roomy};
 use super::paint::Tone;
 use super::row::{Key, Poll, Row, Sort, rows};
 use crate::target;
@@ -83,7 +83,7 @@ pub(crate) struct Model {
     /// The time, in milliseconds since 1970, as far as it is known.
     pub(crate) now: u64,
     /// The selected servers; all if it is `None`.
-    pub(crate) only: Option<target::Wanted>,
+    pub(crate) only: Option<target::ServerSelector>,
     /// True after the first poll.
     pub(crate) has_polled: bool,
     pub(crate) mode: Mode,
@@ -110,7 +110,7 @@ pub(crate) struct Model {
 
 impl Model {
     /// Creates an empty screen of this size, for these servers or for all of them.
-    pub(crate) fn new(size: Size, only: Option<target::Wanted>) -> Model {
+    pub(crate) fn new(size: Size, only: Option<target::ServerSelector>) -> Model {
         Model { size, only, ..Model::default() }
     }
 
@@ -209,7 +209,7 @@ impl Model {
     /// Returns the layout, if the screen is large enough.
     pub(crate) fn layout(&self) -> Option<Layout> {
         let details = self.selected().filter(|_| self.shows_details());
-        let wanted = Wanted {
+        let wanted = LayoutRequest {
             rows: self.rows().len(),
             details: details.map(|row| detail::lines(row, self, self.size.width.into()).len()),
             events: !self.events_are_hidden && !self.all.is_empty(),

@@ -16,7 +16,7 @@ use super::model::{Update, Mode, Model, CommandRequest, Action};
 use super::paint::Paint;
 use super::row::{self, Poll, PolledProcess};
 use super::view;
-use crate::target::Wanted;
+use crate::target::ServerSelector;
 
 /// The time of the tests.
 const NOW: u64 = 1_800_000_000_000;
@@ -325,7 +325,7 @@ fn a_filter_shows_servers_and_events_that_it_fits() {
 
 #[test]
 fn only_what_was_asked_for_is_watched() {
-    let mut model = Model::new(Size { width: 80, height: 24 }, Some(Wanted::parse("twin#15")));
+    let mut model = Model::new(Size { width: 80, height: 24 }, Some(ServerSelector::parse("twin#15")));
     model.take(Update::Polled(sample_poll()));
     model.take(told(11, "notes", Level::Info, false, 0, "not of interest"));
     model.take(told(15, "twin", Level::Info, false, 0, "of interest"));
