@@ -18,7 +18,7 @@ use crate::logs::LogsOptions;
 use crate::man::ManOptions;
 use crate::server_flags::{Line, ServerFlags};
 use crate::status::StatusOptions;
-use crate::steer::{ReconnectOptions, SteerOptions};
+use crate::control::{ReconnectOptions, ControlOptions};
 use crate::tools::ToolsOptions;
 use crate::wrap::clients::Scope;
 
@@ -61,9 +61,9 @@ pub(crate) enum Command {
     /// Make a running Mendline reconnect to its server; clients stay connected
     Reconnect(ReconnectOptions),
     /// Take a server out of service: nothing is sent to it until it is resumed
-    Isolate(SteerOptions),
+    Isolate(ControlOptions),
     /// Put an isolated server back into service
-    Resume(SteerOptions),
+    Resume(ControlOptions),
     /// Validate a configuration file, and summarize it
     Check(CheckOptions),
     /// Print the JSON Schema of the configuration file, for editors

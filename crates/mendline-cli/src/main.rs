@@ -32,7 +32,7 @@ mod reporter;
 mod run;
 mod server_flags;
 mod status;
-mod steer;
+mod control;
 mod target;
 mod tools;
 mod watch;
@@ -60,9 +60,9 @@ fn carry_out(command: Command) -> ExitCode {
     match command {
         Command::Run(options) => run::run(options),
         Command::Status(options) => status::run(&options),
-        Command::Reconnect(options) => steer::reconnect(&options),
-        Command::Isolate(options) => steer::isolate(&options),
-        Command::Resume(options) => steer::resume(&options),
+        Command::Reconnect(options) => control::reconnect(&options),
+        Command::Isolate(options) => control::isolate(&options),
+        Command::Resume(options) => control::resume(&options),
         Command::Check(options) => check::run(&options),
         Command::Schema(options) => check::schema(&options),
         Command::Wrap(options) => wrap::wrap(&options),
