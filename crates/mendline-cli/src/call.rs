@@ -23,7 +23,7 @@ use crate::policy_flags::duration;
 use crate::cli::{NOT_SENT, OUTCOME_UNKNOWN};
 use crate::mcp_client::{Notification, McpClient, RequestError, raw};
 use crate::style::Style;
-use crate::named::{Refusal, meant};
+use crate::named::{Refusal, resolve};
 use crate::output;
 use crate::outside::one_line;
 use crate::plan::Plan;
@@ -102,7 +102,7 @@ fn call(options: &CallOptions) -> Result<ExitCode, Refusal> {
         _ => return Err(Refusal::from(CALL_USAGE.to_owned())),
     };
     let arguments = Arguments::read(text, &options.arg)?;
-    let (mut plan, _) = meant(&line)?;
+    let (mut plan, _) = resolve(&line)?;
     if let Some(timeout) = options.timeout {
         let timeouts = &mut plan.upstream.timeouts;
         // The steps before the call have our own time limit, which is slightly shorter than the engine's.

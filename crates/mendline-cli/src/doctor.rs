@@ -33,7 +33,7 @@ use self::report::{Report, Section};
 use self::step::Step;
 use crate::policy_flags::duration;
 use crate::cli::USAGE;
-use crate::named::{Refusal, meant};
+use crate::named::{Refusal, resolve};
 use crate::plan::{Plan, Endpoint};
 use crate::server_flags::{Line, ServerFlags};
 
@@ -118,7 +118,7 @@ pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
 async fn one(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Result<(), Refusal> {
     let (target, command) = (options.target.as_deref(), options.command.as_slice());
     let line = Line { verb: "doctor", server: &options.server, name: None, target, command, policies: None };
-    let (plan, named) = meant(&line)?;
+    let (plan, named) = resolve(&line)?;
     if let Some(named) = &named {
         let mut section = report.section("configuration", &named.found.path.display().to_string());
         configuration::examine(&named.loaded, line.by_name(), &mut section);

@@ -36,7 +36,7 @@ pub(crate) fn named(name: &str, line: &Line<'_>) -> Result<Named, Refusal> {
     check_headers(line)?;
     let found = match locate(line.server.config.as_deref()) {
         Ok(found) => found,
-        Err(why) => return Err(Refusal::from(neither(name, line.verb, &why))),
+        Err(why) => return Err(Refusal::from(unresolved(name, line.verb, &why))),
     };
     let loaded = read(&found)?;
     let plan = entry(&loaded, name, line)?;
@@ -44,7 +44,7 @@ pub(crate) fn named(name: &str, line: &Line<'_>) -> Result<Named, Refusal> {
 }
 
 /// Returns the plan of the server that a command line selects, and its file if it comes from one.
-pub(crate) fn meant(line: &Line<'_>) -> Result<(Plan, Option<Named>), Refusal> {
+pub(crate) fn resolve(line: &Line<'_>) -> Result<(Plan, Option<Named>), Refusal> {
     match line.by_name() {
         Some(name) => named(name, line).map(|named| (named.plan.clone(), Some(named))),
         None => Ok((Plan::of_flags(line)?, None)),
@@ -89,7 +89,7 @@ fn is_unreadable(loaded: &Loaded) -> bool {
 }
 
 /// Logs the findings that do not prevent the start.
-pub(crate) fn mention(loaded: &Loaded, name: &str, log: &Pen) {
+pub(crate) fn log_findings(loaded: &Loaded, name: &str, log: &Pen) {
     let concerns = |finding: &&Finding| finding.server.as_deref().is_none_or(|server| server == name);
     for finding in loaded.findings.iter().filter(concerns) {
         let level = if finding.weight == Weight::Note { LogLevel::Debug } else { LogLevel::Warn };
@@ -133,7 +133,7 @@ fn may_hold_a_secret(name: &str) -> bool {
     name.contains(['@', '?', '='])
 }
 
-fn neither(target: &str, verb: &str, why: &str) -> String {
+fn unresolved(target: &str, verb: &str, why: &str) -> String {
     if may_hold_a_secret(target) {
         return format!(
             "the server is neither a URL, which begins with https:// or http://, nor a name that can be looked up\n\n  {why}"

@@ -17,7 +17,7 @@ use mendline_config::{Found, Source, Surroundings, Watch, load};
 use mendline_wire::Limits;
 
 use crate::cli::RunOptions;
-use crate::named::{Named, entry, mention};
+use crate::named::{Named, entry, log_findings};
 use crate::plan::{Plan, Endpoint};
 
 /// A server that runs from a file.
@@ -87,7 +87,7 @@ impl Reload {
             }
         };
         self.redactor.learn(&plan.secrets());
-        mention(&loaded, &self.name, log);
+        log_findings(&loaded, &self.name, log);
         let change = self.change(&plan, target, log)?;
         let config = Box::new(plan.upstream.clone());
         self.plan = plan;

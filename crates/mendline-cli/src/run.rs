@@ -23,7 +23,7 @@ use mendline_wire::Limits;
 
 use crate::GUARD;
 use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions};
-use crate::named::{Refusal, mention, named};
+use crate::named::{Refusal, log_findings, named};
 use crate::external_inputs::ExternalInputs;
 use crate::plan::{Plan, Endpoint};
 use crate::reload::{ReloadTarget, Reload};
@@ -73,7 +73,7 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
         Some(name) => {
             let named = named(name, &line)?;
             let log = log_for(&named.plan, &named.loaded.logs)?;
-            mention(&named.loaded, name, &log.pen());
+            log_findings(&named.loaded, name, &log.pen());
             let reload = Some(Reload::new(name, &named, Arc::clone(options), log.redactor()));
             Ok(Bridge { plan: named.plan, log, reload })
         }

@@ -16,7 +16,7 @@ use crate::cli::UNKNOWN;
 use crate::mcp_client::{McpClient, ServerInfo, RequestError};
 use crate::style::Style;
 use crate::json_text::{Members, pretty};
-use crate::named::{Refusal, meant};
+use crate::named::{Refusal, resolve};
 use crate::output;
 use crate::outside::{counted, cut, headline, lines, one_line, width};
 use crate::plan::{Plan, Endpoint};
@@ -125,7 +125,7 @@ fn list(options: &ToolsOptions) -> Result<(), Refusal> {
     if line.target.is_none() && line.command.is_empty() && line.server.url_env.is_none() {
         return Err(Refusal::from(NO_SERVER.to_owned()));
     }
-    let (plan, _) = meant(&line)?;
+    let (plan, _) = resolve(&line)?;
     let name = plan.upstream.name.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;
