@@ -25,7 +25,7 @@ use crate::mcp_client::{Notification, McpClient, RequestError, raw};
 use crate::style::Style;
 use crate::named::{Refusal, resolve};
 use crate::output;
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 use crate::plan::Plan;
 use crate::progress::ProgressLine;
 use crate::reporter::Reporter;

@@ -9,7 +9,7 @@ use mendline_config::{Loaded, Server};
 
 use crate::cli::{CheckOptions, SchemaOptions, USAGE};
 use crate::named::{locate, paint, read};
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 use crate::plan::{Plan, Endpoint};
 
 /// Validates a configuration file and prints a summary; starts nothing.

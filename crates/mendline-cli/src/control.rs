@@ -13,7 +13,7 @@ use mendline::control::{Command, Process, Registry, Silence};
 
 use crate::cli::{NEGATIVE, UNKNOWN};
 use crate::style::Style;
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 use crate::target::{ServerSelector, nothing_runs, unknown};
 
 /// Time limit for a process to accept a command.

@@ -28,7 +28,7 @@ use mendline_config::{Name, nearest};
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
 use crate::style::Style;
 use crate::output;
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 use filter::{CallId, Filter};
 use folder::Folder;
 use lines::Line;

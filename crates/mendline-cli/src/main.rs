@@ -23,7 +23,7 @@ mod logs;
 mod man;
 mod named;
 mod external_inputs;
-mod outside;
+mod untrusted_text;
 mod plan;
 mod progress;
 mod prose;

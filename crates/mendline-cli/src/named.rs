@@ -7,7 +7,7 @@ use mendline_config::{Finding, Found, Loaded, Paint, Source, Surroundings, Weigh
 
 use crate::cli::{UNKNOWN, USAGE};
 use crate::style::Style;
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 use crate::plan::{Plan, check_headers};
 use crate::server_flags::Line;
 

@@ -21,7 +21,7 @@ use mendline_wire::Limits;
 
 use crate::cli::RunOptions;
 use crate::help::conceal;
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 use crate::server_flags::{Line, TransportFlag};
 
 /// The environment variable for further certificate authorities, as in Node.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::mcp_client::Progress;
-use crate::outside::{cut, one_line, width};
+use crate::untrusted_text::{cut, one_line, width};
 
 /// Width of the bar.
 const BAR: usize = 24;

@@ -7,7 +7,7 @@ use mendline::decisions::{Event, UpstreamId};
 use mendline::driver::Observer;
 
 use crate::style::Style;
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 use crate::progress::ProgressLine;
 
 /// Prints the recovery of a server.

@@ -2,7 +2,7 @@
 
 use mendline_config::nearest;
 
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 
 /// A server by its name, by its process, or by both.
 #[derive(Clone, Debug, PartialEq, Eq)]

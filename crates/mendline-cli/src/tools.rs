@@ -18,7 +18,7 @@ use crate::style::Style;
 use crate::json_text::{Members, pretty};
 use crate::named::{Refusal, resolve};
 use crate::output;
-use crate::outside::{counted, cut, headline, lines, one_line, width};
+use crate::untrusted_text::{counted, cut, headline, lines, one_line, width};
 use crate::plan::{Plan, Endpoint};
 use crate::reporter::Reporter;
 use crate::server_flags::{Line, ServerFlags};

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::mcp_client::raw;
 use crate::json_text::Members;
-use crate::outside::{one_line, size};
+use crate::untrusted_text::{one_line, size};
 use crate::tools::tool::{Argument, Tool};
 
 /// Limit for the size of the arguments: the engine itself accepts messages of 16 MiB.

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use crate::cli::NEGATIVE;
 use crate::mcp_client::Failure;
 use crate::json_text::{Members, pretty};
-use crate::outside::{lines, one_line, size};
+use crate::untrusted_text::{lines, one_line, size};
 
 /// Maximum number of files with one base name.
 const NAMES: usize = 10_000;

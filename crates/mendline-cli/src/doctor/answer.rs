@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::step::Step;
 use super::redact::StepRedactor;
-use crate::outside::{headline, one_line};
+use crate::untrusted_text::{headline, one_line};
 
 const LAYER: &str = "http";
 

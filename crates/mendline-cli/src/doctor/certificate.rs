@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use mendline::transport::http::Certificate;
 
 use super::step::{Step, Verdict};
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 
 /// Part of the error about a certificate that can be trusted by naming its file.
 const EXTRA_ROOTS: &str = "NODE_EXTRA_CA_CERTS";

@@ -15,7 +15,7 @@ use super::protocol::{self, Handshake};
 use super::report::Section;
 use super::step::{Step, Verdict, said};
 use crate::mcp_client::{Observed, RequestError};
-use crate::outside::counted;
+use crate::untrusted_text::counted;
 use crate::plan::Plan;
 
 /// Maximum number of program names that are compared with one that was not found.

@@ -4,7 +4,7 @@ use mendline_config::{Finding, Loaded, Weight};
 
 use super::report::Section;
 use super::step::Step;
-use crate::outside::counted;
+use crate::untrusted_text::counted;
 
 const LAYER: &str = "file";
 

@@ -10,7 +10,7 @@ use mendline::transport::http::ProxyRules;
 
 use super::report::Section;
 use super::step::Step;
-use crate::outside::counted;
+use crate::untrusted_text::counted;
 
 /// The variables that send requests through a proxy, as they are usually written.
 const VARIABLES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::report::{Section, short};
 use super::step::{Step, said, timed};
 use crate::mcp_client::{McpClient, Era, ServerInfo, RequestError, EventObserver};
-use crate::outside::{counted, one_line};
+use crate::untrusted_text::{counted, one_line};
 use crate::plan::Plan;
 
 /// Number of pings.

@@ -13,7 +13,7 @@ use super::report::{Section, short};
 use super::step::{Step, Verdict, said, timed};
 use super::{Limits, authorization, protocol};
 use crate::mcp_client::RequestError;
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 use crate::plan::{Address, Plan};
 
 /// Tolerated difference between the clocks.

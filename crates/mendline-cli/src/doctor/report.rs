@@ -12,7 +12,7 @@ use super::redact::StepRedactor;
 use crate::cli::{NEEDS_LOGIN, NEGATIVE};
 use crate::style::Style;
 use crate::output;
-use crate::outside::{counted, one_line, width};
+use crate::untrusted_text::{counted, one_line, width};
 
 /// Width of the names of layers.
 const LAYER: usize = 9;

@@ -8,7 +8,7 @@ use mendline::control::words::{span_ms, took_us};
 use super::page::{size, tone, via};
 use super::report::Row;
 use crate::style::Style;
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 
 /// Everything about one server.
 pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt::Result {

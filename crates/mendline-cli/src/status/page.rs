@@ -11,7 +11,7 @@ use super::memory::Memory;
 use super::report::{ProbeOutcome, Probed, Report, Row};
 use super::table::{Cell, Column, Table, Tone, shortened};
 use crate::style::Style;
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 
 /// Age from which an error of a healthy server is left out of the table.
 const NEWS_MS: u64 = 60 * 60 * 1_000;

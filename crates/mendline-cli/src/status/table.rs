@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::style::Style;
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 
 /// Style of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal};
 use super::signals::ReceivedSignal;
 use super::{LoopAction, TICK, Watch};
 use crate::cli::Cli;
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 
 impl Watch {
     /// Shows the log of this server until it is closed.
