@@ -124,7 +124,7 @@ async fn one(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Re
         configuration::examine(&named.loaded, line.by_name(), &mut section);
         report.keep_configuration(section);
     }
-    Patient::with(plan).examine(limits, report).await;
+    Candidate::with(plan).examine(limits, report).await;
     let mut section = report.quiet_section("machine", "");
     machine::examine(&mut section);
     report.keep_machine(section);
@@ -148,75 +148,75 @@ async fn all(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Re
     let mut section = report.section("configuration", &found.path.display().to_string());
     configuration::examine(&loaded, None, &mut section);
     report.keep_configuration(section);
-    let patients: Vec<Patient> = loaded.servers.iter().map(|server| Patient::of(server, &loaded)).collect();
-    match <[Patient; 1]>::try_from(patients) {
+    let candidates: Vec<Candidate> = loaded.servers.iter().map(|server| Candidate::of(server, &loaded)).collect();
+    match <[Candidate; 1]>::try_from(candidates) {
         Ok([only]) => only.examine(limits, report).await,
-        Err(several) => side_by_side(several, limits, report).await,
+        Err(several) => examine_all(several, limits, report).await,
     }
     Ok(())
 }
 
 /// Examines several servers at once. Their findings are shown in the order of the file.
-async fn side_by_side(patients: Vec<Patient>, limits: Limits, report: &mut Report) {
-    let places = Rc::new(Semaphore::new(AT_ONCE));
-    let rooms = LocalSet::new();
-    let mut examined = Vec::with_capacity(patients.len());
-    for patient in patients {
-        let (name, mut section, places) = (patient.name.clone(), patient.section(report, true), Rc::clone(&places));
-        let room = rooms.spawn_local(async move {
+async fn examine_all(candidates: Vec<Candidate>, limits: Limits, report: &mut Report) {
+    let permits = Rc::new(Semaphore::new(AT_ONCE));
+    let tasks = LocalSet::new();
+    let mut examined = Vec::with_capacity(candidates.len());
+    for candidate in candidates {
+        let (name, mut section, permits) = (candidate.name.clone(), candidate.section(report, true), Rc::clone(&permits));
+        let task = tasks.spawn_local(async move {
             // Permits are granted in order, and the semaphore is never closed.
-            let _place = places.acquire().await;
-            patient.fill(limits, &mut section).await;
+            let _permit = permits.acquire().await;
+            candidate.fill(limits, &mut section).await;
             section
         });
-        examined.push((name, room));
+        examined.push((name, task));
     }
     let show = async {
-        for (name, room) in examined {
+        for (name, task) in examined {
             report.wait_for(&name);
-            match room.await {
+            match task.await {
                 Ok(section) => report.keep_server(section),
                 Err(fault) => std::panic::resume_unwind(fault.into_panic()),
             }
         }
     };
-    rooms.run_until(show).await;
+    tasks.run_until(show).await;
 }
 
 /// A server to examine.
-struct Patient {
+struct Candidate {
     name: String,
     place: String,
-    about: About,
+    readiness: Readiness,
 }
 
 /// Result of the preparation.
-enum About {
+enum Readiness {
     /// The plan to reach the server.
     Plan(Box<Plan>),
     /// The step that says why the server is not examined.
-    Nothing(Step),
+    Skipped(Step),
 }
 
-impl Patient {
+impl Candidate {
     /// Prepares a server of the file, unless the file itself prevents that.
-    fn of(server: &Server, loaded: &Loaded) -> Patient {
-        let unseen = |step| Patient { name: server.name.clone(), place: String::new(), about: About::Nothing(step) };
+    fn of(server: &Server, loaded: &Loaded) -> Candidate {
+        let skipped = |step| Candidate { name: server.name.clone(), place: String::new(), readiness: Readiness::Skipped(step) };
         if server.is_disabled {
-            return unseen(Step::skipped("all", "it is disabled"));
+            return skipped(Step::skipped("all", "it is disabled"));
         }
         if !loaded.obstacles(&server.name).is_empty() {
-            return unseen(Step::skipped("all", "its configuration cannot be used; see above"));
+            return skipped(Step::skipped("all", "its configuration cannot be used; see above"));
         }
         match Plan::of_server(server, None) {
-            Ok(plan) => Patient::with(plan),
-            Err(why) => unseen(Step::failed("configuration", why)),
+            Ok(plan) => Candidate::with(plan),
+            Err(why) => skipped(Step::failed("configuration", why)),
         }
     }
 
-    fn with(plan: Plan) -> Patient {
+    fn with(plan: Plan) -> Candidate {
         let (name, place) = (plan.upstream.name.clone(), plan.upstream.place.clone());
-        Patient { name, place, about: About::Plan(Box::new(plan)) }
+        Candidate { name, place, readiness: Readiness::Plan(Box::new(plan)) }
     }
 
     /// Creates its empty section of the report.
@@ -225,7 +225,7 @@ impl Patient {
             true => report.deferred_section(&self.name, &self.place),
             false => report.section(&self.name, &self.place),
         };
-        if let About::Plan(plan) = &self.about {
+        if let Readiness::Plan(plan) = &self.readiness {
             section.hide(&plan.secrets());
         }
         section
@@ -239,9 +239,9 @@ impl Patient {
     }
 
     async fn fill(self, limits: Limits, section: &mut Section) {
-        match self.about {
-            About::Nothing(step) => section.add(step),
-            About::Plan(plan) => match &plan.endpoint {
+        match self.readiness {
+            Readiness::Skipped(step) => section.add(step),
+            Readiness::Plan(plan) => match &plan.endpoint {
                 Endpoint::Child(command) => child::examine(&plan, command, limits, section).await,
                 Endpoint::Remote(address) => remote::examine(&plan, address, limits, section).await,
             },

@@ -20,7 +20,7 @@ pub(crate) fn trusted(version: &str, is_http2: bool, certificate: Option<&Certif
     let days = left.as_secs() / 86_400;
     let words = format!(
         "{version}, {http}; certificate for {} by {}, good for {days} days",
-        whose(certificate),
+        certificate_names(certificate),
         one_line(&certificate.issuer)
     );
     let step = if left < SOON {
@@ -55,7 +55,7 @@ pub(crate) fn distrusted(words: &str, certificate: Option<&Certificate>) -> Step
 pub(crate) fn with_certificate(step: Step, certificate: &Certificate) -> Step {
     let date = |time| humantime::format_rfc3339_seconds(time).to_string();
     let step = if step.verdict == Verdict::Failed {
-        let (subject, issuer) = (whose(certificate), one_line(&certificate.issuer));
+        let (subject, issuer) = (certificate_names(certificate), one_line(&certificate.issuer));
         step.details([format!("certificate for {subject} by {issuer}, until {}", date(certificate.not_after))])
     } else {
         step
@@ -67,7 +67,7 @@ pub(crate) fn with_certificate(step: Step, certificate: &Certificate) -> Step {
         .fact("notAfter", date(certificate.not_after))
 }
 
-fn whose(certificate: &Certificate) -> String {
+fn certificate_names(certificate: &Certificate) -> String {
     match certificate.names.as_slice() {
         [] => one_line(&certificate.subject),
         [only] => one_line(only),

@@ -13,7 +13,7 @@ use rustix::fs::{Access, access};
 use super::Limits;
 use super::protocol::{self, Handshake};
 use super::report::Section;
-use super::step::{Step, Verdict, said};
+use super::step::{Step, Verdict, limit_text};
 use crate::mcp_client::{Observed, RequestError};
 use crate::untrusted_text::counted;
 use crate::plan::Plan;
@@ -54,7 +54,7 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
             if eras.is_none() {
                 // The second start takes as long as the first, and the server need not answer at all.
                 let limit = limit.min(took * 2 + protocol::OTHER_ERA);
-                eras = protocol::eras_in_another_life(plan, &info, limit).await;
+                eras = protocol::eras_in_new_process(plan, &info, limit).await;
             }
             section.add_if_any(eras);
         }
@@ -105,13 +105,13 @@ fn ended(why: &str, seen: &Observed) -> Step {
 fn handshake_failed(trouble: &RequestError, seen: &Observed) -> Step {
     let step = match trouble {
         RequestError::Timeout(limit) => {
-            Step::failed("handshake", format!("it runs, but did not answer the handshake within {}", said(*limit)))
+            Step::failed("handshake", format!("it runs, but did not answer the handshake within {}", limit_text(*limit)))
                 .advice(
                     "Is it an MCP server on stdio? --timeout gives a slow start more time",
                 )
         }
         other => Step::failed("handshake", format!("it rejects the handshake: {}", other.words()))
-            .advice(protocol::ITS_OWN_WORDS),
+            .advice(protocol::SERVER_MESSAGE_ADVICE),
     };
     step.details(seen.said.iter().cloned())
 }

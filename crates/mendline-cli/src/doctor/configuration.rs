@@ -19,7 +19,7 @@ pub(crate) fn missing(why: &str, section: &mut Section) {
 pub(crate) fn examine(loaded: &Loaded, server: Option<&str>, section: &mut Section) {
     let concerns =
         |finding: &&Finding| server.is_none() || finding.server.is_none() || finding.server.as_deref() == server;
-    let mut is_well = true;
+    let mut is_ok = true;
     for finding in loaded.findings.iter().filter(concerns) {
         let words = finding.at.as_ref().map_or_else(
             || finding.what.clone(),
@@ -33,11 +33,11 @@ pub(crate) fn examine(loaded: &Loaded, server: Option<&str>, section: &mut Secti
             Weight::Warning => Step::warning(LAYER, words),
             Weight::Note => continue,
         };
-        is_well = false;
+        is_ok = false;
         let step = finding.help.iter().fold(step, |step, help| step.advice(help));
         section.add(step.fact("server", finding.server.clone()));
     }
-    if is_well {
+    if is_ok {
         let words = match server {
             Some(_) => "no problems with this server".to_owned(),
             None => format!("{}, no problems", counted(loaded.names.len(), "server")),

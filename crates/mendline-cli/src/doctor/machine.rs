@@ -80,7 +80,7 @@ fn directory(layer: &'static str, candidates: &[PathBuf]) -> Step {
         };
     };
     for place in &there {
-        if let Some(step) = foreign(layer, place) {
+        if let Some(step) = directory_problem(layer, place) {
             return step;
         }
     }
@@ -97,7 +97,7 @@ fn directory(layer: &'static str, candidates: &[PathBuf]) -> Step {
 }
 
 /// Returns the problem of a directory that another user made or can read.
-fn foreign(layer: &'static str, place: &Path) -> Option<Step> {
+fn directory_problem(layer: &'static str, place: &Path) -> Option<Step> {
     let facts = place.symlink_metadata().ok()?;
     let shown = place.display();
     let step = if !facts.is_dir() {

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use super::report::{Section, short};
-use super::step::{Step, said, timed};
+use super::step::{Step, limit_text, timed};
 use crate::mcp_client::{McpClient, Era, ServerInfo, RequestError, EventObserver};
 use crate::untrusted_text::{counted, one_line};
 use crate::plan::Plan;
@@ -23,11 +23,11 @@ pub(crate) const OTHER_ERA: Duration = Duration::from_secs(2);
 const SLACK: Duration = Duration::from_secs(5);
 
 /// Advice about a server that rejects the handshake.
-pub(crate) const ITS_OWN_WORDS: &str =
+pub(crate) const SERVER_MESSAGE_ADVICE: &str =
     "The message is the server's own: its log or its manual may say more. It may also be too old or too new";
 
 /// Returns the plan without retries, and with this time limit.
-pub(crate) fn impatient(plan: &Plan, limit: Duration) -> Plan {
+pub(crate) fn without_retries(plan: &Plan, limit: Duration) -> Plan {
     let mut plan = plan.clone();
     let upstream = &mut plan.upstream;
     upstream.reconnect.attempts = 0;
@@ -53,7 +53,7 @@ pub(crate) struct Handshake {
 /// Performs the handshake. The loss of the connection ends it at once.
 pub(crate) async fn connect(plan: &Plan, limit: Duration) -> Result<Handshake, String> {
     let begin = Instant::now();
-    let mut client = McpClient::open(impatient(plan, limit), None::<EventObserver>)?;
+    let mut client = McpClient::open(without_retries(plan, limit), None::<EventObserver>)?;
     let events = client.events().clone();
     let result = tokio::select! {
         biased;
@@ -99,11 +99,11 @@ pub(crate) async fn eras(client: &mut McpClient, legacy: &ServerInfo, limit: Dur
 }
 
 /// The same check in a new process, for commands whose first request decides the era.
-pub(crate) async fn eras_in_another_life(plan: &Plan, legacy: &ServerInfo, limit: Duration) -> Option<Step> {
+pub(crate) async fn eras_in_new_process(plan: &Plan, legacy: &ServerInfo, limit: Duration) -> Option<Step> {
     if legacy.era == Era::Modern {
         return None;
     }
-    let mut client = McpClient::open(impatient(plan, limit), None::<EventObserver>).ok()?;
+    let mut client = McpClient::open(without_retries(plan, limit), None::<EventObserver>).ok()?;
     let (modern, took) = timed(limit, client.discover()).await;
     client.close().await;
     modern.flatten().map(|modern| both(legacy, &modern).took(took))
@@ -131,7 +131,7 @@ async fn lists(client: &mut McpClient, info: &ServerInfo, limit: Duration) -> St
                     .advice("The server announces this list and does not return it: this is a fault of the server");
             }
             None => {
-                return Step::failed(LAYER, format!("its {what} were not listed within {}", said(limit)))
+                return Step::failed(LAYER, format!("its {what} were not listed within {}", limit_text(limit)))
                     .took(begin.elapsed())
                     .advice("It may wait for another service; --timeout gives it more time");
             }
@@ -158,7 +158,7 @@ async fn pings(client: &mut McpClient, limit: Duration) -> Step {
                     "Mendline tests an idle connection with pings; without an answer it considers the server lost",
                 );
             }
-            None => return Step::failed(LAYER, format!("no answer to a ping within {}", said(limit))).took(took),
+            None => return Step::failed(LAYER, format!("no answer to a ping within {}", limit_text(limit))).took(took),
         }
     }
     times.sort_unstable();

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::answer::{is_events, judge_response, may_be_old, unanswered, version};
 use super::certificate::{distrusted, trusted, with_certificate};
 use super::report::{Section, short};
-use super::step::{Step, Verdict, said, timed};
+use super::step::{Step, Verdict, limit_text, timed};
 use super::{Limits, authorization, protocol};
 use crate::mcp_client::RequestError;
 use crate::untrusted_text::one_line;
@@ -79,7 +79,7 @@ impl Examination<'_> {
         section.begin("name");
         let (found, took) = timed(limit, probe.look_up()).await;
         let late = || {
-            let words = format!("the name {} could not be looked up within {}", place.host, said(limit));
+            let words = format!("the name {} could not be looked up within {}", place.host, limit_text(limit));
             Err(DialError::Failed(words))
         };
         let addresses = match found.unwrap_or_else(late) {
@@ -107,7 +107,7 @@ impl Examination<'_> {
         section.add(Step::ok("name", words).took(took).fact("addresses", ips));
         section.begin("tcp");
         let (dialed, took) = timed(limit, probe.dial(addresses)).await;
-        let late = || Err(DialError::Failed(format!("{place} did not answer within {}", said(limit))));
+        let late = || Err(DialError::Failed(format!("{place} did not answer within {}", limit_text(limit))));
         let mut reached = match dialed.unwrap_or_else(late) {
             Ok(reached) => reached,
             Err(error) => {
@@ -125,7 +125,7 @@ impl Examination<'_> {
         section.add(step.fact("address", reached.address.to_string()));
         if probe.has_proxy() && probe.is_secure() {
             let (made, took) = timed(limit, probe.tunnel(&mut reached)).await;
-            let late = || Err(format!("the proxy {place} made no tunnel within {}", said(limit)));
+            let late = || Err(format!("the proxy {place} made no tunnel within {}", limit_text(limit)));
             if let Err(words) = made.unwrap_or_else(late) {
                 let advice = "Ask the operator of the proxy, or add the host to NO_PROXY if it can be reached without it";
                 section.add(Step::failed("proxy", words).took(took).advice(advice));
@@ -143,7 +143,7 @@ impl Examination<'_> {
         section.begin("tls");
         let (shown, took) = timed(self.limit, probe.shake_hands(reached)).await;
         let Some(Shown { certificate, outcome }) = shown else {
-            let words = format!("{} did not finish the TLS handshake within {}", probe.server(), said(self.limit));
+            let words = format!("{} did not finish the TLS handshake within {}", probe.server(), limit_text(self.limit));
             let advice = "A device in between may block it, or the port is not one for https";
             section.add(Step::failed("tls", words).took(took).advice(advice));
             return Err(FailedLayer("tls"));
@@ -175,7 +175,7 @@ impl Examination<'_> {
                 return Err(FailedLayer("http"));
             }
             None => {
-                let words = format!("connected, but no answer to a request within {}", said(self.limit));
+                let words = format!("connected, but no answer to a request within {}", limit_text(self.limit));
                 section.add(
                     Step::failed("http", words)
                         .took(took)
@@ -197,18 +197,18 @@ impl Examination<'_> {
         } else {
             judge_response(&answer, section.redactor())
         };
-        let is_well = step.verdict != Verdict::Failed;
+        let is_ok = step.verdict != Verdict::Failed;
         section.add(step.took(took).fact("status", answer.status).fact("server", answer.server().map(str::to_owned)));
         if let Some(step) = clock(&answer, SystemTime::now()) {
             section.add(step);
         }
-        if !is_well {
+        if !is_ok {
             return Err(FailedLayer("http"));
         }
         let step = authorization::examine(&answer, self.address);
-        let is_well = step.verdict != Verdict::Failed;
+        let is_ok = step.verdict != Verdict::Failed;
         section.add(step);
-        if is_well { Ok(()) } else { Err(FailedLayer("auth")) }
+        if is_ok { Ok(()) } else { Err(FailedLayer("auth")) }
     }
 
     /// Opens another connection, if that is possible.
@@ -279,7 +279,7 @@ fn handshake_failed(trouble: &RequestError) -> Step {
     match trouble {
         RequestError::Timeout(_) => step.advice("It accepts requests and does not answer them; --timeout gives it more time"),
         trouble if trouble.exit_code() == crate::cli::NEEDS_LOGIN => step.advice("Send a token").needs_login(),
-        RequestError::Error { failure: None, .. } => step.advice(protocol::ITS_OWN_WORDS),
+        RequestError::Error { failure: None, .. } => step.advice(protocol::SERVER_MESSAGE_ADVICE),
         _ => step
             .advice("It speaks HTTP, but not MCP: is the path of the URL right? Many servers are at /mcp or at /sse"),
     }

@@ -136,6 +136,6 @@ pub(crate) async fn timed<T>(limit: Duration, what: impl Future<Output = T>) -> 
 }
 
 /// Formats a time limit.
-pub(crate) fn said(limit: Duration) -> String {
+pub(crate) fn limit_text(limit: Duration) -> String {
     humantime::format_duration(limit).to_string()
 }
