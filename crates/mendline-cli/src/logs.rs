@@ -35,16 +35,16 @@ use lines::Line;
 use merge::Merge;
 use record::Record;
 use show::Show;
-use when::{Moment, Stamp};
+use when::{TimeArg, Timestamp};
 
 /// Number of lines without `--lines` and without a filter.
-const USUAL: usize = 200;
+const DEFAULT_LINES: usize = 200;
 
 /// Number of lines that are printed before following.
 const BEFORE_FOLLOWING: usize = 10;
 
 /// Maximum number of lines of one call.
-const LONGEST_STORY: usize = 10_000;
+const MAX_HISTORY: usize = 10_000;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,11 +74,11 @@ pub(crate) struct LogsOptions {
 
     /// Start: a duration before now such as 10m or 2h, or a time such as 2026-11-15T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = when::parse)]
-    since: Option<Moment>,
+    since: Option<TimeArg>,
 
     /// End, in the same form
     #[arg(long, value_name = "WHEN", value_parser = when::parse, conflicts_with = "follow")]
-    until: Option<Moment>,
+    until: Option<TimeArg>,
 
     /// Number of last lines, or all [default: 200; all with --since, --until, --grep or --call; 10 with --follow]
     #[arg(long, short = 'n', value_name = "LINES|all", value_parser = Count::parse)]
@@ -169,7 +169,7 @@ fn answer(options: &LogsOptions) -> io::Result<ExitCode> {
     let show = Show::new(&folder, Style::for_stdout(), options.json, options.full);
     let mut out = Output { out: BufWriter::new(output::Stdout), show, shown: 0 };
     let mut merge = match &options.call {
-        Some(_) if !options.follow => story(options, &folder, &filter, &mut out)?,
+        Some(_) if !options.follow => history(options, &folder, &filter, &mut out)?,
         _ => lines(options, &folder, &filter, &mut out)?,
     };
     out.out.flush()?;
@@ -198,7 +198,7 @@ impl Output {
     /// Prints a line, if it can be read and is selected.
     fn line(&mut self, line: &Line, filter: &Filter) -> io::Result<()> {
         if let Some(record) = Record::parse(&line.text).filter(|record| filter.takes(record)) {
-            if filter.tells_stories() {
+            if filter.shows_history() {
                 for before in &record.before {
                     self.show.write_before(&record, before, &mut self.out)?;
                 }
@@ -210,11 +210,11 @@ impl Output {
     }
 
     /// Prints the history of one call in order of time: its lines, and the earlier entries in them.
-    fn story(&mut self, lines: &[&Line]) -> io::Result<()> {
+    fn history(&mut self, lines: &[&Line]) -> io::Result<()> {
         let records: Vec<Record<'_>> = lines.iter().filter_map(|line| Record::parse(&line.text)).collect();
         let mut order = Vec::new();
         for (record, line) in records.iter().zip(lines) {
-            order.extend(record.before.iter().map(|before| (Stamp::of_text(&before.time), record, line, Some(before))));
+            order.extend(record.before.iter().map(|before| (Timestamp::of_text(&before.time), record, line, Some(before))));
             order.push((Some(line.stamp), record, line, None));
         }
         order.sort_by_key(|(stamp, ..)| *stamp);
@@ -234,7 +234,7 @@ fn lines(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Outp
     let is_narrowed = options.since.is_some() || options.until.is_some() || options.grep.is_some();
     let usual = match (options.follow, is_narrowed || options.call.is_some()) {
         (true, false) => Count::Last(BEFORE_FOLLOWING),
-        (false, false) => Count::Last(USUAL),
+        (false, false) => Count::Last(DEFAULT_LINES),
         (_, true) => Count::All,
     };
     match options.lines.unwrap_or(usual) {
@@ -270,11 +270,11 @@ fn lines(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Outp
 }
 
 /// Prints the history of one call. If several processes have a call with that number, the latest is meant.
-fn story(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Output) -> io::Result<Merge> {
+fn history(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Output) -> io::Result<Merge> {
     let mut merge = Merge::forward(folder, options.since.map(|moment| moment.stamp));
     let mut found: Vec<Line> = Vec::new();
     while let Some(line) = merge.next()? {
-        if options.until.is_some_and(|until| line.stamp > until.stamp) || found.len() >= LONGEST_STORY {
+        if options.until.is_some_and(|until| line.stamp > until.stamp) || found.len() >= MAX_HISTORY {
             break;
         }
         if Record::parse(&line.text).is_some_and(|record| filter.takes(&record)) {
@@ -289,7 +289,7 @@ fn story(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Outp
         .collect();
     others.dedup();
     let meant: Vec<&Line> = found.iter().filter(|line| folder.is_same(line.process, latest)).collect();
-    out.story(&meant)?;
+    out.history(&meant)?;
     if let (false, Some(call)) = (others.is_empty(), &options.call) {
         let others: Vec<String> = others.iter().map(|pid| format!("--call {pid}:{}", call.number)).collect();
         eprintln!(

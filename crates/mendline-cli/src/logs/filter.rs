@@ -66,7 +66,7 @@ impl Filter {
     }
 
     /// Returns whether the history of a call is selected.
-    pub(super) fn tells_stories(&self) -> bool {
+    pub(super) fn shows_history(&self) -> bool {
         self.call.is_some()
     }
 

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use mendline::observe::files::{SUFFIX, WIRE_SUFFIX};
 
-use super::when::Stamp;
+use super::when::Timestamp;
 
 /// Maximum number of files in the directory.
 const MOST: usize = 100_000;
@@ -18,7 +18,7 @@ const MOST: usize = 100_000;
 pub(super) struct LogFile {
     pub(super) path: PathBuf,
     pub(super) size: u64,
-    pub(super) modified: Stamp,
+    pub(super) modified: Timestamp,
     number: u32,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct LogFile {
 pub(super) struct Process {
     pub(super) server: String,
     pub(super) pid: u32,
-    pub(super) began: Stamp,
+    pub(super) began: Timestamp,
     is_wire: bool,
     /// In the order of writing; never empty.
     pub(super) files: Vec<LogFile>,
@@ -35,7 +35,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Returns the time of the last write.
-    pub(super) fn last(&self) -> Stamp {
+    pub(super) fn last(&self) -> Timestamp {
         self.files.last().map_or(self.began, |file| file.modified)
     }
 }
@@ -51,7 +51,7 @@ pub(super) struct Folder {
 impl Folder {
     /// Lists the directory. A missing directory counts as empty.
     pub(super) fn read(path: &Path, with_messages: bool) -> io::Result<Folder> {
-        let mut found: BTreeMap<(Stamp, String, u32, bool), Vec<LogFile>> = BTreeMap::new();
+        let mut found: BTreeMap<(Timestamp, String, u32, bool), Vec<LogFile>> = BTreeMap::new();
         let entries = match fs::read_dir(path) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -67,7 +67,7 @@ impl Folder {
             if !about.is_file() || (name.is_wire && !with_messages) {
                 continue;
             }
-            let modified = Stamp::of_time(about.modified().unwrap_or(SystemTime::UNIX_EPOCH));
+            let modified = Timestamp::of_time(about.modified().unwrap_or(SystemTime::UNIX_EPOCH));
             let file = LogFile { path: entry.path(), size: about.len(), modified, number: name.number };
             found.entry((name.began, name.server.to_owned(), name.pid, name.is_wire)).or_default().push(file);
         }
@@ -124,7 +124,7 @@ impl Folder {
 
     /// Returns whether two processes of this name ran at the same time.
     pub(super) fn has_doubles(&self, server: &str) -> bool {
-        let mut ends: Vec<(Stamp, Stamp)> = self
+        let mut ends: Vec<(Timestamp, Timestamp)> = self
             .processes
             .iter()
             .filter(|process| process.server == server && !process.is_wire)
@@ -138,7 +138,7 @@ impl Folder {
 /// The parts of a file name.
 struct FileName<'a> {
     server: &'a str,
-    began: Stamp,
+    began: Timestamp,
     pid: u32,
     number: u32,
     is_wire: bool,
@@ -152,7 +152,7 @@ fn parse_name(name: &str) -> Option<FileName<'_>> {
     let mut parts = stem.rsplitn(4, '.');
     let number = parts.next()?.parse().ok()?;
     let pid = parts.next()?.parse().ok()?;
-    let began = Stamp::of_name(parts.next()?)?;
+    let began = Timestamp::of_name(parts.next()?)?;
     let server = parts.next().filter(|server| !server.is_empty())?;
     Some(FileName { server, began, pid, number, is_wire })
 }
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn processes_of_one_name_are_doubles_only_at_the_same_time() {
-        let stamp = |second: u64| Stamp::of_time(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second));
+        let stamp = |second: u64| Timestamp::of_time(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second));
         let process = |began, ended, pid| Process {
             server: "notes".to_owned(),
             pid,

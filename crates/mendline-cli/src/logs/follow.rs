@@ -16,7 +16,7 @@ use super::Output;
 use super::filter::Filter;
 use super::folder::Folder;
 use super::lines::{LONGEST, Line, is_finished};
-use super::when::Stamp;
+use super::when::Timestamp;
 
 /// Polling interval of the directory.
 const LOOK: Duration = Duration::from_millis(200);
@@ -36,7 +36,7 @@ pub(super) fn follow(was: &Folder, server: Option<&str>, filter: &mut Filter, ou
     runtime.block_on(async {
         let mut interrupted = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
         let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-        let mut following = Following::new(was);
+        let mut following = Follower::new(was);
         loop {
             following.look(was, server)?;
             following.show(filter, out)?;
@@ -61,17 +61,17 @@ fn is_abandoned() -> io::Result<bool> {
 }
 
 /// Read positions, and lines that are not printed yet.
-struct Following {
+struct Follower {
     read: BTreeMap<PathBuf, u64>,
     waiting: Vec<Line>,
 }
 
-impl Following {
+impl Follower {
     /// Starts after the last whole line of every file.
-    fn new(was: &Folder) -> Following {
+    fn new(was: &Folder) -> Follower {
         let files = was.processes.iter().flat_map(|process| &process.files);
         let read = files.map(|file| (file.path.clone(), last_end(&file.path, file.size).unwrap_or(file.size)));
-        Following { read: read.collect(), waiting: Vec::new() }
+        Follower { read: read.collect(), waiting: Vec::new() }
     }
 
     fn look(&mut self, was: &Folder, server: Option<&str>) -> io::Result<()> {
@@ -98,7 +98,7 @@ impl Following {
         // The line that names the call of a message may follow the message.
         self.waiting.iter().for_each(|line| filter.learn(line));
         self.waiting.sort_by_key(|line| line.stamp);
-        let settled = Stamp::of_time(SystemTime::now() - SETTLE);
+        let settled = Timestamp::of_time(SystemTime::now() - SETTLE);
         let ready = match self.waiting.len() {
             many if many > MOST_WAITING => many,
             _ => self.waiting.partition_point(|line| line.stamp <= settled),
@@ -138,7 +138,7 @@ fn read_on(path: &Path, at: u64, process: usize, lines: &mut Vec<Line>) -> io::R
         return Ok(if text.len() > LONGEST { at + text.len() as u64 } else { at });
     };
     for text in text[..end].split(|byte| *byte == b'\n') {
-        if let Some(stamp) = Stamp::of_line(text) {
+        if let Some(stamp) = Timestamp::of_line(text) {
             lines.push(Line { stamp, process, text: text.to_vec() });
         }
     }
@@ -156,14 +156,14 @@ mod tests {
         format!("{{\"time\":\"{}\"}}\n", humantime::format_rfc3339_micros(time))
     }
 
-    fn looked(following: &mut Following, folder: &Folder) -> Vec<Stamp> {
+    fn looked(following: &mut Follower, folder: &Folder) -> Vec<Timestamp> {
         following.look(folder, None).unwrap();
         following.waiting.sort_by_key(|line| line.stamp);
         following.waiting.drain(..).map(|line| line.stamp).collect()
     }
 
-    fn stamps(seconds: &[u64]) -> Vec<Stamp> {
-        seconds.iter().map(|at| Stamp::of_line(line(*at).as_bytes()).unwrap()).collect()
+    fn stamps(seconds: &[u64]) -> Vec<Timestamp> {
+        seconds.iter().map(|at| Timestamp::of_line(line(*at).as_bytes()).unwrap()).collect()
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
         let first = path("a.19700101T000000Z.1.1.jsonl");
         fs::write(&first, line(1) + &line(2)[..10]).unwrap();
         let folder = Folder::read(home.path(), false).unwrap();
-        let mut following = Following::new(&folder);
+        let mut following = Follower::new(&folder);
         assert_eq!(looked(&mut following, &folder), []);
         fs::write(&first, line(1) + &line(2) + &line(3)[..5]).unwrap();
         assert_eq!(looked(&mut following, &folder), stamps(&[2]));

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use memchr::{memchr, memrchr};
 
-use super::when::Stamp;
+use super::when::Timestamp;
 
 /// Size of a piece.
 const PIECE: usize = 64 * 1024;
@@ -21,7 +21,7 @@ pub(super) const LONGEST: usize = 512 * 1024;
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    pub(super) stamp: Stamp,
+    pub(super) stamp: Timestamp,
     /// Index of the process in the folder.
     pub(super) process: usize,
     /// Text without the line end.
@@ -50,7 +50,7 @@ pub(super) struct Forward {
 
 impl Forward {
     /// Opens the first `size` bytes of a file, from this point in time.
-    pub(super) fn open(path: &Path, size: u64, since: Option<Stamp>) -> io::Result<Option<Forward>> {
+    pub(super) fn open(path: &Path, size: u64, since: Option<Timestamp>) -> io::Result<Option<Forward>> {
         let Some(mut file) = open(path)? else { return Ok(None) };
         let start = since.map_or(Ok(0), |since| first_after(&mut file, size, since))?;
         file.seek(SeekFrom::Start(start))?;
@@ -59,11 +59,11 @@ impl Forward {
     }
 
     /// Returns the next readable line.
-    pub(super) fn next(&mut self, text: &mut Vec<u8>) -> io::Result<Option<Stamp>> {
+    pub(super) fn next(&mut self, text: &mut Vec<u8>) -> io::Result<Option<Timestamp>> {
         loop {
             text.clear();
             let Some(is_whole) = read_line(&mut self.reader, text)? else { return Ok(None) };
-            match Stamp::of_line(text).filter(|_| is_whole || is_finished(text)) {
+            match Timestamp::of_line(text).filter(|_| is_whole || is_finished(text)) {
                 Some(stamp) => return Ok(Some(stamp)),
                 None => self.unreadable += u64::from(is_whole && !text.is_empty()),
             }
@@ -97,7 +97,7 @@ fn read_line(reader: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<Option
 }
 
 /// Returns a position at or shortly before the first line from this point in time, found by bisection.
-fn first_after(file: &mut File, size: u64, since: Stamp) -> io::Result<u64> {
+fn first_after(file: &mut File, size: u64, since: Timestamp) -> io::Result<u64> {
     let (mut low, mut high) = (0, size);
     while high - low > PIECE as u64 {
         let middle = low + (high - low) / 2;
@@ -110,13 +110,13 @@ fn first_after(file: &mut File, size: u64, since: Stamp) -> io::Result<u64> {
 }
 
 /// Returns the first line with a timestamp after this position, and its position.
-fn line_after(file: &mut File, from: u64, to: u64) -> io::Result<Option<(u64, Stamp)>> {
+fn line_after(file: &mut File, from: u64, to: u64) -> io::Result<Option<(u64, Timestamp)>> {
     file.seek(SeekFrom::Start(from))?;
     let mut reader = BufReader::with_capacity(PIECE, Read::take(&mut *file, to - from));
     let mut at = from;
     // The first piece is the rest of an earlier line.
     while let Some(start) = pass_over(&mut reader, at)? {
-        if let Some(stamp) = Stamp::of_line(reader.fill_buf()?) {
+        if let Some(stamp) = Timestamp::of_line(reader.fill_buf()?) {
             return Ok(Some((start, stamp)));
         }
         at = start;
@@ -164,9 +164,9 @@ impl Backward {
     }
 
     /// Returns the previous readable line.
-    pub(super) fn next(&mut self, text: &mut Vec<u8>) -> io::Result<Option<Stamp>> {
+    pub(super) fn next(&mut self, text: &mut Vec<u8>) -> io::Result<Option<Timestamp>> {
         while let Some(is_whole) = self.line_before(text)? {
-            match Stamp::of_line(text).filter(|_| is_whole || is_finished(text)) {
+            match Timestamp::of_line(text).filter(|_| is_whole || is_finished(text)) {
                 Some(stamp) => return Ok(Some(stamp)),
                 None => self.unreadable += u64::from(is_whole && !text.is_empty()),
             }
@@ -225,11 +225,11 @@ mod tests {
         format!("{{\"time\":\"{}\",\"text\":\"{more}\"}}\n", humantime::format_rfc3339_micros(time))
     }
 
-    fn stamp(second: u64) -> Stamp {
-        Stamp::of_time(SystemTime::UNIX_EPOCH + Duration::from_secs(second))
+    fn stamp(second: u64) -> Timestamp {
+        Timestamp::of_time(SystemTime::UNIX_EPOCH + Duration::from_secs(second))
     }
 
-    fn forward(path: &Path, since: Option<Stamp>) -> (Vec<Stamp>, u64) {
+    fn forward(path: &Path, since: Option<Timestamp>) -> (Vec<Timestamp>, u64) {
         let mut lines = Forward::open(path, fs::metadata(path).unwrap().len(), since).unwrap().unwrap();
         let (mut found, mut text) = (Vec::new(), Vec::new());
         while let Some(stamp) = lines.next(&mut text).unwrap() {
@@ -238,7 +238,7 @@ mod tests {
         (found, lines.unreadable)
     }
 
-    fn backward(path: &Path) -> (Vec<Stamp>, u64) {
+    fn backward(path: &Path) -> (Vec<Timestamp>, u64) {
         let mut lines = Backward::open(path, fs::metadata(path).unwrap().len()).unwrap().unwrap();
         let (mut found, mut text) = (Vec::new(), Vec::new());
         while let Some(stamp) = lines.next(&mut text).unwrap() {

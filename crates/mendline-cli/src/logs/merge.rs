@@ -10,7 +10,7 @@ use std::io;
 
 use super::folder::{Folder, LogFile};
 use super::lines::{Backward, Forward, Line};
-use super::when::Stamp;
+use super::when::Timestamp;
 
 /// All lines, from one end or the other.
 pub(super) struct Merge {
@@ -23,9 +23,9 @@ pub(super) struct Merge {
 #[derive(Clone, Copy)]
 enum Direction {
     /// Lines before this time are skipped.
-    Forward(Option<Stamp>),
+    Forward(Option<Timestamp>),
     /// Lines after this time are skipped.
-    Backward(Option<Stamp>),
+    Backward(Option<Timestamp>),
 }
 
 /// The unread files of one process, and the open one.
@@ -49,18 +49,18 @@ struct Head {
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
-    Rising(Stamp),
-    Falling(Reverse<Stamp>),
+    Rising(Timestamp),
+    Falling(Reverse<Timestamp>),
 }
 
 impl Merge {
     /// Reads from the beginning, or from this point in time on.
-    pub(super) fn forward(folder: &Folder, since: Option<Stamp>) -> Merge {
+    pub(super) fn forward(folder: &Folder, since: Option<Timestamp>) -> Merge {
         Merge::new(folder, Direction::Forward(since))
     }
 
     /// Reads from the end, or from this point in time back.
-    pub(super) fn backward(folder: &Folder, until: Option<Stamp>) -> Merge {
+    pub(super) fn backward(folder: &Folder, until: Option<Timestamp>) -> Merge {
         Merge::new(folder, Direction::Backward(until))
     }
 
@@ -200,12 +200,12 @@ mod tests {
         file.set_modified(time(moments.last().copied().unwrap_or_default() + 1)).unwrap();
     }
 
-    fn all(mut merge: Merge) -> Vec<Stamp> {
+    fn all(mut merge: Merge) -> Vec<Timestamp> {
         std::iter::from_fn(|| merge.next().unwrap()).map(|line| line.stamp).collect()
     }
 
-    fn stamps(moments: &[u64]) -> Vec<Stamp> {
-        moments.iter().map(|at| Stamp::of_time(time(*at))).collect()
+    fn stamps(moments: &[u64]) -> Vec<Timestamp> {
+        moments.iter().map(|at| Timestamp::of_time(time(*at))).collect()
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
         let mut backward = all(Merge::backward(&folder, None));
         backward.reverse();
         assert_eq!(backward, stamps(&expected));
-        let at = |at| Some(Stamp::of_time(time(at)));
+        let at = |at| Some(Timestamp::of_time(time(at)));
         assert_eq!(all(Merge::forward(&folder, at(5))), stamps(&[5, 7, 9, 9, 10]));
         assert_eq!(all(Merge::backward(&folder, at(4))), stamps(&[4, 3, 2, 1]));
     }
@@ -262,7 +262,7 @@ mod tests {
             expected.sort_unstable();
             let folder = Folder::read(folder.path(), false).unwrap();
             proptest::prop_assert_eq!(all(Merge::forward(&folder, None)), stamps(&expected));
-            let since = Some(Stamp::of_time(time(from)));
+            let since = Some(Timestamp::of_time(time(from)));
             let later: Vec<u64> = expected.iter().copied().filter(|at| *at >= from).collect();
             proptest::prop_assert_eq!(all(Merge::forward(&folder, since)), stamps(&later));
             let mut backward = all(Merge::backward(&folder, since));
