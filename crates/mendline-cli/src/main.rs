@@ -50,13 +50,13 @@ fn main() -> ExitCode {
         return mendline::transport::guard::keep_watch();
     }
     let code = match help::parse() {
-        Ok(cli) => carry_out(cli.command),
+        Ok(cli) => run_command(cli.command),
         Err(code) => code,
     };
     output::finish(code)
 }
 
-fn carry_out(command: Command) -> ExitCode {
+fn run_command(command: Command) -> ExitCode {
     match command {
         Command::Run(options) => run::run(options),
         Command::Status(options) => status::run(&options),
