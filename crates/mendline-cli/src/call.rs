@@ -31,7 +31,7 @@ use crate::progress::ProgressLine;
 use crate::reporter::Reporter;
 use crate::server_flags::ServerFlags;
 use crate::tools::tool::Tool;
-use crate::tools::{find, patience, server_first, trouble};
+use crate::tools::{find, time_limit, server_first, trouble};
 
 /// Margin by which the engine's timeouts exceed ours.
 const SLACK: Duration = Duration::from_secs(1);
@@ -148,17 +148,17 @@ enum Ended {
 
 async fn run_call(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arguments) -> Ended {
     let progress_line = ProgressLine::default();
-    let patience = patience(&plan, options.timeout);
+    let time_limit = time_limit(&plan, options.timeout);
     let reporter = Reporter::new(&plan.upstream.name).on(&progress_line);
     let mut client = tokio::select! {
-        connected = McpClient::connect(plan, patience, reporter) => match connected {
+        connected = McpClient::connect(plan, time_limit, reporter) => match connected {
             Ok((client, _)) => client,
             Err(trouble) => return Ended::Failed(trouble),
         },
         () = interrupted() => return Ended::Interrupted { is_sent: false },
     };
     let ended = tokio::select! {
-        ended = call_tool(&mut client, patience, tool, arguments, &progress_line) => Some(ended),
+        ended = call_tool(&mut client, time_limit, tool, arguments, &progress_line) => Some(ended),
         () = interrupted() => None,
     };
     progress_line.clear();
@@ -180,15 +180,15 @@ async fn run_call(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arg
 
 async fn call_tool(
     client: &mut McpClient,
-    patience: Duration,
+    time_limit: Duration,
     name: &str,
     arguments: &Arguments,
     progress_line: &ProgressLine,
 ) -> Ended {
-    let listed = match timeout(patience, client.list("tools/list", "tools")).await {
+    let listed = match timeout(time_limit, client.list("tools/list", "tools")).await {
         Ok(Ok(listed)) => listed,
         Ok(Err(trouble)) => return Ended::Failed(trouble.before_a_call()),
-        Err(_) => return Ended::Failed(RequestError::Timeout(patience)),
+        Err(_) => return Ended::Failed(RequestError::Timeout(time_limit)),
     };
     let tools: Vec<Tool> = listed.iter().filter_map(|text| Tool::of(text)).collect();
     let tool = match find(&tools, name) {

@@ -37,7 +37,7 @@ impl LogFileOptions {
         let level = match self.log_file_level {
             _ if self.no_log_files => LogLevel::Off,
             Some(level) => level,
-            None => said_by(variable(VARIABLE))?.or(file.level).unwrap_or_default(),
+            None => from_variable(variable(VARIABLE))?.or(file.level).unwrap_or_default(),
         };
         let Some(state) = state_directory(variable).filter(|_| level > LogLevel::Off) else { return Ok(None) };
         let file_bytes = file.file_bytes.unwrap_or(FILE_BYTES);
@@ -51,7 +51,7 @@ impl LogFileOptions {
     }
 }
 
-fn said_by(variable: Option<OsString>) -> Result<Option<LogLevel>, String> {
+fn from_variable(variable: Option<OsString>) -> Result<Option<LogLevel>, String> {
     let Some(text) = variable.filter(|text| !text.is_empty()) else { return Ok(None) };
     let text = text.to_string_lossy();
     text.parse().map(Some).map_err(|error| format!("{VARIABLE}={text}: {error}"))

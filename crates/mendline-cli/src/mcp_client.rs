@@ -118,12 +118,12 @@ impl McpClient {
     /// Opens a connection and performs the handshake within a time limit.
     pub(crate) async fn connect<O: Observer + 'static>(
         plan: Plan,
-        patience: Duration,
+        time_limit: Duration,
         observer: O,
     ) -> Result<(McpClient, ServerInfo), RequestError> {
         let mut client = McpClient::open(plan, observer).map_err(RequestError::InvalidResponse)?;
-        let result = timeout(patience, client.handshake()).await;
-        match result.unwrap_or(Err(RequestError::Timeout(patience))) {
+        let result = timeout(time_limit, client.handshake()).await;
+        match result.unwrap_or(Err(RequestError::Timeout(time_limit))) {
             Ok(info) => Ok((client, info)),
             Err(trouble) => {
                 let seen = client.events.seen().trouble;

@@ -97,7 +97,7 @@ pub(crate) fn server_first<'a>(
 }
 
 /// Returns the time limit for the handshake.
-pub(crate) fn patience(plan: &Plan, wanted: Option<Duration>) -> Duration {
+pub(crate) fn time_limit(plan: &Plan, wanted: Option<Duration>) -> Duration {
     wanted.unwrap_or(match plan.endpoint {
         Endpoint::Child(_) => plan.upstream.timeouts.handshake,
         Endpoint::Remote(_) => HANDSHAKE_TIMEOUT,
@@ -129,20 +129,20 @@ fn list(options: &ToolsOptions) -> Result<(), Refusal> {
     let name = plan.upstream.name.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;
-    let heard = runtime.block_on(hear(plan, options)).map_err(|it| trouble(&name, &line, &it));
+    let listing = runtime.block_on(fetch_lists(plan, options)).map_err(|it| trouble(&name, &line, &it));
     runtime.shutdown_background();
-    let heard = heard?;
+    let listing = listing?;
     if options.json {
-        output::json(&heard.json());
+        output::json(&listing.json());
         return Ok(());
     }
     let style = Style::for_stdout();
     match rest.first() {
         Some(wanted) => {
-            let tool = find(&heard.tools(), wanted)?;
-            print!("{}", at_length(&tool, style));
+            let tool = find(&listing.tools(), wanted)?;
+            print!("{}", full(&tool, style));
         }
-        None => print!("{}", heard.shown(style)),
+        None => print!("{}", listing.shown(style)),
     }
     Ok(())
 }
@@ -176,16 +176,16 @@ pub(crate) fn find(tools: &[Tool], wanted: &str) -> Result<Tool, Refusal> {
 }
 
 /// The answers of a server.
-struct Heard {
+struct Listing {
     info: ServerInfo,
     /// The lists by name, as the server wrote them.
     lists: Vec<(&'static str, Vec<Box<RawValue>>)>,
 }
 
-async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, RequestError> {
-    let patience = patience(&plan, options.timeout);
+async fn fetch_lists(plan: Plan, options: &ToolsOptions) -> Result<Listing, RequestError> {
+    let time_limit = time_limit(&plan, options.timeout);
     let reporter = Reporter::new(&plan.upstream.name);
-    let (mut client, info) = McpClient::connect(plan, patience, reporter).await?;
+    let (mut client, info) = McpClient::connect(plan, time_limit, reporter).await?;
     let wanted = [
         ("tools", !options.prompts && !options.resources),
         ("prompts", options.prompts),
@@ -195,10 +195,10 @@ async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, RequestError>
     let mut failure = None;
     for (what, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
         let listed = match info.offers(what) {
-            true => tokio::time::timeout(patience, client.list(&format!("{what}/list"), what)).await,
+            true => tokio::time::timeout(time_limit, client.list(&format!("{what}/list"), what)).await,
             false => Ok(Ok(Vec::new())),
         };
-        match listed.unwrap_or(Err(RequestError::Timeout(patience))) {
+        match listed.unwrap_or(Err(RequestError::Timeout(time_limit))) {
             Ok(items) => lists.push((what, items)),
             Err(trouble) => failure = Some(trouble),
         }
@@ -206,11 +206,11 @@ async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, RequestError>
     client.close().await;
     match failure {
         Some(trouble) => Err(trouble),
-        None => Ok(Heard { info, lists }),
+        None => Ok(Listing { info, lists }),
     }
 }
 
-impl Heard {
+impl Listing {
     fn json(&self) -> String {
         let list = |(what, items): &(&str, Vec<Box<RawValue>>)| {
             let items: Vec<&str> = items.iter().map(|item| item.get()).collect();
@@ -241,7 +241,7 @@ impl Heard {
             for item in items {
                 out.push('\n');
                 match *what {
-                    "tools" => out.push_str(&Tool::of(item).map_or_else(String::new, |tool| in_short(&tool, style))),
+                    "tools" => out.push_str(&Tool::of(item).map_or_else(String::new, |tool| brief(&tool, style))),
                     _ => out.push_str(&other(item, style)),
                 }
             }
@@ -251,7 +251,7 @@ impl Heard {
 }
 
 /// Formats a tool briefly.
-fn in_short(tool: &Tool, style: Style) -> String {
+fn brief(tool: &Tool, style: Style) -> String {
     let width = width(std::io::stdout());
     let mut out = title(tool, style);
     if let Some(description) = &tool.description {
@@ -262,7 +262,7 @@ fn in_short(tool: &Tool, style: Style) -> String {
 }
 
 /// Formats a tool in full.
-fn at_length(tool: &Tool, style: Style) -> String {
+fn full(tool: &Tool, style: Style) -> String {
     let mut out = title(tool, style);
     if let Some(description) = &tool.description {
         for line in lines(description.trim()).lines() {

@@ -22,10 +22,10 @@ use crate::plan::Plan;
 use crate::{logs, output};
 
 /// Time limit for everything.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time limit for the answers of running processes.
-const LOOK: Duration = Duration::from_millis(500);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Source of the names that a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub(super) fn answer(line: &str) -> ExitCode {
     let (sender, receiver) = channel();
     // The process may exit while this thread still runs.
     std::thread::spawn(move || sender.send(names(&position, wanted)));
-    let names = receiver.recv_timeout(PATIENCE).unwrap_or_default();
+    let names = receiver.recv_timeout(TIMEOUT).unwrap_or_default();
     let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
     output::data(lines.as_bytes());
     ExitCode::SUCCESS
@@ -117,7 +117,7 @@ fn configured(position: &CursorPosition) -> Vec<String> {
 /// Returns the names of running servers in some state; a name of several servers also with each process.
 fn running(is_meant: impl Fn(StateKind) -> bool) -> Vec<String> {
     let mut servers: Vec<(String, u32)> = Vec::new();
-    for found in Registry::of_user().snapshots_within(LOOK) {
+    for found in Registry::of_user().snapshots_within(QUERY_TIMEOUT) {
         let pid = found.process.pid;
         match found.answer {
             Ok(snapshot) => {

@@ -19,13 +19,13 @@ use super::lines::{LONGEST, Line, is_finished};
 use super::when::Timestamp;
 
 /// Polling interval of the directory.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Delay of a line, for earlier lines of other processes.
 const SETTLE: Duration = Duration::from_millis(120);
 
 /// Maximum number of bytes that are read from one file per poll.
-const TURN: u64 = 4 << 20;
+const READ_LIMIT: u64 = 4 << 20;
 
 /// Number of waiting lines above which they are printed at once.
 const MOST_WAITING: usize = 20_000;
@@ -46,7 +46,7 @@ pub(super) fn follow(was: &Folder, server: Option<&str>, filter: &mut Filter, ou
             tokio::select! {
                 _ = interrupted.recv() => return Ok(()),
                 _ = terminated.recv() => return Ok(()),
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     })
@@ -132,7 +132,7 @@ fn read_on(path: &Path, at: u64, process: usize, lines: &mut Vec<Line>) -> io::R
     };
     file.seek(SeekFrom::Start(at))?;
     let mut text = Vec::new();
-    file.take(TURN).read_to_end(&mut text)?;
+    file.take(READ_LIMIT).read_to_end(&mut text)?;
     let Some(end) = memchr::memrchr(b'\n', &text) else {
         // A partial line is read again later; an oversized one is skipped.
         return Ok(if text.len() > LONGEST { at + text.len() as u64 } else { at });

@@ -14,7 +14,7 @@ use crate::style::Style;
 use crate::untrusted_text::one_line;
 
 /// Age from which an error of a healthy server is left out of the table.
-const NEWS_MS: u64 = 60 * 60 * 1_000;
+const RECENT_MS: u64 = 60 * 60 * 1_000;
 
 /// The column that is shortened last, and explained below the row.
 const STATE: &str = "STATE";
@@ -115,8 +115,8 @@ impl<'a> Page<'a> {
             .iter()
             .find_map(|tool| tool.why.as_ref().map(|why| format!("breaker of {}: {why}", tool.tool)));
         let breaker = server.breaker.why.as_ref().map(|why| format!("breaker: {why}")).or(tools);
-        let is_news = |ago_ms: u64| ago_ms < NEWS_MS || server.state.kind.mood() > Mood::Well;
-        let error = server.last_error.as_ref().filter(|error| is_news(error.ago_ms));
+        let is_recent = |ago_ms: u64| ago_ms < RECENT_MS || server.state.kind.mood() > Mood::Well;
+        let error = server.last_error.as_ref().filter(|error| is_recent(error.ago_ms));
         let error = error.map(|error| format!("last error {} ago: {}", span_ms(error.ago_ms), error.what));
         let is_said = |error: &String| server.state.why.as_ref().is_some_and(|why| error.ends_with(why.as_str()));
         // A reason that the table shows in full is not repeated.
@@ -354,7 +354,7 @@ notes      ready 2 h                       412       0        0        0  8.0ms
     #[test]
     fn an_old_error_of_a_server_that_is_well_is_no_news() {
         let mut well = row("notes", StateKind::Ready);
-        well.server.last_error = Some(LastError { what: "gone".to_owned(), ago_ms: NEWS_MS });
+        well.server.last_error = Some(LastError { what: "gone".to_owned(), ago_ms: RECENT_MS });
         assert!(!drawn(&report(vec![well]), 200).contains("gone"));
     }
 
