@@ -27,7 +27,7 @@ use crate::cli::USAGE;
 #[derive(Args)]
 pub(crate) struct DemoServerOptions {
     /// Fault to inject, as NAME or NAME=VALUE; may be repeated
-    #[arg(long, value_name = "TEMPER")]
+    #[arg(long = "fault", alias = "temper", value_name = "FAULT")]
     faults: Vec<ServerFault>,
 
     /// Serve HTTP on this loopback port; 0: any free port
@@ -99,5 +99,5 @@ fn wait_for(path: &Path) {
 
 /// Starts a process of the same group that holds our pipes and ignores the shutdown.
 fn start_grandchild() -> std::io::Result<()> {
-    std::process::Command::new(std::env::current_exe()?).args(["demo-server", "--temper", "linger"]).spawn().map(drop)
+    std::process::Command::new(std::env::current_exe()?).args(["demo-server", "--fault", "linger"]).spawn().map(drop)
 }

@@ -143,7 +143,7 @@ impl<'a> Testbed<'a> {
             command.args(["--http", port]);
         }
         for fault in self.fault.server_faults() {
-            command.arg("--temper").arg(fault);
+            command.arg("--fault").arg(fault);
         }
         command
     }
