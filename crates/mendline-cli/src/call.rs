@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
@@ -81,6 +81,10 @@ pub(crate) struct CallOptions {
     /// Command that starts the server, and its arguments
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
     command: Vec<OsString>,
+
+    /// Print help with every option
+    #[arg(id = "help_all", long = "help-all", action = ArgAction::HelpShort)]
+    _help_all: Option<bool>,
 }
 
 /// Runs `mendline call`.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use mendline::observe::log::LogLevel;
 use mendline_config::Name;
 
@@ -100,15 +100,10 @@ Examples:
   mendline run notes                   # by its name, from the configuration file
   mendline run --config ~/.cursor/mcp.json notes
 
-In a client's configuration:
-  \"everything\": {
-    \"command\": \"mendline\",
-    \"args\": [\"run\", \"--\", \"npx\", \"-y\", \"@modelcontextprotocol/server-everything\"]
-  }
-
-Protocol goes through stdin and stdout; everything for people goes to stderr.
-Signals: TERM and INT finish running calls and end, the second time at once; USR1 reconnects now;
-HUP reads the configuration file again, which is also done by itself when it changes.
+MCP goes through stdin and stdout; messages for people go to stderr. `mendline wrap` writes such
+commands into the configuration of your clients.
+Signals: TERM and INT start a graceful shutdown, in which running calls finish; a second one ends at
+once. USR1 reconnects. HUP reloads the configuration file, which also happens when it changes.
 Exit codes: 0 ok, 1 the server never became ready, 2 wrong usage or configuration, 3 no server of
 that name, 6 the server needs a login.";
 
@@ -140,6 +135,10 @@ pub(crate) struct RunOptions {
     /// Command that starts the server, and its arguments
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
     pub(crate) command: Vec<OsString>,
+
+    /// Print help with every option
+    #[arg(id = "help_all", long = "help-all", action = ArgAction::HelpShort)]
+    _help_all: Option<bool>,
 
     #[command(flatten)]
     pub(crate) policies: PolicyFlags,

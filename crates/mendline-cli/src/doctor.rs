@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use mendline_config::{Loaded, Server};
 use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
@@ -79,6 +79,10 @@ pub(crate) struct DoctorOptions {
     /// Command that starts the server, and its arguments
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
     command: Vec<OsString>,
+
+    /// Print help with every option
+    #[arg(id = "help_all", long = "help-all", action = ArgAction::HelpShort)]
+    _help_all: Option<bool>,
 }
 
 /// Time limits.

@@ -6,9 +6,9 @@
 
 use std::process::ExitCode;
 
-use clap::builder::StyledStr;
+use clap::builder::{Str, StyledStr};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, CommandFactory, FromArgMatches};
+use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
 use crate::cli::Cli;
 use crate::style::{Style, width};
@@ -35,6 +35,39 @@ const FIRST_STEPS: [(&str, &str); 5] = [
     ("doctor", "find out what is wrong, and what to do about it"),
 ];
 
+/// Arguments that `--help` shows, of the commands with many options. `--help-all` shows the others, too.
+const COMMON: [(&str, &[&str]); 4] = [
+    (
+        "run",
+        &[
+            "target",
+            "command",
+            "name",
+            "config",
+            "header",
+            "log_level",
+            "call_timeout",
+            "recovery_timeout",
+            "max_retries",
+            "keep_alive",
+            "effect",
+            "max_in_flight",
+            "rate_limit",
+            "no_breaker",
+            "startup",
+            "no_catalogue",
+            "help_all",
+        ],
+    ),
+    ("doctor", &["target", "command", "json", "timeout", "config", "header", "help_all"]),
+    ("tools", &["words", "command", "json", "prompts", "resources", "timeout", "config", "header", "help_all"]),
+    ("call", &["words", "command", "arg", "json", "output", "timeout", "config", "header", "help_all"]),
+];
+
+/// The template of commands with many options: the examples come first.
+const EXAMPLES_FIRST: &str =
+    "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}\n";
+
 /// Maximum width of the help; longer lines are hard to read.
 const WIDEST: usize = 100;
 
@@ -54,12 +87,34 @@ pub(crate) fn visible() -> Command {
     visible.long_about(whole.get_long_about().cloned().unwrap_or_default())
 }
 
+/// Orders the help of the commands with many options: examples, arguments, notes. A brief help shows only the common
+/// arguments, without headings.
+fn arranged(command: Command, is_brief: bool) -> Command {
+    COMMON.iter().fold(command, |command, (name, common)| {
+        let shown = |argument: Arg| match common.contains(&argument.get_id().as_str()) {
+            true => argument.help_heading(None::<Str>),
+            false => argument.hide(true),
+        };
+        command.mut_subcommand(name, |command| {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let (examples, notes) = text.split_once("\n\n").unwrap_or((&text, ""));
+            let command = command.before_help(examples.to_owned()).after_help(notes.to_owned());
+            let command = if is_brief { command.mut_args(shown) } else { command };
+            command.help_template(EXAMPLES_FIRST)
+        })
+    })
+}
+
 /// Parses the command line of this process. Prints help and errors, and returns the exit code after them.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let first = std::env::args_os().nth(1).map(|word| word.to_string_lossy().into_owned());
     // Building pages of help takes time that `mendline run` must not spend.
     let asks_for_it = first.as_deref().is_none_or(|word| word.starts_with('-') || word == "help");
     let command = if asks_for_it { command() } else { Cli::command() };
+    let flags = || std::env::args_os().skip(1).take_while(|word| word != "--");
+    let asks_for_all = flags().any(|word| word == "--help-all");
+    let asks_for_help = asks_for_all || first.as_deref() == Some("help") || flags().any(|it| it == "--help" || it == "-h");
+    let command = if asks_for_help { arranged(command, !asks_for_all) } else { command };
     match command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(cli),
         Err(mut error) => {
@@ -223,8 +278,45 @@ mod tests {
         assert_eq!(names, None, "give it a place in GROUPS");
     }
 
+    /// The help of a command on a terminal of 100 columns.
+    fn help(name: &str, flag: &str) -> String {
+        let command = arranged(Cli::command(), flag == "--help").term_width(100);
+        command.try_get_matches_from(["mendline", name, flag]).unwrap_err().to_string()
+    }
+
     #[test]
-    fn every_command_teaches_by_example() {
+    fn brief_help_fits_two_screens_with_examples_first() {
+        for (name, common) in COMMON {
+            let page = help(name, "--help");
+            assert!(page.lines().count() <= 46, "{} lines:\n{page}", page.lines().count());
+            assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+            assert!(page.find("\nExamples:\n") < page.find("\nArguments:\n"), "{page}");
+            let command = Cli::command();
+            let known: Vec<_> = command.find_subcommand(name).unwrap().get_arguments().collect();
+            for id in common {
+                assert!(known.iter().any(|argument| argument.get_id() == id), "{name} has no argument {id}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_all_lists_every_option() {
+        for (name, _) in COMMON {
+            let page = help(name, "--help-all");
+            let command = Cli::command();
+            let arguments = command.find_subcommand(name).unwrap().get_arguments();
+            for long in arguments.filter(|argument| !argument.is_hide_set()).filter_map(Arg::get_long) {
+                assert!(page.contains(&format!("--{long}")), "{name} --help-all does not list --{long}:\n{page}");
+            }
+        }
+        let page = help("run", "--help-all");
+        for word in ["circuit breaker", "jitter", "cache", "handshake", "backpressure", "graceful shutdown"] {
+            assert!(page.contains(word), "{word} is not in\n{page}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples() {
         let command = visible();
         for command in command.get_subcommands() {
             let name = command.get_name();

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use serde_json::value::RawValue;
 
 use self::tool::Tool;
@@ -67,6 +67,10 @@ pub(crate) struct ToolsOptions {
     /// Command that starts the server, and its arguments
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
     command: Vec<OsString>,
+
+    /// Print help with every option
+    #[arg(id = "help_all", long = "help-all", action = ArgAction::HelpShort)]
+    _help_all: Option<bool>,
 }
 
 /// Runs `mendline tools`.

@@ -198,9 +198,9 @@ mod tests {
             // Drawing holds the lock of stdout.
             "drawing" => drop(screen.terminal.draw(|_| {
                 let _stdout = io::stdout().lock();
-                panic!("{LAST_WORDS}");
+                panic!("{PANIC_MESSAGE}");
             })),
-            _ => drop(std::thread::spawn(|| panic!("{LAST_WORDS}")).join()),
+            _ => drop(std::thread::spawn(|| panic!("{PANIC_MESSAGE}")).join()),
         }
     }
 
