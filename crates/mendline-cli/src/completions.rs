@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shell_asks_us_wherever_a_server_is_named() {
+    fn every_script_completes_server_names() {
         let zsh = script(Shell::Zsh);
         assert!(zsh.starts_with("#compdef mendline\n"), "the first line is what makes it a completion: {zsh}");
         assert_eq!(zsh.matches(":_mendline_servers'").count(), SERVERS.len());

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_taken_in_order_and_a_storm_of_them_is_one() {
+    fn repeated_inputs_are_queued_once_and_in_order() {
         let inputs = ExternalInputs::default();
         for _ in 0..1000 {
             inputs.push(ExternalInput::Woke);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_taken_in_order_and_have_an_end() {
+    fn commands_are_taken_in_order_up_to_capacity() {
         let inputs = ExternalInputs::default();
         let upstream = UpstreamId(0);
         assert!(inputs.push_command(Input::Isolate { upstream }) && inputs.push_command(Input::Resume { upstream }));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_stop_is_not_the_first_one() {
+    fn second_stop_is_queued_third_is_not() {
         let inputs = ExternalInputs::default();
         for _ in 0..3 {
             inputs.push(ExternalInput::Stop);

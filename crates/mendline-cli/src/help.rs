@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_has_its_place_on_the_first_page() {
+    fn every_command_has_a_group_on_the_first_page() {
         let command = Cli::command();
         let rest = groups(&command).into_iter().find(|(name, _)| *name == REST);
         let names =
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_answered_with_what_could_be_meant() {
+    fn usage_error_suggests_an_alternative() {
         let said = |line: &str| {
             let command = command();
             let words: Vec<_> = line.split(' ').collect();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn s10_mistake_names_the_flag_and_never_the_value() {
+    fn s10_usage_error_names_the_flag_and_not_the_value() {
         let said = |line: &[&str]| {
             let words: Vec<String> = line.iter().map(|&word| word.to_owned()).collect();
             let mut error = command().try_get_matches_from(&words).unwrap_err();
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_page_keeps_to_its_width() {
+    fn first_page_keeps_its_width() {
         let page = first_page(&Cli::command(), 60).to_string();
         let template_free = page.lines().filter(|line| !line.contains('{') && !line.starts_with("Every command"));
         for line in template_free {

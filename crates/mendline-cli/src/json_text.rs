@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn order_numbers_and_escapes_stay_as_they_were_written() {
+    fn pretty_keeps_order_numbers_and_escapes() {
         let text = r#"{"b":1.50,"a":[123456789012345678901,{"x":"q\"}\\"}], "e":{} ,"f":[ ]}"#;
         let expected = "{\n  \"b\": 1.50,\n  \"a\": [\n    123456789012345678901,\n    {\n      \"x\": \"q\\\"}\\\\\"\n    }\n  ],\n  \"e\": {},\n  \"f\": []\n}";
         assert_eq!(pretty(&raw(text)), expected);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_found_in_their_order_and_the_last_of_a_name_counts() {
+    fn members_keep_order_and_the_last_duplicate_wins() {
         let members = Members::of(&raw(r#"{"z":1,"a":"x","z":true}"#)).unwrap();
         let names: Vec<&str> = members.0.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["z", "a", "z"]);

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_the_variable_and_that_over_the_file() {
+    fn flags_override_the_variable_which_overrides_the_file() {
         let level = |options: &LogFileOptions, file: &LogChoices, variable: Option<&str>| {
             chosen(options, file, variable).map(|choices| choices.level)
         };
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_fit_together_whichever_of_them_was_said() {
+    fn file_and_folder_sizes_are_consistent() {
         let sizes = |file_bytes, total_bytes| {
             let file = LogChoices { file_bytes, total_bytes, ..LogChoices::default() };
             chosen(&flags(None, false), &file, None).map(|choices| (choices.file_bytes, choices.folder_bytes)).unwrap()
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_is_none_is_named_with_the_variable() {
+    fn invalid_level_is_reported_with_its_variable() {
         let options = flags(None, false);
         let why = options.choose(&LogChoices::default(), |_| Some("loud".into())).unwrap_err();
         assert!(why.starts_with("MENDLINE_LOG_FILES=loud: "), "{why}");

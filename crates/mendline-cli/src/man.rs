@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_text_is_never_a_request() {
+    fn text_line_is_never_a_roff_request() {
         assert_eq!(escaped(".nf"), "\\&.nf");
         assert_eq!(escaped("'x' --y \\z"), "\\(aqx\\(aq \\-\\-y \\ez");
     }

@@ -79,14 +79,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_chosen_keeps_its_default() {
+    fn unset_flags_keep_the_defaults() {
         let (untouched, chosen) =
             (UpstreamConfig::http("notes", "http://notes.test", Dialect::Auto), chosen("").unwrap());
         assert_eq!(format!("{chosen:?}"), format!("{untouched:?}"));
     }
 
     #[test]
-    fn every_choice_arrives_where_it_is_meant() {
+    fn every_flag_sets_its_policy() {
         let upstream = chosen(
             "--max-retries 7 --initial-retry-delay 2s --max-retry-delay 20s --backoff-multiplier 1.5 --tell-client \
              --keep-alive 15s --keep-alive-timeout 4s --max-attempts 5 --resume-attempts 2 --no-trust-hints \
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_chosen_stays_as_the_file_has_it() {
+    fn unset_flags_keep_the_values_of_the_file() {
         let mut upstream = UpstreamConfig::http("notes", "http://notes.test", Dialect::Auto);
         upstream.reconnect.attempts = 4;
         upstream.keep_alive = None;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn not_reconnecting_has_two_names_and_no_end_has_one() {
+    fn reconnect_can_be_off_or_unlimited() {
         assert!(!chosen("--no-reconnect").unwrap().reconnect.is_by_itself());
         assert!(!chosen("--max-retries 0").unwrap().reconnect.is_by_itself());
         assert_eq!(chosen("--max-retries -1").unwrap().reconnect.attempts, u32::MAX);
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_breaker_can_be_left_out_and_parts_of_it_keep_their_defaults() {
+    fn breaker_can_be_turned_off_and_unset_parts_keep_defaults() {
         assert_eq!(chosen("--no-breaker").unwrap().breaker, None);
         let breaker = chosen("--breaker-threshold 8").unwrap().breaker.expect("a breaker");
         assert_eq!(breaker, Breaker { failures: 8, ..Breaker::default() });
     }
 
     #[test]
-    fn a_rate_is_said_per_second_minute_or_hour() {
+    fn rate_is_given_per_second_minute_or_hour() {
         for (flag, burst, per_second) in [
             ("10/s", 10, 10.0),
             ("10", 10, 10.0),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_timeouts_the_one_that_is_not_chosen_gives_way() {
+    fn unset_timeout_adapts_to_the_given_one() {
         let timeouts = chosen("--call-timeout 1h").unwrap().timeouts;
         assert_eq!((timeouts.call, timeouts.total), (seconds(3600), seconds(3600)));
         let timeouts = chosen("--total-timeout 1m").unwrap().timeouts;
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_out_of_range_is_refused_with_the_range_and_an_example() {
+    fn out_of_range_value_is_rejected_with_range_and_example() {
         for (flags, range, example) in [
             ("--max-retries -2", "-1 (unlimited) to 1000000", "5"),
             ("--max-retries 1000001", "-1 (unlimited) to 1000000", "5"),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_that_contradict_each_other_are_said() {
+    fn contradicting_flags_are_reported() {
         for (flags, words) in [
             ("--no-reconnect --max-retries 5", "cannot be used with"),
             ("--no-reconnect --initial-retry-delay 1s", "cannot be used with"),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_needs_a_unit_and_says_so() {
+    fn duration_without_unit_is_rejected() {
         assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
         assert!(duration("5").unwrap_err().contains("for example 30s"));
         assert!(duration("0s").unwrap_err().contains("longer than zero"));

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_as_full_as_the_call_is_done_and_never_fuller() {
+    fn bar_shows_the_share_and_never_more_than_full() {
         assert_eq!(drawn(1.0, Some(4.0), None), format!("  {}{}  25 %  3 s", "█".repeat(6), "░".repeat(18)));
         assert!(drawn(9.0, Some(4.0), None).contains("100 %"));
         assert!(drawn(-1.0, Some(4.0), None).contains("  0 %"));

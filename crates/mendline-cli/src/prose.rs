@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_too_long_stands_alone() {
+    fn too_long_word_has_its_own_line() {
         assert_eq!(folded("", "a extraordinarily b", 5), ["a", "extraordinarily", "b"]);
     }
 }

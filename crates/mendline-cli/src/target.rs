@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_meant_by_its_name_its_process_or_both() {
+    fn server_is_selected_by_name_process_or_both() {
         assert!(ServerSelector::parse("notes").is("notes", 7) && !ServerSelector::parse("notes").is("files", 7));
         assert!(ServerSelector::parse("notes#7").is("notes", 7) && !ServerSelector::parse("notes#7").is("notes", 8));
         assert!(ServerSelector::parse("7").is("notes", 7) && ServerSelector::parse("7").is("7", 9));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_mistypes_is_told_what_there_is() {
+    fn unknown_name_lists_running_servers() {
         let words = unknown(&ServerSelector::parse("ntoes"), &["files".to_owned(), "notes".to_owned()]);
         assert!(words.contains("did you mean \"notes\"?") && words.contains("Running: files, notes"), "{words}");
     }

@@ -62,14 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_cannot_talk_to_the_terminal() {
+    fn untrusted_text_is_escaped() {
         assert_eq!(one_line(" a\u{1b}[2J\nb\r"), "a\\u{1b}[2J\\nb");
         assert_eq!(lines("a\tb\r\nc\u{202e}\u{7}"), "a\tb\nc\\u{202e}\\u{7}");
         assert_eq!(lines("one\n"), "one\n");
     }
 
     #[test]
-    fn a_headline_is_short_and_ends_at_a_word() {
+    fn headline_is_cut_at_a_word() {
         assert_eq!(headline("\n  Looks something up.\nMore.", 80), "Looks something up.");
         assert_eq!(headline("Looks something up, and more", 20), "Looks something up…");
         assert_eq!(headline(&"x".repeat(30), 10), format!("{}…", "x".repeat(9)));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_said_as_people_say_them() {
+    fn sizes_have_readable_units() {
         assert_eq!((size(12), size(1025), size(3 << 20)), ("12 B".into(), "2 KiB".into(), "3.0 MiB".into()));
     }
 }

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_sent_as_they_were_written() {
+    fn arguments_are_sent_as_written() {
         assert_eq!(sent(None, &[]).unwrap(), "{}");
         assert_eq!(sent(Some("  "), &[]).unwrap(), "{}");
         let exact = r#"{"z":1.50,"key":"x","big":123456789012345678901234567890}"#;
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_argument_is_what_the_tool_takes_there() {
+    fn single_argument_has_the_type_of_the_schema() {
         assert_eq!(sent(None, &["key=5", "count=5"]).unwrap(), r#"{"key":"5","count":5}"#);
         assert_eq!(sent(Some(r#"{"key":"a","count":1}"#), &["key=b=c"]).unwrap(), r#"{"count":1,"key":"b=c"}"#);
         assert_eq!(sent(None, &["other=true", "more=plain text"]).unwrap(), r#"{"other":true,"more":"plain text"}"#);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_shown_with_its_place() {
+    fn json_error_is_shown_with_its_position() {
         let complaint = sent(Some("{\"kéy\" 5}"), &[]).unwrap_err();
         assert_eq!(
             complaint,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_schema_misses_is_hinted_at_and_sent_all_the_same() {
+    fn schema_mismatch_causes_hints_and_is_sent() {
         let given = Arguments::read(Some(r#"{"kex":"x"}"#), &[]).unwrap().for_tool(&tool()).unwrap();
         let hints = given.hints(&tool());
         assert_eq!(

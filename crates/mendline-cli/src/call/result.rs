@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_output_is_shown_once_and_other_text_with_it() {
+    fn structured_output_is_shown_once_beside_other_text() {
         let result = json!({
             "content": [{ "type": "text", "text": "{ \"n\": 1 }" }, { "type": "text", "text": "one row" }],
             "structuredContent": { "n": 1 },
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_saved_where_nothing_was_and_named_otherwise() {
+    fn image_is_saved_without_overwriting_or_described() {
         let folder = tempfile::tempdir().unwrap();
         let result = json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": "aGVsbG8=" }] });
         assert_eq!(shown(&result, None).notes, ["image/png, 5 B: use --output DIR to save it"]);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_does_not_choose_a_path() {
+    fn server_does_not_choose_a_path() {
         let folder = tempfile::tempdir().unwrap();
         let result = json!({ "content": [
             { "type": "resource", "resource": { "uri": "file:///../../etc/passwd", "mimeType": "x/../../y", "blob": "aGVsbG8=" } },
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_what_nobody_knows_are_shown_too() {
+    fn links_and_unknown_content_are_shown() {
         let result = json!({ "content": [
             { "type": "resource_link", "uri": "memo://1", "name": "one", "mimeType": "text/plain" },
             { "type": "hologram", "x": 1 },
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_ours_is_told_apart_from_one_of_the_tool() {
+    fn mendline_failure_differs_from_tool_error() {
         let failed = json!({ "content": [{ "type": "text", "text": "no" }], "isError": true });
         assert_eq!(shown(&failed, None).outcome.exit_code(), 1);
         let facts = json!({ "cause": "outcome_unknown", "outcome": "unknown", "detail": "d" });

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_as_a_shell_reads_it() {
+    fn line_is_split_like_a_shell_does() {
         for (line, expected) in [
             ("", vec![""]),
             ("mendline run ", vec!["mendline", "run", ""]),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_named_as_the_first_argument() {
+    fn server_name_is_expected_as_first_argument() {
         for line in [
             "mendline run ",
             "mendline run no",
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_the_name_of_a_server() {
+    fn other_positions_expect_no_server_name() {
         for line in [
             "",
             "mendline",
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_server_is_its_own() {
+    fn tool_name_is_expected_after_a_server() {
         for line in [
             "mendline call notes ",
             "mendline call --json notes sea",
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_before_tells_which_names_are_meant() {
+    fn earlier_options_determine_the_names() {
         let named = |line: &str| position(line).unwrap().config;
         assert_eq!(named("mendline run --config a\\ b.json "), Some(PathBuf::from("a b.json")));
         assert_eq!(named("mendline run --config=x.json no"), Some(PathBuf::from("x.json")));

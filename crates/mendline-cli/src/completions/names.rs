@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_offered_only_if_it_is_one() {
+    fn only_safe_names_are_offered() {
         for name in ["notes", "my notes", "plugin:github", "$(reboot)", "grüsse", "a'b"] {
             assert!(is_fit(name), "{name}");
         }

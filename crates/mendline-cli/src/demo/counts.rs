@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_did_is_read_from_its_ledger_and_not_from_its_answers() {
+    fn effects_are_counted_from_the_ledger() {
         let mut counted = counts(&[Reply::Answered; 3]);
         let reported = ["k2", "k4", "k6"].map(str::to_owned);
         counted.audit(
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_lose_a_call_spoils_it() {
+    fn every_kind_of_lost_call_fails_the_demo() {
         assert!(counts(&[Reply::Answered, Reply::MayHaveRun]).passed(1));
         assert!(!counts(&[Reply::MayHaveRun, Reply::MayHaveRun]).passed(1));
         for reply in [Reply::Failed, Reply::Lost, Reply::Hung] {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_name_only_what_there_was() {
+    fn words_name_only_nonzero_counts() {
         assert_eq!(counts(&[Reply::Answered; 4]).words(), "4 of 4");
         let all = [Reply::Answered, Reply::MayHaveRun, Reply::Failed, Reply::Lost, Reply::Hung];
         assert_eq!(counts(&all).words(), "1 of 5, 1 unknown, 1 failed, 1 lost, 1 hung");

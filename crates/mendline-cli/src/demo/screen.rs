@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_never_outgrows_the_terminal() {
+    fn row_is_never_wider_than_the_terminal() {
         for width in [60, 80, 120] {
             let mut screen = screen(width);
             for _ in 0..1000 {

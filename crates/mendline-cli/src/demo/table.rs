@@ -150,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn the_table_in_columns() {
+    fn table_in_columns() {
         let (lines, passed) = table(&rows(), Style::none(), 80);
         assert!(passed);
         insta::assert_snapshot!(lines.join("\n"));
     }
 
     #[test]
-    fn the_table_in_paragraphs() {
+    fn table_in_paragraphs() {
         let (lines, _) = table(&rows(), Style::none(), 60);
         assert!(lines.iter().all(|line| line.chars().count() <= 60));
         insta::assert_snapshot!(lines.join("\n"));
@@ -172,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_never_struck_proves_nothing() {
+    fn fault_without_a_hit_does_not_pass() {
         let mut rows = rows();
         rows[1].mended.hits = 0;
         assert!(!table(&rows, Style::none(), 80).1);
     }
 
     #[test]
-    fn a_doubt_that_one_fault_may_leave_does_not_excuse_another() {
+    fn unknown_outcome_counts_only_for_its_own_fault() {
         let mut rows = rows();
         rows[0].mended = counts(1, &[(Reply::Answered, 12)]);
         rows[1].mended = counts(1, &[(Reply::Answered, 11), (Reply::MayHaveRun, 1)]);

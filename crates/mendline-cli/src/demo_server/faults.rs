@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_temper_is_a_word_with_or_without_a_value() {
+    fn fault_is_a_word_with_or_without_value() {
         assert_eq!("noise".parse(), Ok(ServerFault::Noise));
         assert_eq!("die-after=3".parse(), Ok(ServerFault::DieAfter(3)));
         assert_eq!("slow-start=50ms".parse(), Ok(ServerFault::SlowStart(Duration::from_millis(50))));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_temper_suits_a_child_or_a_url_or_both() {
+    fn fault_is_available_for_stdio_http_or_both() {
         let are_available = |fault, over_http| ServerFaults::new(&[fault]).are_available(over_http);
         assert!(are_available(ServerFault::DieAfter(1), true) && are_available(ServerFault::DieAfter(1), false));
         assert!(are_available(ServerFault::Busy(1), true) && !are_available(ServerFault::Busy(1), false));

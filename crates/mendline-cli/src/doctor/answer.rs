@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_title_of_a_page_is_found_and_cannot_talk_to_the_terminal() {
+    fn page_title_is_found_and_escaped() {
         assert_eq!(
             title(b"<html><TITLE lang=x> Sign\x1b in </title>", &StepRedactor::default()).as_deref(),
             Some("Sign\\u{1b} in")

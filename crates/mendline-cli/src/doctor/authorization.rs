@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_challenge_is_read_for_what_a_person_can_use() {
+    fn challenge_parameters_are_parsed() {
         let read = Challenge::read(
             r#"Bearer realm="notes", error="invalid_token", error_description="it \"expired\", sorry", scope="a b", resource_metadata="https://x.test/.well-known/y?z""#,
         );
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_that_is_broken_is_read_as_far_as_it_goes() {
+    fn broken_challenge_is_parsed_as_far_as_possible() {
         for text in ["", "Bearer", "Bearer =", "Bearer a=\"", "Bearer a=\"\\", ",,,=\"x\"=", "Bearer error=\"é"] {
             let _ = Challenge::read(text);
         }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_ends_soon_is_worth_a_look() {
+    fn certificate_that_expires_soon_is_a_warning() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let days = |days: u64| trusted("TLS 1.3", true, Some(&certificate(Duration::from_secs(days * 86_400))), now);
         assert_eq!(

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_or_said_why_not() {
+    fn program_is_found_or_its_problem_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let good = script(folder.path(), "good", "#!/bin/sh\n", 0o755);
         assert!(said(&good).ends_with("good exists"));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_without_its_interpreter_is_told_apart_from_a_missing_script() {
+    fn missing_interpreter_differs_from_missing_script() {
         let folder = tempfile::tempdir().unwrap();
         let direct = script(folder.path(), "a", "#!/nonexistent/python\n", 0o755);
         assert!(said(&direct).ends_with("a is a script for /nonexistent/python, which does not exist"));
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_of_the_entry_is_the_one_that_counts_and_near_names_are_offered() {
+    fn path_of_the_entry_is_searched_and_similar_names_offered() {
         let folder = tempfile::tempdir().unwrap();
         script(folder.path(), "notes-server", "#!/bin/sh\n", 0o755);
         let mut command = ChildCommand::new("notes-server", []);

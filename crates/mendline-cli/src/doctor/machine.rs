@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn proxies_that_cannot_be_used_or_contradict_each_other_are_said() {
+    fn invalid_or_contradicting_proxies_are_reported() {
         let broken = with(&[("HTTPS_PROXY", "socks5://me:s3cret@x:1")]);
         assert!(broken[0].verdict == Verdict::Failed && !format!("{broken:?}").contains("s3cret"), "{broken:?}");
         let both = with(&[("http_proxy", "http://a:1"), ("HTTP_PROXY", "http://b:1")]);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_ours_alone_or_said_why_not() {
+    fn directory_is_private_or_its_problem_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("mendline");
         let look = || directory("state", std::slice::from_ref(&place));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_that_nobody_listens_on_are_counted() {
+    fn sockets_without_listener_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         drop(UnixListener::bind(folder.path().join("dead")).unwrap());
         let _alive = UnixListener::bind(folder.path().join("alive")).unwrap();

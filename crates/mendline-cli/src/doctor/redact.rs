@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_hidden_in_words_details_and_facts() {
+    fn secret_is_hidden_in_words_details_and_facts() {
         let redactor = StepRedactor::new(&[Secret::new("canary-s3cret".to_owned()), Secret::new("Bearer".to_owned())]);
         let step = Step::failed("auth", "canary-s3cret is refused").details(["(canary-s3cret)".to_owned()]);
         let step =
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_is_no_secret() {
+    fn short_text_is_no_secret() {
         let redactor = StepRedactor::new(&[Secret::new("me".to_owned())]);
         assert_eq!(redactor.redact_step(Step::ok("lists", "some tools")).words, "some tools");
     }

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_missing_login_has_a_code_of_its_own() {
+    fn only_missing_logins_have_their_own_exit_code() {
         let login = || Step::failed("auth", "no").needs_login();
         assert_eq!(report(vec![("a", vec![login()])]).exit_code(), 6);
         assert_eq!(report(vec![("a", vec![login()]), ("b", vec![login()])]).exit_code(), 6);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_says_who_and_where() {
+    fn summary_names_servers_and_layers() {
         let well = || vec![Step::ok("ping", "5 pings").fact("p50Ms", 2.6)];
         assert_eq!(report(vec![("a", well())]).summary(), "Healthy: a answers in 3 ms.");
         assert_eq!(report(vec![("a", well()), ("b", well())]).summary(), "All 2 servers are healthy.");
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_broken_at_words_and_nothing_is_lost() {
+    fn lines_wrap_at_words_without_losing_text() {
         let text = "one two three four five six seven eight nine ten";
         let lines = wrapped(text, 30);
         assert!(lines.len() == 2 && lines.iter().all(|line| line.chars().count() <= 30), "{lines:?}");

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_error_is_found_in_everybodys_words() {
+    fn system_error_matches_every_wording() {
         for text in ["connect ETIMEDOUT", "timed out (os error 110)", "[Errno 110] Connection timed out", "x etimedout"]
         {
             assert!(found("ETIMEDOUT", text) && found("etimedout", text), "{text}");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_found_as_one_and_not_inside_of_numbers() {
+    fn status_matches_as_status_and_not_inside_numbers() {
         for text in ["the server answered HTTP 503", "HTTP/1.1 503 Service Unavailable", "got 503!", "status=503"] {
             assert!(found("503", text), "{text}");
         }
@@ -156,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn any_other_text_is_found_in_whichever_case() {
+    fn other_text_matches_in_any_case() {
         assert!(found("GRÜSSE", "viele Grüsse") && found("stderr", "x") && !found("x", "y"));
     }
 
     #[test]
-    fn a_call_is_a_number_or_a_process_and_a_number() {
+    fn call_id_is_a_number_with_or_without_process() {
         assert_eq!(CallId::parse("65537"), Ok(CallId { pid: None, number: 65_537 }));
         assert_eq!(CallId::parse("12:65537"), Ok(CallId { pid: Some(12), number: 65_537 }));
         for text in ["", "x", "1:x", ":1", "-1"] {

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_known_by_its_name_and_others_are_left_alone() {
+    fn log_files_are_recognized_by_name_and_others_ignored() {
         let folder = tempfile::tempdir().unwrap();
         for name in [
             "notes.20261115T122012Z.4711.2.jsonl",
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_of_one_name_are_doubles_only_at_the_same_time() {
+    fn processes_are_duplicates_only_at_the_same_time() {
         let stamp = |second: u64| Timestamp::of_time(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second));
         let process = |began, ended, pid| Process {
             server: "notes".to_owned(),

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_comes_is_read_in_old_files_new_ones_and_the_next_of_the_same_process() {
+    fn follower_reads_only_new_lines_of_all_files() {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name);
         let first = path("a.19700101T000000Z.1.1.jsonl");

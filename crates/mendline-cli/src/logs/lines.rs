@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_see_the_same_lines_and_the_same_garbage() {
+    fn forward_and_backward_reading_find_the_same_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let long = "x".repeat(3 * PIECE);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_at_the_end_is_neither_shown_nor_garbage() {
+    fn partial_last_line_is_neither_shown_nor_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let whole = line(1, "") + &line(2, "");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_and_one_that_is_gone_have_no_lines() {
+    fn empty_or_removed_file_has_no_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         assert!(Forward::open(&path, 10, None).unwrap().is_none());
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_found_without_reading_what_lies_before() {
+    fn start_time_is_found_without_reading_earlier_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let padding = "x".repeat(200);
@@ -307,7 +307,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_is_in_a_file_both_ends_agree(
+        fn both_directions_agree_for_any_file(
             parts in proptest::collection::vec((0..5u8, 0..2000usize), 0..60),
             cut in 0..200usize,
         ) {

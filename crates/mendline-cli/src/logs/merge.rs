@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_all_processes_and_files_come_by_time_from_either_end() {
+    fn lines_of_all_processes_are_merged_by_time() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a", 1, 1, &[1, 4, 5]);
         write(folder.path(), "a", 1, 2, &[9]);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_cost_only_the_files_that_they_are_in() {
+    fn last_lines_open_only_their_files() {
         let folder = tempfile::tempdir().unwrap();
         for pid in 0..50 {
             let began = u64::from(pid) * 100;
@@ -245,7 +245,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_is_lost_doubled_or_out_of_order(
+        fn merge_loses_and_duplicates_nothing(
             processes in proptest::collection::vec(proptest::collection::vec(0..10_000u64, 0..40), 0..8),
             rotation in 1..10usize,
             from in 0..10_000u64,

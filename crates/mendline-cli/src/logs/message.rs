@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_belongs_to_the_attempt_that_it_is_or_speaks_of() {
+    fn message_belongs_to_its_own_or_mentioned_attempt() {
         assert_eq!(of("toServer", r#"{"id":7,"method":"tools/call","params":{"_meta":{"progressToken":7}}}"#), Some(7));
         assert_eq!(of("fromServer", r#"{"id":7,"result":{}}"#), Some(7));
         assert_eq!(of("fromServer", r#"{"method":"notifications/progress","params":{"progressToken":7}}"#), Some(7));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_others_are_not_ours() {
+    fn ids_of_client_and_server_are_ignored() {
         assert_eq!(of("fromServer", r#"{"id":7,"method":"roots/list"}"#), None);
         assert_eq!(of("toServer", r#"{"id":7,"result":{}}"#), None);
         assert_eq!(of("fromClient", r#"{"id":7,"method":"tools/call"}"#), None);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_message_that_was_cut_the_beginning_is_enough() {
+    fn cut_message_is_assigned_by_its_beginning() {
         assert_eq!(of("fromServer", r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"text":"long"#), Some(7));
         assert_eq!(of("toServer", r#"{"id":7,"method":"tools/call","params":{"text":"lo"#), Some(7));
     }

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_of_a_child_are_left_out_and_everything_else_is_not() {
+    fn only_colour_sequences_are_removed() {
         assert_eq!(without_colours("\x1b[1;32mok\x1b[0m \x1b[2J \x1b[m. \x1b["), "ok \x1b[2J . \x1b[");
     }
 }

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_a_duration_before_now_or_a_time() {
+    fn time_argument_is_a_duration_or_a_time() {
         assert_eq!(at("10m"), "1970-01-10T23:50:00.000000Z");
         assert_eq!(at("1h 30m"), "1970-01-10T22:30:00.000000Z");
         assert_eq!(at("2026-11-15"), "2026-11-15T00:00:00.000000Z");
@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_with_an_example() {
+    fn invalid_time_is_rejected_with_an_example() {
         for text in ["", "yesterday", "10", "2026-13-01", "-5m", "2026-11-15T12"] {
             assert!(parse_at(text, UNIX_EPOCH).unwrap_err().contains("10m"), "{text}");
         }
     }
 
     #[test]
-    fn the_time_of_a_line_is_read_only_where_it_belongs() {
+    fn timestamp_is_read_only_at_line_start() {
         let line = br#"{"time":"2026-11-15T12:20:12.123456Z","level":"info"}"#;
         assert_eq!(Timestamp::of_line(line), Timestamp::of_text("2026-11-15T12:20:12.123456Z"));
         for line in [&b"garbage"[..], br#"{"time":"2026-11-15"#, br#"{"time":"2026-11-15T12:20:12,123456Z","#, b""] {

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_ours_has_an_exit_code_of_its_own_and_an_error_of_the_server_is_a_negative_result() {
+    fn mendline_failures_and_server_errors_have_different_exit_codes() {
         for (cause, outcome, code) in [
             ("needs_login", "refused", 6),
             ("outcome_unknown", "unknown", 4),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_declined_and_never_consented_to() {
+    fn server_requests_are_declined_without_consent() {
         let id = RawValue::from_string("\"q-1\"".to_owned()).unwrap();
         assert_eq!(decline_request(&id, "elicitation/create"), r#"{"jsonrpc":"2.0","id":"q-1","result":{"action":"decline"}}"#);
         assert!(decline_request(&id, "sampling/createMessage").contains("-32601"));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modern_server_that_wants_input_is_told_no_or_that_nobody_can() {
+    fn input_requests_are_declined_or_rejected() {
         let wants = |method: &str| {
             let text = json!({ "resultType": "input_required", "inputRequests": { "k": { "method": method } } });
             input_requests(&RawValue::from_string(text.to_string()).unwrap()).unwrap().declined()
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_passed_over() {
+    fn meaningless_lines_are_ignored() {
         for line in ["", "{}", "[]", r#"{"method":"notifications/progress"}"#, r#"{"id":"x","result":{}}"#] {
             assert!(parse(line).is_none(), "{line}");
         }

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_give_their_secrets_away() {
+    fn secrets_are_found_in_arguments() {
         let line = ["x", "--api-key", "s1", "--verbose", "--token=s2", "postgres://me:s3@db/x", "--port", "80"];
         let arguments: Vec<OsString> = line.iter().map(OsString::from).collect();
         let secrets = of_arguments(&arguments);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_secret_by_their_names_and_urls_by_what_they_hold() {
+    fn secrets_are_found_in_variables_and_urls() {
         let variables = [("GITHUB_TOKEN", "s1"), ("PATH", "/bin"), ("DATABASE_URL", "postgres://me:s2@db/x")];
         let secrets = of_variables(variables.map(|(name, value)| (name.into(), value.into())));
         assert!(["s1", "s2"].iter().all(|secret| exposed(&secrets).contains(secret)), "{:?}", exposed(&secrets));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn s10_proxy_without_scheme_gives_its_password_away() {
+    fn s10_password_of_proxy_without_scheme_is_secret() {
         let secrets = of_variables([("HTTPS_PROXY".into(), "me:hunter2@proxy.test:3128".into())]);
         let header = "Basic bWU6aHVudGVyMg==";
         assert!(

@@ -75,14 +75,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_whatever_the_command_is_called() {
+    fn stat_line_is_parsed_whatever_the_command_name() {
         let line = "42 (a) b (c)) S 7 41 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 99 1000 250 1844";
         assert_eq!(parse(line), Some(Process { parent: 7, group: 41, pages: 250 }));
         assert_eq!(parse("42 (sh"), None);
     }
 
     #[test]
-    fn grandchildren_and_whoever_left_the_group_are_counted_and_strangers_are_not() {
+    fn group_and_descendants_are_counted_and_others_not() {
         let process = |parent, group| Process { parent, group, pages: 1 };
         let processes = BTreeMap::from([
             (10, process(1, 10)),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_takes_something() {
+    fn memory_of_this_process_is_known() {
         let own = std::process::id();
         assert!(of_groups(&[own])[&own].bytes > 100 * 1024);
     }

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_terminal_sees_everything() {
+    fn wide_terminal_gets_every_column() {
         let report = report(vec![lost(), row("notes", StateKind::Ready)]);
         assert_eq!(
             drawn(&report, 130),
@@ -319,7 +319,7 @@ notes      stdio  ready 2 h                         0  412       0        0     
     }
 
     #[test]
-    fn a_narrow_terminal_sees_what_matters_and_no_line_is_broken() {
+    fn narrow_terminal_gets_fewer_columns_and_no_wrapped_line() {
         let report = report(vec![lost(), row("notes", StateKind::Ready)]);
         assert_eq!(
             drawn(&report, 80),
@@ -339,7 +339,7 @@ notes      ready 2 h                       412       0        0        0  8.0ms
     }
 
     #[test]
-    fn a_reason_that_does_not_fit_is_said_below_and_one_that_fits_is_not_said_twice() {
+    fn reason_is_shown_once_in_the_table_or_below() {
         let mut parked = row("ghost", StateKind::Parked);
         let why = "`/opt/a/very/long/path/to/a/server` was not found; is it installed and on PATH?";
         parked.server.state.why = Some(why.to_owned());
@@ -352,14 +352,14 @@ notes      ready 2 h                       412       0        0        0  8.0ms
     }
 
     #[test]
-    fn an_old_error_of_a_server_that_is_well_is_no_news() {
+    fn old_error_of_a_healthy_server_is_not_shown() {
         let mut well = row("notes", StateKind::Ready);
         well.server.last_error = Some(LastError { what: "gone".to_owned(), ago_ms: RECENT_MS });
         assert!(!drawn(&report(vec![well]), 200).contains("gone"));
     }
 
     #[test]
-    fn breakers_and_limits_have_a_column_when_there_is_something_to_say() {
+    fn open_breaker_and_limit_have_columns() {
         let mut sick = row("notes", StateKind::Ready);
         (sick.server.breaker.standing, sick.server.breaker.tries_in_ms) = (Standing::Open, Some(12_000));
         sick.server.breaker.why = Some("5 calls in a row have failed".to_owned());
@@ -369,7 +369,7 @@ notes      ready 2 h                       412       0        0        0  8.0ms
     }
 
     #[test]
-    fn one_that_is_asked_for_is_told_in_full() {
+    fn named_server_is_shown_in_full() {
         let mut report = report(vec![lost()]);
         report.is_asked_by_name = true;
         assert_eq!(

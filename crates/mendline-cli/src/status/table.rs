@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_place_is_whole() {
+    fn wide_table_is_not_shortened() {
         assert_eq!(
             drawn(80),
             "SERVER                     STATE                         OK  VIA\n\
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_shortened_before_columns_go_and_no_line_is_too_long() {
+    fn texts_are_shortened_before_columns_are_removed() {
         assert!(drawn(50).contains("VIA") && drawn(50).contains('…'), "{}", drawn(50));
         assert!(!drawn(34).contains("VIA") && drawn(34).contains("OK"), "{}", drawn(34));
         for width in 24..100 {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_stay_stays_however_narrow_it_is() {
+    fn columns_of_rank_zero_always_stay() {
         assert!(drawn(1).starts_with("SERVER"), "{}", drawn(1));
     }
 }

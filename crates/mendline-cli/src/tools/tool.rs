@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_stand_in_the_order_of_the_schema_with_their_kinds() {
+    fn arguments_keep_schema_order_and_have_types() {
         let tool = tool(
             r#"{"name":"t","inputSchema":{"type":"object","required":["z"],"properties":{
                 "z":{"type":"string","description":"which"},
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_only_reads_is_neither_destructive_nor_worth_calling_idempotent() {
+    fn read_only_tool_has_no_other_hints() {
         let tool =
             tool(r#"{"name":"t","annotations":{"readOnlyHint":true,"destructiveHint":true,"idempotentHint":true}}"#);
         assert_eq!((tool.hints(), tool.arguments.len()), (vec!["read-only"], 0));
     }
 
     #[test]
-    fn what_is_no_schema_is_no_argument_and_no_panic() {
+    fn invalid_schema_has_no_arguments() {
         for text in [r#"{"name":"t","inputSchema":5}"#, r#"{"name":"t","inputSchema":{"properties":[]}}"#] {
             assert!(tool(text).arguments.is_empty(), "{text}");
         }

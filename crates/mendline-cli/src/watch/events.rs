@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_lines_are_kept() {
+    fn number_of_events_is_limited() {
         let mut events = Events::default();
         for number in 0..KEPT + 10 {
             events.push(line(&number.to_string()), true, false);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_talks_without_end_does_not_hide_what_was_decided() {
+    fn noisy_server_does_not_hide_decisions() {
         let mut events = Events::default();
         for number in 0..10 {
             events.push(line(&number.to_string()), true, false);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_stand_in_the_order_in_which_they_happened() {
+    fn events_are_ordered_by_time() {
         let mut events = Events::default();
         for at in [10, 30, 20, 20, 5] {
             events.push(Line { at, ..line("") }, true, false);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_looks_at_old_lines_keeps_seeing_them() {
+    fn scrolled_view_keeps_its_lines() {
         let mut events = Events::default();
         for number in 0..10 {
             events.push(line(&number.to_string()), true, false);

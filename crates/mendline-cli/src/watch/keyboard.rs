@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_as_terminals_send_them() {
+    fn keys_are_decoded_from_terminal_sequences() {
         assert_eq!(keys(b"q\x03\r\x7f"), [Key::Char('q'), Key::Control('c'), Key::Enter, Key::Backspace]);
         assert_eq!(keys(b"\x1b[A\x1bOB\x1b[1;5A"), [Key::Up, Key::Down, Key::Up]);
         assert_eq!(keys(b"\x1b[5~\x1b[6~\x1b[H\x1b[4~"), [Key::PageUp, Key::PageDown, Key::Home, Key::End]);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_may_come_in_pieces() {
+    fn key_may_arrive_in_pieces() {
         let mut keyboard = Keyboard::default();
         assert_eq!(keyboard.feed(b"\x1b"), []);
         assert_eq!(keyboard.feed(b"["), []);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escape_is_a_key_when_nothing_follows() {
+    fn escape_is_a_key_when_nothing_follows() {
         let mut keyboard = Keyboard::default();
         assert_eq!(keyboard.feed(b"\x1b"), []);
         assert_eq!(keyboard.rest(), Some(Key::Escape));
@@ -196,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pasted_is_no_command() {
+    fn pasted_text_is_no_command() {
         let keys = keys(b"\x1b[200~iy\r\x03\x1b[A\x1b[201~q");
         assert_eq!(keys, [Key::Pasted('i'), Key::Pasted('y'), Key::Char('q')]);
     }
 
     #[test]
-    fn unknown_sequences_are_swallowed_whole() {
+    fn unknown_sequences_are_skipped() {
         let endless = [b"\x1b[".as_slice(), &[b'1'; 10_000], b"zq"].concat();
         assert_eq!(keys(&endless), [Key::Other, Key::Char('q')]);
         assert_eq!(keys(b"\x1b[<0;10;10Mq"), [Key::Other, Key::Char('q')], "a mouse");
@@ -210,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived_however_they_are_cut(bytes: Vec<u8>, cut in 0..64usize) {
+        fn splitting_input_does_not_change_the_keys(bytes: Vec<u8>, cut in 0..64usize) {
             let cut = cut.min(bytes.len());
             let mut keyboard = Keyboard::default();
             let mut pieces = keyboard.feed(&bytes[..cut]);

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_screen_belongs_to_the_details_that_somebody_opened() {
+    fn open_details_take_a_small_screen() {
         let size = Size { width: 60, height: 15 };
         let layout = Layout::of(size, LayoutRequest { rows: 3, details: Some(9), events: true }).unwrap();
         assert_eq!((layout.table.height, layout.details.height, layout.events.height), (0, 13, 0));
@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_line_of_the_screen_belongs_to_somebody_once(
+        fn areas_cover_every_line_of_the_screen_once(
             width in 0..300u16, height in 0..200u16, rows in 0..500usize, details in proptest::option::of(0..40usize), events: bool,
         ) {
             let size = Size { width, height };

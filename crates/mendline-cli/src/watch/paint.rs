@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_cut_by_the_columns_that_it_takes() {
+    fn text_is_cut_by_display_width() {
         assert_eq!(cut("notes", 5), "notes");
         assert_eq!(cut("notes", 4), "not…");
         assert_eq!(cut("日本語", 5), "日本…");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn without_colour_what_is_bad_still_looks_different() {
+    fn errors_stand_out_without_colour() {
         let paint = Paint { is_coloured: false };
         let styles = [Tone::Plain, Tone::Warning, Tone::Error].map(|tone| paint.style(tone));
         assert!(styles[0] != styles[1] && styles[1] != styles[2]);

@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     #[ignore = "it changes its terminal, so the test below provides a separate one"]
-    fn somebody_panics_before_a_screen() {
+    fn panic_with_an_open_screen() {
         let Ok(place) = std::env::var(VARIABLE) else { return };
         let mut screen = Screen::open(Paint { is_coloured: true }).unwrap();
         let modes = tcgetattr(io::stdin()).unwrap();
@@ -210,9 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn whoever_panics_gives_the_terminal_back_before_a_word_is_said_of_it() {
+    fn panic_restores_the_terminal_before_its_message() {
         let (_, module) = module_path!().split_once("::").unwrap();
-        let story = format!("{module}::somebody_panics_before_a_screen");
+        let story = format!("{module}::panic_with_an_open_screen");
         for place in ["drawing", "elsewhere"] {
             let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
             grantpt(&master).unwrap();

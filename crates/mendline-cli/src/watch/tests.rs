@@ -165,24 +165,24 @@ fn press(model: &mut Model, keys: &str) -> Option<Action> {
 }
 
 #[test]
-fn a_large_screen_shows_servers_details_and_events() {
+fn large_screen_shows_servers_details_and_events() {
     let mut model = watched(120, 30);
     press(&mut model, "jj");
     insta::assert_snapshot!("large", picture(&model));
 }
 
 #[test]
-fn a_usual_screen_shows_servers_and_events() {
+fn default_screen_shows_servers_and_events() {
     insta::assert_snapshot!("usual", picture(&watched(80, 24)));
 }
 
 #[test]
-fn a_small_screen_shows_what_matters_most() {
+fn small_screen_shows_the_most_important_columns() {
     insta::assert_snapshot!("small", picture(&watched(60, 15)));
 }
 
 #[test]
-fn details_have_a_small_screen_for_themselves() {
+fn details_fill_a_small_screen() {
     let mut model = watched(60, 15);
     press(&mut model, "jj");
     model.press(Key::Enter);
@@ -192,17 +192,17 @@ fn details_have_a_small_screen_for_themselves() {
 }
 
 #[test]
-fn a_wide_screen_shows_every_column() {
+fn wide_screen_shows_every_column() {
     insta::assert_snapshot!("wide", picture(&watched(230, 14)));
 }
 
 #[test]
-fn a_screen_that_is_too_small_says_so() {
+fn too_small_screen_shows_the_needed_size() {
     insta::assert_snapshot!("too_small", picture(&watched(20, 5)));
 }
 
 #[test]
-fn an_empty_screen_says_what_to_do() {
+fn empty_screen_shows_the_next_step() {
     let mut model = Model::new(Size { width: 80, height: 24 }, None);
     assert!(picture(&model).contains("Looking"), "before the first poll");
     let distrusted = vec!["/tmp/mendline-1000: it belongs to another user (0)".to_owned()];
@@ -211,7 +211,7 @@ fn an_empty_screen_says_what_to_do() {
 }
 
 #[test]
-fn the_help_names_every_key() {
+fn help_lists_every_key() {
     let mut model = watched(80, 24);
     press(&mut model, "?");
     insta::assert_snapshot!("help", picture(&model));
@@ -220,7 +220,7 @@ fn the_help_names_every_key() {
 }
 
 #[test]
-fn the_page_about_it_shows_what_is_really_seen() {
+fn docs_show_the_real_screen() {
     let mut poll = sample_poll();
     poll.processes.truncate(3);
     let Ok(snapshot) = &mut poll.processes[0].answer else { unreachable!() };
@@ -241,13 +241,13 @@ fn the_page_about_it_shows_what_is_really_seen() {
 }
 
 #[test]
-fn servers_are_counted_the_best_first() {
+fn servers_are_counted_by_state() {
     let first = picture(&watched(120, 30)).lines().next().unwrap().to_owned();
     assert_eq!(first, "mendline  6 servers: 3 ready, 1 reconnecting, 1 parked, 1 silent");
 }
 
 #[test]
-fn without_colour_there_is_none() {
+fn no_colours_without_colour_setting() {
     let terminal = drawn(&watched(120, 30));
     let cells = &terminal.backend().buffer().content;
     assert!(cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
@@ -255,7 +255,7 @@ fn without_colour_there_is_none() {
 }
 
 #[test]
-fn a_selection_stays_with_its_server() {
+fn selection_stays_with_its_server() {
     let mut model = watched(80, 24);
     press(&mut model, "jj");
     assert_eq!(model.selected().unwrap().id, "notes");
@@ -272,7 +272,7 @@ fn a_selection_stays_with_its_server() {
 }
 
 #[test]
-fn whoever_comes_and_goes_is_noted() {
+fn started_and_ended_servers_are_reported() {
     let mut model = watched(80, 24);
     let mut poll = sample_poll();
     poll.processes.remove(0);
@@ -284,7 +284,7 @@ fn whoever_comes_and_goes_is_noted() {
 }
 
 #[test]
-fn a_process_that_stops_answering_keeps_its_row() {
+fn process_that_stops_answering_keeps_its_row() {
     let mut model = watched(120, 30);
     let mut poll = sample_poll();
     poll.processes[0].answer = Err(Silence::Hangs);
@@ -309,7 +309,7 @@ fn servers_are_sorted_by_name_by_state_and_by_latency() {
 }
 
 #[test]
-fn a_filter_shows_servers_and_events_that_it_fits() {
+fn filter_selects_servers_and_events() {
     let mut model = watched(80, 24);
     press(&mut model, "/twIN");
     assert_eq!((model.rows().len(), model.shown_events().len()), (2, 1));
@@ -324,7 +324,7 @@ fn a_filter_shows_servers_and_events_that_it_fits() {
 }
 
 #[test]
-fn only_what_was_asked_for_is_watched() {
+fn only_selected_servers_are_watched() {
     let mut model = Model::new(Size { width: 80, height: 24 }, Some(ServerSelector::parse("twin#15")));
     model.take(Update::Polled(sample_poll()));
     model.take(told(11, "notes", Level::Info, false, 0, "not of interest"));
@@ -335,7 +335,7 @@ fn only_what_was_asked_for_is_watched() {
 }
 
 #[test]
-fn reconnect_is_done_and_isolate_asks_first() {
+fn reconnect_runs_at_once_and_isolate_asks_first() {
     let mut model = watched(80, 24);
     press(&mut model, "jj");
     let key = row::Key { name: "notes".to_owned(), pid: 11 };
@@ -363,7 +363,7 @@ fn reconnect_is_done_and_isolate_asks_first() {
 }
 
 #[test]
-fn a_paused_picture_stands_still_and_catches_up() {
+fn paused_display_is_static_and_catches_up() {
     let mut model = watched(80, 24);
     press(&mut model, "p");
     let before = picture(&model);
@@ -414,7 +414,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn nothing_that_happens_breaks_the_picture(steps in proptest::collection::vec(step(), 0..60)) {
+    fn selected_row_stays_visible_after_any_input(steps in proptest::collection::vec(step(), 0..60)) {
         let mut model = watched(80, 24);
         for step in steps {
             match step {

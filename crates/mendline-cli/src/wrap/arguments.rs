@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_with_what_a_person_added() {
+    fn arguments_are_parsed_with_added_flags() {
         let words =
             WrapArguments::read(&["run", "--name", "a", "--call-timeout", "2m", "--tell-client", "--", "npx", "--name"]);
         let words = words.unwrap();

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_will_not_stay_is_known() {
+    fn temporary_program_paths_are_detected() {
         for (path, why) in [
             ("/home/me/mendline/target/release/mendline", Some("build")),
             ("/home/me/mendline/target/x86_64-unknown-linux-musl/debug/mendline", Some("build")),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_named_has_to_be_one_of_ours() {
+    fn given_binary_must_be_named_mendline() {
         assert!(choose(Some(Path::new("/bin/sh"))).unwrap_err().contains("begin with `mendline`"));
         assert!(choose(Some(Path::new("/nowhere/mendline"))).unwrap_err().contains("No such file"));
         let folder = tempfile::tempdir().unwrap();

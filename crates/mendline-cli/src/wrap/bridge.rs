@@ -167,7 +167,7 @@ mod tests {
     const URL: &str = "https://mcp.example.com/sse";
 
     #[test]
-    fn mcp_remote_is_read_flag_by_flag() {
+    fn mcp_remote_is_parsed_flag_by_flag() {
         let read = replaced(&[
             "npx",
             "-y",
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_logs_in_by_itself_or_has_flags_of_its_own_stays_a_command() {
+    fn bridge_with_login_or_unknown_flags_stays_a_command() {
         for (line, reason) in [
             (&["npx", "mcp-remote", URL][..], "logs in by itself"),
             (&["npx", "mcp-remote", URL, "--header", "X-Region: eu"], "logs in by itself"),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn supergateway_is_read_when_it_is_a_bridge() {
+    fn supergateway_is_parsed_when_it_is_a_bridge() {
         let read =
             replaced(&["npx", "-y", "supergateway", "--streamableHttp", URL, "--oauth2Bearer", "t", "--logLevel=none"]);
         assert_eq!(read.headers, [("Authorization".to_owned(), "Bearer t".to_owned())]);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn other_commands_are_no_bridges() {
+    fn other_commands_are_not_bridges() {
         for line in [&["npx", "-y", "notes"][..], &["node", "mcp-remote"], &["npx"], &["docker", "run", "mcp-remote"]] {
             assert_eq!(bridge(line), None, "{line:?}");
         }

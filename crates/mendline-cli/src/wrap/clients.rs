@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_client_has_its_places() {
+    fn every_client_has_its_locations() {
         let locations = directories(Path::new("/home/me")).locations();
         let told: Vec<String> = locations
             .iter()
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_clients_were_given_count() {
+    fn directories_from_the_environment_are_used() {
         let mut moved = directories(Path::new("/home/me"));
         moved.claude = Some("/c".into());
         moved.codex = Some("/x".into());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_of_an_editor_are_found_and_a_home_directory_is_no_project_twice() {
+    fn editor_profiles_are_found_and_locations_are_unique() {
         let home = tempfile::tempdir().unwrap();
         let profile = home.path().join(".config/Code/User/profiles/-1a/mcp.json");
         std::fs::create_dir_all(profile.parent().unwrap()).unwrap();

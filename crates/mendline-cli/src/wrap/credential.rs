@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_told_apart() {
+    fn local_urls_are_recognized() {
         for url in ["http://localhost:80/x", "http://127.0.0.1", "https://[::1]:1/", "http://127.9.9.9/"] {
             assert!(is_local(url), "{url}");
         }
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_known_by_their_names() {
+    fn credentials_are_recognized_by_name() {
         assert!(any(["X-Region", "x-api-KEY"].into_iter()) && any(["Authorization"].into_iter()));
         assert!(!any(["X-Region", "Accept"].into_iter()));
     }

@@ -185,7 +185,7 @@ mod tests {
     const NO_COLOUR: Paint = Paint { colour: false };
 
     #[test]
-    fn lines_around_a_change_are_shown_with_it() {
+    fn diff_shows_context_lines() {
         let text = "{\n\"a\": 1,\n\"b\": 2,\n\"c\": 3,\n\"d\": 4,\n\"e\": 5,\n\"f\": 6\n}\n";
         let at = text.find('4').unwrap();
         let edits = [Edit::replace(at..at + 1, "44,\n\"x\": 0")];
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_far_apart_are_shown_apart_and_near_ones_together() {
+    fn distant_changes_have_separate_hunks() {
         let text: String = (0..30).map(|number| format!("k{number} = {number}\n")).collect();
         let at = |number: usize| text.find(&format!("= {number}\n")).unwrap() + 2;
         let edit = |number: usize| Edit::replace(at(number)..at(number) + 1, "9");

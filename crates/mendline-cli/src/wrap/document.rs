@@ -118,7 +118,7 @@ mod tests {
     use crate::wrap::tree::{Shape, Value};
 
     #[test]
-    fn every_piece_knows_its_bytes() {
+    fn every_json_value_has_its_byte_range() {
         let text = "\u{feff}{ // größe\n \"ä\": {\"url\" : \"x\\n\", \"args\": [\"…\", 1,]},\n}";
         let document = Document::parse(text, Syntax::Json).unwrap();
         let outer = &document.root.members[0];
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn toml_tables_of_both_shapes_know_theirs() {
+    fn toml_values_have_their_byte_ranges() {
         let text =
             "# größe\n[mcp_servers.a]\nurl = 'x' # why\nheaders = { \"A\" = \"b\" }\n[mcp_servers.a.env]\nK = \"v\"\n";
         let document = Document::parse(text, Syntax::Toml).unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_told_with_its_line() {
+    fn parse_error_names_its_line() {
         for (text, syntax, line, part) in [
             ("{\n  \"a\": 1\n  \"b\": 2\n}", Syntax::Json, 2, "comma"),
             ("{\n\"a\": {},\n\"a\": {}}", Syntax::Json, 3, "twice"),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_has_no_servers() {
+    fn empty_file_has_no_servers() {
         for text in ["", " \n", "// nothing\n", "\u{feff}"] {
             assert!(Document::parse(text, Syntax::Json).unwrap().sections().is_empty());
         }

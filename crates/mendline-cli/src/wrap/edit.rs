@@ -199,14 +199,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edits_are_made_wherever_they_stand_in_the_list() {
+    fn edits_apply_in_any_order_of_the_list() {
         let edits = [Edit::replace(4..5, "E"), Edit::insert(0, "<"), Edit::remove(1..3)];
         assert_eq!(apply("abcde", &edits), "<adE");
         assert_eq!(apply("abcde", &[]), "abcde");
     }
 
     #[test]
-    fn a_key_takes_the_manner_of_the_one_before() {
+    fn key_takes_the_notation_of_the_old_key() {
         for (old, key, written) in [
             ("\"a\"", "env", "\"env\""),
             ("'a'", "env", "'env'"),

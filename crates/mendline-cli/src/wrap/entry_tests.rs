@@ -46,7 +46,7 @@ fn comes_back(wrapped: &str, entry: &str, note: &str) {
 }
 
 #[test]
-fn a_command_moves_behind_ours() {
+fn command_moves_behind_mendline_run() {
     becomes(
         r#"{"command": "npx", "args": ["-y", "notes"], "env": {"K": "v"}, "disabled": true}"#,
         r#"{"command": "/bin/mendline", "args": ["run", "--name", "a", "--", "npx", "-y", "notes"], "env": {"K": "v"}, "disabled": true}"#,
@@ -58,7 +58,7 @@ fn a_command_moves_behind_ours() {
 }
 
 #[test]
-fn words_on_lines_of_their_own_keep_them() {
+fn arguments_on_separate_lines_stay_there() {
     becomes(
         "{\r\n\t\"command\": \"npx\",\r\n\t\"args\": [\r\n\t\t\"-y\",\r\n\t\t\"notes\"\r\n\t]\r\n}",
         "{\r\n\t\"command\": \"/bin/mendline\",\r\n\t\"args\": [\r\n\t\t\"run\", \"--name\", \"a\", \"--\", \"npx\",\r\n\t\t\"-y\",\r\n\t\t\"notes\"\r\n\t]\r\n}",
@@ -66,7 +66,7 @@ fn words_on_lines_of_their_own_keep_them() {
 }
 
 #[test]
-fn a_url_becomes_a_command_and_its_headers_its_environment() {
+fn url_becomes_command_and_headers_become_environment() {
     becomes(
         r#"{"type": "http", "url": "https://e.com/mcp", "headers": {"Authorization": "Bearer ${T}"}}"#,
         r#"{"type": "stdio", "command": "/bin/mendline", "args": ["run", "--name", "a", "--transport", "http", "--header-env", "Authorization=MENDLINE_HEADER_AUTHORIZATION", "https://e.com/mcp"], "env": {"MENDLINE_HEADER_AUTHORIZATION": "Bearer ${T}"}}"#,
@@ -94,7 +94,7 @@ fn s10_entry_with_credential_over_http_keeps_working_with_warning() {
 }
 
 #[test]
-fn a_url_that_may_be_a_secret_goes_into_the_environment() {
+fn possibly_secret_url_goes_into_the_environment() {
     becomes(
         r#"{"url": "https://e.com/mcp?key=s3cret"}"#,
         r#"{"command": "/bin/mendline", "args": ["run", "--name", "a", "--entry-without", "env", "--url-env", "MENDLINE_URL"], "env": {"MENDLINE_URL": "https://e.com/mcp?key=s3cret"}}"#,
@@ -122,7 +122,7 @@ fn s03_url_with_secret_path_or_host_goes_into_environment() {
 }
 
 #[test]
-fn s03_literal_beside_variable_is_no_argument_of_ours() {
+fn s03_literal_beside_variable_is_no_argument() {
     let text = file(
         r#"{"command": "npx", "args": ["mcp-remote", "https://e.com/mcp", "--header", "Authorization: Bearer s3cret${X}"]}"#,
     );
@@ -132,7 +132,7 @@ fn s03_literal_beside_variable_is_no_argument_of_ours() {
 }
 
 #[test]
-fn http_means_either_transport_where_the_editor_means_either() {
+fn http_of_vscode_means_auto_transport() {
     let text = r#"{"servers": {"a": {"type": "http", "url": "http://localhost/x"}}}"#;
     let wrapped = plan(text, WRAP, false).after;
     assert!(wrapped.contains(r#""--transport", "auto""#), "{wrapped}");
@@ -140,7 +140,7 @@ fn http_means_either_transport_where_the_editor_means_either() {
 }
 
 #[test]
-fn a_bridge_is_replaced_flag_by_flag() {
+fn bridge_is_replaced_flag_by_flag() {
     let text = file(
         r#"{"command": "npx", "args": ["mcp-remote", "https://e.com/sse", "--header", "Authorization: Bearer s3cret", "--header", "X-Key:${K}", "--transport", "sse-only", "--debug"], "env": {"K": "v"}}"#,
     );
@@ -172,14 +172,14 @@ fn a_bridge_is_replaced_flag_by_flag() {
 }
 
 #[test]
-fn a_bridge_that_logs_in_by_itself_stays_a_command() {
+fn bridge_with_its_own_login_stays_a_command() {
     let plan = plan(&file(r#"{"command": "npx", "args": ["mcp-remote", "https://e.com/sse"]}"#), WRAP, false);
     assert!(server(&plan).notes[0].contains("logs in by itself"));
     assert!(plan.after.contains(r#""--", "npx", "mcp-remote""#), "{}", plan.after);
 }
 
 #[test]
-fn what_cannot_be_wrapped_is_left_with_the_reason() {
+fn unsupported_entry_is_left_with_the_reason() {
     stays(r#"{"type": "sdk", "command": "x"}"#, "its type \"sdk\"");
     stays("{}", "neither a command nor a url");
     stays(r#"{"command": "x", "url": "http://localhost"}"#, "both");
@@ -195,7 +195,7 @@ fn what_cannot_be_wrapped_is_left_with_the_reason() {
 }
 
 #[test]
-fn what_could_not_be_brought_back_exactly_is_not_wrapped() {
+fn entry_that_cannot_be_restored_is_not_wrapped() {
     for entry in [
         r#"{"url": "http://localhost", "env": {}}"#,
         r#"{"\u0075rl": "http://localhost"}"#,
@@ -207,12 +207,12 @@ fn what_could_not_be_brought_back_exactly_is_not_wrapped() {
 }
 
 #[test]
-fn a_server_that_is_asked_for_by_name_is_wrapped_without_a_credential() {
+fn named_server_is_wrapped_without_a_credential() {
     assert!(plan(&file(r#"{"url": "https://e.com/mcp"}"#), WRAP, true).changes());
 }
 
 #[test]
-fn what_somebody_changed_since_stays() {
+fn later_changes_are_kept_when_unwrapping() {
     comes_back(
         r#"{"command": "/bin/mendline", "args": ["run", "--name", "a", "--", "npx", "-y", "notes", "--more"], "env": {"NEW": "1"}}"#,
         r#"{"command": "npx", "args": ["-y", "notes", "--more"], "env": {"NEW": "1"}}"#,
@@ -231,7 +231,7 @@ fn what_somebody_changed_since_stays() {
 }
 
 #[test]
-fn a_token_that_was_changed_since_comes_back_in_a_bridge_too() {
+fn changed_token_is_kept_when_a_bridge_is_restored() {
     let bridge = |token: &str| {
         format!(
             r#"{{"command": "npx", "args": ["mcp-remote", "https://e.com", "--header",  "Authorization:Bearer {token}" /* t */]}}"#
@@ -253,7 +253,7 @@ fn a_token_that_was_changed_since_comes_back_in_a_bridge_too() {
 }
 
 #[test]
-fn what_has_no_place_any_more_is_named() {
+fn dropped_flags_and_variables_are_named() {
     comes_back(
         r#"{"command": "mendline", "args": ["run", "--call-timeout", "2m", "--name", "a", "--tell-client", "--", "npx"]}"#,
         r#"{"command": "npx", "args": []}"#,
@@ -267,7 +267,7 @@ fn what_has_no_place_any_more_is_named() {
 }
 
 #[test]
-fn an_entry_that_lost_what_it_needs_is_left() {
+fn entry_without_its_variables_is_left_unchanged() {
     for (entry, reason) in [
         (r#"{"command": "mendline", "args": ["run", "--header-env", "A=V", "http://e.com"]}"#, "are gone"),
         (
@@ -286,7 +286,7 @@ fn an_entry_that_lost_what_it_needs_is_left() {
 }
 
 #[test]
-fn other_entries_that_run_mendline_are_nobodys_business() {
+fn other_entries_that_run_mendline_are_not_unwrapped() {
     for entry in [r#"{"command": "mendline", "args": ["serve"]}"#, r#"{"command": "npx", "args": ["run", "--", "x"]}"#]
     {
         assert_eq!(server(&plan(&file(entry), Action::Unwrap, false)).result, EntryResult::Already);
@@ -335,14 +335,14 @@ fn codex_entries_of_all_kinds_are_wrapped() {
 }
 
 #[test]
-fn names_are_made_fit_for_our_own() {
+fn server_names_are_normalized() {
     let text = r#"{"mcpServers": {"my server__1": {"command": "x"}}}"#;
     let wrapped = plan(text, WRAP, false).after;
     assert!(wrapped.contains(r#""--name", "my-server_1""#), "{wrapped}");
 }
 
 #[test]
-fn entries_reformatted_by_an_editor_still_come_back() {
+fn reformatted_entries_are_restored() {
     let wrapped = "{\n\"command\": \"mendline\",\n\"env\": {\n\"V\": \"t\",\n},\n\"args\": [\n\"run\",\n\"--header-env\",\n\"A=V\",\n\"http://e.com\",\n],\n}";
     let plan = plan(&file(wrapped), Action::Unwrap, false);
     assert_eq!(plan.after, file("{\n\"url\": \"http://e.com\",\n\"headers\": {\n\"A\": \"t\",\n},\n}"));

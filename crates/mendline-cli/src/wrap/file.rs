@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_stays_the_owner() {
+    fn owner_of_the_file_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "old").unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn backups_are_never_overwritten_and_never_many() {
+    fn backups_are_limited_and_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "0").unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_a_link() {
+    fn symbolic_link_stays_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         fs::write(&real, "old").unwrap();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_wrote_meanwhile_is_not_lost() {
+    fn concurrent_change_of_the_file_is_not_lost() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "old").unwrap();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_ours_to_change_is_told() {
+    fn unusable_files_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let complaint = |name: &str| read(&at(name)).err().unwrap();

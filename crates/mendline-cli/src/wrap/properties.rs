@@ -112,7 +112,7 @@ fn say_value(text: &str, node: &Node, left_out: &impl Fn(&Member) -> bool, said:
 }
 
 #[test]
-fn ten_thousand_json_files_come_back_byte_for_byte() {
+fn json_files_are_restored_byte_for_byte() {
     let mut counts = Counts::default();
     for seed in 0..FILES {
         let mut rng = Rng::with_seed(seed);
@@ -124,7 +124,7 @@ fn ten_thousand_json_files_come_back_byte_for_byte() {
 }
 
 #[test]
-fn ten_thousand_toml_files_come_back_byte_for_byte() {
+fn toml_files_are_restored_byte_for_byte() {
     let mut counts = Counts::default();
     for seed in 0..FILES {
         let text = TomlFile::new(Rng::with_seed(seed)).written();
@@ -152,7 +152,7 @@ fn damaged(text: &str, rng: &mut Rng) -> String {
 }
 
 #[test]
-fn damaged_files_are_refused_or_come_back_all_the_same() {
+fn damaged_files_are_rejected_or_restored_exactly() {
     let (mut counts, mut refused) = (Counts::default(), 0);
     for seed in 0..FILES {
         let mut rng = Rng::with_seed(seed);

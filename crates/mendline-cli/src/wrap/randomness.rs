@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn s03_url_of_short_words_only_is_open() {
+    fn s03_url_of_short_words_is_public() {
         for url in [
             "https://example.com/mcp",
             "https://mcp.example.com/api/v1/sse",

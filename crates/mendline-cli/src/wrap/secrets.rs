@@ -417,7 +417,7 @@ mod tests {
     use crate::wrap::document::Syntax;
 
     #[test]
-    fn a_name_of_a_variable_is_no_secret() {
+    fn name_of_a_variable_is_no_secret() {
         for text in ["${X}", "Bearer ${input:key}", "Authorization: Bearer ${X}", "X-Key:${X}", "${A} ${B}"] {
             assert!(only_names(text), "{text}");
         }
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_is_hidden_and_nothing_else() {
+    fn only_possible_secrets_are_hidden() {
         let text = r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "--header", "A: s1", "--api-key=s2", "x", "Bearer s3",
             "--token", "s4", "https://x/?s5", "https://x/y", "--header-env", "A=B"], "env": {"K": "s6", "V": "${X}", "N": 1},
             "headers": {"H": "s7 ${X}"}, "apiKey": "s8"}}}"#;

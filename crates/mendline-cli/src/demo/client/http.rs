@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_are_joined_and_what_was_cut_off_is_nothing() {
+    fn chunks_are_joined_and_cut_bodies_rejected() {
         assert_eq!(joined("3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n").as_deref(), Some("abcde"));
         for cut in ["3\r\nabc\r\n2\r\nd", "3\r\nabc\r\n", "3\r\nab", "3", ""] {
             assert_eq!(joined(cut), None, "{cut:?}");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_demo_server_has_a_url_like_that() {
+    fn other_urls_are_rejected() {
         assert!(HttpConnection::new("http://127.0.0.1:4711/mcp").is_ok());
         assert!(HttpConnection::new("https://example.com/mcp").is_err());
     }

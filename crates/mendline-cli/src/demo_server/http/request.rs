@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_follow_one_another_on_a_connection() {
+    fn requests_are_read_one_after_another() {
         let mut wire =
             &b"POST /mcp HTTP/1.1\r\nContent-Length: 2\r\nMcp-Session-Id: s\r\n\r\n{}GET /mcp HTTP/1.1\r\n\r\n"[..];
         let first = Request::read(&mut wire).unwrap().unwrap();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_without_measure_is_refused() {
+    fn cut_or_oversized_requests_are_rejected() {
         for wire in [
             "POST /mcp HT",
             "POST /mcp HTTP/1.1\r\nContent-Length: 2\r\n\r\n{",
