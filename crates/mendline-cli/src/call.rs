@@ -19,19 +19,19 @@ use tokio::time::timeout;
 
 use self::arguments::Arguments;
 use self::result::{Outcome, Rendered};
-use crate::policy_flags::duration;
 use crate::cli::{NOT_SENT, OUTCOME_UNKNOWN};
-use crate::mcp_client::{Notification, McpClient, RequestError, raw};
-use crate::style::Style;
+use crate::mcp_client::{McpClient, Notification, RequestError, raw};
 use crate::named::{Refusal, resolve};
 use crate::output;
-use crate::untrusted_text::one_line;
 use crate::plan::Plan;
+use crate::policy_flags::duration;
 use crate::progress::ProgressLine;
 use crate::reporter::Reporter;
 use crate::server_flags::ServerFlags;
+use crate::style::Style;
 use crate::tools::tool::Tool;
-use crate::tools::{find, time_limit, server_first, trouble};
+use crate::tools::{find, server_first, time_limit, trouble};
+use crate::untrusted_text::one_line;
 
 /// Margin by which the engine's timeouts exceed ours.
 const SLACK: Duration = Duration::from_secs(1);
@@ -214,8 +214,10 @@ async fn call_tool(
             progress_line.print(&style.faint(&format!("{}: {}", one_line(&level), one_line(&text))));
         }
         Notification::RequestDeclined(method) => {
-            let words =
-                format!("note: the server requested {}, which a command line cannot provide; declined", one_line(&method));
+            let words = format!(
+                "note: the server requested {}, which a command line cannot provide; declined",
+                one_line(&method)
+            );
             progress_line.print(&style.yellow(&words));
         }
     };

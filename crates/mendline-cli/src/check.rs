@@ -9,8 +9,8 @@ use mendline_config::{Loaded, Server};
 
 use crate::cli::{CheckOptions, SchemaOptions, USAGE};
 use crate::named::{locate, paint, read};
+use crate::plan::{Endpoint, Plan};
 use crate::untrusted_text::one_line;
-use crate::plan::{Plan, Endpoint};
 
 /// Validates a configuration file and prints a summary; starts nothing.
 pub(crate) fn run(options: &CheckOptions) -> ExitCode {

@@ -8,17 +8,17 @@ use mendline::observe::log::LogLevel;
 use mendline_config::Name;
 
 use crate::call::CallOptions;
-use crate::policy_flags::PolicyFlags;
 use crate::completions::CompletionsOptions;
+use crate::control::{ControlOptions, ReconnectOptions};
 use crate::demo::DemoOptions;
 use crate::demo_server::DemoServerOptions;
 use crate::doctor::DoctorOptions;
 use crate::log_files::LogFileOptions;
 use crate::logs::LogsOptions;
 use crate::man::ManOptions;
+use crate::policy_flags::PolicyFlags;
 use crate::server_flags::{Line, ServerFlags};
 use crate::status::StatusOptions;
-use crate::control::{ReconnectOptions, ControlOptions};
 use crate::tools::ToolsOptions;
 use crate::wrap::clients::Scope;
 

@@ -13,8 +13,8 @@ use mendline::control::{Command, Process, Registry, Silence};
 
 use crate::cli::{NEGATIVE, UNKNOWN};
 use crate::style::Style;
-use crate::untrusted_text::one_line;
 use crate::target::{ServerSelector, nothing_runs, unknown};
+use crate::untrusted_text::one_line;
 
 /// Time limit for a process to accept a command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -212,9 +212,7 @@ impl SelectedServer {
         match settled {
             Ok(server) => match server.state.kind {
                 StateKind::Ready => Outcome::ok(format!("ready again, in {took}")),
-                StateKind::Starting => {
-                    Outcome::ok(format!("restarted, in {took}; no client has initialized it yet"))
-                }
+                StateKind::Starting => Outcome::ok(format!("restarted, in {took}; no client has initialized it yet")),
                 StateKind::Idle => Outcome::ok("disconnected; the next call connects it"),
                 StateKind::Parked | StateKind::NeedsLogin => Outcome::failed(server.state.words()),
                 _ => {

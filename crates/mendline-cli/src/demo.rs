@@ -5,14 +5,14 @@
 //! printed numbers are counted from the replies and from the servers' ledgers. The exit code is 0 only if, through
 //! Mendline, no call was lost, no write ran twice and no write was invented.
 
-mod fault;
 mod client;
-mod screen;
+mod counts;
+mod fault;
 mod run;
-mod testbed;
+mod screen;
 mod stop;
 mod table;
-mod counts;
+mod testbed;
 
 use std::io::{ErrorKind, IsTerminal};
 use std::process::ExitCode;
@@ -22,15 +22,15 @@ use std::time::Instant;
 
 use clap::Args;
 use fault::Fault;
-use screen::Screen;
 use run::{Mark, Report, run_calls};
-use testbed::{Side, Workspace};
+use screen::Screen;
 use table::{Row, table};
+use testbed::{Side, Workspace};
 
 use crate::cli::NEGATIVE;
-use crate::style::{Style, width};
 use crate::output;
 use crate::prose::folded;
+use crate::style::{Style, width};
 
 /// Exit code of an interrupted demo.
 const STOPPED: u8 = NEGATIVE;
@@ -135,7 +135,10 @@ fn both_sides(workspace: &Workspace, fault: Fault, calls: u32, screen: &mut Scre
 
 fn verdict(passed: bool) -> [&'static str; 2] {
     if passed {
-        ["No call was lost, no write ran twice, no write was invented.", "Every unknown outcome was reported as unknown."]
+        [
+            "No call was lost, no write ran twice, no write was invented.",
+            "Every unknown outcome was reported as unknown.",
+        ]
     } else {
         ["Mendline lost, repeated or invented a call.", "Please report this with the table."]
     }

@@ -5,10 +5,10 @@
 //! [`faults`] are its faults. [`ledger`] records what it really did, so that a test or the demo can compare that with
 //! the answers of a client. It uses threads and blocking reads, unlike the code under test.
 
+pub(crate) mod faults;
 mod http;
 mod ledger;
 mod server;
-pub(crate) mod faults;
 mod tools;
 
 use std::path::Path;
@@ -17,10 +17,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use faults::{ServerFault, ServerFaults};
 use ledger::Ledger;
 pub(crate) use ledger::VARIABLE as LEDGER;
 use server::Server;
-use faults::{ServerFault, ServerFaults};
 
 use crate::cli::USAGE;
 

@@ -14,10 +14,10 @@ mod child;
 mod configuration;
 mod machine;
 mod protocol;
+mod redact;
 mod remote;
 mod report;
 mod step;
-mod redact;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -31,10 +31,10 @@ use tokio::task::LocalSet;
 
 use self::report::{Report, Section};
 use self::step::Step;
-use crate::policy_flags::duration;
 use crate::cli::USAGE;
 use crate::named::{Refusal, resolve};
-use crate::plan::{Plan, Endpoint};
+use crate::plan::{Endpoint, Plan};
+use crate::policy_flags::duration;
 use crate::server_flags::{Line, ServerFlags};
 
 /// Time limit of one step.
@@ -166,7 +166,8 @@ async fn examine_all(candidates: Vec<Candidate>, limits: Limits, report: &mut Re
     let tasks = LocalSet::new();
     let mut examined = Vec::with_capacity(candidates.len());
     for candidate in candidates {
-        let (name, mut section, permits) = (candidate.name.clone(), candidate.section(report, true), Rc::clone(&permits));
+        let (name, mut section, permits) =
+            (candidate.name.clone(), candidate.section(report, true), Rc::clone(&permits));
         let task = tasks.spawn_local(async move {
             // Permits are granted in order, and the semaphore is never closed.
             let _permit = permits.acquire().await;
@@ -205,7 +206,8 @@ enum Readiness {
 impl Candidate {
     /// Prepares a server of the file, unless the file itself prevents that.
     fn of(server: &Server, loaded: &Loaded) -> Candidate {
-        let skipped = |step| Candidate { name: server.name.clone(), place: String::new(), readiness: Readiness::Skipped(step) };
+        let skipped =
+            |step| Candidate { name: server.name.clone(), place: String::new(), readiness: Readiness::Skipped(step) };
         if server.is_disabled {
             return skipped(Step::skipped("all", "it is disabled"));
         }

@@ -17,7 +17,7 @@ use mendline::surroundings::network::Network;
 use mendline::surroundings::sleep::Sleep;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::reload::{ReloadTarget, Reload};
+use crate::reload::{Reload, ReloadTarget};
 
 /// Polling interval of the configuration file.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -81,7 +81,8 @@ impl ExternalInputs {
     ) -> std::io::Result<Arc<ExternalInputs>> {
         let mut signals = Signals::listen()?;
         let mut sleep = watch_or_log(Sleep::watch(), "sleep and wake", &log);
-        let mut network = through_the_network.then(|| watch_or_log(Network::watch(), "network changes", &log)).flatten();
+        let mut network =
+            through_the_network.then(|| watch_or_log(Network::watch(), "network changes", &log)).flatten();
         let inputs = Arc::new(ExternalInputs::default());
         let queue = Arc::clone(&inputs);
         tokio::spawn(async move {

@@ -11,8 +11,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
 use crate::cli::Cli;
-use crate::style::{Style, width};
 use crate::prose::folded;
+use crate::style::{Style, width};
 
 /// Groups of commands, by purpose.
 const GROUPS: [(&str, &[&str]); 5] = [
@@ -65,8 +65,7 @@ const COMMON: [(&str, &[&str]); 4] = [
 ];
 
 /// The template of commands with many options: the examples come first.
-const EXAMPLES_FIRST: &str =
-    "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}\n";
+const EXAMPLES_FIRST: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}\n";
 
 /// Maximum width of the help; longer lines are hard to read.
 const WIDEST: usize = 100;
@@ -113,7 +112,8 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let command = if asks_for_it { command() } else { Cli::command() };
     let flags = || std::env::args_os().skip(1).take_while(|word| word != "--");
     let asks_for_all = flags().any(|word| word == "--help-all");
-    let asks_for_help = asks_for_all || first.as_deref() == Some("help") || flags().any(|it| it == "--help" || it == "-h");
+    let asks_for_help =
+        asks_for_all || first.as_deref() == Some("help") || flags().any(|it| it == "--help" || it == "-h");
     let command = if asks_for_help { arranged(command, !asks_for_all) } else { command };
     match command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(cli),
@@ -224,9 +224,7 @@ fn first_page(command: &Command, width: usize) -> StyledStr {
         }
     }
     page += &heading("Options");
-    page += &format!(
-        "{{options}}\n\nEvery command has help with examples: {literal}mendline run --help{literal:#}\n"
-    );
+    page += &format!("{{options}}\n\nEvery command has help with examples: {literal}mendline run --help{literal:#}\n");
     StyledStr::from(page)
 }
 

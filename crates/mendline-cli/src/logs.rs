@@ -26,8 +26,8 @@ use mendline::state::state_directory;
 use mendline_config::{Name, nearest};
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
-use crate::style::Style;
 use crate::output;
+use crate::style::Style;
 use crate::untrusted_text::one_line;
 use filter::{CallId, Filter};
 use folder::Folder;
@@ -214,7 +214,9 @@ impl Output {
         let records: Vec<Record<'_>> = lines.iter().filter_map(|line| Record::parse(&line.text)).collect();
         let mut order = Vec::new();
         for (record, line) in records.iter().zip(lines) {
-            order.extend(record.before.iter().map(|before| (Timestamp::of_text(&before.time), record, line, Some(before))));
+            order.extend(
+                record.before.iter().map(|before| (Timestamp::of_text(&before.time), record, line, Some(before))),
+            );
             order.push((Some(line.stamp), record, line, None));
         }
         order.sort_by_key(|(stamp, ..)| *stamp);

@@ -8,8 +8,8 @@
 //! Results keep the text that the server wrote.
 
 mod answer;
-mod handshake;
 mod event_observer;
+mod handshake;
 
 use std::task::Poll;
 use std::time::Duration;
@@ -30,13 +30,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub(crate) use self::answer::{Notification, Failure, Progress, RequestError};
+pub(crate) use self::answer::{Failure, Notification, Progress, RequestError};
 use self::answer::{Incoming, decline_request, parse};
+pub(crate) use self::event_observer::{EventObserver, Observed};
 pub(crate) use self::handshake::{Era, ServerInfo};
 use self::handshake::{discovered, server_info};
-pub(crate) use self::event_observer::{Observed, EventObserver};
 use crate::GUARD;
-use crate::plan::{Plan, Endpoint};
+use crate::plan::{Endpoint, Plan};
 
 /// Capacity of the pipe to the driver.
 const PIPE: usize = 64 * 1024;

@@ -6,10 +6,10 @@ use mendline::observe::log::{LogLevel, Pen};
 use mendline_config::{Finding, Found, Loaded, Paint, Source, Surroundings, Weight, find, load, nearest};
 
 use crate::cli::{UNKNOWN, USAGE};
-use crate::style::Style;
-use crate::untrusted_text::one_line;
 use crate::plan::{Plan, check_headers};
 use crate::server_flags::Line;
+use crate::style::Style;
+use crate::untrusted_text::one_line;
 
 /// The reason why nothing was started, and the exit code.
 pub(crate) struct Refusal {

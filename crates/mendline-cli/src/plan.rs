@@ -21,8 +21,8 @@ use mendline_wire::Limits;
 
 use crate::cli::RunOptions;
 use crate::help::conceal;
-use crate::untrusted_text::one_line;
 use crate::server_flags::{Line, TransportFlag};
+use crate::untrusted_text::one_line;
 
 /// The environment variable for further certificate authorities, as in Node.
 const EXTRA_ROOTS: &str = "NODE_EXTRA_CA_CERTS";

@@ -18,7 +18,7 @@ use mendline_wire::Limits;
 
 use crate::cli::RunOptions;
 use crate::named::{Named, entry, log_findings};
-use crate::plan::{Plan, Endpoint};
+use crate::plan::{Endpoint, Plan};
 
 /// A server that runs from a file.
 pub(crate) struct Reload {

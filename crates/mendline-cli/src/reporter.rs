@@ -6,9 +6,9 @@ use mendline::decisions::event::LinkState;
 use mendline::decisions::{Event, UpstreamId};
 use mendline::driver::Observer;
 
+use crate::progress::ProgressLine;
 use crate::style::Style;
 use crate::untrusted_text::one_line;
-use crate::progress::ProgressLine;
 
 /// Prints the recovery of a server.
 pub(crate) struct Reporter {
@@ -21,7 +21,12 @@ pub(crate) struct Reporter {
 impl Reporter {
     /// Creates a reporter for the server with this name.
     pub(crate) fn new(name: &str) -> Reporter {
-        Reporter { name: one_line(name), style: Style::for_stderr(), progress_line: ProgressLine::default(), last: String::new() }
+        Reporter {
+            name: one_line(name),
+            style: Style::for_stderr(),
+            progress_line: ProgressLine::default(),
+            last: String::new(),
+        }
     }
 
     /// Shares a progress line.

@@ -23,10 +23,10 @@ use mendline_wire::Limits;
 
 use crate::GUARD;
 use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions};
-use crate::named::{Refusal, log_findings, named};
 use crate::external_inputs::ExternalInputs;
-use crate::plan::{Plan, Endpoint};
-use crate::reload::{ReloadTarget, Reload};
+use crate::named::{Refusal, log_findings, named};
+use crate::plan::{Endpoint, Plan};
+use crate::reload::{Reload, ReloadTarget};
 
 /// The environment variable for the log level.
 const LOG_VARIABLE: &str = "MENDLINE_LOG";
@@ -129,7 +129,12 @@ struct EngineSetup {
     status_store: Book,
 }
 
-async fn drive<H>(setup: EngineSetup, host: H, reload: Option<(Reload, ReloadTarget)>, log: Log) -> std::io::Result<Ending>
+async fn drive<H>(
+    setup: EngineSetup,
+    host: H,
+    reload: Option<(Reload, ReloadTarget)>,
+    log: Log,
+) -> std::io::Result<Ending>
 where
     H: Host + 'static,
 {
@@ -153,7 +158,12 @@ where
 }
 
 /// Opens the control socket. Without a directory for it, the process runs without one.
-fn open_control_socket(status_store: Book, config: &Config, inputs: &Arc<ExternalInputs>, log: &Log) -> Option<(Recorder, server::Name)> {
+fn open_control_socket(
+    status_store: Book,
+    config: &Config,
+    inputs: &Arc<ExternalInputs>,
+    log: &Log,
+) -> Option<(Recorder, server::Name)> {
     let name = config.upstreams.first().map_or("", |upstream| &upstream.name);
     match Socket::open(&place::candidates(|name| std::env::var_os(name)), name) {
         Ok(socket) => {

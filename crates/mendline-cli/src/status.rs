@@ -20,10 +20,10 @@ use clap::Args;
 use mendline::control::Registry;
 use mendline::control::words::Mood;
 
-use crate::policy_flags::duration;
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
-use crate::style::Style;
 use crate::output;
+use crate::policy_flags::duration;
+use crate::style::Style;
 use crate::target::{ServerSelector, nothing_runs, unknown};
 use crate::watch::{self, WatchOptions};
 use page::Page;

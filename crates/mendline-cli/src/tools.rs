@@ -11,17 +11,17 @@ use clap::{ArgAction, Args};
 use serde_json::value::RawValue;
 
 use self::tool::Tool;
-use crate::policy_flags::duration;
 use crate::cli::UNKNOWN;
-use crate::mcp_client::{McpClient, ServerInfo, RequestError};
-use crate::style::Style;
 use crate::json_text::{Members, pretty};
+use crate::mcp_client::{McpClient, RequestError, ServerInfo};
 use crate::named::{Refusal, resolve};
 use crate::output;
-use crate::untrusted_text::{counted, cut, headline, lines, one_line, width};
-use crate::plan::{Plan, Endpoint};
+use crate::plan::{Endpoint, Plan};
+use crate::policy_flags::duration;
 use crate::reporter::Reporter;
 use crate::server_flags::{Line, ServerFlags};
+use crate::style::Style;
+use crate::untrusted_text::{counted, cut, headline, lines, one_line, width};
 
 /// Time limit for the handshake of a server at a URL. A child has its start timeout, which may include a download.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -8,7 +8,6 @@
 //! - [`layout`], [`table`], [`detail`], [`paint`], [`view`]: drawing of the model;
 //! - [`screen`], [`signals`]: the terminal and its modes, and signals.
 
-mod poll;
 mod detail;
 mod events;
 mod follow;
@@ -18,6 +17,7 @@ mod layout;
 mod log;
 mod model;
 mod paint;
+mod poll;
 mod row;
 mod screen;
 mod signals;
@@ -34,14 +34,14 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::policy_flags::duration;
 use crate::cli::{NEGATIVE, USAGE};
+use crate::policy_flags::duration;
 use crate::style::Style;
 use crate::target::ServerSelector;
-use poll::PollRequest;
 use keyboard::Keyboard;
-use model::{Update, Model, Action};
+use model::{Action, Model, Update};
 use paint::Paint;
+use poll::PollRequest;
 use screen::Screen;
 use signals::ReceivedSignal;
 
@@ -110,8 +110,7 @@ fn watch(interval: Duration, only: Option<ServerSelector>) -> io::Result<()> {
     follow::start(report)?;
     let screen = Screen::open(Paint { is_coloured: Style::for_stdout().is_coloured() })?;
     let model = Model::new(screen::size(), only);
-    Watch { screen, model, keyboard: Keyboard::default(), updates, signals, requests, expects_continue: false }
-        .run()
+    Watch { screen, model, keyboard: Keyboard::default(), updates, signals, requests, expects_continue: false }.run()
 }
 
 /// The state of this thread.

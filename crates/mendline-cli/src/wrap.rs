@@ -4,6 +4,7 @@
 //! and confirmed. An invalid file or entry does not stop the others, and everything that is left unchanged is reported
 //! with a reason.
 
+mod arguments;
 mod backups;
 mod binary;
 mod bridge;
@@ -14,20 +15,19 @@ pub(crate) mod credential;
 mod diff;
 mod document;
 mod edit;
+#[cfg(test)]
+mod entry_tests;
 mod file;
 mod json;
-mod randomness;
-mod unwrap_entry;
 mod plan;
 mod proof;
 #[cfg(test)]
 mod properties;
+mod randomness;
 mod secrets;
-#[cfg(test)]
-mod entry_tests;
 mod toml;
 mod tree;
-mod arguments;
+mod unwrap_entry;
 mod wrap_entry;
 
 use std::collections::BTreeSet;
@@ -36,21 +36,23 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use backups::Backups;
-use clients::{Client, Scope, ClientDirectories};
+use clients::{Client, ClientDirectories, Scope};
 use diff::{Paint, plain};
 use document::{Section, Syntax};
 use file::Source;
-use plan::{Chosen, EntryResult, Plan, Server, Action};
+use plan::{Action, Chosen, EntryResult, Plan, Server};
 use secrets::shown_sentence;
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE, UnwrapOptions, WhichServers, WrapOptions};
-use crate::style::Style;
 use crate::output;
+use crate::style::Style;
 
 /// Runs `mendline wrap`.
 pub(crate) fn wrap(options: &WrapOptions) -> ExitCode {
     match binary::choose(options.binary.as_deref()) {
-        Ok(binary) => WrapRun { which: &options.which, action: Action::Wrap { binary: &binary }, clean: false }.exit_code(),
+        Ok(binary) => {
+            WrapRun { which: &options.which, action: Action::Wrap { binary: &binary }, clean: false }.exit_code()
+        }
         Err(complaint) => complain(&complaint, USAGE),
     }
 }
@@ -187,7 +189,8 @@ impl WrapRun<'_> {
         let directories = ClientDirectories::of_process().map_err(|complaint| Refusal(complaint, USAGE))?;
         let mut locations = directories.locations();
         locations.retain(|location| clients.is_empty() || clients.contains(&location.client));
-        let (meant, others): (Vec<_>, Vec<_>) = locations.into_iter().partition(|location| scopes.contains(&location.scope));
+        let (meant, others): (Vec<_>, Vec<_>) =
+            locations.into_iter().partition(|location| scopes.contains(&location.scope));
         let mut candidates: Vec<Candidate> = Vec::new();
         for location in &meant {
             // A dangling link exists, and is reported.
@@ -216,7 +219,8 @@ impl WrapRun<'_> {
             }
         }
         if candidates.is_empty() {
-            let looked: BTreeSet<String> = meant.iter().map(|location| format!("  {}", shown(&location.path))).collect();
+            let looked: BTreeSet<String> =
+                meant.iter().map(|location| format!("  {}", shown(&location.path))).collect();
             let looked: Vec<String> = looked.into_iter().collect();
             let nowhere = if looked.is_empty() {
                 "none of these clients has files of that scope".to_owned()
@@ -321,8 +325,7 @@ impl WrapRun<'_> {
         }
         let stdin = io::stdin();
         if !stdin.is_terminal() {
-            let complaint =
-                "there is no terminal for the confirmation; nothing was written. Use --yes to write, or --dry-run to only show the changes";
+            let complaint = "there is no terminal for the confirmation; nothing was written. Use --yes to write, or --dry-run to only show the changes";
             return Err(Refusal(complaint.to_owned(), USAGE));
         }
         let count = |verb: &str, noun: &str, count: usize| match count {

@@ -6,10 +6,10 @@ use mendline::observe::escaped::is_harmless;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::mcp_client::raw;
 use crate::json_text::Members;
-use crate::untrusted_text::{one_line, size};
+use crate::mcp_client::raw;
 use crate::tools::tool::{Argument, Tool};
+use crate::untrusted_text::{one_line, size};
 
 /// Limit for the size of the arguments: the engine itself accepts messages of 16 MiB.
 const LONGEST: u64 = 16 << 20;

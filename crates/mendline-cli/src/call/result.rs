@@ -16,8 +16,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cli::NEGATIVE;
-use crate::mcp_client::Failure;
 use crate::json_text::{Members, pretty};
+use crate::mcp_client::Failure;
 use crate::untrusted_text::{lines, one_line, size};
 
 /// Maximum number of files with one base name.

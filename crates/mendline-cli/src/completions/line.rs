@@ -216,6 +216,8 @@ mod tests {
         assert_eq!(named("mendline run --config a\\ b.json "), Some(PathBuf::from("a b.json")));
         assert_eq!(named("mendline run --config=x.json no"), Some(PathBuf::from("x.json")));
         assert_eq!(named("mendline run "), None);
-        assert!(position("mendline status --probe ").unwrap().is_probe && !position("mendline status ").unwrap().is_probe);
+        assert!(
+            position("mendline status --probe ").unwrap().is_probe && !position("mendline status ").unwrap().is_probe
+        );
     }
 }

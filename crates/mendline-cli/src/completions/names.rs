@@ -61,7 +61,9 @@ pub(super) const SERVERS: [(&str, &str, NameSource); 9] = [
 /// Prints the names that may follow, one on each line. The exit code says whether a name is expected at all.
 pub(super) fn answer(line: &str) -> ExitCode {
     let position = CursorPosition::find(line, &<Cli as clap::CommandFactory>::command());
-    let Some((position, wanted)) = position.and_then(|position| name_source(&position).map(|wanted| (position, wanted))) else {
+    let Some((position, wanted)) =
+        position.and_then(|position| name_source(&position).map(|wanted| (position, wanted)))
+    else {
         return ExitCode::from(NEGATIVE);
     };
     let (sender, receiver) = channel();

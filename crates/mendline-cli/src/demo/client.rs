@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
 use http::HttpConnection;
+use serde_json::{Value, json};
 
 use super::stop::{self, POLL_INTERVAL};
 

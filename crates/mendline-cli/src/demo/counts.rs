@@ -72,7 +72,8 @@ impl Counts {
     /// Returns the number of answered calls, and the outcomes of the others.
     pub(super) fn words(&self) -> String {
         let mut words = format!("{} of {}", self.answered, self.calls);
-        let others = [(self.may_have_run, "unknown"), (self.failed, "failed"), (self.lost, "lost"), (self.hung, "hung")];
+        let others =
+            [(self.may_have_run, "unknown"), (self.failed, "failed"), (self.lost, "lost"), (self.hung, "hung")];
         for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
             words += &format!(", {count} {what}");
         }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::fault::{FaultAction, Fault};
 use super::client::{Client, Reply};
-use super::testbed::{Side, Testbed, Workspace};
-use super::stop;
 use super::counts::Counts;
+use super::fault::{Fault, FaultAction};
+use super::stop;
+use super::testbed::{Side, Testbed, Workspace};
 
 /// Pause between two calls, for the eye.
 const PACE: Duration = Duration::from_millis(60);

@@ -3,14 +3,14 @@
 //! In a terminal the two rows of a fault grow side by side; elsewhere each row is printed when it is complete. A row is
 //! never wider than the terminal, because a wrapped line cannot be redrawn.
 
-use super::fault::{Fault, Transport};
 use super::client::Reply;
-use super::run::Mark;
-use super::testbed::Side;
-use super::stop;
 use super::counts::Counts;
-use crate::style::Style;
+use super::fault::{Fault, Transport};
+use super::run::Mark;
+use super::stop;
+use super::testbed::Side;
 use crate::output;
+use crate::style::Style;
 
 /// Width before the marks of a row.
 const BEFORE: usize = 18;

@@ -2,9 +2,9 @@
 //!
 //! On a terminal that is too narrow for columns, each fault is a paragraph.
 
+use super::counts::Counts;
 use super::fault::Fault;
 use super::screen::group;
-use super::counts::Counts;
 use crate::style::Style;
 
 /// The width of the columns: fault, hits, plain, mended.

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::fault::{Fault, Transport};
 use super::client::Target;
+use super::fault::{Fault, Transport};
 use super::stop;
 use crate::demo_server::LEDGER;
 
@@ -209,7 +209,11 @@ impl HttpServer {
         let stdout = http_server.process.stdout.take().ok_or_else(|| Error::other("no stdout"))?;
         BufReader::new(stdout).read_line(&mut http_server.url)?;
         http_server.url.truncate(http_server.url.trim_end().len());
-        if http_server.url.is_empty() { Err(Error::other("the server at a URL did not start")) } else { Ok(http_server) }
+        if http_server.url.is_empty() {
+            Err(Error::other("the server at a URL did not start"))
+        } else {
+            Ok(http_server)
+        }
     }
 }
 

@@ -76,7 +76,11 @@ impl ServerFault {
     pub(super) fn is_only_for_http(&self) -> bool {
         matches!(
             self,
-            ServerFault::CutStream(_) | ServerFault::Forget(_) | ServerFault::Stall(_) | ServerFault::Busy(_) | ServerFault::Unavailable(_)
+            ServerFault::CutStream(_)
+                | ServerFault::Forget(_)
+                | ServerFault::Stall(_)
+                | ServerFault::Busy(_)
+                | ServerFault::Unavailable(_)
         )
     }
 }
@@ -103,7 +107,9 @@ impl FromStr for ServerFault {
             "grandchild" => ServerFault::Grandchild,
             "linger" => ServerFault::Linger,
             "exit-at-once" => ServerFault::ExitAtOnce(u8::try_from(number(3)?).unwrap_or(u8::MAX)),
-            "slow-start" => ServerFault::SlowStart(humantime::parse_duration(value).map_err(|error| error.to_string())?),
+            "slow-start" => {
+                ServerFault::SlowStart(humantime::parse_duration(value).map_err(|error| error.to_string())?)
+            }
             "wait-for" => ServerFault::WaitFor(value.into()),
             "tool-if" => ServerFault::ToolIf(value.into()),
             "answer-twice" => ServerFault::AnswerTwice,

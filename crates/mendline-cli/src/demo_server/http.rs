@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use request::Request;
 use serde_json::{Value, json};
 
+use super::faults::{ServerFault, ServerFaults};
 use super::ledger::Ledger;
 use super::server::{die, initialize_result};
-use super::faults::{ServerFault, ServerFaults};
 use super::{LONGEST_LIFE, tools};
 
 /// Duration of an overload, also sent as `Retry-After`.

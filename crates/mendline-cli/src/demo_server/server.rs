@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::ledger::Ledger;
 use super::faults::{ServerFault, ServerFaults};
+use super::ledger::Ledger;
 use super::{LONGEST_LIFE, tools, wait_for};
 
 /// A message. The parts that are sent back stay raw.

@@ -3,8 +3,8 @@
 use mendline::transport::http::probe::{Answer, NoAnswer, Probe};
 use serde_json::Value;
 
-use super::step::Step;
 use super::redact::StepRedactor;
+use super::step::Step;
 use crate::untrusted_text::{headline, one_line};
 
 const LAYER: &str = "http";
@@ -43,7 +43,10 @@ pub(crate) fn judge_response(answer: &Answer, redactor: &StepRedactor) -> Step {
     };
     let path = "Is the path of the URL right? Many servers are at /mcp or at /sse";
     match status {
-        200..300 if matches!(kind.as_str(), "application/json" | "text/event-stream") && (is_json_rpc(answer) || kind == "text/event-stream") => {
+        200..300
+            if matches!(kind.as_str(), "application/json" | "text/event-stream")
+                && (is_json_rpc(answer) || kind == "text/event-stream") =>
+        {
             Step::ok(LAYER, format!("{http}, answers a message with {kind}")).fact("transport", "streamable")
         }
         200..300 if is_json_rpc(answer) => {
@@ -54,25 +57,33 @@ pub(crate) fn judge_response(answer: &Answer, redactor: &StepRedactor) -> Step {
             let advice = format!("This is a page for people: a login, a portal, or the wrong address. {path}");
             Step::failed(LAYER, format!("the response is a web page{}, not an MCP message", page())).advice(advice)
         }
-        200..300 => Step::failed(LAYER, format!("the response ({status}, {kind:?}) is not an MCP message")).advice(path),
+        200..300 => {
+            Step::failed(LAYER, format!("the response ({status}, {kind:?}) is not an MCP message")).advice(path)
+        }
         300..400 => match &answer.redirect {
             Some(Ok(place)) => Step::warning(LAYER, format!("{http}, redirects every request to {place} ({status})"))
                 .advice("Mendline follows; write that address into the configuration to avoid the redirect"),
-            Some(Err(why)) => Step::failed(LAYER, why.as_str()).advice("Use the address that it redirects to, if you trust it"),
+            Some(Err(why)) => {
+                Step::failed(LAYER, why.as_str()).advice("Use the address that it redirects to, if you trust it")
+            }
             None => Step::failed(LAYER, format!("a redirect ({status}) without a target")).advice(path),
         },
         401 | 403 => Step::ok(LAYER, format!("{http}, answers with {status}")),
         429 => {
-            let wait = answer.retry_after().map_or_else(String::new, |wait| format!(", Retry-After: {}", one_line(wait)));
+            let wait =
+                answer.retry_after().map_or_else(String::new, |wait| format!(", Retry-After: {}", one_line(wait)));
             Step::failed(LAYER, format!("it rejects the request: too many requests (429{wait})"))
                 .advice("Wait, and try again")
         }
-        400..500 if is_json_rpc(answer) => Step::ok(LAYER, format!("{http}, rejects the legacy handshake with an MCP error ({status})")),
+        400..500 if is_json_rpc(answer) => {
+            Step::ok(LAYER, format!("{http}, rejects the legacy handshake with an MCP error ({status})"))
+        }
         404 => Step::failed(LAYER, format!("there is nothing at this path (404){}", page())).advice(path),
         405 => Step::failed(LAYER, "this path takes no messages (405)").advice(path),
         400..500 => Step::failed(LAYER, format!("the server rejects the request ({status}){}", page())).advice(path),
-        _ => Step::failed(LAYER, format!("the server fails ({status}){}", page()))
-            .advice("The server, or a proxy before it, is broken or restarting; read its log, and try again in a minute"),
+        _ => Step::failed(LAYER, format!("the server fails ({status}){}", page())).advice(
+            "The server, or a proxy before it, is broken or restarting; read its log, and try again in a minute",
+        ),
     }
 }
 

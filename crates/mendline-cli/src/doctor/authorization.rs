@@ -72,9 +72,7 @@ fn refused(answer: &Answer, has_credential: bool, names: &[&str]) -> Step {
              configuration file"
         ),
         (401, true) => "The credential may have expired, or belong to another server. Get a new one".to_owned(),
-        (_, true) => {
-            "Ask its operator for permission, or for a token with the required scopes".to_owned()
-        }
+        (_, true) => "Ask its operator for permission, or for a token with the required scopes".to_owned(),
         (_, false) => "It may require a token, or reject your network (a firewall, a VPN, an Origin)".to_owned(),
     };
     let step = step.advice(advice);

@@ -15,8 +15,8 @@ use super::protocol::{self, Handshake};
 use super::report::Section;
 use super::step::{Step, Verdict, limit_text};
 use crate::mcp_client::{Observed, RequestError};
-use crate::untrusted_text::counted;
 use crate::plan::Plan;
+use crate::untrusted_text::counted;
 
 /// Maximum number of program names that are compared with one that was not found.
 const NAMES: usize = 20_000;
@@ -104,12 +104,11 @@ fn ended(why: &str, seen: &Observed) -> Step {
 
 fn handshake_failed(trouble: &RequestError, seen: &Observed) -> Step {
     let step = match trouble {
-        RequestError::Timeout(limit) => {
-            Step::failed("handshake", format!("it runs, but did not answer the handshake within {}", limit_text(*limit)))
-                .advice(
-                    "Is it an MCP server on stdio? --timeout gives a slow start more time",
-                )
-        }
+        RequestError::Timeout(limit) => Step::failed(
+            "handshake",
+            format!("it runs, but did not answer the handshake within {}", limit_text(*limit)),
+        )
+        .advice("Is it an MCP server on stdio? --timeout gives a slow start more time"),
         other => Step::failed("handshake", format!("it rejects the handshake: {}", other.words()))
             .advice(protocol::SERVER_MESSAGE_ADVICE),
     };

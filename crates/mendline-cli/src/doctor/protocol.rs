@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::report::{Section, short};
 use super::step::{Step, limit_text, timed};
-use crate::mcp_client::{McpClient, Era, ServerInfo, RequestError, EventObserver};
-use crate::untrusted_text::{counted, one_line};
+use crate::mcp_client::{Era, EventObserver, McpClient, RequestError, ServerInfo};
 use crate::plan::Plan;
+use crate::untrusted_text::{counted, one_line};
 
 /// Number of pings.
 const PINGS: usize = 5;
@@ -119,8 +119,7 @@ fn both(legacy: &ServerInfo, modern: &ServerInfo) -> Step {
 async fn lists(client: &mut McpClient, info: &ServerInfo, limit: Duration) -> Step {
     const LAYER: &str = "lists";
     let begin = Instant::now();
-    let offered: Vec<&str> =
-        ["tools", "prompts", "resources"].into_iter().filter(|what| info.offers(what)).collect();
+    let offered: Vec<&str> = ["tools", "prompts", "resources"].into_iter().filter(|what| info.offers(what)).collect();
     let mut counts = Vec::new();
     for what in &offered {
         match timed(limit, client.list(&format!("{what}/list"), what)).await.0 {

@@ -59,8 +59,9 @@ mod tests {
     fn secret_is_hidden_in_words_details_and_facts() {
         let redactor = StepRedactor::new(&[Secret::new("canary-s3cret".to_owned()), Secret::new("Bearer".to_owned())]);
         let step = Step::failed("auth", "canary-s3cret is refused").details(["(canary-s3cret)".to_owned()]);
-        let step =
-            redactor.redact_step(step.fact("challenges", vec!["Bearer x=\"canary-s3cret\"".to_owned()]).advice("canary-s3cret!"));
+        let step = redactor.redact_step(
+            step.fact("challenges", vec!["Bearer x=\"canary-s3cret\"".to_owned()]).advice("canary-s3cret!"),
+        );
         assert_eq!(step.words, "‹secret› is refused");
         assert!(!format!("{step:?}").contains("canary-s3cret"), "{step:?}");
     }

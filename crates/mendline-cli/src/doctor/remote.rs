@@ -13,8 +13,8 @@ use super::report::{Section, short};
 use super::step::{Step, Verdict, limit_text, timed};
 use super::{Limits, authorization, protocol};
 use crate::mcp_client::RequestError;
-use crate::untrusted_text::one_line;
 use crate::plan::{Address, Plan};
+use crate::untrusted_text::one_line;
 
 /// Tolerated difference between the clocks.
 const CLOCK: Duration = Duration::from_secs(60);
@@ -64,7 +64,8 @@ impl Examination<'_> {
         let probe = Probe::new(target);
         if probe.has_proxy() {
             let place = probe.place().to_string();
-            let words = format!("requests to {} go through the proxy {place}, as set in the environment", probe.server());
+            let words =
+                format!("requests to {} go through the proxy {place}, as set in the environment", probe.server());
             section.add(Step::ok("proxy", words).fact("proxy", place));
         }
         let reached = self.reach(&probe, section).await?;
@@ -127,7 +128,8 @@ impl Examination<'_> {
             let (made, took) = timed(limit, probe.tunnel(&mut reached)).await;
             let late = || Err(format!("the proxy {place} made no tunnel within {}", limit_text(limit)));
             if let Err(words) = made.unwrap_or_else(late) {
-                let advice = "Ask the operator of the proxy, or add the host to NO_PROXY if it can be reached without it";
+                let advice =
+                    "Ask the operator of the proxy, or add the host to NO_PROXY if it can be reached without it";
                 section.add(Step::failed("proxy", words).took(took).advice(advice));
                 return Err(FailedLayer("tcp"));
             }
@@ -143,7 +145,8 @@ impl Examination<'_> {
         section.begin("tls");
         let (shown, took) = timed(self.limit, probe.shake_hands(reached)).await;
         let Some(Shown { certificate, outcome }) = shown else {
-            let words = format!("{} did not finish the TLS handshake within {}", probe.server(), limit_text(self.limit));
+            let words =
+                format!("{} did not finish the TLS handshake within {}", probe.server(), limit_text(self.limit));
             let advice = "A device in between may block it, or the port is not one for https";
             section.add(Step::failed("tls", words).took(took).advice(advice));
             return Err(FailedLayer("tls"));
@@ -277,7 +280,9 @@ fn initialize() -> Message {
 fn handshake_failed(trouble: &RequestError) -> Step {
     let step = Step::failed("handshake", format!("the handshake failed: {}", one_line(&trouble.words())));
     match trouble {
-        RequestError::Timeout(_) => step.advice("It accepts requests and does not answer them; --timeout gives it more time"),
+        RequestError::Timeout(_) => {
+            step.advice("It accepts requests and does not answer them; --timeout gives it more time")
+        }
         trouble if trouble.exit_code() == crate::cli::NEEDS_LOGIN => step.advice("Send a token").needs_login(),
         RequestError::Error { failure: None, .. } => step.advice(protocol::SERVER_MESSAGE_ADVICE),
         _ => step

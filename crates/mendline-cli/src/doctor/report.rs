@@ -7,11 +7,11 @@ use std::time::Duration;
 use mendline::decisions::Secret;
 use serde_json::{Value, json};
 
-use super::step::{Step, Verdict};
 use super::redact::StepRedactor;
+use super::step::{Step, Verdict};
 use crate::cli::{NEEDS_LOGIN, NEGATIVE};
-use crate::style::Style;
 use crate::output;
+use crate::style::Style;
 use crate::untrusted_text::{counted, one_line, width};
 
 /// Width of the names of layers.

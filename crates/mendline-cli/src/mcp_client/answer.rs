@@ -296,7 +296,10 @@ mod tests {
     #[test]
     fn server_requests_are_declined_without_consent() {
         let id = RawValue::from_string("\"q-1\"".to_owned()).unwrap();
-        assert_eq!(decline_request(&id, "elicitation/create"), r#"{"jsonrpc":"2.0","id":"q-1","result":{"action":"decline"}}"#);
+        assert_eq!(
+            decline_request(&id, "elicitation/create"),
+            r#"{"jsonrpc":"2.0","id":"q-1","result":{"action":"decline"}}"#
+        );
         assert!(decline_request(&id, "sampling/createMessage").contains("-32601"));
         assert!(decline_request(&id, "ping").ends_with(r#""result":{}}"#));
     }

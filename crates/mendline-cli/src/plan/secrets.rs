@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use mendline::decisions::Secret;
 use mendline::observe::redact::{holds_a_secret, secrets_of_hidden_url, secrets_of_url};
 
-use super::{Plan, Endpoint};
+use super::{Endpoint, Plan};
 use crate::wrap::credential;
 
 impl Plan {

@@ -51,7 +51,9 @@ pub(super) struct CallFlags {
 impl CallFlags {
     pub(super) fn apply(&self, upstream: &mut UpstreamConfig) -> Result<(), String> {
         if self.resume_attempts.is_some() && upstream.transport == Transport::Child {
-            return Err("--resume-attempts is for servers at a URL; responses of a command cannot be resumed".to_owned());
+            return Err(
+                "--resume-attempts is for servers at a URL; responses of a command cannot be resumed".to_owned()
+            );
         }
         let mut effects = BTreeMap::new();
         for (tool, effect) in &self.effect {

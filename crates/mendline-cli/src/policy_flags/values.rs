@@ -86,8 +86,7 @@ fn whole(text: &str, range: RangeInclusive<u32>, example: u32) -> Result<u32, St
 }
 
 pub(super) fn effect(text: &str) -> Result<(String, Effect), String> {
-    let complaint =
-        || "must be TOOL=EFFECT (read, idempotent or unsafe), for example search=read".to_owned();
+    let complaint = || "must be TOOL=EFFECT (read, idempotent or unsafe), for example search=read".to_owned();
     // A tool's name may contain `=`.
     let (tool, word) = text.rsplit_once('=').filter(|(tool, _)| !tool.is_empty()).ok_or_else(complaint)?;
     let effect = match word {

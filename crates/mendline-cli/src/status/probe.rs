@@ -27,7 +27,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use super::report::{ProbeOutcome, Probed, Report};
 use crate::GUARD;
 use crate::named::{Refusal, locate, read};
-use crate::plan::{Plan, Endpoint};
+use crate::plan::{Endpoint, Plan};
 
 /// Maximum length of quoted text of a server.
 const LONGEST: usize = 200;
@@ -104,7 +104,9 @@ async fn attempt(plan: Plan, within: Duration) -> Probed {
             handshake(upstream, limits, Children::new(vec![command], guard), within, &redactor).await
         }
         Endpoint::Remote(address) => match address.target() {
-            Ok(target) => handshake(upstream, limits.clone(), Remote::new(target.limits(limits)), within, &redactor).await,
+            Ok(target) => {
+                handshake(upstream, limits.clone(), Remote::new(target.limits(limits)), within, &redactor).await
+            }
             Err(why) => Err(Failure { outcome: ProbeOutcome::Fails, why }),
         },
     };

@@ -129,7 +129,8 @@ impl Table {
         let rows = self.columns.first().map_or(0, |(column, _)| column.cells.len());
         let titles = self.line(|column| Cell::new(column.title, Tone::Faint), style);
         let mut lines = vec![titles];
-        lines.extend((0..rows).map(|row| self.line(|column| column.cells.get(row).cloned().unwrap_or_default(), style)));
+        lines
+            .extend((0..rows).map(|row| self.line(|column| column.cells.get(row).cloned().unwrap_or_default(), style)));
         lines
     }
 

@@ -7,7 +7,7 @@ use mendline::control::Command;
 use mendline::control::snapshot::StateKind;
 
 use super::keyboard::Key;
-use super::model::{Mode, Model, CommandRequest, Action};
+use super::model::{Action, CommandRequest, Mode, Model};
 
 /// Maximum length of a filter.
 const LONGEST_FILTER: usize = 64;

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mendline::control::Registry;
 
-use super::model::{Update, CommandRequest};
+use super::model::{CommandRequest, Update};
 use super::row::{Poll, PolledProcess};
 use crate::status::memory;
 

@@ -12,7 +12,7 @@ use ratatui::layout::Size;
 use ratatui::style::{Color, Modifier};
 
 use super::keyboard::Key;
-use super::model::{Update, Mode, Model, CommandRequest, Action};
+use super::model::{Action, CommandRequest, Mode, Model, Update};
 use super::paint::Paint;
 use super::row::{self, Poll, PolledProcess};
 use super::view;
@@ -303,7 +303,11 @@ fn servers_are_sorted_by_name_by_state_and_by_latency() {
     press(&mut model, "s");
     assert_eq!(ids(&model), "fsantt", "the silent and the parked first");
     press(&mut model, "s");
-    assert!(ids(&model).starts_with('a') && ids(&model).ends_with("fs"), "rows without figures are last: {}", ids(&model));
+    assert!(
+        ids(&model).starts_with('a') && ids(&model).ends_with("fs"),
+        "rows without figures are last: {}",
+        ids(&model)
+    );
     press(&mut model, "s");
     assert_eq!(ids(&model), "afnstt");
 }
@@ -346,7 +350,10 @@ fn reconnect_runs_at_once_and_isolate_asks_first() {
     assert_eq!(model.press(Key::Pasted('y')), None, "pasted text is no answer");
     assert_eq!(press(&mut model, "n"), None);
     assert_eq!(press(&mut model, "iy"), Some(Action::Command(command(Command::Isolate))));
-    model.take(Update::CommandDone { command: command(Command::Isolate), outcome: Err("it does not answer".to_owned()) });
+    model.take(Update::CommandDone {
+        command: command(Command::Isolate),
+        outcome: Err("it does not answer".to_owned()),
+    });
     assert!(picture(&model).contains("notes: it does not answer"));
     model.tick(NOW + 60_000);
     assert!(picture(&model).contains("q quit"), "an old answer disappears");

@@ -12,7 +12,7 @@ use super::detail;
 use super::keys::HINTS;
 use super::layout::{LEAST, Layout};
 use super::model::{Mode, Model};
-use super::paint::{Paint, LineWriter, Tone, cut, width};
+use super::paint::{LineWriter, Paint, Tone, cut, width};
 use super::row::{Row, Sort};
 use super::table;
 
@@ -74,7 +74,8 @@ fn title(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
     line_writer(buffer, paint, area, 0).write_right(Tone::Warning, &marks);
     // The marks have priority over the counts.
     let room = area.width.saturating_sub(u16::try_from(width(&marks)).unwrap_or(0) + 2);
-    let mut line = line_writer(buffer, paint, Rect { width: if marks.is_empty() { area.width } else { room }, ..area }, 0);
+    let mut line =
+        line_writer(buffer, paint, Rect { width: if marks.is_empty() { area.width } else { room }, ..area }, 0);
     line.write(Tone::Bold, "mendline");
     line.skip(2);
     match model.total() {

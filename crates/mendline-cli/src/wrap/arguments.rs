@@ -128,18 +128,36 @@ mod tests {
 
     #[test]
     fn arguments_are_parsed_with_added_flags() {
-        let words =
-            WrapArguments::read(&["run", "--name", "a", "--call-timeout", "2m", "--tell-client", "--", "npx", "--name"]);
+        let words = WrapArguments::read(&[
+            "run",
+            "--name",
+            "a",
+            "--call-timeout",
+            "2m",
+            "--tell-client",
+            "--",
+            "npx",
+            "--name",
+        ]);
         let words = words.unwrap();
         assert_eq!((words.command, words.url), (Some(7), None));
         assert_eq!(words.foreign, ["--call-timeout 2m", "--tell-client"]);
-        let words =
-            WrapArguments::read(&["run", "--header-env", "A=B", "--transport", "sse", "--entry-without", "env", "http://x"]);
+        let words = WrapArguments::read(&[
+            "run",
+            "--header-env",
+            "A=B",
+            "--transport",
+            "sse",
+            "--entry-without",
+            "env",
+            "http://x",
+        ]);
         let words = words.unwrap();
         assert_eq!((words.url, words.had_no("env"), words.had_no("args")), (Some(7), true, false));
         assert_eq!(words.header_variables, [("A".to_owned(), "B".to_owned())]);
         let words =
-            WrapArguments::read(&["run", "--transport=sse", "--header-env=A=B", "--keep-alive=off", "http://x"]).unwrap();
+            WrapArguments::read(&["run", "--transport=sse", "--header-env=A=B", "--keep-alive=off", "http://x"])
+                .unwrap();
         assert_eq!((words.transport.as_deref(), words.url), (Some("sse"), Some(4)));
         assert_eq!((words.header_variables[0].1.as_str(), words.foreign), ("B", vec!["--keep-alive=off".to_owned()]));
         assert_eq!(WrapArguments::read(&["serve"]), None);

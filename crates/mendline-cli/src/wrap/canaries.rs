@@ -5,11 +5,11 @@
 
 use fastrand::Rng;
 
+use super::arguments::WrapArguments;
 use super::diff::{Paint, render};
 use super::document::{Document, Syntax};
+use super::plan::{Action, Chosen, Plan};
 use super::result_lines;
-use super::plan::{Chosen, Plan, Action};
-use super::arguments::WrapArguments;
 
 const FILES: u64 = 4_000;
 

@@ -131,11 +131,17 @@ impl ClientDirectories {
             location(Client::ClaudeCode, Scope::User, claude.clone(), "mcpServers"),
             ConfigLocation { client: Client::ClaudeCode, scope: Scope::Local, path: claude, section: local },
             location(Client::ClaudeCode, Scope::Project, here.join(".mcp.json"), "mcpServers"),
-            location(Client::ClaudeDesktop, Scope::User, settings.join("Claude/claude_desktop_config.json"), "mcpServers"),
+            location(
+                Client::ClaudeDesktop,
+                Scope::User,
+                settings.join("Claude/claude_desktop_config.json"),
+                "mcpServers",
+            ),
             location(Client::Cursor, Scope::User, home.join(".cursor/mcp.json"), "mcpServers"),
             location(Client::Cursor, Scope::Project, here.join(".cursor/mcp.json"), "mcpServers"),
         ];
-        locations.extend(self.vscode_files().into_iter().map(|path| location(Client::VsCode, Scope::User, path, "servers")));
+        locations
+            .extend(self.vscode_files().into_iter().map(|path| location(Client::VsCode, Scope::User, path, "servers")));
         locations.push(location(Client::VsCode, Scope::Project, here.join(".vscode/mcp.json"), "servers"));
         locations.push(location(Client::Codex, Scope::User, codex, "mcp_servers"));
         locations.push(location(Client::Codex, Scope::Project, here.join(".codex/config.toml"), "mcp_servers"));
@@ -186,7 +192,13 @@ mod tests {
         let told: Vec<String> = locations
             .iter()
             .map(|location| {
-                format!("{} {} {} {:?}", location.client.word(), location.scope.word(), location.path.display(), location.section)
+                format!(
+                    "{} {} {} {:?}",
+                    location.client.word(),
+                    location.scope.word(),
+                    location.path.display(),
+                    location.section
+                )
             })
             .collect();
         assert_eq!(

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use super::document::{Document, Syntax};
 use super::edit::{Edit, apply};
-use super::secrets::{HIDDEN, ScanResult, scan, redacted};
+use super::secrets::{HIDDEN, ScanResult, redacted, scan};
 use super::tree::Range;
 
 const CONTEXT: usize = 3;

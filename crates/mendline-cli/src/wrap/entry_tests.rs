@@ -2,7 +2,7 @@
 
 use super::document::{Document, PARSED, Section, Syntax};
 use super::edit::apply;
-use super::plan::{Chosen, EntryResult, Plan, Server, Action};
+use super::plan::{Action, Chosen, EntryResult, Plan, Server};
 
 const WRAP: Action<'static> = Action::Wrap { binary: "/bin/mendline" };
 

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use super::document::{Document, Entry, ParseError, Section, Syntax};
 use super::edit::{Edit, apply};
-use super::unwrap_entry::unwrap;
 use super::proof::{Proposal, Prover};
+use super::unwrap_entry::unwrap;
 use super::wrap_entry::{Verdict, wrap};
 
 /// Direction of the change.
@@ -94,7 +94,8 @@ impl Plan {
         }
         let proven = Prover::new(&document, action).prove(proposals);
         for (server, reason) in proven.left {
-            servers[server] = Server { result: EntryResult::Left(reason), notes: Vec::new(), ..servers[server].clone() };
+            servers[server] =
+                Server { result: EntryResult::Left(reason), notes: Vec::new(), ..servers[server].clone() };
         }
         let edits: Vec<Edit> = proven.kept.into_iter().flat_map(|proposal| proposal.change.edits).collect();
         let after = apply(&text, &edits);

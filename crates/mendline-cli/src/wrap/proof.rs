@@ -7,12 +7,12 @@
 
 use std::collections::HashMap;
 
+use super::arguments;
 use super::document::{Document, Entry, Section};
 use super::edit::{Edit, apply};
-use super::unwrap_entry::unwrap;
 use super::plan::Action;
 use super::tree::Range;
-use super::arguments;
+use super::unwrap_entry::unwrap;
 use super::wrap_entry::{Change, Verdict};
 
 /// A proposed change of an entry.
@@ -66,7 +66,8 @@ impl<'a> Prover<'a> {
     /// Verifies as many of these as possible.
     pub(crate) fn prove<'p>(mut self, proposals: Vec<Proposal<'p>>) -> Proven<'p> {
         let is_unwrapping = matches!(self.action, Action::Unwrap);
-        let is_accepted = |proposal: &Proposal<'_>| is_unwrapping || arguments::are_accepted(&proposal.change.arguments);
+        let is_accepted =
+            |proposal: &Proposal<'_>| is_unwrapping || arguments::are_accepted(&proposal.change.arguments);
         let (accepted, refused): (Vec<_>, Vec<_>) = proposals.into_iter().partition(is_accepted);
         let mut proven = Proven::default();
         let reason = "`mendline run` would not accept its arguments";

@@ -12,7 +12,7 @@ use fastrand::Rng;
 use self::json_file::JsonFile;
 use self::toml_file::TomlFile;
 use super::document::{Document, Section, Syntax};
-use super::plan::{Chosen, EntryResult, Plan, Action};
+use super::plan::{Action, Chosen, EntryResult, Plan};
 use super::tree::{Member, Node, Value};
 
 /// Number of files of each language.
@@ -58,7 +58,10 @@ fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool,
     counts.urls += wrapped.after.matches("://").count();
     let again = make(&wrapped.after, WRAP, &chosen);
     assert_eq!(again.after, wrapped.after, "{seed}: wrapping twice differs from wrapping once\n{text}");
-    assert!(chosen.is_empty() || again.servers.iter().all(|server| server.result == EntryResult::Already), "{seed}\n{text}");
+    assert!(
+        chosen.is_empty() || again.servers.iter().all(|server| server.result == EntryResult::Already),
+        "{seed}\n{text}"
+    );
     if chosen.is_empty() {
         assert_eq!(wrapped.after, text, "{seed}: changed without a change");
         return;
@@ -120,7 +123,10 @@ fn json_files_are_restored_byte_for_byte() {
         let text = JsonFile::new(rng).written(&section[0]);
         check(seed, &text, Syntax::Json, &section, true, &mut counts);
     }
-    assert!(counts.changed > 10_000 && counts.replaced > 1_000 && counts.left > 2_000 && counts.already > 200, "{counts:?}");
+    assert!(
+        counts.changed > 10_000 && counts.replaced > 1_000 && counts.left > 2_000 && counts.already > 200,
+        "{counts:?}"
+    );
 }
 
 #[test]

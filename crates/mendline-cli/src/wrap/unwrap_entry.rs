@@ -4,12 +4,12 @@
 //! added variable, another token, further arguments. Changes without a place, such as a flag that only Mendline knows,
 //! are removed and reported.
 
+use super::arguments::WrapArguments;
 use super::bridge::{self, header_of};
 use super::document::{Document, Entry, Syntax};
 use super::edit::{Edit, apply};
 use super::tree::Member;
-use super::arguments::WrapArguments;
-use super::wrap_entry::{Change, REPLACED_ARGS, REPLACED_COMMAND, Verdict, bearer_header, headers_key, arguments_of};
+use super::wrap_entry::{Change, REPLACED_ARGS, REPLACED_COMMAND, Verdict, arguments_of, bearer_header, headers_key};
 
 /// Unwraps an entry.
 pub(crate) fn unwrap(entry: &Entry<'_>) -> Verdict {

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use mendline::decisions::Secret;
 use mendline::transport::http::Target;
 
+use super::arguments::{ALLOW_HTTP, RUN, WITHOUT, WrapArguments};
 use super::bridge::{self, Bridge};
 use super::credential;
 use super::document::{Entry, Syntax};
@@ -22,7 +23,6 @@ use super::edit::Edit;
 use super::randomness::is_open_url;
 use super::secrets::only_names;
 use super::tree::{Member, Value};
-use super::arguments::{ALLOW_HTTP, RUN, WITHOUT, WrapArguments};
 use crate::plan::exposure::exposed;
 use mendline_config::Name;
 
