@@ -19,7 +19,7 @@ use super::model::Update;
 const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time limit for a process to accept the connection.
-const TAKING: Duration = Duration::from_millis(250);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Pause after a failed connection.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
@@ -86,7 +86,7 @@ impl FollowedProcesses {
             if is_known {
                 continue;
             }
-            match process.follow(Level::Info, TAKING) {
+            match process.follow(Level::Info, CONNECT_TIMEOUT) {
                 Ok(events) => self.followed.push(Followed { process, events, lost: 0, has_more: false }),
                 Err(_) => self.refused.push((process, Instant::now() + REFUSED_PAUSE)),
             }

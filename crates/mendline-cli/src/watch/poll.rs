@@ -13,7 +13,7 @@ use super::row::{Poll, PolledProcess};
 use crate::status::memory;
 
 /// Time limit for a process to accept a command.
-const TAKING: Duration = Duration::from_secs(1);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval and number of fast polls after a command.
 const FAST_INTERVAL: Duration = Duration::from_millis(150);
@@ -29,7 +29,7 @@ pub(crate) enum PollRequest {
 /// Starts to poll, at this interval.
 pub(crate) fn start(interval: Duration, updates: SyncSender<Update>) -> io::Result<Sender<PollRequest>> {
     let (requests, wanted) = channel();
-    thread::Builder::new().name("ask".to_owned()).spawn(move || {
+    thread::Builder::new().name("poll".to_owned()).spawn(move || {
         // An error means that the screen is closed.
         let _ = work(interval, &updates, &wanted);
     })?;
@@ -86,7 +86,7 @@ fn poll_all() -> Poll {
 fn send_command(command: &CommandRequest) -> Result<(), String> {
     let processes = Registry::of_user().processes();
     let process = processes.iter().find(|process| process.pid == command.key.pid).ok_or("it has ended")?;
-    match process.command(command.what, Some(&command.key.name), TAKING) {
+    match process.command(command.what, Some(&command.key.name), COMMAND_TIMEOUT) {
         Ok(_) => Ok(()),
         Err(silence) => Err(silence.to_string()),
     }
