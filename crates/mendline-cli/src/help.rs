@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use clap::builder::{Str, StyledStr};
+use clap::builder::{Resettable, StyledStr};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
@@ -91,7 +91,7 @@ pub(crate) fn visible() -> Command {
 fn arranged(command: Command, is_brief: bool) -> Command {
     COMMON.iter().fold(command, |command, (name, common)| {
         let shown = |argument: Arg| match common.contains(&argument.get_id().as_str()) {
-            true => argument.help_heading(None::<Str>),
+            true => argument.help_heading(Resettable::Reset),
             false => argument.hide(true),
         };
         command.mut_subcommand(name, |command| {

@@ -168,7 +168,7 @@ impl Pipe {
         let deadline = Instant::now() + timeout;
         while !stop::is_wanted() {
             let left = deadline.saturating_duration_since(Instant::now());
-            let line = match self.connections.recv_timeout(left.min(POLL_INTERVAL)) {
+            let line = match self.lines.recv_timeout(left.min(POLL_INTERVAL)) {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(Reply::Hung),
                 Err(RecvTimeoutError::Timeout) => continue,

@@ -89,13 +89,13 @@ impl Fault {
     pub(super) fn server_faults(self) -> Vec<String> {
         match self {
             Fault::KilledBetweenCalls | Fault::KilledUnderARead | Fault::KilledUnderAWrite | Fault::Restarted => vec![],
-            Fault::DiedWithinALine => vec![format!("partial-line={HURT_READ}")],
+            Fault::DiedWithinALine => vec![format!("partial-line={FAULTY_READ}")],
             // A read and a write: both responses are resumed, neither call is sent again.
-            Fault::StreamCut => vec![format!("cut-stream={HURT_READ}"), format!("cut-stream={HURT_WRITE}")],
-            Fault::SessionForgotten => vec![format!("forget-sessions={HURT_READ}")],
-            Fault::Busy => vec![format!("busy={HURT_READ}")],
-            Fault::Unavailable => vec![format!("unavailable={HURT_READ}")],
-            Fault::Stalled => vec![format!("stall={HURT_READ}")],
+            Fault::StreamCut => vec![format!("cut-stream={FAULTY_READ}"), format!("cut-stream={FAULTY_WRITE}")],
+            Fault::SessionForgotten => vec![format!("forget-sessions={FAULTY_READ}")],
+            Fault::Busy => vec![format!("busy={FAULTY_READ}")],
+            Fault::Unavailable => vec![format!("unavailable={FAULTY_READ}")],
+            Fault::Stalled => vec![format!("stall={FAULTY_READ}")],
         }
     }
 
