@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::Resettable;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use mendline::observe::log::LogLevel;
 use mendline_config::Name;
@@ -136,12 +137,12 @@ pub(crate) struct RunOptions {
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
     pub(crate) command: Vec<OsString>,
 
-    /// Print help with every option
-    #[arg(id = "help_all", long = "help-all", action = ArgAction::HelpShort)]
-    _help_all: Option<bool>,
-
     #[command(flatten)]
     pub(crate) policies: PolicyFlags,
+
+    /// Print help with every option
+    #[arg(id = "help_all", long = "help-all", action = ArgAction::HelpShort, help_heading = Resettable::Reset)]
+    _help_all: Option<bool>,
 }
 
 impl RunOptions {

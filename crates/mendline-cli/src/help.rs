@@ -30,38 +30,76 @@ const REST: &str = "More";
 const FIRST_STEPS: [(&str, &str); 5] = [
     ("demo", "see in twenty seconds what Mendline repairs"),
     ("wrap --dry-run", "show the changes to the files of your clients"),
-    ("wrap", "write the changes; `mendline unwrap` restores every byte"),
+    ("wrap", "write the changes; `mendline unwrap` undoes them"),
     ("status --watch", "watch the state of your servers"),
     ("doctor", "find out what is wrong, and what to do about it"),
 ];
 
-/// Arguments that `--help` shows, of the commands with many options. `--help-all` shows the others, too.
-const COMMON: [(&str, &[&str]); 4] = [
+/// Arguments that `--help` shows, of the commands with many options, each with a shorter text if there is one.
+/// `--help-all` shows the others, too.
+const COMMON: [(&str, &[(&str, &str)]); 4] = [
     (
         "run",
         &[
-            "target",
-            "command",
-            "name",
-            "config",
-            "header",
-            "log_level",
-            "call_timeout",
-            "recovery_timeout",
-            "max_retries",
-            "keep_alive",
-            "effect",
-            "max_in_flight",
-            "rate_limit",
-            "no_breaker",
-            "startup",
-            "no_catalogue",
-            "help_all",
+            ("target", ""),
+            ("command", ""),
+            ("name", "Name in logs and errors [default: from the command or host]"),
+            ("log_level", "Messages on stderr: off, error, warn, info or debug"),
+            ("header", "Header for the URL, as 'Name: value'; may be repeated"),
+            ("config", "Configuration file that has NAME, also that of a client"),
+            ("max_retries", "Reconnect attempts; -1: unlimited, 0: none [default: 10]"),
+            ("keep_alive", "Interval of pings to an idle server [default: 30s]"),
+            ("effect", "Effect of a tool: read, idempotent or unsafe"),
+            ("max_in_flight", "Calls in flight; others wait (backpressure) [default: 256]"),
+            ("no_breaker", "Turn the circuit breaker off"),
+            ("rate_limit", "Limit of calls per time: 10/s, 30/m:5 [default: no limit]"),
+            ("call_timeout", "Time limit of a call without progress [default: 5m]"),
+            ("recovery_timeout", "Time that a call waits for a lost server [default: 45s]"),
+            ("startup", "Answer the handshake from the cache, or let the server answer"),
+            ("no_catalogue", "Keep no cache of the server's handshake and lists"),
+            ("help_all", ""),
         ],
     ),
-    ("doctor", &["target", "command", "json", "timeout", "config", "header", "help_all"]),
-    ("tools", &["words", "command", "json", "prompts", "resources", "timeout", "config", "header", "help_all"]),
-    ("call", &["words", "command", "arg", "json", "output", "timeout", "config", "header", "help_all"]),
+    (
+        "doctor",
+        &[
+            ("target", ""),
+            ("command", ""),
+            ("json", ""),
+            ("timeout", ""),
+            ("header", ""),
+            ("config", ""),
+            ("help_all", ""),
+        ],
+    ),
+    (
+        "tools",
+        &[
+            ("words", ""),
+            ("command", ""),
+            ("json", ""),
+            ("prompts", ""),
+            ("resources", ""),
+            ("timeout", ""),
+            ("header", ""),
+            ("config", ""),
+            ("help_all", ""),
+        ],
+    ),
+    (
+        "call",
+        &[
+            ("words", ""),
+            ("command", ""),
+            ("arg", ""),
+            ("json", ""),
+            ("output", ""),
+            ("timeout", ""),
+            ("header", ""),
+            ("config", ""),
+            ("help_all", ""),
+        ],
+    ),
 ];
 
 /// The template of commands with many options: the examples come first.
@@ -90,9 +128,10 @@ pub(crate) fn visible() -> Command {
 /// arguments, without headings.
 fn arranged(command: Command, is_brief: bool) -> Command {
     COMMON.iter().fold(command, |command, (name, common)| {
-        let shown = |argument: Arg| match common.contains(&argument.get_id().as_str()) {
-            true => argument.help_heading(Resettable::Reset),
-            false => argument.hide(true),
+        let shown = |argument: Arg| match common.iter().find(|(id, _)| argument.get_id() == *id) {
+            Some((_, "")) => argument.help_heading(Resettable::Reset),
+            Some((_, text)) => argument.help(*text).help_heading(Resettable::Reset),
+            None => argument.hide(true),
         };
         command.mut_subcommand(name, |command| {
             let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -291,7 +330,7 @@ mod tests {
             assert!(page.find("\nExamples:\n") < page.find("\nArguments:\n"), "{page}");
             let command = Cli::command();
             let known: Vec<_> = command.find_subcommand(name).unwrap().get_arguments().collect();
-            for id in common {
+            for (id, _) in common {
                 assert!(known.iter().any(|argument| argument.get_id() == id), "{name} has no argument {id}");
             }
         }

@@ -77,10 +77,10 @@ fn whoever_comes_and_goes_is_seen() {
     terminal.until("1 server: 1 ready");
     let _other = stage.bridge("files");
     terminal.until("2 servers: 2 ready");
-    terminal.until("files  is there now");
+    terminal.until("files  has started");
     drop(bridge);
     terminal.until("1 server: 1 ready");
-    terminal.until("notes  is not there any more");
+    terminal.until("notes  has ended");
 }
 
 #[test]

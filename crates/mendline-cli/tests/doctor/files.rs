@@ -100,7 +100,7 @@ fn a_state_directory_that_others_can_look_into_is_said() {
     fs::create_dir_all(&state).unwrap();
     fs::set_permissions(&state, fs::Permissions::from_mode(0o755)).unwrap();
     let said = stage.run(&["doctor"]);
-    assert!(said.stdout.contains("others can look into") && said.stdout.contains("chmod 700"), "{}", said.stdout);
+    assert!(said.stdout.contains("other users can read") && said.stdout.contains("chmod 700"), "{}", said.stdout);
     // Beside a single server, what is well with the machine is not worth a line, and this is.
     insta::assert_snapshot!(stage.doctor(&["--", MENDLINE, "demo-server"]));
 }
