@@ -1,4 +1,4 @@
-//! `mendline check` and `mendline schema`: what is wrong with a configuration file, what it means, and what it may say.
+//! `mendline check` and `mendline schema`: validates and summarizes a configuration file, and prints its schema.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -9,10 +9,10 @@ use mendline_config::{Loaded, Server};
 
 use crate::cli::{CheckOptions, SchemaOptions, USAGE};
 use crate::named::{locate, paint, read};
-use crate::outside::one_line;
-use crate::plan::{Plan, Way};
+use crate::plan::{Endpoint, Plan};
+use crate::untrusted_text::one_line;
 
-/// Says everything about a file; carries nothing out.
+/// Validates a configuration file and prints a summary; starts nothing.
 pub(crate) fn run(options: &CheckOptions) -> ExitCode {
     let loaded = match locate(options.file.as_deref()).and_then(|found| read(&found)) {
         Ok(loaded) => loaded,
@@ -51,7 +51,7 @@ fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// A few lines for every server, and whether all of it can be used.
+/// Returns a few lines about every server, and whether the whole file can be used.
 fn summary(loaded: &Loaded) -> (String, bool) {
     let mut lines = String::new();
     let mut is_right = !loaded.has_errors();
@@ -82,10 +82,10 @@ fn describe(server: &Server, plan: &Plan, width: usize, lines: &mut String) {
     }
 }
 
-/// Where it is and what goes there, without what may be a secret: arguments, values, a query.
+/// Describes the endpoint of a server without possible secrets: arguments, values, a query.
 fn reached(plan: &Plan) -> String {
-    match &plan.way {
-        Way::Child(command) => {
+    match &plan.endpoint {
+        Endpoint::Child(command) => {
             let program = command.program.to_string_lossy();
             let mut words = match command.arguments.len() {
                 0 => format!("`{program}`"),
@@ -100,7 +100,7 @@ fn reached(plan: &Plan) -> String {
             }
             words
         }
-        Way::Remote(address) => {
+        Endpoint::Remote(address) => {
             let mut words = plan.upstream.place.clone();
             match plan.upstream.transport {
                 Transport::Http(Dialect::Sse) => words.push_str(" over SSE"),
@@ -116,7 +116,7 @@ fn reached(plan: &Plan) -> String {
     }
 }
 
-/// Which policies are not the usual ones, by their keys.
+/// Lists the policies that differ from the defaults, by their keys.
 fn differences(policies: &UpstreamConfig) -> Vec<String> {
     let usual = match policies.transport {
         Transport::Child => UpstreamConfig::child("", ""),
@@ -131,18 +131,18 @@ fn differences(policies: &UpstreamConfig) -> Vec<String> {
     let time = humantime::format_duration;
     let (reconnect, other) = (&policies.reconnect, &usual.reconnect);
     let attempts = match reconnect.attempts {
-        0 => "not by itself".to_owned(),
-        u32::MAX => "without end".to_owned(),
-        count => format!("{count} tries"),
+        0 => "off".to_owned(),
+        u32::MAX => "unlimited attempts".to_owned(),
+        count => format!("{count} attempts"),
     };
     say(
         reconnect != other,
         format!(
-            "autoReconnect: {attempts}, from {} to {}, each {} times as long{}",
+            "autoReconnect: {attempts}, delays from {} to {}, multiplier {}{}",
             time(reconnect.first.unwrap_or(reconnect.initial)),
             time(reconnect.cap_idle),
             reconnect.multiplier,
-            if reconnect.silent { "" } else { ", and the client is told" }
+            if reconnect.silent { "" } else { ", the client is notified" }
         ),
     );
     let (timeouts, other) = (&policies.timeouts, &usual.timeouts);
@@ -203,7 +203,7 @@ fn differences(policies: &UpstreamConfig) -> Vec<String> {
     );
     say(!policies.trust_hints, "trustHints: no".to_owned());
     let Catalogue { cache, startup } = policies.catalogue;
-    say(!cache, "catalogue: not kept".to_owned());
+    say(!cache, "catalogue: not cached".to_owned());
     say(startup == Startup::Wait, "startup: waits for the server".to_owned());
     for (tool, policy) in &policies.tools {
         let effect = policy.effect.map(|effect| format!("{effect:?}").to_lowercase());

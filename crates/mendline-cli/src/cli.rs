@@ -1,24 +1,25 @@
-//! The command line as it is written: every flag with its words, its parser and its complaint.
+//! The command line: every command and flag with its help, parser and error.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::{ArgAction, Args, Parser, Subcommand};
 use mendline::observe::log::LogLevel;
 use mendline_config::Name;
 
 use crate::call::CallOptions;
-use crate::choices::Choices;
 use crate::completions::CompletionsOptions;
+use crate::control::{ControlOptions, ReconnectOptions};
 use crate::demo::DemoOptions;
 use crate::demo_server::DemoServerOptions;
 use crate::doctor::DoctorOptions;
 use crate::log_files::LogFileOptions;
 use crate::logs::LogsOptions;
 use crate::man::ManOptions;
+use crate::policy_flags::PolicyFlags;
 use crate::server_flags::{Line, ServerFlags};
 use crate::status::StatusOptions;
-use crate::steer::{ReconnectOptions, SteerOptions};
 use crate::tools::ToolsOptions;
 use crate::wrap::clients::Scope;
 
@@ -28,7 +29,7 @@ pub(crate) const NEGATIVE: u8 = 1;
 /// Exit code: there is nothing of that name.
 pub(crate) const UNKNOWN: u8 = 3;
 
-/// Exit code: a call was sent, and nobody knows whether it ran.
+/// Exit code: a call was sent, and its outcome is unknown.
 pub(crate) const OUTCOME_UNKNOWN: u8 = 4;
 
 /// Exit code: nothing was sent, or the server refused it.
@@ -37,13 +38,14 @@ pub(crate) const NOT_SENT: u8 = 5;
 /// Exit code: a person has to log in, or to provide a credential.
 pub(crate) const NEEDS_LOGIN: u8 = 6;
 
-/// Exit code: the command line or the configuration cannot be carried out as written.
+/// Exit code: the command line or the configuration is invalid.
 pub(crate) const USAGE: u8 = 2;
 
 /// Keeps MCP connections alive.
 ///
-/// Mendline stands between an MCP client and an MCP server. When the server dies, it is started again, the session is
-/// restored, and calls that can safely be repeated are; every other call is answered in time with what is known about it.
+/// Mendline is a proxy between an MCP client and an MCP server. When the server fails, Mendline starts it again,
+/// restores the session and repeats the calls that are safe to repeat; it answers every other call in time, with what
+/// is known about its outcome.
 #[derive(Parser)]
 #[command(name = "mendline", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -53,39 +55,39 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Run one MCP server behind a connection that mends itself
+    /// Run one MCP server behind a connection that repairs itself
     Run(Box<RunOptions>),
-    /// Show every server of every running Mendline: how it is, since when, and what its calls do
+    /// Show the state and the calls of every server of every running Mendline
     Status(StatusOptions),
-    /// Make a running Mendline connect to its server anew, without touching the client
+    /// Make a running Mendline reconnect to its server; clients stay connected
     Reconnect(ReconnectOptions),
-    /// Take a server out: nothing is sent to it until it is resumed
-    Isolate(SteerOptions),
-    /// Bring a server back that was isolated
-    Resume(SteerOptions),
-    /// Say what is wrong with a configuration file, and what it means
+    /// Take a server out of service: nothing is sent to it until it is resumed
+    Isolate(ControlOptions),
+    /// Put an isolated server back into service
+    Resume(ControlOptions),
+    /// Validate a configuration file, and summarize it
     Check(CheckOptions),
     /// Print the JSON Schema of the configuration file, for editors
     Schema(SchemaOptions),
-    /// Make a client's configured servers go through Mendline
+    /// Route a client's configured servers through Mendline
     Wrap(WrapOptions),
-    /// Undo that: give a client's servers back as they were
+    /// Undo wrap: restore a client's servers as they were
     Unwrap(UnwrapOptions),
-    /// Find out, layer by layer, what keeps a server from working, and what to do about it
+    /// Find out, layer by layer, why a server does not work, and what to do about it
     Doctor(Box<DoctorOptions>),
     /// List the tools of a server
     Tools(Box<ToolsOptions>),
     /// Call a tool of a server
     Call(Box<CallOptions>),
-    /// Show what the servers said and what Mendline decided, by time
+    /// Show the output of the servers and the decisions of Mendline, by time
     Logs(LogsOptions),
-    /// Show in twenty seconds, with nothing to set up, what breaks and what is mended
+    /// Show in twenty seconds, without setup, what Mendline repairs
     Demo(DemoOptions),
-    /// Print what a shell needs to complete the command line
+    /// Print a completion script for a shell
     Completions(CompletionsOptions),
-    /// Print the manual pages, or write them
+    /// Print or write the manual pages
     Man(ManOptions),
-    /// The server of the demonstration and of the tests
+    /// The server of the demo and of the tests
     #[command(hide = true)]
     DemoServer(DemoServerOptions),
 }
@@ -99,26 +101,21 @@ Examples:
   mendline run notes                   # by its name, from the configuration file
   mendline run --config ~/.cursor/mcp.json notes
 
-In a client's configuration:
-  \"everything\": {
-    \"command\": \"mendline\",
-    \"args\": [\"run\", \"--\", \"npx\", \"-y\", \"@modelcontextprotocol/server-everything\"]
-  }
-
-Protocol goes through stdin and stdout; everything for people goes to stderr.
-Signals: TERM and INT finish running calls and end, the second time at once; USR1 reconnects now;
-HUP reads the configuration file again, which is also done by itself when it changes.
+MCP goes through stdin and stdout; messages for people go to stderr. `mendline wrap` writes such
+commands into the configuration of your clients.
+Signals: TERM and INT start a graceful shutdown, in which running calls finish; a second one ends at
+once. USR1 reconnects. HUP reloads the configuration file, which also happens when it changes.
 Exit codes: 0 ok, 1 the server never became ready, 2 wrong usage or configuration, 3 no server of
 that name, 6 the server needs a login.";
 
 #[derive(Args)]
 #[command(after_help = RUN_EXAMPLES, override_usage = "mendline run [OPTIONS] -- <COMMAND> [ARGUMENTS]...\n       mendline run [OPTIONS] <URL>\n       mendline run [OPTIONS] <NAME>")]
 pub(crate) struct RunOptions {
-    /// What the server is called in logs and errors [default: taken from the command or the host]
+    /// Name of the server in logs and errors [default: from the command or the host]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<Name>,
 
-    /// What is written to stderr: off, error, warn, info or debug [default: $MENDLINE_LOG, else info]
+    /// Messages on stderr: off, error, warn, info or debug [default: $MENDLINE_LOG, else info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
 
@@ -128,24 +125,28 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) server: ServerFlags,
 
-    /// What an entry did not have before `wrap`: for `unwrap`, and without meaning here
+    /// Member that the entry did not have before `wrap`; for `unwrap`, ignored here
     #[arg(long, value_name = "MEMBER", hide = true)]
     pub(crate) entry_without: Vec<String>,
 
-    /// Where the server lives, or what it is called in the configuration file, when it is not a command
+    /// URL of the server, or its name in the configuration file
     #[arg(value_name = "URL|NAME", conflicts_with_all = ["command", "url_env"])]
     pub(crate) target: Option<String>,
 
-    /// The server's command and its arguments
+    /// Command that starts the server, and its arguments
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
     pub(crate) command: Vec<OsString>,
 
     #[command(flatten)]
-    pub(crate) choices: Choices,
+    pub(crate) policies: PolicyFlags,
+
+    /// Print help with every option
+    #[arg(id = "help_all", long = "help-all", action = ArgAction::HelpShort, help_heading = Resettable::Reset)]
+    _help_all: Option<bool>,
 }
 
 impl RunOptions {
-    /// What it says about the server.
+    /// Returns what the command line says about the server.
     pub(crate) fn line(&self) -> Line<'_> {
         Line {
             verb: "run",
@@ -153,7 +154,7 @@ impl RunOptions {
             name: self.name.as_ref(),
             target: self.target.as_deref(),
             command: &self.command,
-            choices: Some(&self.choices),
+            policies: Some(&self.policies),
         }
     }
 }
@@ -162,13 +163,13 @@ const WRAP_EXAMPLES: &str = "\
 Examples:
   mendline wrap                             every client that is found, after showing what changes
   mendline wrap --client cursor --dry-run   only show it
-  mendline wrap --server github --yes       one server, in every client, without a question
+  mendline wrap --server github --yes       one server, in every client, without confirmation
   mendline wrap --scope project             the files that this project shares: .mcp.json and the like
   mendline wrap --file ./mcp.json           any file with servers in it
 
 Clients: claude-code, claude-desktop, cursor, vscode, codex.
-`mendline unwrap` gives everything back byte for byte, from the entries alone.
-Exit codes: 0 ok or nothing to do, 1 something asked for was left, 2 wrong usage, 3 unknown name or nothing found.";
+`mendline unwrap` restores every file byte for byte, from the entries alone.
+Exit codes: 0 ok or nothing to do, 1 a named server or file was left unchanged, 2 wrong usage, 3 unknown name or nothing found.";
 
 #[derive(Args)]
 #[command(after_help = WRAP_EXAMPLES)]
@@ -176,7 +177,7 @@ pub(crate) struct WrapOptions {
     #[command(flatten)]
     pub(crate) which: WhichServers,
 
-    /// The program to write into the entries, wherever it is [default: this one, if it is installed]
+    /// Program to write into the entries [default: this one, if it is installed]
     #[arg(long, value_name = "PATH")]
     pub(crate) binary: Option<PathBuf>,
 }
@@ -185,12 +186,12 @@ const UNWRAP_EXAMPLES: &str = "\
 Examples:
   mendline unwrap                           every client that is found, after showing what changes
   mendline unwrap --client codex --dry-run  only show it
-  mendline unwrap --server github --yes     one server, in every client, without a question
+  mendline unwrap --server github --yes     one server, in every client, without confirmation
   mendline unwrap --file ./mcp.json         any file with wrapped servers in it
   mendline unwrap --clean                   and delete the backups that wrap and unwrap have left
 
-What was changed in an entry since it was wrapped stays, where the entry has a place for it; what has none is named.
-Exit codes: 0 ok or nothing to do, 1 something asked for was left, 2 wrong usage, 3 unknown name or nothing found.";
+Later changes of an entry are kept where its original form has a place for them; others are listed.
+Exit codes: 0 ok or nothing to do, 1 a named server or file was left unchanged, 2 wrong usage, 3 unknown name or nothing found.";
 
 #[derive(Args)]
 #[command(after_help = UNWRAP_EXAMPLES)]
@@ -198,36 +199,36 @@ pub(crate) struct UnwrapOptions {
     #[command(flatten)]
     pub(crate) which: WhichServers,
 
-    /// Delete the backups beside these files, too: they hold old contents, credentials included
+    /// Also delete the backups beside these files: they hold old contents, including credentials
     #[arg(long, conflicts_with = "server")]
     pub(crate) clean: bool,
 }
 
-/// Which files and servers are meant, and how much is asked.
+/// Selection of files and servers, and confirmation.
 #[derive(Args)]
 pub(crate) struct WhichServers {
-    /// A client whose files are meant; may be given several times [default: all that are found]
+    /// Client whose files to change; may be repeated [default: all that are found]
     #[arg(long, value_name = "CLIENT")]
     pub(crate) client: Vec<String>,
 
-    /// Which of a client's files: user, local (Claude Code, this directory) or project (shared with others); may be given
-    /// several times [default: user and local]
+    /// Files to change: user, local (Claude Code, this directory) or project (shared with others); may be repeated
+    /// [default: user and local]
     #[arg(long, value_name = "SCOPE", value_enum, hide_possible_values = true)]
     pub(crate) scope: Vec<Scope>,
 
-    /// A file of any client, and no other; may be given several times
+    /// File of any client, and no other; may be repeated
     #[arg(long, value_name = "FILE", conflicts_with_all = ["client", "scope"])]
     pub(crate) file: Vec<PathBuf>,
 
-    /// A server by its name, and no other; may be given several times
+    /// Server by its name, and no other; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) server: Vec<String>,
 
-    /// Show what would change, and write nothing
+    /// Show the changes, and write nothing
     #[arg(long, conflicts_with = "yes")]
     pub(crate) dry_run: bool,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
@@ -235,15 +236,16 @@ pub(crate) struct WhichServers {
 const CHECK_EXAMPLES: &str = "\
 Examples:
   mendline check                        the file that `mendline run NAME` uses
-  mendline check ~/.cursor/mcp.json     that of a client
+  mendline check ~/.cursor/mcp.json     the file of a client
 
-Next: `mendline run NAME` runs one of its servers, `mendline schema` helps your editor.
-Exit codes: 0 it can be used, 2 it cannot.";
+Next: `mendline run NAME` runs one of its servers, `mendline schema` prints a schema for your editor.
+Exit codes: 0 valid, 2 invalid.";
 
 #[derive(Args)]
 #[command(after_help = CHECK_EXAMPLES)]
 pub(crate) struct CheckOptions {
-    /// The file [default: $MENDLINE_CONFIG, else config.json in the user's configuration directory for mendline]
+    /// Configuration file [default: $MENDLINE_CONFIG, else config.json in the user's configuration directory for
+    /// mendline]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
@@ -256,7 +258,7 @@ Examples:
 #[derive(Args)]
 #[command(after_help = SCHEMA_EXAMPLES)]
 pub(crate) struct SchemaOptions {
-    /// Print the keys as a table in Markdown instead
+    /// Print the keys as a Markdown table instead
     #[arg(long)]
     pub(crate) table: bool,
 }
@@ -268,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         Cli::command().debug_assert();
     }
 }

@@ -1,9 +1,9 @@
-//! `mendline completions`: what a shell needs to complete our command line.
+//! `mendline completions`: scripts that complete the command line in a shell.
 //!
-//! Commands and options are made from the command line itself, so that they cannot fall behind. Names of servers and of
-//! their tools are known only when somebody asks for them, so the scripts ask us back ([`names`]) with the line as it was
-//! typed; whether a name is wanted there, we find out ourselves ([`line`]), once for all shells. Only the `mendline` on the
-//! PATH is asked, and not one that happens to lie where somebody types.
+//! Commands and options are generated from the command line itself. The names of servers and of their tools are known
+//! only at completion time, so the scripts run `mendline completions --names` ([`names`]) with the typed line, and
+//! [`line`] finds out, for all shells alike, whether a name is expected there. The scripts run only the `mendline` on
+//! the PATH, never one in the current directory.
 
 mod line;
 mod names;
@@ -23,23 +23,23 @@ Examples:
   mendline completions fish > ~/.config/fish/completions/mendline.fish
   source <(mendline completions bash)               only for this shell
 
-A new shell has them. They know commands, options and the names of your servers: those of the
-configuration file or those that run, whichever the command takes. After the name of a server
-that a client has used, `tools` and `call` know its tools.";
+Open a new shell afterwards. The scripts complete commands, options and names of servers: those of
+the configuration file or those that run, as the command requires. After the name of a server
+that a client has used, `tools` and `call` complete its tools.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline completions <SHELL>")]
 pub(crate) struct CompletionsOptions {
-    /// The shell: bash, zsh or fish
+    /// Shell: bash, zsh or fish
     #[arg(value_name = "SHELL", value_enum, hide_possible_values = true, required = true)]
     shell: Option<Shell>,
 
-    /// The names of servers or tools that could come next on a line that was typed so far: what the scripts ask
+    /// Typed line for which to print the names that may follow; used by the scripts
     #[arg(long, value_name = "LINE", allow_hyphen_values = true, exclusive = true, hide = true)]
     names: Option<String>,
 }
 
-/// A shell that people use.
+/// A supported shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Shell {
     Bash,
@@ -47,7 +47,7 @@ enum Shell {
     Fish,
 }
 
-/// Prints them.
+/// Prints the script of a shell, or the names for a script.
 pub(crate) fn run(options: &CompletionsOptions) -> ExitCode {
     match (options.shell, &options.names) {
         (Some(shell), _) => {
@@ -61,13 +61,13 @@ pub(crate) fn run(options: &CompletionsOptions) -> ExitCode {
 fn script(shell: Shell) -> String {
     match shell {
         Shell::Bash => {
-            // Ours is asked first, and asks the other one.
+            // Our function runs first, and calls the generated one.
             let script = made(clap_complete::Shell::Bash, help::visible());
             format!("{}{script}", include_str!("completions/servers.bash"))
                 .replace("complete -F _mendline ", "complete -F _mendline_or_server ")
         }
         Shell::Zsh => {
-            // What is said of a place for the name of a host is true of one for the name of a server, but for who knows it.
+            // The generator knows a hint for host names but none for names of servers, so the result is replaced.
             let script =
                 made(clap_complete::Shell::Zsh, named(help::visible())).replace(":_hosts", ":_mendline_servers");
             let (head, rest) = script.split_once('\n').unwrap_or_default();
@@ -88,10 +88,10 @@ fn made(shell: clap_complete::Shell, mut command: Command) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// The same, with the places marked where a server is named.
+/// Marks the arguments that take the name of a server.
 fn named(command: Command) -> Command {
     SERVERS.iter().fold(command, |command, (name, argument, _)| {
-        // All arguments are passed through: one that is changed alone loses its place among the others.
+        // All arguments are mapped: changing one alone would change its position.
         let marked = |it: Arg| if it.get_id() == *argument { it.value_hint(ValueHint::Hostname) } else { it };
         command.mut_subcommand(name, |it| it.mut_args(marked))
     })
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shell_asks_us_wherever_a_server_is_named() {
+    fn every_script_completes_server_names() {
         let zsh = script(Shell::Zsh);
         assert!(zsh.starts_with("#compdef mendline\n"), "the first line is what makes it a completion: {zsh}");
         assert_eq!(zsh.matches(":_mendline_servers'").count(), SERVERS.len());

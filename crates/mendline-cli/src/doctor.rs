@@ -1,11 +1,11 @@
-//! `mendline doctor`: what keeps a server from working, layer by layer, and what to do about it.
+//! `mendline doctor`: finds out, layer by layer, why a server does not work, and what to do about it.
 //!
-//! A server that does not answer is a black box, and most of what is wrong with one is not wrong with MCP: a name, a port, a
-//! certificate, a token, a program that is not installed. So the way to it is walked from the bottom up, each step with its
-//! time, and the first one that fails is where it ends; what lies above cannot be known and is not tried. The steps are
-//! those of `mendline run`, with the same resolver, proxies, authorities and engine, so that both meet the same.
+//! Most problems of a server are not about MCP: a name, a port, a certificate, a token, a program that is not
+//! installed. So the layers are examined from the bottom up, each with its time. The first failure ends the
+//! examination, and the layers above are skipped. The steps use the resolver, proxies, authorities and engine of
+//! `mendline run`, so that both get the same results.
 //!
-//! Every step is bounded in time. Nothing is changed anywhere, and nothing that might be a secret is shown.
+//! Every step has a time limit. The doctor changes nothing and shows no possible secret.
 
 mod answer;
 mod authorization;
@@ -14,33 +14,33 @@ mod child;
 mod configuration;
 mod machine;
 mod protocol;
+mod redact;
 mod remote;
 mod report;
 mod step;
-mod veil;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use mendline_config::{Loaded, Server};
 use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
 
-use self::report::{Report, Sheet};
+use self::report::{Report, Section};
 use self::step::Step;
-use crate::choices::duration;
 use crate::cli::USAGE;
-use crate::named::{Refusal, meant};
-use crate::plan::{Plan, Way};
+use crate::named::{Refusal, resolve};
+use crate::plan::{Endpoint, Plan};
+use crate::policy_flags::duration;
 use crate::server_flags::{Line, ServerFlags};
 
-/// How long one step may take.
+/// Time limit of one step.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How many servers are examined at once: more would only get in each other's way when they start.
+/// Number of servers that are examined at once, so that their starts do not slow each other down.
 const AT_ONCE: usize = 8;
 
 const EXAMPLES: &str = "\
@@ -52,44 +52,48 @@ Examples:
 
 Layers of a server at a URL: name, tcp, tls, http, auth, handshake, lists, ping.
 Layers of a command: command, start, handshake, lists, ping, stdout.
-A server that speaks both eras of MCP has a line for that, too: eras.
-The first layer that fails stops the ones above it. Several servers are examined at once, and
-shown in the order of the file. Nothing is changed anywhere.
-Exit codes: 0 all is well, 1 something is not, 2 wrong usage or configuration, 3 no server of
+A server that supports both eras of MCP has one more line: eras.
+The layers above a failure are skipped. Several servers are examined at once, and shown in the
+order of the file. Nothing is changed.
+Exit codes: 0 healthy, 1 a layer failed, 2 wrong usage or configuration, 3 no server of
 that name, 6 only a login is missing.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline doctor [OPTIONS] [URL|NAME]\n       mendline doctor [OPTIONS] -- <COMMAND> [ARGUMENTS]...")]
 pub(crate) struct DoctorOptions {
-    /// Print everything that was found, as JSON
+    /// Print all findings as JSON
     #[arg(long)]
     json: bool,
 
-    /// How long each step may take [default: 10s, and 60s for a command to start]
+    /// Time limit of each step [default: 10s, and 60s for the start of a command]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
 
     #[command(flatten)]
     server: ServerFlags,
 
-    /// Which server: its URL, or its name in the configuration file [default: all of the file]
+    /// URL of the server, or its name in the configuration file [default: every server of the file]
     #[arg(value_name = "URL|NAME", conflicts_with_all = ["command", "url_env"])]
     target: Option<String>,
 
-    /// The server's command and its arguments
+    /// Command that starts the server, and its arguments
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
     command: Vec<OsString>,
+
+    /// Print help with every option
+    #[arg(id = "help_all", long = "help-all", action = ArgAction::HelpShort)]
+    _help_all: Option<bool>,
 }
 
-/// How long things may take.
+/// Time limits.
 #[derive(Clone, Copy)]
 struct Limits {
     step: Duration,
-    /// From the start of a command to its first answer, which may take a download.
+    /// From the start of a command to its first answer, which may include a download.
     start: Option<Duration>,
 }
 
-/// Examines what was named, or everything.
+/// Examines the named server, or everything.
 pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
     let limits = Limits { step: options.timeout.unwrap_or(LIMIT), start: options.timeout };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -104,7 +108,7 @@ pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
     let examined = runtime.block_on(async {
         if is_one { one(options, limits, &mut report).await } else { all(options, limits, &mut report).await }
     });
-    // A name that the resolver still looks for is nobody's any more.
+    // A pending name lookup must not delay the exit.
     runtime.shutdown_background();
     match examined {
         Ok(()) => report.finish(),
@@ -117,133 +121,135 @@ pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
 
 async fn one(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Result<(), Refusal> {
     let (target, command) = (options.target.as_deref(), options.command.as_slice());
-    let line = Line { verb: "doctor", server: &options.server, name: None, target, command, choices: None };
-    let (plan, named) = meant(&line)?;
+    let line = Line { verb: "doctor", server: &options.server, name: None, target, command, policies: None };
+    let (plan, named) = resolve(&line)?;
     if let Some(named) = &named {
-        let mut sheet = report.sheet("configuration", &named.found.path.display().to_string());
-        configuration::examine(&named.loaded, line.by_name(), &mut sheet);
-        report.keep_configuration(sheet);
+        let mut section = report.section("configuration", &named.found.path.display().to_string());
+        configuration::examine(&named.loaded, line.by_name(), &mut section);
+        report.keep_configuration(section);
     }
-    Patient::with(plan).examine(limits, report).await;
-    let mut sheet = report.quiet_sheet("machine", "");
-    machine::examine(&mut sheet);
-    report.keep_machine(sheet);
+    Candidate::with(plan).examine(limits, report).await;
+    let mut section = report.quiet_section("machine", "");
+    machine::examine(&mut section);
+    report.keep_machine(section);
     Ok(())
 }
 
 async fn all(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Result<(), Refusal> {
-    let mut sheet = report.sheet("machine", "");
-    machine::examine(&mut sheet);
-    report.keep_machine(sheet);
+    let mut section = report.section("machine", "");
+    machine::examine(&mut section);
+    report.keep_machine(section);
     let found = match crate::named::locate(options.server.config.as_deref()) {
         Ok(found) => found,
         Err(why) => {
-            let mut sheet = report.sheet("configuration", "");
-            configuration::missing(&why, &mut sheet);
-            report.keep_configuration(sheet);
+            let mut section = report.section("configuration", "");
+            configuration::missing(&why, &mut section);
+            report.keep_configuration(section);
             return Ok(());
         }
     };
     let loaded = crate::named::read(&found)?;
-    let mut sheet = report.sheet("configuration", &found.path.display().to_string());
-    configuration::examine(&loaded, None, &mut sheet);
-    report.keep_configuration(sheet);
-    let patients: Vec<Patient> = loaded.servers.iter().map(|server| Patient::of(server, &loaded)).collect();
-    match <[Patient; 1]>::try_from(patients) {
+    let mut section = report.section("configuration", &found.path.display().to_string());
+    configuration::examine(&loaded, None, &mut section);
+    report.keep_configuration(section);
+    let candidates: Vec<Candidate> = loaded.servers.iter().map(|server| Candidate::of(server, &loaded)).collect();
+    match <[Candidate; 1]>::try_from(candidates) {
         Ok([only]) => only.examine(limits, report).await,
-        Err(several) => side_by_side(several, limits, report).await,
+        Err(several) => examine_all(several, limits, report).await,
     }
     Ok(())
 }
 
-/// Examines several servers at once. What is found about one is shown as soon as that about all before it has been.
-async fn side_by_side(patients: Vec<Patient>, limits: Limits, report: &mut Report) {
-    let places = Rc::new(Semaphore::new(AT_ONCE));
-    let rooms = LocalSet::new();
-    let mut examined = Vec::with_capacity(patients.len());
-    for patient in patients {
-        let (name, mut sheet, places) = (patient.name.clone(), patient.sheet(report, true), Rc::clone(&places));
-        let room = rooms.spawn_local(async move {
-            // Places are given in the order in which they were asked for, and never closed.
-            let _place = places.acquire().await;
-            patient.fill(limits, &mut sheet).await;
-            sheet
+/// Examines several servers at once. Their findings are shown in the order of the file.
+async fn examine_all(candidates: Vec<Candidate>, limits: Limits, report: &mut Report) {
+    let permits = Rc::new(Semaphore::new(AT_ONCE));
+    let tasks = LocalSet::new();
+    let mut examined = Vec::with_capacity(candidates.len());
+    for candidate in candidates {
+        let (name, mut section, permits) =
+            (candidate.name.clone(), candidate.section(report, true), Rc::clone(&permits));
+        let task = tasks.spawn_local(async move {
+            // Permits are granted in order, and the semaphore is never closed.
+            let _permit = permits.acquire().await;
+            candidate.fill(limits, &mut section).await;
+            section
         });
-        examined.push((name, room));
+        examined.push((name, task));
     }
     let show = async {
-        for (name, room) in examined {
+        for (name, task) in examined {
             report.wait_for(&name);
-            match room.await {
-                Ok(sheet) => report.keep_server(sheet),
+            match task.await {
+                Ok(section) => report.keep_server(section),
                 Err(fault) => std::panic::resume_unwind(fault.into_panic()),
             }
         }
     };
-    rooms.run_until(show).await;
+    tasks.run_until(show).await;
 }
 
 /// A server to examine.
-struct Patient {
+struct Candidate {
     name: String,
     place: String,
-    about: About,
+    readiness: Readiness,
 }
 
-/// What is known of it before it is looked at.
-enum About {
-    /// How it is reached.
+/// Result of the preparation.
+enum Readiness {
+    /// The plan to reach the server.
     Plan(Box<Plan>),
-    /// The step that says why it is not looked at.
-    Nothing(Step),
+    /// The step that says why the server is not examined.
+    Skipped(Step),
 }
 
-impl Patient {
-    /// A server of the file, unless the file itself keeps it from being run.
-    fn of(server: &Server, loaded: &Loaded) -> Patient {
-        let unseen = |step| Patient { name: server.name.clone(), place: String::new(), about: About::Nothing(step) };
+impl Candidate {
+    /// Prepares a server of the file, unless the file itself prevents that.
+    fn of(server: &Server, loaded: &Loaded) -> Candidate {
+        let skipped =
+            |step| Candidate { name: server.name.clone(), place: String::new(), readiness: Readiness::Skipped(step) };
         if server.is_disabled {
-            return unseen(Step::skipped("all", "it is disabled"));
+            return skipped(Step::skipped("all", "it is disabled"));
         }
         if !loaded.obstacles(&server.name).is_empty() {
-            return unseen(Step::skipped("all", "its configuration cannot be used; see above"));
+            return skipped(Step::skipped("all", "its configuration cannot be used; see above"));
         }
         match Plan::of_server(server, None) {
-            Ok(plan) => Patient::with(plan),
-            Err(why) => unseen(Step::failed("configuration", why)),
+            Ok(plan) => Candidate::with(plan),
+            Err(why) => skipped(Step::failed("configuration", why)),
         }
     }
 
-    fn with(plan: Plan) -> Patient {
+    fn with(plan: Plan) -> Candidate {
         let (name, place) = (plan.upstream.name.clone(), plan.upstream.place.clone());
-        Patient { name, place, about: About::Plan(Box::new(plan)) }
+        Candidate { name, place, readiness: Readiness::Plan(Box::new(plan)) }
     }
 
-    /// A sheet for it, on which nothing is written yet.
-    fn sheet(&self, report: &mut Report, is_for_later: bool) -> Sheet {
-        let mut sheet = match is_for_later {
-            true => report.sheet_for_later(&self.name, &self.place),
-            false => report.sheet(&self.name, &self.place),
+    /// Creates its empty section of the report.
+    fn section(&self, report: &mut Report, is_for_later: bool) -> Section {
+        let mut section = match is_for_later {
+            true => report.deferred_section(&self.name, &self.place),
+            false => report.section(&self.name, &self.place),
         };
-        if let About::Plan(plan) = &self.about {
-            sheet.hide(&plan.secrets());
+        if let Readiness::Plan(plan) = &self.readiness {
+            section.hide(&plan.secrets());
         }
-        sheet
+        section
     }
 
-    /// Examines it alone: every step is shown as it is taken.
+    /// Examines it alone: every step is printed at once.
     async fn examine(self, limits: Limits, report: &mut Report) {
-        let mut sheet = self.sheet(report, false);
-        self.fill(limits, &mut sheet).await;
-        report.keep_server(sheet);
+        let mut section = self.section(report, false);
+        self.fill(limits, &mut section).await;
+        report.keep_server(section);
     }
 
-    async fn fill(self, limits: Limits, sheet: &mut Sheet) {
-        match self.about {
-            About::Nothing(step) => sheet.put(step),
-            About::Plan(plan) => match &plan.way {
-                Way::Child(command) => child::examine(&plan, command, limits, sheet).await,
-                Way::Remote(address) => remote::examine(&plan, address, limits, sheet).await,
+    async fn fill(self, limits: Limits, section: &mut Section) {
+        match self.readiness {
+            Readiness::Skipped(step) => section.add(step),
+            Readiness::Plan(plan) => match &plan.endpoint {
+                Endpoint::Child(command) => child::examine(&plan, command, limits, section).await,
+                Endpoint::Remote(address) => remote::examine(&plan, address, limits, section).await,
             },
         }
     }

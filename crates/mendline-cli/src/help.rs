@@ -1,51 +1,121 @@
-//! Help that teaches: the first page, ordered by what people want, and what is said after a mistake.
+//! Help: the first page, the help of commands with many options, and errors.
 //!
-//! The words of every command are its own, in the file of its options. This only orders them: a command that is in none of
-//! the groups below comes out under "More", and a test asks for a better place. What the first page, the completions and
-//! the manual pages show is the same command.
+//! The texts of a command are in the file of its options; this module orders them. A command without a group below
+//! appears under "More", which a test reports. The first page, the completions and the manual pages use the same
+//! definitions.
 
 use std::process::ExitCode;
 
-use clap::builder::StyledStr;
+use clap::builder::{Resettable, StyledStr};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, CommandFactory, FromArgMatches};
+use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
 use crate::cli::Cli;
-use crate::ink::{Ink, width};
 use crate::prose::folded;
+use crate::style::{Style, width};
 
-/// What people want, and the commands that do it.
+/// Groups of commands, by purpose.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Connect", &["run", "serve", "login", "logout"]),
-    ("See", &["status", "logs", "doctor", "tools"]),
-    ("Steer", &["call", "reconnect", "isolate", "resume"]),
+    ("Inspect", &["status", "logs", "doctor", "tools"]),
+    ("Control", &["call", "reconnect", "isolate", "resume"]),
     ("Set up", &["wrap", "unwrap", "check", "schema", "completions", "man"]),
     ("Try it", &["demo", "chaos"]),
 ];
 
-/// Where commands stand that are in no group.
+/// Heading of commands without a group.
 const REST: &str = "More";
 
-/// What to do first, in this order.
+/// First steps, in this order.
 const FIRST_STEPS: [(&str, &str); 5] = [
-    ("demo", "what breaks and what is mended, in twenty seconds"),
-    ("wrap --dry-run", "what it would change in the files of your clients"),
-    ("wrap", "change it; `mendline unwrap` gives every byte back"),
-    ("status --watch", "how your servers are, live"),
-    ("doctor", "what is wrong, and what to do about it"),
+    ("demo", "see in twenty seconds what Mendline repairs"),
+    ("wrap --dry-run", "show the changes to the files of your clients"),
+    ("wrap", "write the changes; `mendline unwrap` undoes them"),
+    ("status --watch", "watch the state of your servers"),
+    ("doctor", "find out what is wrong, and what to do about it"),
 ];
 
-/// The widest that help becomes; longer lines are hard to read.
+/// Arguments that `--help` shows, of the commands with many options, each with a shorter text if there is one.
+/// `--help-all` shows the others, too.
+const COMMON: [(&str, &[(&str, &str)]); 4] = [
+    (
+        "run",
+        &[
+            ("target", ""),
+            ("command", ""),
+            ("name", "Name in logs and errors [default: from the command or host]"),
+            ("log_level", "Messages on stderr: off, error, warn, info or debug"),
+            ("header", "Header for the URL, as 'Name: value'; may be repeated"),
+            ("config", "Configuration file that has NAME, also that of a client"),
+            ("max_retries", "Reconnect attempts; -1: unlimited, 0: none [default: 10]"),
+            ("keep_alive", "Interval of pings to an idle server [default: 30s]"),
+            ("effect", "Effect of a tool: read, idempotent or unsafe"),
+            ("max_in_flight", "Calls in flight; others wait (backpressure) [default: 256]"),
+            ("no_breaker", "Turn the circuit breaker off"),
+            ("rate_limit", "Limit of calls per time: 10/s, 30/m:5 [default: no limit]"),
+            ("call_timeout", "Time limit of a call without progress [default: 5m]"),
+            ("recovery_timeout", "Time that a call waits for a lost server [default: 45s]"),
+            ("startup", "Answer the handshake from the cache, or let the server answer"),
+            ("no_catalogue", "Keep no cache of the server's handshake and lists"),
+            ("help_all", ""),
+        ],
+    ),
+    (
+        "doctor",
+        &[
+            ("target", ""),
+            ("command", ""),
+            ("json", ""),
+            ("timeout", ""),
+            ("header", ""),
+            ("config", ""),
+            ("help_all", ""),
+        ],
+    ),
+    (
+        "tools",
+        &[
+            ("words", ""),
+            ("command", ""),
+            ("json", ""),
+            ("prompts", ""),
+            ("resources", ""),
+            ("timeout", ""),
+            ("header", ""),
+            ("config", ""),
+            ("help_all", ""),
+        ],
+    ),
+    (
+        "call",
+        &[
+            ("words", ""),
+            ("command", ""),
+            ("arg", ""),
+            ("json", ""),
+            ("output", ""),
+            ("timeout", ""),
+            ("header", ""),
+            ("config", ""),
+            ("help_all", ""),
+        ],
+    ),
+];
+
+/// The template of commands with many options: the examples come first.
+const EXAMPLES_FIRST: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}\n";
+
+/// Maximum width of the help; longer lines are hard to read.
 const WIDEST: usize = 100;
 
-/// The whole command line, with its first page.
+/// Returns the whole command line with its first page.
 pub(crate) fn command() -> Command {
     let command = Cli::command();
     let page = first_page(&command, width().min(WIDEST));
     command.help_template(page)
 }
 
-/// The same without what nobody is meant to see, for completions and manual pages.
+/// Returns the command line without hidden commands, for completions and manual pages.
 pub(crate) fn visible() -> Command {
     let whole = Cli::command();
     let shown: Vec<_> = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
@@ -54,12 +124,36 @@ pub(crate) fn visible() -> Command {
     visible.long_about(whole.get_long_about().cloned().unwrap_or_default())
 }
 
-/// The command line of this process; after help and after mistakes, which are written here, the exit code.
+/// Orders the help of the commands with many options: examples, arguments, notes. A brief help shows only the common
+/// arguments, without headings.
+fn arranged(command: Command, is_brief: bool) -> Command {
+    COMMON.iter().fold(command, |command, (name, common)| {
+        let shown = |argument: Arg| match common.iter().find(|(id, _)| argument.get_id() == *id) {
+            Some((_, "")) => argument.help_heading(Resettable::Reset),
+            Some((_, text)) => argument.help(*text).help_heading(Resettable::Reset),
+            None => argument.hide(true),
+        };
+        command.mut_subcommand(name, |command| {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let (examples, notes) = text.split_once("\n\n").unwrap_or((&text, ""));
+            let command = command.before_help(examples.to_owned()).after_help(notes.to_owned());
+            let command = if is_brief { command.mut_args(shown) } else { command };
+            command.help_template(EXAMPLES_FIRST)
+        })
+    })
+}
+
+/// Parses the command line of this process. Prints help and errors, and returns the exit code after them.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let first = std::env::args_os().nth(1).map(|word| word.to_string_lossy().into_owned());
-    // A bridge has to be there in a moment, and must not pay for a page that nobody asked for.
+    // Building pages of help takes time that `mendline run` must not spend.
     let asks_for_it = first.as_deref().is_none_or(|word| word.starts_with('-') || word == "help");
     let command = if asks_for_it { command() } else { Cli::command() };
+    let flags = || std::env::args_os().skip(1).take_while(|word| word != "--");
+    let asks_for_all = flags().any(|word| word == "--help-all");
+    let asks_for_help =
+        asks_for_all || first.as_deref() == Some("help") || flags().any(|it| it == "--help" || it == "-h");
+    let command = if asks_for_help { arranged(command, !asks_for_all) } else { command };
     match command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(cli),
         Err(mut error) => {
@@ -72,11 +166,11 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     }
 }
 
-/// What stands for a word of the command line that is not shown.
+/// Placeholder for a word of the command line that is not shown.
 const CONCEALED: &str = "…";
 
-/// Takes the values out of a mistake. A slip, such as a header without quotes, can put a secret into any place of a command
-/// line; the name of the flag and the form that it wants say enough. `words` is the command line, to say which word it is.
+/// Removes the values from a usage error. A mistake such as a header without quotes can put a secret anywhere on a
+/// command line; the name of the flag and its form are enough. `words` is the command line, to number the word.
 pub(crate) fn conceal(error: &mut clap::Error, words: &[String]) {
     let text = |error: &clap::Error, kind: ContextKind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -94,22 +188,22 @@ pub(crate) fn conceal(error: &mut clap::Error, words: &[String]) {
     let place = words.iter().position(|it| *it == word).map(|at| format!(" (word {})", at + 1));
     let concealed = format!("{CONCEALED}{}", place.unwrap_or_default());
     error.insert(kind, ContextValue::String(concealed));
-    // The tip repeats the word.
+    // The suggestion repeats the word.
     error.remove(ContextKind::Suggested);
 }
 
-/// Whether a word is a flag and nothing more.
+/// Returns whether a word is a flag without a value.
 fn is_flag(word: &str) -> bool {
     let name = word.strip_prefix("--").or_else(|| word.strip_prefix('-').filter(|name| name.chars().count() == 1));
     name.is_some_and(is_command)
 }
 
-/// Whether a word can be meant as the name of a command.
+/// Returns whether a word may be the name of a command.
 fn is_command(word: &str) -> bool {
     (1..=32).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-' || byte == b'_')
 }
 
-/// The text of a mistake without the sign for a value that is not shown.
+/// Removes the placeholder of a value from an error.
 fn without_value(text: &str) -> String {
     let (lead, tail) = ("invalid value '", "' for '");
     match text.split_once(lead).and_then(|(before, after)| Some((before, after.split_once(tail)?.1))) {
@@ -118,19 +212,19 @@ fn without_value(text: &str) -> String {
     }
 }
 
-/// Writes help to stdout and a mistake to stderr, and returns the exit code for it.
+/// Prints help to stdout or an error to stderr, and returns the exit code.
 fn show(error: &clap::Error) -> ExitCode {
     let page = error.render();
-    let text = |ink: Ink| if ink.is_coloured() { page.ansi().to_string() } else { page.to_string() };
+    let text = |style: Style| if style.is_coloured() { page.ansi().to_string() } else { page.to_string() };
     if error.use_stderr() {
-        eprint!("{}", without_value(&text(Ink::for_stderr())));
+        eprint!("{}", without_value(&text(Style::for_stderr())));
     } else {
-        print!("{}", text(Ink::for_stdout()));
+        print!("{}", text(Style::for_stdout()));
     }
     u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// The groups that have commands, with the commands in their order.
+/// Returns the groups that have commands, with the commands in their order.
 pub(crate) fn groups(command: &Command) -> Vec<(&'static str, Vec<&Command>)> {
     let visible = || command.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help");
     let mut groups: Vec<_> = GROUPS
@@ -169,19 +263,17 @@ fn first_page(command: &Command, width: usize) -> StyledStr {
         }
     }
     page += &heading("Options");
-    page += &format!(
-        "{{options}}\n\nEvery command explains itself, with examples: {literal}mendline run --help{literal:#}\n"
-    );
+    page += &format!("{{options}}\n\nEvery command has help with examples: {literal}mendline run --help{literal:#}\n");
     StyledStr::from(page)
 }
 
-/// What stands left in its style, and the words beside it.
+/// Formats a row: a name in its style, and its description.
 fn row(left: &str, longest: usize, words: &str, width: usize, style: &clap::builder::styling::Style) -> String {
     let lines = folded(&format!("  {left:<longest$}  "), words, width).join("\n");
     format!("{}\n", lines.replacen(left, &format!("{style}{left}{style:#}"), 1))
 }
 
-/// Adds to a mistake what could be meant instead.
+/// Adds a suggestion to a usage error.
 fn advise(error: &mut clap::Error, command: &Command, first: Option<&str>) {
     let tip = match error.kind() {
         ErrorKind::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
@@ -202,7 +294,7 @@ fn advise(error: &mut clap::Error, command: &Command, first: Option<&str>) {
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
 }
 
-/// The first example of a command, without what is said about it.
+/// Returns the first example of a command, without its description.
 fn example(command: &Command) -> Option<String> {
     let examples = command.get_after_help()?.to_string();
     let (ours, sole) = (format!("  mendline {} ", command.get_name()), format!("  mendline {}", command.get_name()));
@@ -215,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_has_its_place_on_the_first_page() {
+    fn every_command_has_a_group_on_the_first_page() {
         let command = Cli::command();
         let rest = groups(&command).into_iter().find(|(name, _)| *name == REST);
         let names =
@@ -223,8 +315,45 @@ mod tests {
         assert_eq!(names, None, "give it a place in GROUPS");
     }
 
+    /// The help of a command on a terminal of 100 columns.
+    fn help(name: &str, flag: &str) -> String {
+        let command = arranged(Cli::command(), flag == "--help").term_width(100);
+        command.try_get_matches_from(["mendline", name, flag]).unwrap_err().to_string()
+    }
+
     #[test]
-    fn every_command_teaches_by_example() {
+    fn brief_help_fits_two_screens_with_examples_first() {
+        for (name, common) in COMMON {
+            let page = help(name, "--help");
+            assert!(page.lines().count() <= 46, "{} lines:\n{page}", page.lines().count());
+            assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+            assert!(page.find("\nExamples:\n") < page.find("\nArguments:\n"), "{page}");
+            let command = Cli::command();
+            let known: Vec<_> = command.find_subcommand(name).unwrap().get_arguments().collect();
+            for (id, _) in common {
+                assert!(known.iter().any(|argument| argument.get_id() == id), "{name} has no argument {id}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_all_lists_every_option() {
+        for (name, _) in COMMON {
+            let page = help(name, "--help-all");
+            let command = Cli::command();
+            let arguments = command.find_subcommand(name).unwrap().get_arguments();
+            for long in arguments.filter(|argument| !argument.is_hide_set()).filter_map(Arg::get_long) {
+                assert!(page.contains(&format!("--{long}")), "{name} --help-all does not list --{long}:\n{page}");
+            }
+        }
+        let page = help("run", "--help-all");
+        for word in ["circuit breaker", "jitter", "cache", "handshake", "backpressure", "graceful shutdown"] {
+            assert!(page.contains(word), "{word} is not in\n{page}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples() {
         let command = visible();
         for command in command.get_subcommands() {
             let name = command.get_name();
@@ -237,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_answered_with_what_could_be_meant() {
+    fn usage_error_suggests_an_alternative() {
         let said = |line: &str| {
             let command = command();
             let words: Vec<_> = line.split(' ').collect();
@@ -252,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn s10_mistake_names_the_flag_and_never_the_value() {
+    fn s10_usage_error_names_the_flag_and_not_the_value() {
         let said = |line: &[&str]| {
             let words: Vec<String> = line.iter().map(|&word| word.to_owned()).collect();
             let mut error = command().try_get_matches_from(&words).unwrap_err();
@@ -283,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_page_keeps_to_its_width() {
+    fn first_page_keeps_its_width() {
         let page = first_page(&Cli::command(), 60).to_string();
         let template_free = page.lines().filter(|line| !line.contains('{') && !line.starts_with("Every command"));
         for line in template_free {

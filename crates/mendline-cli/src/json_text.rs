@@ -1,7 +1,7 @@
-//! JSON as somebody wrote it, made readable and nothing else.
+//! JSON as it was written, with new whitespace only.
 //!
-//! A value that is parsed and printed again has its keys in another order and its large numbers rounded. What a server
-//! answers is shown as it answered it, so only the space between the tokens is changed here.
+//! Parsing and printing a value would reorder its keys and round large numbers. The answer of a server is shown as it
+//! is, so only the whitespace between tokens changes.
 
 use std::fmt;
 
@@ -13,32 +13,32 @@ use serde_json::value::RawValue;
 pub(crate) struct Members(pub(crate) Vec<(String, Box<RawValue>)>);
 
 impl Members {
-    /// The members of this text, if it is an object.
+    /// Parses the members of a text, if it is an object.
     pub(crate) fn of(text: &RawValue) -> Option<Members> {
         serde_json::from_str(text.get()).ok()
     }
 
-    /// The member of this name; of several, the last.
+    /// Returns the member of this name; the last of several.
     pub(crate) fn get(&self, name: &str) -> Option<&RawValue> {
         self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    /// The text that this member is.
+    /// Returns the text of a member.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         serde_json::from_str(self.get(name)?.get()).ok()
     }
 
-    /// Whether this member is there and true.
+    /// Returns the boolean of a member.
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         serde_json::from_str(self.get(name)?.get()).ok()
     }
 
-    /// The values that this member is a list of.
+    /// Returns the elements of a member.
     pub(crate) fn list(&self, name: &str) -> Vec<Box<RawValue>> {
         self.get(name).and_then(|value| serde_json::from_str(value.get()).ok()).unwrap_or_default()
     }
 
-    /// The members of this member.
+    /// Returns the members of a member.
     pub(crate) fn members(&self, name: &str) -> Members {
         self.get(name).and_then(Members::of).unwrap_or_default()
     }
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// With one member or element per line, indented; what is empty stays on its line.
+/// Formats a value with one member or element per line, indented; an empty one stays on its line.
 pub(crate) fn pretty(text: &RawValue) -> String {
     let mut out = String::with_capacity(text.get().len() * 2);
     let mut depth = 0_usize;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn order_numbers_and_escapes_stay_as_they_were_written() {
+    fn pretty_keeps_order_numbers_and_escapes() {
         let text = r#"{"b":1.50,"a":[123456789012345678901,{"x":"q\"}\\"}], "e":{} ,"f":[ ]}"#;
         let expected = "{\n  \"b\": 1.50,\n  \"a\": [\n    123456789012345678901,\n    {\n      \"x\": \"q\\\"}\\\\\"\n    }\n  ],\n  \"e\": {},\n  \"f\": []\n}";
         assert_eq!(pretty(&raw(text)), expected);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_found_in_their_order_and_the_last_of_a_name_counts() {
+    fn members_keep_order_and_the_last_duplicate_wins() {
         let members = Members::of(&raw(r#"{"z":1,"a":"x","z":true}"#)).unwrap();
         let names: Vec<&str> = members.0.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["z", "a", "z"]);

@@ -1,4 +1,4 @@
-//! What `mendline run` keeps in log files: flags, a variable and the configuration file, in this order.
+//! The log files of `mendline run`, set by flags, a variable and the configuration file, in this order.
 
 use std::ffi::OsString;
 
@@ -8,27 +8,27 @@ use mendline::observe::log::LogLevel;
 use mendline::state::state_directory;
 use mendline_config::LogChoices;
 
-/// The environment variable that says what to keep when the command line does not.
+/// The environment variable for the level of the log files.
 pub(crate) const VARIABLE: &str = "MENDLINE_LOG_FILES";
 
 #[derive(Args)]
 pub(crate) struct LogFileOptions {
-    /// What is kept in files for `mendline logs`: off, error, warn, info or debug [default: $MENDLINE_LOG_FILES, else
+    /// Level of the log files for `mendline logs`: off, error, warn, info or debug [default: $MENDLINE_LOG_FILES, else
     /// info]
     #[arg(long, value_name = "LEVEL")]
     log_file_level: Option<LogLevel>,
 
-    /// Keep no log files
+    /// Write no log files
     #[arg(long, conflicts_with_all = ["log_file_level", "record_wire"])]
     no_log_files: bool,
 
-    /// Keep the messages themselves, too, without secrets, for `mendline logs --wire`
+    /// Also log the messages themselves, without secrets, for `mendline logs --wire`
     #[arg(long)]
     record_wire: bool,
 }
 
 impl LogFileOptions {
-    /// What is kept and where; `None` when nothing is.
+    /// Returns the settings of the log files; `None` if there are none.
     pub(crate) fn choose(
         &self,
         file: &LogChoices,
@@ -37,7 +37,7 @@ impl LogFileOptions {
         let level = match self.log_file_level {
             _ if self.no_log_files => LogLevel::Off,
             Some(level) => level,
-            None => said_by(variable(VARIABLE))?.or(file.level).unwrap_or_default(),
+            None => from_variable(variable(VARIABLE))?.or(file.level).unwrap_or_default(),
         };
         let Some(state) = state_directory(variable).filter(|_| level > LogLevel::Off) else { return Ok(None) };
         let file_bytes = file.file_bytes.unwrap_or(FILE_BYTES);
@@ -51,7 +51,7 @@ impl LogFileOptions {
     }
 }
 
-fn said_by(variable: Option<OsString>) -> Result<Option<LogLevel>, String> {
+fn from_variable(variable: Option<OsString>) -> Result<Option<LogLevel>, String> {
     let Some(text) = variable.filter(|text| !text.is_empty()) else { return Ok(None) };
     let text = text.to_string_lossy();
     text.parse().map(Some).map_err(|error| format!("{VARIABLE}={text}: {error}"))
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_the_variable_and_that_over_the_file() {
+    fn flags_override_the_variable_which_overrides_the_file() {
         let level = |options: &LogFileOptions, file: &LogChoices, variable: Option<&str>| {
             chosen(options, file, variable).map(|choices| choices.level)
         };
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_fit_together_whichever_of_them_was_said() {
+    fn file_and_folder_sizes_are_consistent() {
         let sizes = |file_bytes, total_bytes| {
             let file = LogChoices { file_bytes, total_bytes, ..LogChoices::default() };
             chosen(&flags(None, false), &file, None).map(|choices| (choices.file_bytes, choices.folder_bytes)).unwrap()
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_is_none_is_named_with_the_variable() {
+    fn invalid_level_is_reported_with_its_variable() {
         let options = flags(None, false);
         let why = options.choose(&LogChoices::default(), |_| Some("loud".into())).unwrap_err();
         assert!(why.starts_with("MENDLINE_LOG_FILES=loud: "), "{why}");

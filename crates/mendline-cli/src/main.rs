@@ -1,30 +1,29 @@
-//! The command `mendline`. One file per subcommand; this one only finds out which.
+//! The command `mendline`: one module per subcommand.
 //!
-//! The guard comes before everything else: it is started with every bridge, has to be there in a millisecond and to stay
-//! small, so it must not pay for parsing a command line.
+//! The guard is handled first: it starts with every `mendline run`, must start fast and stay small, and must not parse
+//! a command line.
 
 #[macro_use]
 mod output;
 
 mod call;
 mod check;
-mod choices;
 mod cli;
 mod completions;
-mod conversation;
+mod control;
 mod demo;
 mod demo_server;
 mod doctor;
+mod external_inputs;
 mod help;
-mod ink;
 mod json_text;
 mod log_files;
 mod logs;
 mod man;
+mod mcp_client;
 mod named;
-mod news;
-mod outside;
 mod plan;
+mod policy_flags;
 mod progress;
 mod prose;
 mod reload;
@@ -32,9 +31,10 @@ mod reporter;
 mod run;
 mod server_flags;
 mod status;
-mod steer;
+mod style;
 mod target;
 mod tools;
+mod untrusted_text;
 mod watch;
 mod wrap;
 
@@ -42,7 +42,7 @@ use std::process::ExitCode;
 
 use cli::Command;
 
-/// The hidden subcommand under which our own program is started again as the guard.
+/// The hidden subcommand that runs this program as the guard.
 const GUARD: &str = "__guard";
 
 fn main() -> ExitCode {
@@ -50,19 +50,19 @@ fn main() -> ExitCode {
         return mendline::transport::guard::keep_watch();
     }
     let code = match help::parse() {
-        Ok(cli) => carry_out(cli.command),
+        Ok(cli) => run_command(cli.command),
         Err(code) => code,
     };
     output::finish(code)
 }
 
-fn carry_out(command: Command) -> ExitCode {
+fn run_command(command: Command) -> ExitCode {
     match command {
         Command::Run(options) => run::run(options),
         Command::Status(options) => status::run(&options),
-        Command::Reconnect(options) => steer::reconnect(&options),
-        Command::Isolate(options) => steer::isolate(&options),
-        Command::Resume(options) => steer::resume(&options),
+        Command::Reconnect(options) => control::reconnect(&options),
+        Command::Isolate(options) => control::isolate(&options),
+        Command::Resume(options) => control::resume(&options),
         Command::Check(options) => check::run(&options),
         Command::Schema(options) => check::schema(&options),
         Command::Wrap(options) => wrap::wrap(&options),

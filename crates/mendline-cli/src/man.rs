@@ -1,7 +1,7 @@
-//! `mendline man`: the manual pages, one for the command and one for each subcommand.
+//! `mendline man`: the manual pages, one for the program and one for each subcommand.
 //!
-//! Made from the command line itself, like the help. Only the examples are set by ourselves: they are lines, and a
-//! paragraph would run them together.
+//! They are generated from the command line, like the help. Only the examples are formatted here, because they must
+//! keep their lines.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::{help, output};
 const EXAMPLES: &str = "\
 Examples:
   mendline man | man -l -                             read the page of mendline itself
-  mendline man run | man -l -                         that of a command
+  mendline man run | man -l -                         the page of a command
   mendline man --output ~/.local/share/man/man1       install all of them: `man mendline-run`
 
 Exit codes: 0 ok, 1 a page could not be written, 2 wrong usage, 3 no command of that name.";
@@ -24,50 +24,50 @@ Exit codes: 0 ok, 1 a page could not be written, 2 wrong usage, 3 no command of 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ManOptions {
-    /// The command whose page is printed [default: mendline itself]
+    /// Command whose page to print [default: mendline itself]
     #[arg(value_name = "COMMAND", conflicts_with = "output")]
     command: Option<String>,
 
-    /// Write all pages into this directory, which is made if need be
+    /// Write all pages into this directory, which is created if needed
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
 
-/// What every command may end with.
+/// The exit codes of all commands.
 pub(crate) const EXIT_CODES: [(&str, &str); 7] = [
     ("0", "ok"),
     (
         "1",
         "a negative result: a server that never became ready, a check that failed, a tool that reported an error, output that could not be written",
     ),
-    ("2", "the command line or the configuration cannot be carried out as written"),
+    ("2", "the command line or the configuration is invalid"),
     ("3", "nothing of that name, or nothing running"),
     ("4", "a call was sent and its outcome is unknown"),
     ("5", "a call was not sent, or was refused"),
     ("6", "a person has to log in, or to provide a credential"),
 ];
 
-/// What is read from the environment.
+/// The environment variables.
 pub(crate) const ENVIRONMENT: [(&str, &str); 9] = [
-    ("MENDLINE_CONFIG", "the configuration file, where --config names none"),
+    ("MENDLINE_CONFIG", "the configuration file, if --config is not given"),
     (
         "MENDLINE_LOG",
-        "what `mendline run` writes to stderr, where --log-level says nothing: off, error, warn, info or debug",
+        "messages of `mendline run` on stderr, if --log-level is not given: off, error, warn, info or debug",
     ),
     (
         "MENDLINE_LOG_FILES",
-        "what it keeps in files for `mendline logs`, where --log-file-level says nothing: the same words",
+        "level of its log files for `mendline logs`, if --log-file-level is not given: the same words",
     ),
     (
         "MENDLINE_RUNTIME_DIR",
-        "where the sockets of running processes are; else mendline in $XDG_RUNTIME_DIR or /run/user/UID, else one for you in /tmp",
+        "directory of the sockets of running processes; else mendline in $XDG_RUNTIME_DIR or /run/user/UID, else one for you in /tmp",
     ),
     (
         "MENDLINE_STATE_DIR",
-        "where it is kept what is known of servers, and the log files; else mendline in $XDG_STATE_HOME, else in ~/.local/state",
+        "directory of the cache and of the log files; else mendline in $XDG_STATE_HOME, else in ~/.local/state",
     ),
-    ("XDG_CONFIG_HOME", "where mendline/config.json is looked for; else ~/.config"),
-    ("HTTPS_PROXY, HTTP_PROXY, NO_PROXY", "the proxy for servers at a URL, and who is reached without one"),
+    ("XDG_CONFIG_HOME", "directory of mendline/config.json; else ~/.config"),
+    ("HTTPS_PROXY, HTTP_PROXY, NO_PROXY", "the proxy for servers at a URL, and the hosts that are reached without it"),
     (
         "NODE_EXTRA_CA_CERTS",
         "a file with certificates that are trusted besides the system's: of authorities, or of a server itself",
@@ -96,7 +96,7 @@ pub(crate) fn run(options: &ManOptions) -> ExitCode {
         Some(name) => match root.find_subcommand(name) {
             Some(command) => command,
             None => {
-                eprintln!("error: there is no command {name:?}\n\nThey are listed by `mendline --help`.");
+                eprintln!("error: there is no command {name:?}\n\n`mendline --help` lists the commands.");
                 return ExitCode::from(UNKNOWN);
             }
         },
@@ -118,12 +118,12 @@ fn shown(root: &Command) -> impl Iterator<Item = &Command> {
     root.get_subcommands().filter(|command| command.get_name() != "help")
 }
 
-/// What a page is called: `mendline` or `mendline-run`.
+/// Returns the name of a page: `mendline` or `mendline-run`.
 fn title(command: &Command) -> String {
     command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
 }
 
-/// A whole page in roff.
+/// Returns a whole page in roff.
 fn page(command: &Command) -> String {
     let is_root = command.get_name() == "mendline";
     let man = Man::new(command.clone())
@@ -166,14 +166,14 @@ fn list(heading: &str, rows: &[(&str, &str)]) -> String {
     format!(".SH {heading}\n{}", rows.collect::<String>())
 }
 
-/// What stands after the options, line for line.
+/// Formats the text after the options, line by line.
 fn examples(words: &str) -> String {
     let words = words.strip_prefix("Examples:\n").unwrap_or(words);
     let lines: Vec<_> = words.lines().map(escaped).collect();
     format!(".SH EXAMPLES\n.nf\n{}\n.fi\n", lines.join("\n"))
 }
 
-/// A line that means nothing to roff.
+/// Escapes a line for roff.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace('`', "\\(ga");
     if text.starts_with('.') { format!("\\&{text}") } else { text }
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_text_is_never_a_request() {
+    fn text_line_is_never_a_roff_request() {
         assert_eq!(escaped(".nf"), "\\&.nf");
         assert_eq!(escaped("'x' --y \\z"), "\\(aqx\\(aq \\-\\-y \\ez");
     }

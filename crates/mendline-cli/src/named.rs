@@ -1,4 +1,4 @@
-//! A server by its name: the file is found, read and checked, and the entry of that name becomes a plan.
+//! A server of the configuration file: locates, reads and checks the file, and turns the entry into a plan.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use mendline::observe::log::{LogLevel, Pen};
 use mendline_config::{Finding, Found, Loaded, Paint, Source, Surroundings, Weight, find, load, nearest};
 
 use crate::cli::{UNKNOWN, USAGE};
-use crate::ink::Ink;
-use crate::outside::one_line;
 use crate::plan::{Plan, check_headers};
 use crate::server_flags::Line;
+use crate::style::Style;
+use crate::untrusted_text::one_line;
 
-/// Why nothing was started, for a person, and the exit code that says so to a program.
+/// The reason why nothing was started, and the exit code.
 pub(crate) struct Refusal {
     pub(crate) words: String,
     pub(crate) code: u8,
@@ -23,46 +23,46 @@ impl From<String> for Refusal {
     }
 }
 
-/// A plan from a file, and what else is to be said about it.
+/// A plan from a file, and the file.
 pub(crate) struct Named {
     pub(crate) plan: Plan,
     pub(crate) loaded: Loaded,
     pub(crate) found: Found,
 }
 
-/// The plan for the server of this name.
+/// Returns the plan of the server with this name.
 pub(crate) fn named(name: &str, line: &Line<'_>) -> Result<Named, Refusal> {
     // A header without quotes around it puts its value in the place of the name, which must not be shown then.
     check_headers(line)?;
     let found = match locate(line.server.config.as_deref()) {
         Ok(found) => found,
-        Err(why) => return Err(Refusal::from(neither(name, line.verb, &why))),
+        Err(why) => return Err(Refusal::from(unresolved(name, line.verb, &why))),
     };
     let loaded = read(&found)?;
     let plan = entry(&loaded, name, line)?;
     Ok(Named { plan, loaded, found })
 }
 
-/// The plan for the server that a command line means, and what its file says, if it comes from one.
-pub(crate) fn meant(line: &Line<'_>) -> Result<(Plan, Option<Named>), Refusal> {
+/// Returns the plan of the server that a command line selects, and its file if it comes from one.
+pub(crate) fn resolve(line: &Line<'_>) -> Result<(Plan, Option<Named>), Refusal> {
     match line.by_name() {
         Some(name) => named(name, line).map(|named| (named.plan.clone(), Some(named))),
         None => Ok((Plan::of_flags(line)?, None)),
     }
 }
 
-/// The file that holds.
+/// Locates the configuration file.
 pub(crate) fn locate(named: Option<&Path>) -> Result<Found, String> {
     find(named, |name| std::env::var_os(name)).map_err(|missing| missing.to_string())
 }
 
-/// The file, read and understood as far as possible.
+/// Reads and parses the file as far as possible.
 pub(crate) fn read(found: &Found) -> Result<Loaded, String> {
     let source = Source::read(&found.path)?;
     Ok(load(source, found.is_ours, Surroundings::of_process()))
 }
 
-/// The plan that this file has for the server of this name.
+/// Returns the plan of the server with this name in this file.
 pub(crate) fn entry(loaded: &Loaded, name: &str, line: &Line<'_>) -> Result<Plan, Refusal> {
     if !loaded.names.iter().any(|known| known == name) && !is_unreadable(loaded) {
         return Err(Refusal { words: unknown(name, loaded), code: UNKNOWN });
@@ -76,20 +76,20 @@ pub(crate) fn entry(loaded: &Loaded, name: &str, line: &Line<'_>) -> Result<Plan
             format!("{painted}\n\nerror: nothing was started: {mistakes} in {}", loaded.source.path().display());
         return Err(Refusal { words, code: USAGE });
     }
-    let server = loaded.server(name).ok_or_else(|| format!("{name:?} cannot be understood"))?;
+    let server = loaded.server(name).ok_or_else(|| format!("the entry of {name:?} is invalid"))?;
     if server.is_disabled {
         return Err(Refusal::from(format!("{name:?} is disabled in {}", loaded.source.path().display())));
     }
     Plan::of_server(server, Some(line)).map_err(Refusal::from)
 }
 
-/// A file that could not be read as a whole has no names.
+/// Returns whether the file could not be parsed: such a file has no names.
 fn is_unreadable(loaded: &Loaded) -> bool {
     loaded.names.is_empty() && loaded.has_errors()
 }
 
-/// Says in the log what is not wrong enough to stop for.
-pub(crate) fn mention(loaded: &Loaded, name: &str, log: &Pen) {
+/// Logs the findings that do not prevent the start.
+pub(crate) fn log_findings(loaded: &Loaded, name: &str, log: &Pen) {
     let concerns = |finding: &&Finding| finding.server.as_deref().is_none_or(|server| server == name);
     for finding in loaded.findings.iter().filter(concerns) {
         let level = if finding.weight == Weight::Note { LogLevel::Debug } else { LogLevel::Warn };
@@ -105,9 +105,9 @@ pub(crate) fn mention(loaded: &Loaded, name: &str, log: &Pen) {
     }
 }
 
-/// With colours where somebody sees them.
+/// Returns the colour setting for findings.
 pub(crate) fn paint() -> Paint {
-    if Ink::for_stderr().is_coloured() { Paint::Coloured } else { Paint::Plain }
+    if Style::for_stderr().is_coloured() { Paint::Coloured } else { Paint::Plain }
 }
 
 fn unknown(name: &str, loaded: &Loaded) -> String {
@@ -119,21 +119,21 @@ fn unknown(name: &str, loaded: &Loaded) -> String {
         words.push_str(&format!("; did you mean {meant:?}?"));
     }
     match names.as_slice() {
-        [] => words.push_str("\n\nThere are none at all in it."),
+        [] => words.push_str("\n\nThe file has no servers."),
         names => {
             let names: Vec<String> = names.iter().map(|name| one_line(name)).collect();
-            words.push_str(&format!("\n\nThere are: {}", names.join(", ")));
+            words.push_str(&format!("\n\nIts servers are: {}", names.join(", ")));
         }
     }
     words
 }
 
-/// Whether what was written for a name may be something else: a URL without its scheme, with a password or a key in it.
+/// Returns whether a name may be something else: a URL without its scheme, with a password or a key in it.
 fn may_hold_a_secret(name: &str) -> bool {
     name.contains(['@', '?', '='])
 }
 
-fn neither(target: &str, verb: &str, why: &str) -> String {
+fn unresolved(target: &str, verb: &str, why: &str) -> String {
     if may_hold_a_secret(target) {
         return format!(
             "the server is neither a URL, which begins with https:// or http://, nor a name that can be looked up\n\n  {why}"

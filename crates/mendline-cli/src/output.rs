@@ -1,18 +1,19 @@
-//! The way out of the process: everything that a command writes to stdout and to stderr.
+//! Output of the process: everything that a command writes to stdout and to stderr.
 //!
-//! The macros of the standard library panic when a write fails. Here they are replaced by macros of the same names, so that
-//! no command can use the others by accident.
+//! The macros of the standard library panic when a write fails. Macros of the same names replace them here, so that no
+//! command can use the others by accident.
 //!
-//! - A reader that closes the pipe has seen enough. The command carries out what it does, writes nothing more, and exits
-//!   with the code that its work has earned: a tool that was called may have run.
-//! - Any other failed write, such as one to a full disk, is reported once, on stderr, when the command ends. It turns exit
-//!   code 0 into 1; every other code says more and stays.
-//! - A failed write to stderr is not reported, because there is no place left to report it.
+//! - A reader that closes the pipe is no error. The command finishes its work, writes nothing more, and exits with its
+//!   own code: a tool that was called may have run.
+//! - Any other failed write, such as one to a full disk, is reported once, on stderr, when the command ends. It turns
+//!   exit code 0 into 1; other codes stay.
+//! - A failed write to stderr cannot be reported.
 //!
-//! Text passes [`Escaped`](mendline::observe::escaped::Escaped)'s rule on its way out: whatever is not harmless is shown as
-//! an escape, but for line ends, tabs and, on a terminal, the few control sequences that Mendline itself writes. This is the
-//! second wall. Names and messages of others are escaped where they are put into a sentence, because only there a line end
-//! in them can be told from one of ours. JSON has escapes of its own, and [`data`] is for programs and left as it is.
+//! Text is escaped by the rule of [`Escaped`](mendline::observe::escaped::Escaped) on its way out: everything that is
+//! not harmless becomes an escape, except line ends, tabs and, on a terminal, the few control sequences that Mendline
+//! itself writes. This is a second layer of defence. Untrusted names and messages are escaped where they are put into a
+//! sentence, because only there a line end in them can be told from one of ours. JSON has its own escapes, and [`data`]
+//! is for programs and stays as it is.
 //!
 //! Descriptors 0 to 2 that are closed when the process starts are opened on `/dev/null` by the standard library before
 //! `main`, so no socket or file gets their numbers.
@@ -113,7 +114,7 @@ pub(crate) fn data(bytes: &[u8]) {
     let _ = Stdout.write_all(bytes);
 }
 
-/// Whether a write to stdout has failed, for whatever reason.
+/// Returns whether a write to stdout has failed.
 pub(crate) fn has_failed() -> bool {
     FAILURE.get().is_some()
 }
@@ -122,7 +123,7 @@ fn is_end_of_reading(errno: Errno) -> bool {
     matches!(errno, Errno::PIPE | Errno::CONNRESET)
 }
 
-/// Reports a failed write, and returns the exit code of the process whose command has ended with this one.
+/// Reports a failed write, and returns the exit code of the process for that of its command.
 pub(crate) fn finish(code: ExitCode) -> ExitCode {
     match FAILURE.get() {
         Some(errno) if !is_end_of_reading(*errno) => {
@@ -136,10 +137,10 @@ pub(crate) fn finish(code: ExitCode) -> ExitCode {
 /// Control sequences with which Mendline draws over a line.
 const DRAWS_OVER: [&str; 3] = ["\r\x1b[K", "\r\x1b[2K", "\x1b[2A"];
 
-/// The most digits and semicolons of a colour of ours.
+/// Maximum number of digits and semicolons of a colour code.
 const LONGEST_COLOUR: usize = 16;
 
-/// Text with escapes for everything that is not harmless, but for line ends, tabs and, on a terminal, our own sequences.
+/// Escapes everything that is not harmless, except line ends, tabs and, on a terminal, our own sequences.
 fn shown(text: &str, is_terminal: bool) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -156,7 +157,7 @@ fn shown(text: &str, is_terminal: bool) -> String {
     shown
 }
 
-/// The length of the control sequence at the beginning of a text, if it is one that Mendline writes.
+/// Returns the length of the control sequence at the beginning of a text, if Mendline writes it.
 fn own_sequence(text: &str) -> usize {
     if let Some(sequence) = DRAWS_OVER.iter().find(|sequence| text.starts_with(*sequence)) {
         return sequence.len();
@@ -166,7 +167,7 @@ fn own_sequence(text: &str) -> usize {
     if codes <= LONGEST_COLOUR && after[codes..].starts_with('m') { codes + 3 } else { 0 }
 }
 
-/// The words of the system for an error, without its number.
+/// Returns the message of the system for an error, without its number.
 fn reason(errno: Errno) -> String {
     let words = errno.to_string();
     words.split(" (os error").next().unwrap_or(&words).to_owned()

@@ -1,8 +1,7 @@
-//! What is to be run: a command line or an entry of a file, lowered to the same thing.
+//! The plan of a server: its endpoint and policies, from a command line or from an entry of a file.
 //!
-//! A plan is a way to a server and the policies for it. Flags make one by themselves; an entry of the configuration file
-//! makes one, and flags then have the last word. An entry that already runs `mendline run …` is read as that command line
-//! and not run: one Mendline around another would mend everything twice.
+//! Flags override an entry of the configuration file. An entry that already runs `mendline run …` is read as that
+//! command line and not run, because one Mendline around another would repeat every recovery.
 
 pub(crate) mod exposure;
 mod secrets;
@@ -22,25 +21,25 @@ use mendline_wire::Limits;
 
 use crate::cli::RunOptions;
 use crate::help::conceal;
-use crate::outside::one_line;
 use crate::server_flags::{Line, TransportFlag};
+use crate::untrusted_text::one_line;
 
-/// The environment variable that names further authorities, as Node has it: people who need it have set it already.
+/// The environment variable for further certificate authorities, as in Node.
 const EXTRA_ROOTS: &str = "NODE_EXTRA_CA_CERTS";
-/// The environment variable that names the file of the system's authorities, as OpenSSL has it.
+/// The environment variable for the file of the system's authorities, as in OpenSSL.
 const STORE: &str = "SSL_CERT_FILE";
 
-/// A server, the way to it and the policies for it.
+/// A server: its endpoint and its policies.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) upstream: UpstreamConfig,
-    pub(crate) way: Way,
+    pub(crate) endpoint: Endpoint,
     pub(crate) limits: Limits,
 }
 
-/// The way to a server.
+/// The endpoint of a server.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Endpoint {
     Child(ChildCommand),
     Remote(Address),
 }
@@ -49,21 +48,21 @@ pub(crate) enum Way {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     url: Secret,
-    /// A variable holds it, or a part of it.
+    /// True if a variable holds the URL or a part of it.
     is_hidden: bool,
     headers: Vec<(String, Secret)>,
     connect_timeout: Option<Duration>,
-    /// Credentials may go to another machine unencrypted.
+    /// True if credentials may go to another machine unencrypted.
     allow_http: bool,
 }
 
 impl Plan {
-    /// What the command line alone says.
+    /// Builds the plan of a command line.
     pub(crate) fn of_flags(line: &Line<'_>) -> Result<Plan, String> {
         Plan::of_line(line, &variable)
     }
 
-    /// What a command line says whose variables are looked up like this.
+    /// Builds the plan of a command line with this lookup of variables.
     fn of_line(line: &Line<'_>, variable: Lookup<'_>) -> Result<Plan, String> {
         let mut plan = match (line.target, &line.server.url_env) {
             (Some(written), _) => {
@@ -77,13 +76,13 @@ impl Plan {
             }
             (None, None) => child(line)?,
         };
-        if let Some(choices) = line.choices {
-            choices.apply(&mut plan.upstream)?;
+        if let Some(policies) = line.policies {
+            policies.apply(&mut plan.upstream)?;
         }
         Ok(plan)
     }
 
-    /// What an entry of the configuration file says, and over it the command line.
+    /// Builds the plan of an entry of the configuration file; the command line overrides it.
     pub(crate) fn of_server(server: &Server, line: Option<&Line<'_>>) -> Result<Plan, String> {
         let limits = Limits {
             message_bytes: server.message_bytes.unwrap_or(Limits::default().message_bytes),
@@ -94,17 +93,17 @@ impl Plan {
                 let mut command = ChildCommand::new(program, arguments.iter().map(OsString::from));
                 command.environment = plain(environment);
                 command.directory.clone_from(directory);
-                Plan { upstream: server.policies.clone(), way: Way::Child(command), limits }
+                Plan { upstream: server.policies.clone(), endpoint: Endpoint::Child(command), limits }
             }
             Reach::Url { url, headers, connect_timeout, allow_http, .. } => {
                 let (url, headers) = (url.clone(), headers.clone());
                 let (connect_timeout, allow_http) = (*connect_timeout, *allow_http);
                 let address = Address { url, is_hidden: false, headers, connect_timeout, allow_http };
-                Plan { upstream: server.policies.clone(), way: Way::Remote(address), limits }
+                Plan { upstream: server.policies.clone(), endpoint: Endpoint::Remote(address), limits }
             }
             Reach::Wrapped { arguments, environment, directory } => {
                 let mut plan = unwrapped(server, arguments, environment)?;
-                if let Way::Child(command) = &mut plan.way {
+                if let Endpoint::Child(command) = &mut plan.endpoint {
                     command.environment = plain(environment);
                     command.directory.clone_from(directory);
                 }
@@ -114,41 +113,41 @@ impl Plan {
         if let Some(line) = line {
             plan.overrule(line)?;
         }
-        if let Way::Remote(address) = &plan.way {
+        if let Endpoint::Remote(address) = &plan.endpoint {
             address.check_exposure().map_err(|why| format!("`{}`: {why}", server.name))?;
-            // What this machine adds may be wrong, too, and is said before anything is started.
+            // Settings of this machine may be invalid, too; that is reported before anything starts.
             address.target()?;
         }
         Ok(plan)
     }
 
-    /// Whose catalogue it is: the way to the server, and as whom.
+    /// Returns the identity of the server for its cache: the endpoint and the credentials.
     pub(crate) fn identity(&self) -> Identity {
-        match &self.way {
-            Way::Child(command) => {
+        match &self.endpoint {
+            Endpoint::Child(command) => {
                 let words: Vec<&OsString> = std::iter::once(&command.program).chain(&command.arguments).collect();
                 let here = || std::env::current_dir().ok();
                 let identity = Identity::child(&words, command.directory.clone().or_else(here).as_deref());
-                // The last one of a name is the one that counts.
+                // The last variable of a name wins.
                 let variables: BTreeMap<_, _> =
                     std::env::vars_os().chain(command.environment.iter().cloned()).collect();
                 let text =
                     |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
                 identity.with_environment(variables.into_iter().filter_map(text))
             }
-            Way::Remote(address) => {
+            Endpoint::Remote(address) => {
                 let identity = Identity::remote(address.url.expose());
                 address.headers.iter().fold(identity, |identity, (name, value)| identity.with(name, value))
             }
         }
     }
 
-    /// The command line has the last word.
+    /// Applies the command line over the entry.
     fn overrule(&mut self, line: &Line<'_>) -> Result<(), String> {
-        match &mut self.way {
-            Way::Child(_) if has_headers(line) => return Err(NO_HEADERS.to_owned()),
-            Way::Child(_) => {}
-            Way::Remote(address) => {
+        match &mut self.endpoint {
+            Endpoint::Child(_) if has_headers(line) => return Err(NO_HEADERS.to_owned()),
+            Endpoint::Child(_) => {}
+            Endpoint::Remote(address) => {
                 for (name, value) in headers(line, &variable)? {
                     address.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
                     address.headers.push((name, value));
@@ -163,11 +162,11 @@ impl Plan {
         if let Some(name) = line.name {
             self.upstream.name = name.to_string();
         }
-        line.choices.map_or(Ok(()), |choices| choices.apply(&mut self.upstream))
+        line.policies.map_or(Ok(()), |policies| policies.apply(&mut self.upstream))
     }
 }
 
-/// A command line of our own in somebody's file, with the policies of that entry.
+/// Builds the plan of an entry that runs Mendline itself, with the policies of that entry.
 fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secret)]) -> Result<Plan, String> {
     let line = ["mendline run"].into_iter().chain(arguments.iter().map(String::as_str));
     let inner = Wrapped::try_parse_from(line).map_err(|mut error| {
@@ -187,7 +186,7 @@ fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secr
             one_line(&server.name)
         ));
     }
-    // Its variables are those that a client would have set for it.
+    // The variables are those that a client would set.
     let own =
         |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose().to_owned());
     let plain = Plan::of_line(&options.line(), &|name| own(name).or_else(|| variable(name)))
@@ -196,10 +195,10 @@ fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secr
     upstream.transport = plain.upstream.transport;
     upstream.place.clone_from(&plain.upstream.place);
     if upstream.transport != Transport::Child && upstream.timeouts.handshake == defaults::HANDSHAKE {
-        // It was read as a command, which has longer.
+        // The entry was read as a command, which has a longer limit.
         upstream.timeouts.handshake = defaults::HANDSHAKE_HTTP;
     }
-    options.choices.apply(&mut upstream).map_err(|why| format!("`{}`: {why}", one_line(&server.name)))?;
+    options.policies.apply(&mut upstream).map_err(|why| format!("`{}`: {why}", one_line(&server.name)))?;
     Ok(Plan { upstream, ..plain })
 }
 
@@ -225,13 +224,13 @@ fn child(line: &Line<'_>) -> Result<Plan, String> {
     let name = line.name.cloned().unwrap_or_else(|| Name::of_command(program, arguments)).to_string();
     let upstream = UpstreamConfig::child(name, program.to_string_lossy());
     let command = ChildCommand::new(program.clone(), arguments.to_vec());
-    Ok(Plan { upstream, way: Way::Child(command), limits: Limits::default() })
+    Ok(Plan { upstream, endpoint: Endpoint::Child(command), limits: Limits::default() })
 }
 
-/// What stands for a URL that is in the variable of `--url-env`.
+/// Placeholder for a URL in the variable of `--url-env`.
 const URL_IN_VARIABLE: &str = "";
 
-/// A server at a URL. What stands in variables is nobody's to see, so a URL that is none is shown as it was written.
+/// Builds the plan of a server at a URL. Values of variables are not shown: an invalid URL is shown as it was written.
 fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> Result<Plan, String> {
     if let Err(fault) = Target::parse(&url)
         && url != written
@@ -249,11 +248,11 @@ fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> 
     let target = address.target()?;
     let name = line.name.cloned().unwrap_or_else(|| Name::of_host(target.origin().host())).to_string();
     let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect(line.server.transport));
-    Ok(Plan { upstream, way: Way::Remote(address), limits: Limits::default() })
+    Ok(Plan { upstream, endpoint: Endpoint::Remote(address), limits: Limits::default() })
 }
 
 impl Address {
-    /// Refuses a credential that would go to another machine unencrypted, unless that is allowed.
+    /// Rejects a credential that would go to another machine unencrypted, unless that is allowed.
     fn check_exposure(&self) -> Result<(), String> {
         let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.expose()));
         match exposure::exposed(self.url.expose(), headers) {
@@ -264,7 +263,7 @@ impl Address {
         }
     }
 
-    /// What is dialed, with the proxies and authorities of this machine.
+    /// Returns the target to dial, with the proxies and authorities of this machine.
     pub(crate) fn target(&self) -> Result<Target, String> {
         let url = self.url.expose();
         let mut target = Target::parse(url).map_err(|fault| format!("{fault}: {}", without_secrets(url)))?;
@@ -279,13 +278,13 @@ impl Address {
         Ok(target.proxies(&rules).tls(extra_roots()?))
     }
 
-    /// The names of the headers, which are no secret.
+    /// Returns the names of the headers, which are no secret.
     pub(crate) fn header_names(&self) -> impl Iterator<Item = &str> {
         self.headers.iter().map(|(name, _)| name.as_str())
     }
 }
 
-/// Says so if a header on the command line is not written as headers are, before anything else is said about the line.
+/// Checks the form of the headers on the command line, before any other error about the line.
 pub(crate) fn check_headers(line: &Line<'_>) -> Result<(), String> {
     line.server.header.iter().try_for_each(|header| header_parts(header).map(drop))?;
     line.server.header_env.iter().try_for_each(|header| header_env_parts(header).map(drop))
@@ -317,15 +316,15 @@ fn headers(line: &Line<'_>, variable: Lookup<'_>) -> Result<Vec<(String, Secret)
     line.server.header.iter().map(one).chain(line.server.header_env.iter().map(held)).collect()
 }
 
-/// Where the value of a variable is looked up.
+/// Lookup of the value of a variable.
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The content of the variable that a flag names. The name is shown only if it can be nothing but one: an operator who
-/// mistakes the flag writes the secret in its place.
+/// Returns the value of the variable that a flag names. The name is shown only if it is certainly one: a user who
+/// confuses the flags may have written the secret in its place.
 fn held_by(flag: &str, name: &str, variable: Lookup<'_>) -> Result<String, String> {
     variable(name).ok_or_else(|| match is_surely_a_variable(name) {
         true => format!("{flag}: the variable {name} is not set"),
@@ -351,7 +350,7 @@ const URL_ENV_FORM: &str = "--url-env takes the name of an environment variable 
 
 What was written is not shown, because it may hold a secret.";
 
-/// Whether a text is a token as names of headers are.
+/// Returns whether a text is a valid header name.
 fn is_header_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
@@ -368,7 +367,7 @@ fn dialect(flag: Option<TransportFlag>) -> Dialect {
     }
 }
 
-/// Authorities that the operator trusts beyond the system's.
+/// Reads the authorities that the operator trusts beyond the system's.
 fn extra_roots() -> Result<TlsOptions, String> {
     let mut options = TlsOptions::default();
     if let Some(path) = std::env::var_os(EXTRA_ROOTS).filter(|path| !path.is_empty()) {
@@ -391,7 +390,7 @@ const NO_COMMAND: &str = "there is no server to run
 Everything after `--` is the server's command; a name is looked up in the configuration file. `mendline run --help` says
 more.";
 
-/// A URL without what may be a secret in it: its path and query, and a user's name and password.
+/// Returns a URL without possible secrets: its path and query, and a user's name and password.
 fn without_secrets(url: &str) -> String {
     let shown = url.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = shown.split_once("://") else { return "…".to_owned() };

@@ -1,21 +1,20 @@
-//! One line of stderr on which a call shows how far it is.
+//! A progress line on stderr for a call.
 //!
-//! It is drawn only where somebody sees it, and wiped before anything else is written there, so that nothing of it is left
-//! behind. Where stderr is no terminal, nothing is drawn at all.
+//! It is drawn only on a terminal, and cleared before anything else is written there.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::conversation::Progress;
-use crate::outside::{cut, one_line, width};
+use crate::mcp_client::Progress;
+use crate::untrusted_text::{cut, one_line, width};
 
-/// How wide the bar itself is.
+/// Width of the bar.
 const BAR: usize = 24;
 
-/// The line. Clones draw on the same one.
+/// The progress line. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Screen(Arc<Mutex<State>>);
+pub(crate) struct ProgressLine(Arc<Mutex<State>>);
 
 struct State {
     is_seen: bool,
@@ -23,15 +22,15 @@ struct State {
     since: Instant,
 }
 
-impl Default for Screen {
-    fn default() -> Screen {
+impl Default for ProgressLine {
+    fn default() -> ProgressLine {
         let state = State { is_seen: std::io::stderr().is_terminal(), is_drawn: false, since: Instant::now() };
-        Screen(Arc::new(Mutex::new(state)))
+        ProgressLine(Arc::new(Mutex::new(state)))
     }
 }
 
-impl Screen {
-    /// Shows how far it is.
+impl ProgressLine {
+    /// Draws the progress.
     pub(crate) fn show(&self, progress: &Progress) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.is_seen {
@@ -43,14 +42,14 @@ impl Screen {
         eprint!("\r\x1b[K{line}");
     }
 
-    /// Writes a line above it.
-    pub(crate) fn say(&self, line: &str) {
-        self.wipe();
+    /// Prints a line above the progress.
+    pub(crate) fn print(&self, line: &str) {
+        self.clear();
         eprintln!("{line}");
     }
 
-    /// Leaves nothing of it.
-    pub(crate) fn wipe(&self) {
+    /// Clears the progress.
+    pub(crate) fn clear(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut state.is_drawn) {
             eprint!("\r\x1b[K");
@@ -81,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_as_full_as_the_call_is_done_and_never_fuller() {
+    fn bar_shows_the_share_and_never_more_than_full() {
         assert_eq!(drawn(1.0, Some(4.0), None), format!("  {}{}  25 %  3 s", "█".repeat(6), "░".repeat(18)));
         assert!(drawn(9.0, Some(4.0), None).contains("100 %"));
         assert!(drawn(-1.0, Some(4.0), None).contains("  0 %"));

@@ -1,6 +1,6 @@
 //! Text folded to the width of a terminal.
 
-/// Folds words into lines of at most `width` columns; the first begins with `first`, the others with as much room.
+/// Folds words into lines of at most `width` columns; the first begins with `first`, the others are indented.
 pub(crate) fn folded(first: &str, words: &str, width: usize) -> Vec<String> {
     let indent = " ".repeat(first.chars().count());
     let (mut lines, mut line, mut is_fresh) = (Vec::new(), first.to_owned(), true);
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_too_long_stands_alone() {
+    fn too_long_word_has_its_own_line() {
         assert_eq!(folded("", "a extraordinarily b", 5), ["a", "extraordinarily", "b"]);
     }
 }

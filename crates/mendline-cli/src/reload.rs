@@ -1,8 +1,7 @@
-//! The configuration file again, while a server is run from it.
+//! Reload of the configuration file, while a server runs from it.
 //!
-//! It is read when it has changed, and when somebody sends SIGHUP. What can be used takes effect: policies at once, the way to
-//! the server when no call is with it. What cannot be used changes nothing, and the log says why: a running server is worth
-//! more than a file that is being edited.
+//! The file is read when it has changed, and at SIGHUP. Valid changes take effect: policies at once, the endpoint when
+//! no call is in flight. An invalid file changes nothing, and the log names the reason.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,23 +17,23 @@ use mendline_config::{Found, Source, Surroundings, Watch, load};
 use mendline_wire::Limits;
 
 use crate::cli::RunOptions;
-use crate::named::{Named, entry, mention};
-use crate::plan::{Plan, Way};
+use crate::named::{Named, entry, log_findings};
+use crate::plan::{Endpoint, Plan};
 
-/// A server that is run from a file.
+/// A server that runs from a file.
 pub(crate) struct Reload {
     name: String,
     options: Arc<RunOptions>,
     found: Found,
     watch: Watch,
-    /// What holds now.
+    /// The current plan.
     plan: Plan,
-    /// What hides secrets in the log; new ones must be known to it before they are used.
+    /// The redactor of the log; it must know new secrets before they are used.
     redactor: Redactor,
 }
 
-/// Where the way to the server is put when it changes.
-pub(crate) enum Door {
+/// Receiver of a changed endpoint.
+pub(crate) enum ReloadTarget {
     Child(Next<ChildCommand>),
     Remote(Next<Target>),
 }
@@ -46,21 +45,21 @@ impl Reload {
         Reload { name: name.to_owned(), options, found, watch, plan, redactor }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub(crate) fn file(&self) -> &Path {
         &self.found.path
     }
 
-    /// Looks whether the file has changed; says what follows from that.
-    pub(crate) fn look(&mut self, door: &Door, log: &Pen) -> Option<Input> {
+    /// Checks the file for a change, and returns the input that follows from it.
+    pub(crate) fn look(&mut self, target: &ReloadTarget, log: &Pen) -> Option<Input> {
         let source = self.watch.look()?;
-        self.take(source, door, log)
+        self.take(source, target, log)
     }
 
-    /// Reads the file because somebody asked for it.
-    pub(crate) fn read(&mut self, door: &Door, log: &Pen) -> Option<Input> {
+    /// Reads the file at SIGHUP.
+    pub(crate) fn read(&mut self, target: &ReloadTarget, log: &Pen) -> Option<Input> {
         match self.watch.look_anew() {
-            Some(source) => self.take(source, door, log),
+            Some(source) => self.take(source, target, log),
             None => {
                 let path = self.found.path.display();
                 log.say(LogLevel::Error, &format!("{path} cannot be read; the old configuration stays"));
@@ -69,7 +68,7 @@ impl Reload {
         }
     }
 
-    fn take(&mut self, source: Source, door: &Door, log: &Pen) -> Option<Input> {
+    fn take(&mut self, source: Source, target: &ReloadTarget, log: &Pen) -> Option<Input> {
         let loaded = load(source, self.found.is_ours, Surroundings::of_process());
         let path = loaded.source.path().display();
         let plan = match entry(&loaded, &self.name, &self.options.line()) {
@@ -83,35 +82,35 @@ impl Reload {
                     let words = refusal.words.lines().next().unwrap_or_default();
                     log.say(LogLevel::Error, words.strip_prefix("error: ").unwrap_or(words));
                 }
-                log.say(LogLevel::Error, &format!("{path} was not taken over; the old configuration stays"));
+                log.say(LogLevel::Error, &format!("{path} is not used; the old configuration stays"));
                 return None;
             }
         };
         self.redactor.learn(&plan.secrets());
-        mention(&loaded, &self.name, log);
-        let change = self.change(&plan, door, log)?;
+        log_findings(&loaded, &self.name, log);
+        let change = self.change(&plan, target, log)?;
         let config = Box::new(plan.upstream.clone());
         self.plan = plan;
         Some(Input::Reconfigure { upstream: UpstreamId(0), config, change })
     }
 
-    /// How much is different, if anything is.
-    fn change(&self, plan: &Plan, door: &Door, log: &Pen) -> Option<Change> {
-        let moved = plan.way != self.plan.way || plan.upstream.transport != self.plan.upstream.transport;
+    /// Returns the kind of change, if there is one.
+    fn change(&self, plan: &Plan, target: &ReloadTarget, log: &Pen) -> Option<Change> {
+        let moved = plan.endpoint != self.plan.endpoint || plan.upstream.transport != self.plan.upstream.transport;
         if plan.limits != self.plan.limits {
-            log.say(LogLevel::Warn, "`limits.messageBytes` takes effect when Mendline is started again");
+            log.say(LogLevel::Warn, "`limits.messageBytes` takes effect after a restart of Mendline");
         }
-        match (&plan.way, door) {
+        match (&plan.endpoint, target) {
             _ if !moved && is_alike(&plan.upstream, &self.plan.upstream) => {
                 log.say(LogLevel::Debug, "the configuration file has changed, but nothing in it for this server");
                 None
             }
             _ if !moved => Some(Change::Policies),
-            (Way::Child(command), Door::Child(next)) => {
+            (Endpoint::Child(command), ReloadTarget::Child(next)) => {
                 next.put(command.clone());
                 Some(Change::Way)
             }
-            (Way::Remote(address), Door::Remote(next)) => match address.target() {
+            (Endpoint::Remote(address), ReloadTarget::Remote(next)) => match address.target() {
                 Ok(target) => {
                     next.put(target.limits(self.limits()));
                     Some(Change::Way)
@@ -124,7 +123,7 @@ impl Reload {
             _ => {
                 log.say(
                     LogLevel::Warn,
-                    "a command has become a URL, or a URL a command: that takes effect when Mendline is started again",
+                    "the server has changed between a command and a URL: that takes effect after a restart of Mendline",
                 );
                 None
             }
@@ -136,7 +135,7 @@ impl Reload {
     }
 }
 
-/// Do the same policies hold? Every one of them shows in its text.
+/// Returns whether two configurations are equal, judged by their debug output.
 fn is_alike(left: &UpstreamConfig, right: &UpstreamConfig) -> bool {
     format!("{left:?}") == format!("{right:?}")
 }

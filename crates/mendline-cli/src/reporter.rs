@@ -1,40 +1,45 @@
-//! Says on stderr, to whoever waits for an answer, that a server is being mended.
+//! Messages on stderr while a server recovers.
 //!
-//! A person who waits wants to know what for. Each reason is said once and not at every try.
+//! Each reason is printed once, not at every attempt.
 
 use mendline::decisions::event::LinkState;
 use mendline::decisions::{Event, UpstreamId};
 use mendline::driver::Observer;
 
-use crate::ink::Ink;
-use crate::outside::one_line;
-use crate::progress::Screen;
+use crate::progress::ProgressLine;
+use crate::style::Style;
+use crate::untrusted_text::one_line;
 
-/// Tells a person.
+/// Prints the recovery of a server.
 pub(crate) struct Reporter {
     name: String,
-    ink: Ink,
-    screen: Screen,
+    style: Style,
+    progress_line: ProgressLine,
     last: String,
 }
 
 impl Reporter {
-    /// For the server of this name.
+    /// Creates a reporter for the server with this name.
     pub(crate) fn new(name: &str) -> Reporter {
-        Reporter { name: one_line(name), ink: Ink::for_stderr(), screen: Screen::default(), last: String::new() }
+        Reporter {
+            name: one_line(name),
+            style: Style::for_stderr(),
+            progress_line: ProgressLine::default(),
+            last: String::new(),
+        }
     }
 
-    /// Shares the line that somebody else draws on.
-    pub(crate) fn on(mut self, screen: &Screen) -> Reporter {
-        self.screen = screen.clone();
+    /// Shares a progress line.
+    pub(crate) fn on(mut self, progress_line: &ProgressLine) -> Reporter {
+        self.progress_line = progress_line.clone();
         self
     }
 
-    fn say(&mut self, words: String) {
+    fn print_once(&mut self, words: String) {
         if words == self.last {
             return;
         }
-        self.screen.say(&self.ink.faint(&format!("{}: {words}", self.name)));
+        self.progress_line.print(&self.style.faint(&format!("{}: {words}", self.name)));
         self.last = words;
     }
 }
@@ -43,12 +48,12 @@ impl Observer for Reporter {
     fn happened(&mut self, event: &Event) {
         match event {
             Event::LinkMoved { to: LinkState::Waiting, why, .. } => {
-                self.say(format!("{}; trying again", one_line(why)));
+                self.print_once(format!("{}; reconnecting", one_line(why)));
             }
-            Event::CallRetried { attempt, .. } => self.say(format!("sent again, attempt {attempt}")),
+            Event::CallRetried { attempt, .. } => self.print_once(format!("sent again, attempt {attempt}")),
             Event::Paused { wait, .. } => {
                 let wait = humantime::format_duration(std::time::Duration::from_secs(wait.as_secs().max(1)));
-                self.say(format!("the server asks to be left alone for {wait}"));
+                self.print_once(format!("the server asks for a pause of {wait}"));
             }
             _ => {}
         }

@@ -1,8 +1,7 @@
-//! `mendline run`: one client on our stdin and stdout, one server as a child or at a URL.
+//! `mendline run`: one client on stdin and stdout, one server as a child or at a URL.
 //!
-//! This puts the pieces together and does nothing else. The guard is started first, because no child may be started
-//! without one. The driver runs as a task of a runtime with one thread, which is this one: a task is woken without a
-//! system call, the outermost future is not.
+//! This module only assembles the parts. The guard starts first, because no child may start without one. The driver is
+//! a task of a runtime with one thread, because waking a task takes no system call, unlike waking the outermost future.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,15 +23,15 @@ use mendline_wire::Limits;
 
 use crate::GUARD;
 use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions};
-use crate::named::{Refusal, mention, named};
-use crate::news::News;
-use crate::plan::{Plan, Way};
-use crate::reload::{Door, Reload};
+use crate::external_inputs::ExternalInputs;
+use crate::named::{Refusal, log_findings, named};
+use crate::plan::{Endpoint, Plan};
+use crate::reload::{Reload, ReloadTarget};
 
-/// The environment variable that says what to log when the command line does not.
+/// The environment variable for the log level.
 const LOG_VARIABLE: &str = "MENDLINE_LOG";
 
-/// Runs the bridge until its client has gone or somebody stops it.
+/// Runs until the client disconnects or a signal stops it.
 pub(crate) fn run(options: Box<RunOptions>) -> ExitCode {
     match prepare(&Arc::from(options)) {
         Ok(bridge) => match bridge.run() {
@@ -51,11 +50,11 @@ pub(crate) fn run(options: Box<RunOptions>) -> ExitCode {
     }
 }
 
-/// Everything that is needed to begin.
+/// Everything that is needed to start.
 struct Bridge {
     plan: Plan,
     log: Log,
-    /// When it is run from a file.
+    /// Set if the server comes from a file.
     reload: Option<Reload>,
 }
 
@@ -74,7 +73,7 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
         Some(name) => {
             let named = named(name, &line)?;
             let log = log_for(&named.plan, &named.loaded.logs)?;
-            mention(&named.loaded, name, &log.pen());
+            log_findings(&named.loaded, name, &log.pen());
             let reload = Some(Reload::new(name, &named, Arc::clone(options), log.redactor()));
             Ok(Bridge { plan: named.plan, log, reload })
         }
@@ -89,78 +88,88 @@ impl Bridge {
     fn run(self) -> std::io::Result<Ending> {
         let Bridge { plan, log, reload } = self;
         let state = state_directory(|name| std::env::var_os(name)).filter(|_| plan.upstream.catalogue.cache);
-        let shelf = state.and_then(|state| Shelf::open(&state, plan.identity(), log.pen()));
-        let shelf = shelf.map(|shelf| shelf.hiding(log.redactor()));
-        let Plan { upstream, way, limits } = plan;
+        let list_cache = state.and_then(|state| Shelf::open(&state, plan.identity(), log.pen()));
+        let list_cache = list_cache.map(|list_cache| list_cache.hiding(log.redactor()));
+        let Plan { upstream, endpoint, limits } = plan;
         let config = Config::new(vec![upstream]);
         let configuration = reload.as_ref().map(|reload| reload.file().display().to_string());
-        let book = Book::new(configuration, &config.upstreams).hiding(log.redactor());
-        let setting = Setting { config, limits, shelf, book };
+        let status_store = Book::new(configuration, &config.upstreams).hiding(log.redactor());
+        let setup = EngineSetup { config, limits, list_cache, status_store };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let ended = match way {
-            Way::Child(command) => {
+        let ended = match endpoint {
+            Endpoint::Child(command) => {
                 let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]);
                 if let Err(error) = &guard {
                     log.say(LogLevel::Warn, &format!("no guard: the server may outlive a killed Mendline ({error})"));
                 }
                 let children = Children::new(vec![command], guard.ok());
-                let reload = reload.map(|reload| (reload, Door::Child(children.next())));
-                runtime.block_on(drive(setting, children, reload, log))
+                let reload = reload.map(|reload| (reload, ReloadTarget::Child(children.next())));
+                runtime.block_on(drive(setup, children, reload, log))
             }
-            Way::Remote(address) => {
+            Endpoint::Remote(address) => {
                 let target = address.target().map_err(std::io::Error::other)?;
-                let remote = Remote::new(target.limits(setting.limits.clone()));
-                let reload = reload.map(|reload| (reload, Door::Remote(remote.next())));
-                runtime.block_on(drive(setting, remote, reload, log))
+                let remote = Remote::new(target.limits(setup.limits.clone()));
+                let reload = reload.map(|reload| (reload, ReloadTarget::Remote(remote.next())));
+                runtime.block_on(drive(setup, remote, reload, log))
             }
         };
-        // A name that the resolver still looks for is nobody's any more.
+        // A pending name lookup must not delay the exit.
         runtime.shutdown_background();
         ended
     }
 }
 
-/// What the engine and its driver begin with.
-struct Setting {
+/// Setup of the engine and its driver.
+struct EngineSetup {
     config: Config,
     limits: Limits,
-    /// Where what is known of the server is kept.
-    shelf: Option<Shelf>,
-    /// What people can ask.
-    book: Book,
+    /// Cache of the server's handshake and lists.
+    list_cache: Option<Shelf>,
+    /// Status store for the control socket.
+    status_store: Book,
 }
 
-async fn drive<H>(setting: Setting, host: H, reload: Option<(Reload, Door)>, log: Log) -> std::io::Result<Ending>
+async fn drive<H>(
+    setup: EngineSetup,
+    host: H,
+    reload: Option<(Reload, ReloadTarget)>,
+    log: Log,
+) -> std::io::Result<Ending>
 where
     H: Host + 'static,
 {
-    let Setting { config, limits, shelf, book } = setting;
+    let EngineSetup { config, limits, list_cache, status_store } = setup;
     let through_the_network = config.upstreams.iter().any(|upstream| upstream.transport != Transport::Child);
-    let news = News::listen(through_the_network, reload, log.pen())?;
-    let (recorder, _socket) = offer(book, &config, &news, &log).unzip();
+    let inputs = ExternalInputs::listen(through_the_network, reload, log.pen())?;
+    let (recorder, _socket) = open_control_socket(status_store, &config, &inputs, &log).unzip();
     let (reader, writer) = stdio::open()?;
     let mut engine = Engine::new(config, fastrand::u64(..));
-    if let Some(what) = shelf.as_ref().and_then(Shelf::read) {
+    if let Some(what) = list_cache.as_ref().and_then(Shelf::read) {
         engine.handle(Input::Remembered { upstream: UpstreamId(0), what }, Moment::ZERO);
     }
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
     let redactor = log.redactor();
     let mut driver = Driver::new(engine, limits, host, client, (log, recorder)).hiding(redactor);
-    if let Some(shelf) = shelf {
-        driver = driver.keeping(Box::new(shelf.keeper()));
+    if let Some(list_cache) = list_cache {
+        driver = driver.keeping(Box::new(list_cache.keeper()));
     }
-    let task = tokio::spawn(driver.run(move |cx| news.poll(cx)));
+    let task = tokio::spawn(driver.run(move |cx| inputs.poll(cx)));
     task.await.map_err(std::io::Error::other)
 }
 
-/// Lets the user look at this process and steer it. Without a place for the socket it does what it does unseen.
-fn offer(book: Book, config: &Config, news: &Arc<News>, log: &Log) -> Option<(Recorder, server::Name)> {
+/// Opens the control socket. Without a directory for it, the process runs without one.
+fn open_control_socket(
+    status_store: Book,
+    config: &Config,
+    inputs: &Arc<ExternalInputs>,
+    log: &Log,
+) -> Option<(Recorder, server::Name)> {
     let name = config.upstreams.first().map_or("", |upstream| &upstream.name);
     match Socket::open(&place::candidates(|name| std::env::var_os(name)), name) {
         Ok(socket) => {
-            let (book, news) = (book.shared(), Arc::clone(news));
-            let steer: server::Steer = Arc::new(move |input| news.leave_command(input));
-            Some((Recorder::new(Arc::clone(&book)), socket.serve(book, steer)))
+            let (status_store, inputs) = (status_store.shared(), Arc::clone(inputs));
+            let steer: server::Steer = Arc::new(move |input| inputs.push_command(input));
+            Some((Recorder::new(Arc::clone(&status_store)), socket.serve(status_store, steer)))
         }
         Err(why) => {
             log.say(LogLevel::Warn, &format!("`mendline status` will not see this process: {why}"));

@@ -1,8 +1,7 @@
-//! Which server is meant and how it is reached, as every command that talks to one takes it.
+//! Flags that select a server and its connection, for all commands that use one.
 //!
-//! A command line names a server by its URL, by its name in the configuration file, or by the command that starts it. What
-//! else is said about the way to it is the same for all commands and stands here; where the server itself stands on the
-//! line is each command's own business, because not every one of them has room for it in the same place.
+//! A command line names a server by its URL, by its name in the configuration file, or by the command that starts it.
+//! The flags of the connection are the same for all commands; the position of the server on the line is not.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,45 +10,45 @@ use std::time::Duration;
 use clap::Args;
 use mendline_config::Name;
 
-use crate::choices::{Choices, duration};
+use crate::policy_flags::{PolicyFlags, duration};
 
-/// The flags about the way to a server.
+/// The flags of the connection to a server.
 #[derive(Args)]
 pub(crate) struct ServerFlags {
-    /// How a server at a URL is spoken to: auto finds out
+    /// Transport of a server at a URL; auto detects it
     #[arg(long, value_name = "auto|http|sse", value_enum, hide_possible_values = true)]
     pub(crate) transport: Option<TransportFlag>,
 
-    /// A header for every request to the URL, as 'Name: value'; ${VAR} is taken from the environment; may be given several times
+    /// Header for every request to the URL, as 'Name: value'; ${VAR} is expanded from the environment; may be repeated
     #[arg(long, value_name = "HEADER")]
     pub(crate) header: Vec<String>,
 
-    /// A header whose value is in an environment variable, as NAME=VARIABLE; may be given several times
+    /// Header whose value is in an environment variable, as NAME=VARIABLE; may be repeated
     #[arg(long, value_name = "NAME=VARIABLE")]
     pub(crate) header_env: Vec<String>,
 
-    /// The environment variable that holds the URL, when the URL itself is a secret
+    /// Environment variable that holds the URL, if the URL itself is a secret
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) url_env: Option<String>,
 
-    /// Lets credentials go to an http:// URL on another machine, unencrypted: for a network that is trusted
+    /// Allow credentials to go unencrypted to an http:// URL on another machine: for trusted networks
     #[arg(long)]
     pub(crate) allow_http: bool,
 
-    /// How long a connection to the URL may take [default: 5s]
+    /// Time limit of a connection attempt to the URL [default: 5s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) connect_timeout: Option<Duration>,
 
-    /// The file in which a NAME is looked up [default: $MENDLINE_CONFIG, else config.json in the user's configuration
-    /// directory for mendline]; a client's own file will do
+    /// Configuration file of the server NAME; a client's own file works, too [default: $MENDLINE_CONFIG, else
+    /// config.json in the user's configuration directory for mendline]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 
-/// How a server at a URL is spoken to.
+/// Values of `--transport`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum TransportFlag {
-    /// Found out: Streamable HTTP first, then legacy SSE.
+    /// Detected: Streamable HTTP first, then legacy SSE.
     #[value(alias = "http-first", alias = "sse-first")]
     Auto,
     /// Streamable HTTP only.
@@ -60,25 +59,25 @@ pub(crate) enum TransportFlag {
     Sse,
 }
 
-/// All that a command line says about a server.
+/// Everything that a command line says about a server.
 #[derive(Clone, Copy)]
 pub(crate) struct Line<'a> {
-    /// What is done with it, as the command line has it.
+    /// The subcommand.
     pub(crate) verb: &'static str,
-    /// The way to it.
+    /// The flags of the connection.
     pub(crate) server: &'a ServerFlags,
-    /// What it is to be called.
+    /// The name that the server gets.
     pub(crate) name: Option<&'a Name>,
     /// Its URL, or its name in the configuration file.
     pub(crate) target: Option<&'a str>,
     /// Its command.
     pub(crate) command: &'a [OsString],
-    /// The policies for it, for commands that let one choose.
-    pub(crate) choices: Option<&'a Choices>,
+    /// The policy flags, for commands that have them.
+    pub(crate) policies: Option<&'a PolicyFlags>,
 }
 
 impl<'a> Line<'a> {
-    /// The name under which it is looked up in a file, if it is not a URL or a command.
+    /// Returns the name to look up in a file, if the server is neither a URL nor a command.
     pub(crate) fn by_name(&self) -> Option<&'a str> {
         self.target.filter(|target| !target.contains("://") && !target.contains("${"))
     }

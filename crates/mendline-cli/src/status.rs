@@ -1,9 +1,9 @@
 //! `mendline status`: every server of every running Mendline of this user, in one table or as JSON.
 //!
-//! - [`report`]: what is known, in the shape of `--json`;
-//! - [`memory`]: what children take, which only this machine knows;
-//! - [`table`]: rows and columns that fit the terminal; [`page`]: what a person reads, and [`detail`] of one server;
-//! - [`probe`]: servers that are configured and do not run, tried.
+//! - [`report`]: the data, in the format of `--json`;
+//! - [`memory`]: the memory of children, measured on this machine;
+//! - [`table`]: a table that fits the terminal; [`page`]: the text output, and [`detail`] of one server;
+//! - [`probe`]: probes of configured servers that do not run.
 
 mod detail;
 pub(crate) mod memory;
@@ -20,11 +20,11 @@ use clap::Args;
 use mendline::control::Registry;
 use mendline::control::words::Mood;
 
-use crate::choices::duration;
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
-use crate::ink::Ink;
 use crate::output;
-use crate::target::{Wanted, nothing_runs, unknown};
+use crate::policy_flags::duration;
+use crate::style::Style;
+use crate::target::{ServerSelector, nothing_runs, unknown};
 use crate::watch::{self, WatchOptions};
 use page::Page;
 use report::Report;
@@ -32,41 +32,41 @@ use report::Report;
 const EXAMPLES: &str = "\
 Examples:
   mendline status                      everything that runs, in one table
-  mendline status notes                one server, and an exit code that says how it is
-  mendline status notes#4711           the one of this process, when several have the name
-  mendline status --watch              a live screen: what happens, and keys to reconnect or isolate
-  mendline status --probe              also the configured servers that do not run, tried
+  mendline status notes                one server, with an exit code for its state
+  mendline status notes#4711           the server of this process, if several have the name
+  mendline status --watch              a live screen with events, and keys to reconnect or isolate
+  mendline status --probe              also probe the configured servers that do not run
   mendline status --json | jq -r '.servers[] | select(.state.kind != \"ready\") | .id'
 
-What does not answer within a second is shown as such.
-Exit codes: 0 ok, 1 a server that was asked for by name is not well, 2 wrong usage or configuration,
+A process that does not answer within a second is shown as such.
+Exit codes: 0 ok, 1 the named server is unhealthy, 2 wrong usage or configuration,
 3 nothing runs, or nothing of that name.";
 
-/// What `mendline status` is asked.
+/// Options of `mendline status`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct StatusOptions {
-    /// A server by its name, or by NAME#PID or PID [default: all of them]
+    /// Server by its name, or by NAME#PID or PID [default: all of them]
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
     #[command(flatten)]
     watch: WatchOptions,
 
-    /// Print JSON, in a shape that stays; `--schema` describes it
+    /// Print JSON in a stable format; `--schema` describes it
     #[arg(long)]
     json: bool,
 
-    /// Also try the servers of the configuration file that do not run: each is started or contacted and greeted
+    /// Also probe the configured servers that do not run: each is started or contacted for a handshake
     #[arg(long)]
     probe: bool,
 
-    /// The configuration file for --probe [default: $MENDLINE_CONFIG, else config.json in the user's configuration
+    /// Configuration file for --probe [default: $MENDLINE_CONFIG, else config.json in the user's configuration
     /// directory for mendline]
     #[arg(long, value_name = "FILE", requires = "probe")]
     config: Option<PathBuf>,
 
-    /// How long --probe waits for servers
+    /// Time limit of --probe
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s", requires = "probe")]
     within: Duration,
 
@@ -75,7 +75,7 @@ pub(crate) struct StatusOptions {
     schema: bool,
 }
 
-/// Shows how everything is.
+/// Runs `mendline status`.
 pub(crate) fn run(options: &StatusOptions) -> ExitCode {
     if options.schema {
         print!("{}", report::SCHEMA);
@@ -86,7 +86,7 @@ pub(crate) fn run(options: &StatusOptions) -> ExitCode {
     }
     let registry = Registry::of_user();
     for distrusted in registry.distrusted() {
-        eprintln!("warning: not looked into {distrusted}");
+        eprintln!("warning: skipped {distrusted}");
     }
     let mut report = Report::of(registry.snapshots());
     if options.probe {
@@ -98,7 +98,7 @@ pub(crate) fn run(options: &StatusOptions) -> ExitCode {
             }
         }
     }
-    match options.name.as_deref().map(Wanted::parse) {
+    match options.name.as_deref().map(ServerSelector::parse) {
         None => show(&report, options),
         Some(wanted) => {
             let names = report.names();
@@ -124,11 +124,11 @@ fn show(report: &Report, options: &StatusOptions) -> ExitCode {
     } else if report.is_empty() {
         println!("{}", nothing_runs());
     } else {
-        print!("{}", Page::new(report, Ink::for_stdout(), page::width()));
+        print!("{}", Page::new(report, Style::for_stdout(), page::width()));
     }
     if report.is_empty() {
         ExitCode::from(UNKNOWN)
-    } else if options.name.is_some() && report.mood() > Mood::Well {
+    } else if options.name.is_some() && report.severity() > Mood::Well {
         ExitCode::from(NEGATIVE)
     } else {
         ExitCode::SUCCESS

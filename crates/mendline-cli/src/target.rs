@@ -1,32 +1,32 @@
-//! Which running servers somebody means: `notes`, `notes#4711` or `4711`.
+//! Selection of running servers: `notes`, `notes#4711` or `4711`.
 
 use mendline_config::nearest;
 
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 
 /// A server by its name, by its process, or by both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct ServerSelector {
     text: String,
     name: Option<String>,
     pid: Option<u32>,
 }
 
-impl Wanted {
-    pub(crate) fn parse(text: &str) -> Wanted {
+impl ServerSelector {
+    pub(crate) fn parse(text: &str) -> ServerSelector {
         let (name, pid) = match text.rsplit_once('#').map(|(name, pid)| (name, pid.parse())) {
             Some((name, Ok(pid))) => (Some(name.to_owned()), Some(pid)),
             _ => (None, text.parse().ok()),
         };
-        Wanted { text: text.to_owned(), name, pid }
+        ServerSelector { text: text.to_owned(), name, pid }
     }
 
-    /// As it was written.
+    /// Returns the selection as it was written.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Is this one meant? A name of digits alone may be meant as one, too.
+    /// Returns whether this server is selected. A name may consist of digits, too.
     pub(crate) fn is(&self, name: &str, pid: u32) -> bool {
         match &self.name {
             Some(wanted) => wanted == name && self.pid == Some(pid),
@@ -35,11 +35,11 @@ impl Wanted {
     }
 }
 
-/// Says that there is nothing of that name, and what there is.
-pub(crate) fn unknown(wanted: &Wanted, running: &[String]) -> String {
+/// Returns the error about an unknown name, with the running servers.
+pub(crate) fn unknown(wanted: &ServerSelector, running: &[String]) -> String {
     let text = &wanted.text;
     if running.is_empty() {
-        return format!("error: {text:?} does not run, and nothing else does\n\n{HOW}");
+        return format!("error: no server {text:?} is running, and no other one\n\n{HOW}");
     }
     let mut words = format!("error: no server {text:?} is running");
     if let Some(meant) = nearest(text, running.iter().map(String::as_str)) {
@@ -51,29 +51,29 @@ pub(crate) fn unknown(wanted: &Wanted, running: &[String]) -> String {
     words
 }
 
-/// Says that there is nothing at all, and how that is changed.
+/// Returns the message that nothing runs, with the next step.
 pub(crate) fn nothing_runs() -> String {
     format!("No Mendline is running.\n\n{HOW}")
 }
 
-const HOW: &str = "  mendline run -- npx -y @modelcontextprotocol/server-everything   runs one server by hand
-  mendline wrap                                                    lets your clients run theirs through it";
+const HOW: &str = "  mendline run -- npx -y @modelcontextprotocol/server-everything   runs one server
+  mendline wrap                                                    routes your clients' servers through it";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_meant_by_its_name_its_process_or_both() {
-        assert!(Wanted::parse("notes").is("notes", 7) && !Wanted::parse("notes").is("files", 7));
-        assert!(Wanted::parse("notes#7").is("notes", 7) && !Wanted::parse("notes#7").is("notes", 8));
-        assert!(Wanted::parse("7").is("notes", 7) && Wanted::parse("7").is("7", 9));
-        assert!(!Wanted::parse("notes#x").is("notes", 7));
+    fn server_is_selected_by_name_process_or_both() {
+        assert!(ServerSelector::parse("notes").is("notes", 7) && !ServerSelector::parse("notes").is("files", 7));
+        assert!(ServerSelector::parse("notes#7").is("notes", 7) && !ServerSelector::parse("notes#7").is("notes", 8));
+        assert!(ServerSelector::parse("7").is("notes", 7) && ServerSelector::parse("7").is("7", 9));
+        assert!(!ServerSelector::parse("notes#x").is("notes", 7));
     }
 
     #[test]
-    fn whoever_mistypes_is_told_what_there_is() {
-        let words = unknown(&Wanted::parse("ntoes"), &["files".to_owned(), "notes".to_owned()]);
+    fn unknown_name_lists_running_servers() {
+        let words = unknown(&ServerSelector::parse("ntoes"), &["files".to_owned(), "notes".to_owned()]);
         assert!(words.contains("did you mean \"notes\"?") && words.contains("Running: files, notes"), "{words}");
     }
 }

@@ -1,4 +1,4 @@
-//! `mendline tools`: what a server offers, for people and for programs.
+//! `mendline tools`: lists the tools, prompts and resources of a server.
 
 pub(crate) mod tool;
 
@@ -7,24 +7,24 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use serde_json::value::RawValue;
 
 use self::tool::Tool;
-use crate::choices::duration;
 use crate::cli::UNKNOWN;
-use crate::conversation::{Conversation, Greeting, Trouble};
-use crate::ink::Ink;
 use crate::json_text::{Members, pretty};
-use crate::named::{Refusal, meant};
+use crate::mcp_client::{McpClient, RequestError, ServerInfo};
+use crate::named::{Refusal, resolve};
 use crate::output;
-use crate::outside::{counted, cut, headline, lines, one_line, width};
-use crate::plan::{Plan, Way};
+use crate::plan::{Endpoint, Plan};
+use crate::policy_flags::duration;
 use crate::reporter::Reporter;
 use crate::server_flags::{Line, ServerFlags};
+use crate::style::Style;
+use crate::untrusted_text::{counted, cut, headline, lines, one_line, width};
 
-/// How long a server at a URL has to greet us. A child has as long as it is given to start, which may take a download.
-const GREETING: Duration = Duration::from_secs(10);
+/// Time limit for the handshake of a server at a URL. A child has its start timeout, which may include a download.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,41 +35,45 @@ Examples:
   mendline tools --prompts --resources notes
 
 `mendline call` calls a tool, `mendline doctor` finds out why a server does not answer.
-Exit codes: 0 ok, 1 the server said no, 2 wrong usage or configuration, 3 no server or tool of
+Exit codes: 0 ok, 1 the server returned an error, 2 wrong usage or configuration, 3 no server or tool of
 that name, 5 the server cannot be reached, 6 it needs a login.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline tools [OPTIONS] <URL|NAME> [TOOL]\n       mendline tools [OPTIONS] [TOOL] -- <COMMAND> [ARGUMENTS]...")]
 pub(crate) struct ToolsOptions {
-    /// Print what the server says, as JSON
+    /// Print the answer of the server as JSON
     #[arg(long)]
     json: bool,
 
-    /// List its prompts
+    /// List the prompts
     #[arg(long)]
     prompts: bool,
 
-    /// List its resources
+    /// List the resources
     #[arg(long)]
     resources: bool,
 
-    /// How long the server has to answer [default: 10s at a URL, else as long as it may take to start]
+    /// Time limit for the server's answer [default: 10s at a URL, else the limit of its handshake]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
 
     #[command(flatten)]
     server: ServerFlags,
 
-    /// Which server: its URL, or its name in the configuration file; and a tool, to see all about it
+    /// Server (its URL, or its name in the configuration file), and a tool to describe in full
     #[arg(value_name = "URL|NAME] [TOOL", num_args = 0..=2)]
     words: Vec<String>,
 
-    /// The server's command and its arguments
+    /// Command that starts the server, and its arguments
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["config", "url_env"])]
     command: Vec<OsString>,
+
+    /// Print help with every option
+    #[arg(id = "help_all", long = "help-all", action = ArgAction::HelpShort)]
+    _help_all: Option<bool>,
 }
 
-/// Lists what was asked for.
+/// Runs `mendline tools`.
 pub(crate) fn run(options: &ToolsOptions) -> ExitCode {
     match list(options) {
         Ok(()) => ExitCode::SUCCESS,
@@ -80,14 +84,14 @@ pub(crate) fn run(options: &ToolsOptions) -> ExitCode {
     }
 }
 
-/// The words of a line, told apart: which server, and what comes after it.
+/// Splits the words of a line into the server and the rest.
 pub(crate) fn server_first<'a>(
     verb: &'static str,
     words: &'a [String],
     server: &'a ServerFlags,
     command: &'a [OsString],
 ) -> (Line<'a>, &'a [String]) {
-    let line = |target| Line { verb, server, name: None, target, command, choices: None };
+    let line = |target| Line { verb, server, name: None, target, command, policies: None };
     match words {
         // A command or a variable names the server already.
         rest if !command.is_empty() || server.url_env.is_some() => (line(None), rest),
@@ -96,18 +100,18 @@ pub(crate) fn server_first<'a>(
     }
 }
 
-/// How long a server has to greet us.
-pub(crate) fn patience(plan: &Plan, wanted: Option<Duration>) -> Duration {
-    wanted.unwrap_or(match plan.way {
-        Way::Child(_) => plan.upstream.timeouts.handshake,
-        Way::Remote(_) => GREETING,
+/// Returns the time limit for the handshake.
+pub(crate) fn time_limit(plan: &Plan, wanted: Option<Duration>) -> Duration {
+    wanted.unwrap_or(match plan.endpoint {
+        Endpoint::Child(_) => plan.upstream.timeouts.handshake,
+        Endpoint::Remote(_) => HANDSHAKE_TIMEOUT,
     })
 }
 
-/// What is said when a conversation with a server is in trouble.
-pub(crate) fn trouble(plan_name: &str, line: &Line<'_>, trouble: &Trouble) -> Refusal {
+/// Returns the message and the exit code of a failed request.
+pub(crate) fn trouble(plan_name: &str, line: &Line<'_>, trouble: &RequestError) -> Refusal {
     let mut words = format!("error: {}: {}", one_line(plan_name), one_line(&trouble.words()));
-    if !trouble.is_of_the_server() {
+    if !trouble.is_from_server() {
         let target = match (line.target, line.command) {
             (Some(target), _) if target.contains('?') || target.contains('@') => "URL".to_owned(),
             (Some(target), _) => one_line(target),
@@ -125,29 +129,29 @@ fn list(options: &ToolsOptions) -> Result<(), Refusal> {
     if line.target.is_none() && line.command.is_empty() && line.server.url_env.is_none() {
         return Err(Refusal::from(NO_SERVER.to_owned()));
     }
-    let (plan, _) = meant(&line)?;
+    let (plan, _) = resolve(&line)?;
     let name = plan.upstream.name.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;
-    let heard = runtime.block_on(hear(plan, options)).map_err(|it| trouble(&name, &line, &it));
+    let listing = runtime.block_on(fetch_lists(plan, options)).map_err(|it| trouble(&name, &line, &it));
     runtime.shutdown_background();
-    let heard = heard?;
+    let listing = listing?;
     if options.json {
-        output::json(&heard.json());
+        output::json(&listing.json());
         return Ok(());
     }
-    let ink = Ink::for_stdout();
+    let style = Style::for_stdout();
     match rest.first() {
         Some(wanted) => {
-            let tool = find(&heard.tools(), wanted)?;
-            print!("{}", at_length(&tool, ink));
+            let tool = find(&listing.tools(), wanted)?;
+            print!("{}", full(&tool, style));
         }
-        None => print!("{}", heard.shown(ink)),
+        None => print!("{}", listing.shown(style)),
     }
     Ok(())
 }
 
-const NO_SERVER: &str = "there is no server to ask
+const NO_SERVER: &str = "there is no server given
 
   mendline tools notes
   mendline tools https://mcp.example.com/mcp
@@ -155,7 +159,7 @@ const NO_SERVER: &str = "there is no server to ask
 
 A name is looked up in the configuration file; everything after `--` is a server's command.";
 
-/// The tool of this name, or the names that are near.
+/// Returns the tool with this name, or an error with similar names.
 pub(crate) fn find(tools: &[Tool], wanted: &str) -> Result<Tool, Refusal> {
     if let Some(tool) = tools.iter().find(|tool| tool.name == wanted) {
         return Ok(tool.clone());
@@ -166,26 +170,26 @@ pub(crate) fn find(tools: &[Tool], wanted: &str) -> Result<Tool, Refusal> {
         let _ = write!(words, "; did you mean {meant:?}?");
     }
     match names.as_slice() {
-        [] => words.push_str("\n\nIt has no tools at all."),
+        [] => words.push_str("\n\nIt has no tools."),
         names => {
             let names: Vec<String> = names.iter().map(|name| one_line(name)).collect();
-            let _ = write!(words, "\n\nThere are: {}", cut(&names.join(", "), 2_000));
+            let _ = write!(words, "\n\nIts tools are: {}", cut(&names.join(", "), 2_000));
         }
     }
     Err(Refusal { words, code: UNKNOWN })
 }
 
-/// What a server has said.
-struct Heard {
-    greeting: Greeting,
-    /// Each list by its name, as it was written.
+/// The answers of a server.
+struct Listing {
+    info: ServerInfo,
+    /// The lists by name, as the server wrote them.
     lists: Vec<(&'static str, Vec<Box<RawValue>>)>,
 }
 
-async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, Trouble> {
-    let patience = patience(&plan, options.timeout);
+async fn fetch_lists(plan: Plan, options: &ToolsOptions) -> Result<Listing, RequestError> {
+    let time_limit = time_limit(&plan, options.timeout);
     let reporter = Reporter::new(&plan.upstream.name);
-    let (mut conversation, greeting) = Conversation::greeted(plan, patience, reporter).await?;
+    let (mut client, info) = McpClient::connect(plan, time_limit, reporter).await?;
     let wanted = [
         ("tools", !options.prompts && !options.resources),
         ("prompts", options.prompts),
@@ -194,23 +198,23 @@ async fn hear(plan: Plan, options: &ToolsOptions) -> Result<Heard, Trouble> {
     let mut lists = Vec::new();
     let mut failure = None;
     for (what, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
-        let listed = match greeting.offers(what) {
-            true => tokio::time::timeout(patience, conversation.list(&format!("{what}/list"), what)).await,
+        let listed = match info.offers(what) {
+            true => tokio::time::timeout(time_limit, client.list(&format!("{what}/list"), what)).await,
             false => Ok(Ok(Vec::new())),
         };
-        match listed.unwrap_or(Err(Trouble::Silence(patience))) {
+        match listed.unwrap_or(Err(RequestError::Timeout(time_limit))) {
             Ok(items) => lists.push((what, items)),
             Err(trouble) => failure = Some(trouble),
         }
     }
-    conversation.close().await;
+    client.close().await;
     match failure {
         Some(trouble) => Err(trouble),
-        None => Ok(Heard { greeting, lists }),
+        None => Ok(Listing { info, lists }),
     }
 }
 
-impl Heard {
+impl Listing {
     fn json(&self) -> String {
         let list = |(what, items): &(&str, Vec<Box<RawValue>>)| {
             let items: Vec<&str> = items.iter().map(|item| item.get()).collect();
@@ -226,9 +230,9 @@ impl Heard {
         tools.flat_map(|(_, items)| items.iter().filter_map(|item| Tool::of(item))).collect()
     }
 
-    fn shown(&self, ink: Ink) -> String {
+    fn shown(&self, style: Style) -> String {
         let mut out = String::new();
-        let server = self.greeting.name.as_deref().map_or_else(|| "this server".to_owned(), one_line);
+        let server = self.info.name.as_deref().map_or_else(|| "this server".to_owned(), one_line);
         for (what, items) in &self.lists {
             let singular = what.trim_end_matches('s');
             if !out.is_empty() {
@@ -241,8 +245,8 @@ impl Heard {
             for item in items {
                 out.push('\n');
                 match *what {
-                    "tools" => out.push_str(&Tool::of(item).map_or_else(String::new, |tool| in_short(&tool, ink))),
-                    _ => out.push_str(&other(item, ink)),
+                    "tools" => out.push_str(&Tool::of(item).map_or_else(String::new, |tool| brief(&tool, style))),
+                    _ => out.push_str(&other(item, style)),
                 }
             }
         }
@@ -250,20 +254,20 @@ impl Heard {
     }
 }
 
-/// A few lines about a tool.
-fn in_short(tool: &Tool, ink: Ink) -> String {
+/// Formats a tool briefly.
+fn brief(tool: &Tool, style: Style) -> String {
     let width = width(std::io::stdout());
-    let mut out = title(tool, ink);
+    let mut out = title(tool, style);
     if let Some(description) = &tool.description {
         let _ = writeln!(out, "  {}", headline(description, width.saturating_sub(2)));
     }
-    out.push_str(&arguments(tool, ink, width));
+    out.push_str(&arguments(tool, style, width));
     out
 }
 
-/// Everything about a tool.
-fn at_length(tool: &Tool, ink: Ink) -> String {
-    let mut out = title(tool, ink);
+/// Formats a tool in full.
+fn full(tool: &Tool, style: Style) -> String {
+    let mut out = title(tool, style);
     if let Some(description) = &tool.description {
         for line in lines(description.trim()).lines() {
             let _ = writeln!(out, "  {line}");
@@ -271,11 +275,11 @@ fn at_length(tool: &Tool, ink: Ink) -> String {
     }
     if !tool.arguments.is_empty() {
         out.push('\n');
-        out.push_str(&arguments(tool, ink, usize::MAX));
+        out.push_str(&arguments(tool, style, usize::MAX));
     }
     for (what, schema) in [("arguments", &tool.input), ("result", &tool.output)] {
         let Some(schema) = schema else { continue };
-        let _ = writeln!(out, "\n  {}", ink.faint(&format!("{what}, as JSON Schema")));
+        let _ = writeln!(out, "\n  {}", style.faint(&format!("{what}, as JSON Schema")));
         for line in lines(&pretty(schema)).lines() {
             let _ = writeln!(out, "  {line}");
         }
@@ -283,15 +287,15 @@ fn at_length(tool: &Tool, ink: Ink) -> String {
     out
 }
 
-fn title(tool: &Tool, ink: Ink) -> String {
+fn title(tool: &Tool, style: Style) -> String {
     let mut notes = Vec::new();
     notes.extend(tool.title.as_deref().filter(|title| *title != tool.name).map(one_line));
     notes.extend(tool.hints().into_iter().map(str::to_owned));
-    let notes = if notes.is_empty() { String::new() } else { format!("  {}", ink.faint(&notes.join(" · "))) };
-    format!("{}{notes}\n", ink.bold(&one_line(&tool.name)))
+    let notes = if notes.is_empty() { String::new() } else { format!("  {}", style.faint(&notes.join(" · "))) };
+    format!("{}{notes}\n", style.bold(&one_line(&tool.name)))
 }
 
-fn arguments(tool: &Tool, ink: Ink, width: usize) -> String {
+fn arguments(tool: &Tool, style: Style, width: usize) -> String {
     let rows: Vec<(String, String, &str, String)> = tool
         .arguments
         .iter()
@@ -308,21 +312,21 @@ fn arguments(tool: &Tool, ink: Ink, width: usize) -> String {
     for (name, kind, need, description) in rows {
         let start = format!("    {name:names$}  {kind:kinds$}{need:>needs$}");
         let left = width.saturating_sub(start.chars().count() + 2).max(20);
-        let description = ink.faint(&cut(&description, left));
+        let description = style.faint(&cut(&description, left));
         let _ = writeln!(out, "{}", format!("{start}  {description}").trim_end());
     }
     out
 }
 
-/// A prompt or a resource.
-fn other(item: &RawValue, ink: Ink) -> String {
+/// Formats a prompt or a resource.
+fn other(item: &RawValue, style: Style) -> String {
     let Some(members) = Members::of(item) else { return String::new() };
     let text = |name: &str| members.text(name).map(|text| one_line(&text));
-    let mut out = ink.bold(&text("uri").or_else(|| text("name")).unwrap_or_default());
+    let mut out = style.bold(&text("uri").or_else(|| text("name")).unwrap_or_default());
     let notes: Vec<String> =
         [text("uri").and_then(|_| text("name")), text("title"), text("mimeType")].into_iter().flatten().collect();
     if !notes.is_empty() {
-        let _ = write!(out, "  {}", ink.faint(&notes.join(" · ")));
+        let _ = write!(out, "  {}", style.faint(&notes.join(" · ")));
     }
     out.push('\n');
     if let Some(description) = members.text("description") {
@@ -332,7 +336,7 @@ fn other(item: &RawValue, ink: Ink) -> String {
         let name = argument.text("name").unwrap_or_default();
         let need = if argument.flag("required") == Some(true) { "  required" } else { "" };
         let description = argument.text("description").map_or_else(String::new, |it| format!("  {}", one_line(&it)));
-        let _ = writeln!(out, "    {}{need}{}", one_line(&name), ink.faint(&description));
+        let _ = writeln!(out, "    {}{need}{}", one_line(&name), style.faint(&description));
     }
     out
 }

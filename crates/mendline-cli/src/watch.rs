@@ -1,13 +1,13 @@
-//! `mendline status --watch`: a live screen over everything that runs, with keys to steer it.
+//! `mendline status --watch`: a live screen of all running servers, with keys to control them.
 //!
-//! Three threads: this one has the keys and the picture and never waits for anybody; [`ask`] asks every process how it
-//! stands and passes commands on; [`follow`] hears what happens. Both report to the [`model`], which knows everything that
-//! is shown and is told everything else: it can be driven by a test as by a person.
-//! - [`row`], [`events`], [`keys`]: what the model is made of; [`keyboard`]: bytes read as keys;
-//! - [`layout`], [`table`], [`detail`], [`paint`], [`view`]: model in, picture out;
-//! - [`screen`], [`signals`]: the terminal, taken and given back as it was.
+//! There are three threads. This one handles keys and drawing, and never waits for a process; [`poll`] queries every
+//! process and sends commands; [`follow`] receives events. Both report to the [`model`], which holds the state of the
+//! screen and does no input or output, so that tests can drive it.
+//!
+//! - [`row`], [`events`], [`keys`]: the parts of the model; [`keyboard`]: bytes to keys;
+//! - [`layout`], [`table`], [`detail`], [`paint`], [`view`]: drawing of the model;
+//! - [`screen`], [`signals`]: the terminal and its modes, and signals.
 
-mod ask;
 mod detail;
 mod events;
 mod follow;
@@ -17,6 +17,7 @@ mod layout;
 mod log;
 mod model;
 mod paint;
+mod poll;
 mod row;
 mod screen;
 mod signals;
@@ -33,38 +34,38 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::choices::duration;
 use crate::cli::{NEGATIVE, USAGE};
-use crate::ink::Ink;
-use crate::target::Wanted;
-use ask::Request;
+use crate::policy_flags::duration;
+use crate::style::Style;
+use crate::target::ServerSelector;
 use keyboard::Keyboard;
-use model::{Happening, Model, Wish};
+use model::{Action, Model, Update};
 use paint::Paint;
+use poll::PollRequest;
 use screen::Screen;
-use signals::Heard;
+use signals::ReceivedSignal;
 
-/// How long we wait for a key before we see what else there is.
+/// Time limit of the wait for a key.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How often the picture is drawn even if nothing happened: spans of time grow.
+/// Interval of redrawing without changes, because ages grow.
 const REDRAW: Duration = Duration::from_secs(1);
 
-/// How many reports may wait for the screen.
+/// Capacity of the channel to the screen.
 const WAITING: usize = 1024;
 
-/// How often somebody may look.
+/// Limits of the polling interval.
 const OFTEN: Duration = Duration::from_millis(100);
 const SELDOM: Duration = Duration::from_secs(3600);
 
-/// What the live screen is asked.
+/// Options of the live screen.
 #[derive(Args)]
 pub(crate) struct WatchOptions {
-    /// A live screen, with what happens and keys to reconnect, isolate and follow the log
+    /// Show a live screen, with events and keys to reconnect, isolate and follow the log
     #[arg(long, short, conflicts_with_all = ["json", "probe"])]
     watch: bool,
 
-    /// How often the live screen looks
+    /// Polling interval of the live screen
     #[arg(long, value_name = "DURATION", value_parser = interval, default_value = "1s", requires = "watch")]
     interval: Duration,
 }
@@ -83,53 +84,52 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Shows the screen until somebody has seen enough.
+/// Shows the live screen until it is closed.
 pub(crate) fn run(options: &WatchOptions, name: Option<&str>) -> ExitCode {
     if let Some(why) = screen::refusal() {
         eprintln!("error: --watch needs a terminal, and {why}");
         eprintln!("\nWithout one, `mendline status` prints a table and `mendline status --json` everything.");
         return ExitCode::from(USAGE);
     }
-    match watch(options.interval, name.map(Wanted::parse)) {
+    match watch(options.interval, name.map(ServerSelector::parse)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // It may have been taken halfway. If it has gone, there is nobody to tell.
-            screen::give_back();
+            // The terminal may be half set up. If it is gone, the error cannot be shown.
+            screen::restore();
             let _ = writeln!(io::stderr(), "error: the terminal cannot be used: {error}");
             ExitCode::from(NEGATIVE)
         }
     }
 }
 
-fn watch(interval: Duration, only: Option<Wanted>) -> io::Result<()> {
-    let (hear, signals) = channel();
-    let (report, happenings) = sync_channel(WAITING);
-    signals::listen(hear)?;
-    let requests = ask::start(interval, report.clone())?;
+fn watch(interval: Duration, only: Option<ServerSelector>) -> io::Result<()> {
+    let (sender, signals) = channel();
+    let (report, updates) = sync_channel(WAITING);
+    signals::listen(sender)?;
+    let requests = poll::start(interval, report.clone())?;
     follow::start(report)?;
-    let screen = Screen::open(Paint { is_coloured: Ink::for_stdout().is_coloured() })?;
+    let screen = Screen::open(Paint { is_coloured: Style::for_stdout().is_coloured() })?;
     let model = Model::new(screen::size(), only);
-    Watch { screen, model, keyboard: Keyboard::default(), happenings, signals, requests, knows_that_it_goes_on: false }
-        .run()
+    Watch { screen, model, keyboard: Keyboard::default(), updates, signals, requests, expects_continue: false }.run()
 }
 
-/// Everything that this thread holds.
+/// The state of this thread.
 struct Watch {
     screen: Screen,
     model: Model,
     keyboard: Keyboard,
-    happenings: Receiver<Happening>,
-    signals: Receiver<Heard>,
-    requests: Sender<Request>,
-    /// It stopped itself and has taken the terminal again: the signal that let it go on is no news when it is heard.
-    knows_that_it_goes_on: bool,
+    updates: Receiver<Update>,
+    signals: Receiver<ReceivedSignal>,
+    requests: Sender<PollRequest>,
+    /// True after we stopped ourselves and took the terminal again: the SIGCONT that follows is expected.
+    expects_continue: bool,
 }
 
-/// Whether it goes on.
+/// Continuation of the loop.
 #[derive(PartialEq, Eq)]
-enum Goes {
-    On,
-    Home,
+enum LoopAction {
+    Continue,
+    Exit,
 }
 
 impl Watch {
@@ -140,27 +140,27 @@ impl Watch {
             let keys = self.wait_for_keys()?;
             let mut has_changed = !keys.is_empty();
             for key in keys {
-                let wish = self.model.press(key);
-                if self.grant(wish)? == Goes::Home {
+                let action = self.model.press(key);
+                if self.perform(action)? == LoopAction::Exit {
                     return Ok(());
                 }
             }
-            while let Ok(heard) = self.signals.try_recv() {
+            while let Ok(signal) = self.signals.try_recv() {
                 has_changed = true;
-                if self.obey(heard)? == Goes::Home {
+                if self.handle_signal(signal)? == LoopAction::Exit {
                     return Ok(());
                 }
             }
             has_changed |= self.catch_up() || screen::size() != self.model.size || drawn.elapsed() >= REDRAW;
             if has_changed {
-                self.model.tick(ask::now());
+                self.model.tick(poll::now());
                 self.screen.draw(&mut self.model)?;
                 drawn = Instant::now();
             }
         }
     }
 
-    /// The keys that come within a tick.
+    /// Returns the keys that arrive within a tick.
     fn wait_for_keys(&mut self) -> io::Result<Vec<keyboard::Key>> {
         let stdin = rustix::stdio::stdin();
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
@@ -173,61 +173,61 @@ impl Watch {
         }
         let mut bytes = [0; 1024];
         match rustix::io::read(stdin, &mut bytes) {
-            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has gone")),
-            Ok(count) => Ok(self.keyboard.hear(&bytes[..count])),
+            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is closed")),
+            Ok(count) => Ok(self.keyboard.feed(&bytes[..count])),
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(Vec::new()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Takes in everything that was reported. Says whether there was anything.
+    /// Applies everything that was reported. Returns whether there was anything.
     fn catch_up(&mut self) -> bool {
-        // No more than fits: whoever reports faster than we look must not keep us from the keys.
-        let reported: Vec<Happening> = self.happenings.try_iter().take(WAITING).collect();
+        // Bounded, so that fast reports do not block the keys.
+        let reported: Vec<Update> = self.updates.try_iter().take(WAITING).collect();
         let has_any = !reported.is_empty();
         self.model.take_all(reported);
         has_any
     }
 
-    fn grant(&mut self, wish: Option<Wish>) -> io::Result<Goes> {
-        match wish {
+    fn perform(&mut self, action: Option<Action>) -> io::Result<LoopAction> {
+        match action {
             None => {}
-            Some(Wish::Quit) => return Ok(Goes::Home),
-            Some(Wish::Suspend) => self.suspend()?,
-            Some(Wish::Redraw) => {
-                self.screen.take_back()?;
-                self.ask(Request::Look);
+            Some(Action::Quit) => return Ok(LoopAction::Exit),
+            Some(Action::Suspend) => self.suspend()?,
+            Some(Action::Redraw) => {
+                self.screen.reopen()?;
+                self.send_request(PollRequest::Poll);
             }
-            Some(Wish::Steer(order)) => self.ask(Request::Steer(order)),
-            Some(Wish::Log(name)) => return self.show_log(&name),
+            Some(Action::Command(command)) => self.send_request(PollRequest::Command(command)),
+            Some(Action::Log(name)) => return self.show_log(&name),
         }
-        Ok(Goes::On)
+        Ok(LoopAction::Continue)
     }
 
-    fn obey(&mut self, heard: Heard) -> io::Result<Goes> {
-        match heard {
-            Heard::Interrupt | Heard::Stop => return Ok(Goes::Home),
-            Heard::Suspend => self.suspend()?,
-            Heard::Continued if std::mem::take(&mut self.knows_that_it_goes_on) => {}
-            // Whoever stopped us may have left the terminal in any state.
-            Heard::Continued => self.screen.take_back()?,
+    fn handle_signal(&mut self, signal: ReceivedSignal) -> io::Result<LoopAction> {
+        match signal {
+            ReceivedSignal::Interrupt | ReceivedSignal::Stop => return Ok(LoopAction::Exit),
+            ReceivedSignal::Suspend => self.suspend()?,
+            ReceivedSignal::Continued if std::mem::take(&mut self.expects_continue) => {}
+            // The terminal may be in any state after a stop.
+            ReceivedSignal::Continued => self.screen.reopen()?,
         }
-        Ok(Goes::On)
+        Ok(LoopAction::Continue)
     }
 
-    fn ask(&mut self, request: Request) {
+    fn send_request(&mut self, request: PollRequest) {
         if self.requests.send(request).is_err() {
-            self.model.say("nobody is there to ask any more; please start again".to_owned(), true);
+            self.model.say("the polling thread has ended; please start again".to_owned(), true);
         }
     }
 
     fn suspend(&mut self) -> io::Result<()> {
-        self.screen.lend();
+        self.screen.suspend();
         let has_stopped = screen::stop();
-        self.screen.take_back()?;
-        self.knows_that_it_goes_on |= has_stopped;
+        self.screen.reopen()?;
+        self.expects_continue |= has_stopped;
         if !has_stopped {
-            self.model.say("there is no shell to go to".to_owned(), false);
+            self.model.say("there is no shell to suspend to".to_owned(), false);
         }
         Ok(())
     }

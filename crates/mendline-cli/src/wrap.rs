@@ -1,8 +1,10 @@
-//! `mendline wrap` and `mendline unwrap`: a client's servers go through Mendline, and back.
+//! `mendline wrap` and `mendline unwrap`: route a client's servers through Mendline, and undo that.
 //!
-//! Both are the same walk: find the files, plan each one, show the plan, ask, write. Nothing is touched before all of it was
-//! shown and agreed to, one bad file or entry does not stop the others, and what stays as it is gets its reason.
+//! Both find the files, plan each one, show the plan, ask, and write. Nothing is written before everything was shown
+//! and confirmed. An invalid file or entry does not stop the others, and everything that is left unchanged is reported
+//! with a reason.
 
+mod arguments;
 mod backups;
 mod binary;
 mod bridge;
@@ -13,21 +15,20 @@ pub(crate) mod credential;
 mod diff;
 mod document;
 mod edit;
+#[cfg(test)]
+mod entry_tests;
 mod file;
 mod json;
-mod looks;
-mod original;
 mod plan;
 mod proof;
 #[cfg(test)]
 mod properties;
+mod randomness;
 mod secrets;
-#[cfg(test)]
-mod stories;
 mod toml;
 mod tree;
-mod words;
-mod wrapped;
+mod unwrap_entry;
+mod wrap_entry;
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal};
@@ -35,28 +36,30 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use backups::Backups;
-use clients::{Client, Scope, Surroundings};
+use clients::{Client, ClientDirectories, Scope};
 use diff::{Paint, plain};
 use document::{Section, Syntax};
 use file::Source;
-use plan::{Chosen, Fate, Plan, Server, Way};
+use plan::{Action, Chosen, EntryResult, Plan, Server};
 use secrets::shown_sentence;
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE, UnwrapOptions, WhichServers, WrapOptions};
-use crate::ink::Ink;
 use crate::output;
+use crate::style::Style;
 
-/// Wraps.
+/// Runs `mendline wrap`.
 pub(crate) fn wrap(options: &WrapOptions) -> ExitCode {
     match binary::choose(options.binary.as_deref()) {
-        Ok(binary) => Walk { which: &options.which, way: Way::Wrap { binary: &binary }, clean: false }.exit_code(),
+        Ok(binary) => {
+            WrapRun { which: &options.which, action: Action::Wrap { binary: &binary }, clean: false }.exit_code()
+        }
         Err(complaint) => complain(&complaint, USAGE),
     }
 }
 
-/// Unwraps.
+/// Runs `mendline unwrap`.
 pub(crate) fn unwrap(options: &UnwrapOptions) -> ExitCode {
-    Walk { which: &options.which, way: Way::Unwrap, clean: options.clean }.exit_code()
+    WrapRun { which: &options.which, action: Action::Unwrap, clean: options.clean }.exit_code()
 }
 
 fn complain(complaint: &str, code: u8) -> ExitCode {
@@ -64,17 +67,17 @@ fn complain(complaint: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Why nothing was done, and the exit code for it.
+/// The reason why nothing was done, and the exit code.
 struct Refusal(String, u8);
 
 /// A file that may be changed.
 struct Candidate {
     path: PathBuf,
-    /// Whose it is, in words.
+    /// Its client and scope, as text.
     owner: String,
-    /// The parts that are meant; all of them if none is named.
+    /// The sections to change; all of them if it is empty.
     sections: Vec<Section>,
-    /// The directory in which it belongs: the home directory, or that of the project which shares it.
+    /// The directory that the file belongs to: the home directory, or that of the project that shares it.
     root: Option<PathBuf>,
     is_shared: bool,
 }
@@ -86,30 +89,30 @@ struct Planned {
     plan: Plan,
 }
 
-/// One walk over all files.
-struct Walk<'a> {
+/// One run over all files.
+struct WrapRun<'a> {
     which: &'a WhichServers,
-    way: Way<'a>,
-    /// Whether backups are deleted.
+    action: Action<'a>,
+    /// True if backups are deleted.
     clean: bool,
 }
 
-impl Walk<'_> {
+impl WrapRun<'_> {
     fn exit_code(&self) -> ExitCode {
-        match self.walk() {
+        match self.run() {
             Ok(code) => ExitCode::from(code),
             Err(Refusal(complaint, code)) => complain(&complaint, code),
         }
     }
 
-    fn walk(&self) -> Result<u8, Refusal> {
+    fn run(&self) -> Result<u8, Refusal> {
         let chosen: Chosen = self.which.server.iter().cloned().collect();
         let (mut refused, mut all, mut backups) = (false, Vec::new(), Backups::default());
         for candidate in self.candidates()? {
             let real = candidate.path.canonicalize().unwrap_or_else(|_| candidate.path.clone());
             match self.plan(&candidate, &chosen) {
                 Ok(Some((source, plan))) => {
-                    let stays_wrapped = plan.servers.iter().any(|server| matches!(server.fate, Fate::Left(_)));
+                    let stays_wrapped = plan.servers.iter().any(|server| matches!(server.result, EntryResult::Left(_)));
                     backups.add(&real, stays_wrapped.then_some("a server in its file stays wrapped"));
                     all.push(Planned { candidate, source, plan });
                 }
@@ -123,23 +126,23 @@ impl Walk<'_> {
         }
         self.check_names(&chosen, &all, refused)?;
         for planned in &all {
-            self.tell(planned);
+            self.print_plan(planned);
         }
         let changing: Vec<&Planned> = all.iter().filter(|planned| planned.plan.changes()).collect();
         let asked_and_left = all
             .iter()
             .flat_map(|planned| &planned.plan.servers)
-            .any(|server| matches!(server.fate, Fate::Left(_)) && chosen.contains(&server.name));
+            .any(|server| matches!(server.result, EntryResult::Left(_)) && chosen.contains(&server.name));
         let code = if refused || asked_and_left { NEGATIVE } else { 0 };
-        let code = code.max(self.carry_out(&changing, &backups)?);
-        if matches!(self.way, Way::Unwrap) && !self.clean {
+        let code = code.max(self.apply_changes(&changing, &backups)?);
+        if matches!(self.action, Action::Unwrap) && !self.clean {
             name(&backups.all());
         }
         Ok(code)
     }
 
     /// Asks, writes and deletes.
-    fn carry_out(&self, changing: &[&Planned], backups: &Backups) -> Result<u8, Refusal> {
+    fn apply_changes(&self, changing: &[&Planned], backups: &Backups) -> Result<u8, Refusal> {
         let unwanted = if self.clean { backups.free() } else { Vec::new() };
         if self.clean {
             unwanted.iter().for_each(|backup| println!("{}: a backup, to be deleted", shown(backup)));
@@ -161,7 +164,7 @@ impl Walk<'_> {
         let code = if changing.is_empty() { 0 } else { write(changing) };
         match (self.clean, code) {
             (false, _) => Ok(code),
-            // Writing has made one more of each file.
+            // Writing has made one more backup of each file.
             (true, 0) => Ok(delete(&backups.free())),
             (true, _) => {
                 println!("No backup was deleted, since not every file could be written.");
@@ -170,7 +173,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The files that are meant and may be there.
+    /// Returns the files to change, as far as they may exist.
     fn candidates(&self) -> Result<Vec<Candidate>, Refusal> {
         if !self.which.file.is_empty() {
             return self.named_files();
@@ -183,39 +186,41 @@ impl Walk<'_> {
             })?);
         }
         let scopes = if self.which.scope.is_empty() { &[Scope::User, Scope::Local][..] } else { &self.which.scope };
-        let surroundings = Surroundings::ours().map_err(|complaint| Refusal(complaint, USAGE))?;
-        let mut places = surroundings.places();
-        places.retain(|place| clients.is_empty() || clients.contains(&place.client));
-        let (meant, others): (Vec<_>, Vec<_>) = places.into_iter().partition(|place| scopes.contains(&place.scope));
+        let directories = ClientDirectories::of_process().map_err(|complaint| Refusal(complaint, USAGE))?;
+        let mut locations = directories.locations();
+        locations.retain(|location| clients.is_empty() || clients.contains(&location.client));
+        let (meant, others): (Vec<_>, Vec<_>) =
+            locations.into_iter().partition(|location| scopes.contains(&location.scope));
         let mut candidates: Vec<Candidate> = Vec::new();
-        for place in &meant {
-            // A link to nothing is there, and is complained about.
-            if place.path.symlink_metadata().is_err() && !self.finds_backups(&place.path) {
+        for location in &meant {
+            // A dangling link exists, and is reported.
+            if location.path.symlink_metadata().is_err() && !self.finds_backups(&location.path) {
                 continue;
             }
-            match candidates.iter_mut().find(|candidate| is_same(&candidate.path, &place.path)) {
-                Some(candidate) if candidate.sections.contains(&place.section) => {}
+            match candidates.iter_mut().find(|candidate| is_same(&candidate.path, &location.path)) {
+                Some(candidate) if candidate.sections.contains(&location.section) => {}
                 Some(candidate) => {
-                    candidate.sections.push(place.section.clone());
-                    candidate.owner += &format!(" and {}", place.scope.word());
+                    candidate.sections.push(location.section.clone());
+                    candidate.owner += &format!(" and {}", location.scope.word());
                 }
                 None => candidates.push(Candidate {
-                    path: place.path.clone(),
-                    owner: format!("{}, {}", place.client.title(), place.scope.word()),
-                    sections: vec![place.section.clone()],
-                    root: Some(surroundings.root(place.scope).to_owned()),
-                    is_shared: place.scope == Scope::Project,
+                    path: location.path.clone(),
+                    owner: format!("{}, {}", location.client.title(), location.scope.word()),
+                    sections: vec![location.section.clone()],
+                    root: Some(directories.root(location.scope).to_owned()),
+                    is_shared: location.scope == Scope::Project,
                 }),
             }
         }
         if self.which.scope.is_empty() {
-            for shared in others.iter().filter(|place| place.scope == Scope::Project && place.path.exists()) {
+            for shared in others.iter().filter(|location| location.scope == Scope::Project && location.path.exists()) {
                 let path = shown(&shared.path);
-                println!("{path}: not looked at, since a project shares it with others; --scope project does");
+                println!("{path}: skipped, because a project shares it with others; --scope project includes it");
             }
         }
         if candidates.is_empty() {
-            let looked: BTreeSet<String> = meant.iter().map(|place| format!("  {}", shown(&place.path))).collect();
+            let looked: BTreeSet<String> =
+                meant.iter().map(|location| format!("  {}", shown(&location.path))).collect();
             let looked: Vec<String> = looked.into_iter().collect();
             let nowhere = if looked.is_empty() {
                 "none of these clients has files of that scope".to_owned()
@@ -250,9 +255,9 @@ impl Walk<'_> {
         Ok(candidates)
     }
 
-    /// Whether a file that is gone has left backups to deal with.
+    /// Returns whether a missing file has left backups.
     fn finds_backups(&self, path: &Path) -> bool {
-        matches!(self.way, Way::Unwrap) && !file::backups(path).is_empty()
+        matches!(self.action, Action::Unwrap) && !file::backups(path).is_empty()
     }
 
     fn plan(&self, candidate: &Candidate, chosen: &Chosen) -> Result<Option<(Source, Plan)>, String> {
@@ -262,12 +267,12 @@ impl Walk<'_> {
             Syntax::Json => "JSON",
             Syntax::Toml => "TOML",
         };
-        let plan = Plan::make(source.text.clone(), syntax, &candidate.sections, self.way, chosen)
+        let plan = Plan::make(source.text.clone(), syntax, &candidate.sections, self.action, chosen)
             .map_err(|fault| format!("it cannot be read as {language}: {fault}"))?;
         Ok(Some((source, plan)))
     }
 
-    /// Every name that was given has to be somewhere, unless a file that could not be read may have it.
+    /// Checks that every given name exists, unless a file that could not be read may have it.
     fn check_names(&self, chosen: &Chosen, all: &[Planned], refused: bool) -> Result<(), Refusal> {
         let known =
             |name: &String| all.iter().any(|planned| planned.plan.servers.iter().any(|server| server.name == *name));
@@ -285,7 +290,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What servers are called in the files that were read.
+    /// Returns the names of the servers in the files that were read.
     fn all_names(&self, all: &[Planned]) -> Vec<String> {
         let everything = Chosen::new();
         let plans = all.iter().filter_map(|planned| self.plan(&planned.candidate, &everything).ok()?);
@@ -294,7 +299,7 @@ impl Walk<'_> {
         names.into_iter().collect()
     }
 
-    fn tell(&self, planned: &Planned) {
+    fn print_plan(&self, planned: &Planned) {
         let Planned { candidate, source, plan } = planned;
         let path = shown(&candidate.path);
         if candidate.owner.is_empty() {
@@ -305,9 +310,9 @@ impl Walk<'_> {
         if let Some(note) = candidate.link(&source.real) {
             println!("  {note}");
         }
-        print!("{}", fates(plan, self.way));
+        print!("{}", result_lines(plan, self.action));
         if plan.changes() {
-            let colour = Ink::for_stdout().is_coloured();
+            let colour = Style::for_stdout().is_coloured();
             println!();
             print!("{}", diff::render(&path, &plan.before, &plan.edits, plan.syntax, Paint { colour }));
         }
@@ -320,8 +325,7 @@ impl Walk<'_> {
         }
         let stdin = io::stdin();
         if !stdin.is_terminal() {
-            let complaint =
-                "there is no terminal to ask on; nothing was written. Say --yes to write, or --dry-run to only look";
+            let complaint = "there is no terminal for the confirmation; nothing was written. Use --yes to write, or --dry-run to only show the changes";
             return Err(Refusal(complaint.to_owned(), USAGE));
         }
         let count = |verb: &str, noun: &str, count: usize| match count {
@@ -335,7 +339,7 @@ impl Walk<'_> {
         let (first, rest) = what.split_at(1);
         print!("{}{rest}? [y/N] ", first.to_uppercase());
         if output::has_failed() {
-            // What the operator cannot see, the operator cannot agree to.
+            // A question that the operator cannot see is not confirmed.
             return Ok(false);
         }
         let mut answer = String::new();
@@ -345,7 +349,7 @@ impl Walk<'_> {
 }
 
 impl Candidate {
-    /// What there is to say about a file that is not where its path says.
+    /// Describes a file that is reached through a link.
     fn link(&self, real: &Path) -> Option<String> {
         if !file::is_through_a_link(&self.path, self.root.as_deref()) {
             return None;
@@ -357,7 +361,7 @@ impl Candidate {
     }
 }
 
-/// Names the backups that are there, and how to be rid of them.
+/// Lists the backups, and how to delete them.
 fn name(backups: &[PathBuf]) {
     if backups.is_empty() {
         return;
@@ -367,7 +371,7 @@ fn name(backups: &[PathBuf]) {
     println!("To delete them: mendline unwrap --clean");
 }
 
-/// Deletes these backups, and says how it went.
+/// Deletes these backups, and prints the results.
 fn delete(backups: &[PathBuf]) -> u8 {
     let mut code = 0;
     for backup in backups {
@@ -382,35 +386,35 @@ fn delete(backups: &[PathBuf]) -> u8 {
     code
 }
 
-/// What becomes of each server of a file, a line for each.
-fn fates(plan: &Plan, way: Way<'_>) -> String {
+/// Formats the result for each server of a file, a line for each.
+fn result_lines(plan: &Plan, action: Action<'_>) -> String {
     if plan.servers.is_empty() {
         return "  no servers\n".to_owned();
     }
-    let (changed, already) = match way {
-        Way::Wrap { .. } => ("wrapped", "already wrapped"),
-        Way::Unwrap => ("unwrapped", "not wrapped"),
+    let (changed, already) = match action {
+        Action::Wrap { .. } => ("wrapped", "already wrapped"),
+        Action::Unwrap => ("unwrapped", "not wrapped"),
     };
     let width = plan.servers.iter().map(|server| plain(&server.name).chars().count()).max().unwrap_or(0);
     let line = |server: &Server| {
-        let fate = match &server.fate {
-            Fate::Changed => changed.to_owned(),
-            Fate::Already => already.to_owned(),
-            Fate::Left(reason) => format!("left: {reason}"),
+        let result = match &server.result {
+            EntryResult::Changed => changed.to_owned(),
+            EntryResult::Already => already.to_owned(),
+            EntryResult::Left(reason) => format!("left: {reason}"),
         };
-        let told = std::iter::once(&fate).chain(&server.notes).map(String::as_str).collect::<Vec<_>>().join("; ");
-        format!("  {:width$}  {}\n", plain(&server.name), plain(&shown_sentence(&told)))
+        let text = std::iter::once(&result).chain(&server.notes).map(String::as_str).collect::<Vec<_>>().join("; ");
+        format!("  {:width$}  {}\n", plain(&server.name), plain(&shown_sentence(&text)))
     };
     plan.servers.iter().map(line).collect()
 }
 
-/// Writes what was agreed to, and says how it went.
+/// Writes the confirmed changes, and prints the results.
 fn write(changing: &[&Planned]) -> u8 {
     let mut code = 0;
     for Planned { candidate, source, plan } in changing {
         let path = shown(&candidate.path);
         match source.replace(&plan.after) {
-            Ok(backup) => println!("{path}: written; as it was: {}", shown(&backup)),
+            Ok(backup) => println!("{path}: written; backup: {}", shown(&backup)),
             Err(reason) => {
                 code = NEGATIVE;
                 eprintln!("{path}: left, because {reason}");
@@ -418,17 +422,17 @@ fn write(changing: &[&Planned]) -> u8 {
         }
     }
     if code == 0 {
-        println!("Clients read this when they start.");
+        println!("Restart your clients to apply the changes.");
     }
     code
 }
 
-/// Whether two paths lead to one file, which must not be changed twice at once.
+/// Returns whether two paths lead to one file, which must not be changed twice at once.
 fn is_same(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// A path as people write it.
+/// Formats a path, with `~` for the home directory.
 fn shown(path: &Path) -> String {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     let short = home.and_then(|home| path.strip_prefix(home).ok().map(|rest| format!("~/{}", rest.display())));

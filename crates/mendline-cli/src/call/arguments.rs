@@ -1,4 +1,4 @@
-//! What a tool is told: JSON from the line, a file or stdin, and single arguments on top of it.
+//! The arguments of a tool: JSON from the command line, a file or stdin, and `--arg` values on top of it.
 
 use std::io::Read;
 
@@ -6,18 +6,18 @@ use mendline::observe::escaped::is_harmless;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::conversation::raw;
 use crate::json_text::Members;
-use crate::outside::{one_line, size};
+use crate::mcp_client::raw;
 use crate::tools::tool::{Argument, Tool};
+use crate::untrusted_text::{one_line, size};
 
-/// More than this is not a call but a mistake: the engine itself takes messages of 16 MiB.
+/// Limit for the size of the arguments: the engine itself accepts messages of 16 MiB.
 const LONGEST: u64 = 16 << 20;
 
-/// How much of a line is shown around a mistake in it.
+/// Number of characters shown on either side of a JSON error.
 const AROUND: usize = 60;
 
-/// Arguments as they were given, before it is known what the tool takes.
+/// Arguments as they were given, before the tool's schema is known.
 #[derive(Debug)]
 pub(crate) struct Arguments {
     given: Members,
@@ -27,12 +27,12 @@ pub(crate) struct Arguments {
 
 /// Arguments as they are sent.
 #[derive(Debug)]
-pub(crate) struct Given(Vec<(String, Box<RawValue>)>);
+pub(crate) struct ResolvedArguments(Vec<(String, Box<RawValue>)>);
 
 impl Arguments {
-    /// From the words of a command line.
+    /// Parses the arguments of the command line.
     pub(crate) fn read(text: Option<&str>, single: &[String]) -> Result<Arguments, String> {
-        let (text, whence) = match text {
+        let (text, source) = match text {
             None => ("{}".to_owned(), "the arguments".to_owned()),
             Some("-") => {
                 let mut text = String::new();
@@ -52,9 +52,9 @@ impl Arguments {
             },
         };
         if text.len() as u64 > LONGEST {
-            return Err(format!("{whence}: more than {} are no arguments", size(LONGEST as usize)));
+            return Err(format!("{source}: arguments are limited to {}", size(LONGEST as usize)));
         }
-        let given = if text.trim().is_empty() { Members::default() } else { parse(&text, &whence)? };
+        let given = if text.trim().is_empty() { Members::default() } else { parse(&text, &source)? };
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in single {
             let (name, value) =
@@ -67,11 +67,11 @@ impl Arguments {
         Ok(Arguments { given, single: pairs })
     }
 
-    /// What this tool is sent.
-    pub(crate) fn for_tool(&self, tool: &Tool) -> Result<Given, String> {
+    /// Returns the arguments to send to this tool.
+    pub(crate) fn for_tool(&self, tool: &Tool) -> Result<ResolvedArguments, String> {
         let mut all = Vec::new();
         for (name, value) in &self.given.0 {
-            // Of several with one name the last counts, as everywhere; and `--arg` comes after all of them.
+            // The last of several members with one name wins, and `--arg` wins over all of them.
             all.retain(|(known, _)| known != name);
             all.push((name.clone(), value.clone()));
         }
@@ -81,7 +81,7 @@ impl Arguments {
             all.retain(|(known, _)| known != name);
             all.push((name.clone(), value));
         }
-        Ok(Given(all))
+        Ok(ResolvedArguments(all))
     }
 }
 
@@ -91,30 +91,30 @@ fn single(name: &str, text: &str, argument: Option<&Argument>) -> Result<Box<Raw
     match argument.and_then(|argument| argument.is_text) {
         Some(true) => Ok(as_text()),
         Some(false) => {
-            let kind = argument.map_or_else(|| "something else".to_owned(), |argument| one_line(&argument.kind));
-            as_json().map_err(|_| format!("--arg {name}: this tool takes {kind} here, and the value is not"))
+            let kind = argument.map_or_else(|| "another type".to_owned(), |argument| one_line(&argument.kind));
+            as_json().map_err(|_| format!("--arg {name}: the tool expects {kind}, written as JSON"))
         }
         None => Ok(as_json().unwrap_or_else(|_| as_text())),
     }
 }
 
-impl Given {
-    /// As JSON.
+impl ResolvedArguments {
+    /// Returns the arguments as JSON.
     pub(crate) fn text(&self) -> Box<RawValue> {
         let members: Vec<String> =
             self.0.iter().map(|(name, value)| format!("{}:{value}", Value::from(name.as_str()))).collect();
-        // Names and values that are JSON each make an object.
+        // Valid names and values always form a valid object.
         RawValue::from_string(format!("{{{}}}", members.join(","))).unwrap_or_else(|_| raw(&Value::Null))
     }
 
-    /// What the tool's own schema would say. The server decides.
+    /// Returns hints about mismatches with the tool's schema. The server decides.
     pub(crate) fn hints(&self, tool: &Tool) -> Vec<String> {
         let has = |name: &str| self.0.iter().any(|(known, _)| known == name);
         let missing = tool.arguments.iter().filter(|argument| argument.is_required && !has(&argument.name));
         let mut hints: Vec<String> = missing
             .map(|it| {
                 format!(
-                    "{} wants `{}` ({}), which is not given",
+                    "{} requires `{}` ({}), which is missing",
                     one_line(&tool.name),
                     one_line(&it.name),
                     one_line(&it.kind)
@@ -130,26 +130,26 @@ impl Given {
                 Some(meant) => format!("; did you mean `{}`?", one_line(meant)),
                 None => String::new(),
             };
-            hints.push(format!("{} knows no argument `{}`{more}", one_line(&tool.name), one_line(name)));
+            hints.push(format!("{} has no argument `{}`{more}", one_line(&tool.name), one_line(name)));
         }
         hints
     }
 }
 
-/// The members of an object, or what is wrong with the text and where.
-fn parse(text: &str, whence: &str) -> Result<Members, String> {
+/// Parses an object into its members; an error names the position.
+fn parse(text: &str, source: &str) -> Result<Members, String> {
     let value: &RawValue = serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         let said = error.to_string();
         let what = said.split(" at line ").next().unwrap_or_default();
         let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
-        format!("{whence}: not JSON: {what}, at line {line}, column {column}\n\n{}", pointed(shown, column))
+        format!("{source}: not JSON: {what}, at line {line}, column {column}\n\n{}", pointed(shown, column))
     })?;
     Members::of(value)
-        .ok_or_else(|| format!("{whence}: a tool's arguments are a JSON object, for example '{{\"query\": \"milk\"}}'"))
+        .ok_or_else(|| format!("{source}: a tool's arguments are a JSON object, for example '{{\"query\": \"milk\"}}'"))
 }
 
-/// A line with a sign under its column, which is counted in bytes and from 1.
+/// Formats a line with a marker under a column, which is counted in bytes and from 1.
 fn pointed(line: &str, column: usize) -> String {
     let before: String =
         line.as_bytes().get(..column.saturating_sub(1)).map(String::from_utf8_lossy).unwrap_or_default().into_owned();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_sent_as_they_were_written() {
+    fn arguments_are_sent_as_written() {
         assert_eq!(sent(None, &[]).unwrap(), "{}");
         assert_eq!(sent(Some("  "), &[]).unwrap(), "{}");
         let exact = r#"{"z":1.50,"key":"x","big":123456789012345678901234567890}"#;
@@ -184,18 +184,18 @@ mod tests {
     }
 
     #[test]
-    fn a_single_argument_is_what_the_tool_takes_there() {
+    fn single_argument_has_the_type_of_the_schema() {
         assert_eq!(sent(None, &["key=5", "count=5"]).unwrap(), r#"{"key":"5","count":5}"#);
         assert_eq!(sent(Some(r#"{"key":"a","count":1}"#), &["key=b=c"]).unwrap(), r#"{"count":1,"key":"b=c"}"#);
         assert_eq!(sent(None, &["other=true", "more=plain text"]).unwrap(), r#"{"other":true,"more":"plain text"}"#);
-        assert!(sent(None, &["count=five"]).unwrap_err().contains("takes integer here"));
+        assert!(sent(None, &["count=five"]).unwrap_err().contains("expects integer"));
         assert!(sent(None, &["tags=a"]).unwrap_err().contains("string[]"));
         assert!(sent(None, &["key"]).unwrap_err().contains("KEY=VALUE"));
         assert!(sent(None, &["key=a", "key=b"]).unwrap_err().contains("twice"));
     }
 
     #[test]
-    fn what_is_not_json_is_shown_with_its_place() {
+    fn json_error_is_shown_with_its_position() {
         let complaint = sent(Some("{\"kéy\" 5}"), &[]).unwrap_err();
         assert_eq!(
             complaint,
@@ -210,12 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_schema_misses_is_hinted_at_and_sent_all_the_same() {
+    fn schema_mismatch_causes_hints_and_is_sent() {
         let given = Arguments::read(Some(r#"{"kex":"x"}"#), &[]).unwrap().for_tool(&tool()).unwrap();
         let hints = given.hints(&tool());
         assert_eq!(
             hints,
-            ["t wants `key` (string), which is not given", "t knows no argument `kex`; did you mean `key`?"]
+            ["t requires `key` (string), which is missing", "t has no argument `kex`; did you mean `key`?"]
         );
         let open = r#"{"name":"t","inputSchema":{"type":"object","additionalProperties":true}}"#;
         let open = Tool::of(&RawValue::from_string(open.to_owned()).unwrap()).unwrap();

@@ -1,7 +1,7 @@
-//! A result as a person wants to see it: text as text, data as data, and pictures as files.
+//! Rendering of a tool's result: text as text, structured data as JSON, binary content as files.
 //!
-//! A server that has structured output says it twice, once as data and once as the same in text; then only the data is
-//! shown. Nothing that a server says chooses the name of a file beyond its kind, and no file is ever overwritten.
+//! A server with structured output sends it twice: as data and as the same data in a text block. Only the data is
+//! shown. The server controls nothing of a file's name but its extension, by the MIME type, and no file is overwritten.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -16,74 +16,74 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cli::NEGATIVE;
-use crate::conversation::Failure;
 use crate::json_text::{Members, pretty};
-use crate::outside::{lines, one_line, size};
+use crate::mcp_client::Failure;
+use crate::untrusted_text::{lines, one_line, size};
 
-/// How many files of one name are made before we give up.
+/// Maximum number of files with one base name.
 const NAMES: usize = 10_000;
 
-/// What became of the call.
+/// Outcome of the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The tool did it.
-    Well,
-    /// The tool says that it failed.
+    /// The tool succeeded.
+    Succeeded,
+    /// The tool reported an error.
     Failed,
-    /// We had to answer ourselves.
-    NotMended(Failure),
+    /// Mendline answered with a failure of its own.
+    MendlineFailed(Failure),
 }
 
 impl Outcome {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Outcome::Well => 0,
+            Outcome::Succeeded => 0,
             Outcome::Failed => NEGATIVE,
-            Outcome::NotMended(failure) => failure.exit_code(),
+            Outcome::MendlineFailed(failure) => failure.exit_code(),
         }
     }
 }
 
 /// A result, ready to be written.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct Rendered {
     pub(crate) outcome: Outcome,
     /// The result itself.
     pub(crate) text: String,
-    /// Whether it is escaped, for a person.
+    /// True if `text` is escaped for a person.
     pub(crate) is_escaped: bool,
-    /// What is said about it.
+    /// Remarks about the result, for stderr.
     pub(crate) notes: Vec<String>,
 }
 
-impl Shown {
-    /// This result of this tool. Files go to `output`, if that is wanted.
-    pub(crate) fn of(result: &RawValue, tool: &str, output: Option<&Path>) -> Shown {
+impl Rendered {
+    /// Renders a tool's result. Files are written to `output`, if it is given.
+    pub(crate) fn of(result: &RawValue, tool: &str, output: Option<&Path>) -> Rendered {
         let members = Members::of(result).unwrap_or_default();
         let failure = members.members("_meta").get(FAILURE_KEY).and_then(|facts| {
             let facts: Value = serde_json::from_str(facts.get()).ok()?;
             Failure::of(&facts)
         });
         let outcome = match (members.flag("isError"), failure) {
-            (Some(true), Some(failure)) => Outcome::NotMended(failure),
+            (Some(true), Some(failure)) => Outcome::MendlineFailed(failure),
             (Some(true), None) => Outcome::Failed,
-            _ => Outcome::Well,
+            _ => Outcome::Succeeded,
         };
-        // A result in a pipe is data for a program; an error is a message, wherever stderr leads.
-        let is_seen = outcome != Outcome::Well || std::io::stdout().is_terminal();
-        let mut shower = Shower { is_seen, tool, output, text: String::new(), notes: Vec::new() };
+        // A result in a pipe is data for a program and stays unescaped; an error is always a message for a person.
+        let is_seen = outcome != Outcome::Succeeded || std::io::stdout().is_terminal();
+        let mut renderer = Renderer { is_seen, tool, output, text: String::new(), notes: Vec::new() };
         let structured = members.get("structuredContent").filter(|value| value.get() != "null");
         for block in members.list("content") {
-            shower.block(&block, structured);
+            renderer.block(&block, structured);
         }
         if let Some(structured) = structured {
-            shower.say(&pretty(structured));
+            renderer.push_text(&pretty(structured));
         }
-        Shown { outcome, text: shower.text, is_escaped: is_seen, notes: shower.notes }
+        Rendered { outcome, text: renderer.text, is_escaped: is_seen, notes: renderer.notes }
     }
 }
 
-struct Shower<'a> {
+struct Renderer<'a> {
     is_seen: bool,
     tool: &'a str,
     output: Option<&'a Path>,
@@ -91,7 +91,7 @@ struct Shower<'a> {
     notes: Vec<String>,
 }
 
-impl Shower<'_> {
+impl Renderer<'_> {
     fn block(&mut self, block: &RawValue, structured: Option<&RawValue>) {
         let members = Members::of(block).unwrap_or_default();
         let text = |name: &str| members.text(name);
@@ -99,7 +99,7 @@ impl Shower<'_> {
             Some("text") => {
                 let said = text("text").unwrap_or_default();
                 if !structured.is_some_and(|structured| is_same(&said, structured)) {
-                    self.say(&said);
+                    self.push_text(&said);
                 }
             }
             Some("image" | "audio") => {
@@ -109,9 +109,9 @@ impl Shower<'_> {
             Some("resource_link") => {
                 let (name, uri) = (text("name").unwrap_or_default(), text("uri").unwrap_or_default());
                 let kind = text("mimeType").map_or_else(String::new, |kind| format!(" ({})", one_line(&kind)));
-                self.say(&format!("→ {}{kind} {}", one_line(&name), one_line(&uri)));
+                self.push_text(&format!("→ {}{kind} {}", one_line(&name), one_line(&uri)));
             }
-            _ => self.say(&pretty(block)),
+            _ => self.push_text(&pretty(block)),
         }
     }
 
@@ -120,18 +120,18 @@ impl Shower<'_> {
         match (resource.text("text"), resource.text("blob")) {
             (Some(text), _) => {
                 self.notes.push(format!("resource {}", one_line(&uri)));
-                self.say(&text);
+                self.push_text(&text);
             }
             (None, Some(blob)) => self.file(resource.text("mimeType").as_deref(), &blob),
-            (None, None) => self.say(&format!("→ {}", one_line(&uri))),
+            (None, None) => self.push_text(&format!("→ {}", one_line(&uri))),
         }
     }
 
-    /// Something that is no text: saved, or named.
+    /// Saves binary content, or describes it if there is no directory.
     fn file(&mut self, kind: Option<&str>, data: &str) {
         let kind = one_line(kind.unwrap_or("application/octet-stream"));
         let Ok(bytes) = STANDARD.decode(data.trim()) else {
-            self.notes.push(format!("{kind}: cannot be read, it is not base64"));
+            self.notes.push(format!("{kind}: cannot be decoded, it is not base64"));
             return;
         };
         let what = format!("{kind}, {}", size(bytes.len()));
@@ -146,7 +146,7 @@ impl Shower<'_> {
         });
     }
 
-    fn say(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         let text = if self.is_seen { lines(text) } else { text.to_owned() };
         self.text.push_str(&text);
         if !text.ends_with('\n') {
@@ -155,13 +155,13 @@ impl Shower<'_> {
     }
 }
 
-/// Whether a text is this value again.
+/// Returns whether a text is the JSON of this value.
 fn is_same(text: &str, structured: &RawValue) -> bool {
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     value(text).is_some_and(|said| Some(said) == value(structured.get()))
 }
 
-/// Writes a file that was not there, readable by nobody else.
+/// Writes a new file that only this user can read.
 fn save(directory: &Path, name: &str, extension: &str, bytes: &[u8]) -> std::io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     for number in 1..=NAMES {
@@ -172,7 +172,7 @@ fn save(directory: &Path, name: &str, extension: &str, bytes: &[u8]) -> std::io:
             Err(error) => return Err(error),
         }
     }
-    Err(std::io::Error::other("there are too many files of that name"))
+    Err(std::io::Error::other("there are too many files with that name"))
 }
 
 fn extension(kind: &str) -> &'static str {
@@ -203,12 +203,12 @@ mod tests {
 
     use super::*;
 
-    fn shown(result: &Value, output: Option<&Path>) -> Shown {
-        Shown::of(&RawValue::from_string(result.to_string()).unwrap(), "draw it!", output)
+    fn shown(result: &Value, output: Option<&Path>) -> Rendered {
+        Rendered::of(&RawValue::from_string(result.to_string()).unwrap(), "draw it!", output)
     }
 
     #[test]
-    fn structured_output_is_shown_once_and_other_text_with_it() {
+    fn structured_output_is_shown_once_beside_other_text() {
         let result = json!({
             "content": [{ "type": "text", "text": "{ \"n\": 1 }" }, { "type": "text", "text": "one row" }],
             "structuredContent": { "n": 1 },
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_saved_where_nothing_was_and_named_otherwise() {
+    fn image_is_saved_without_overwriting_or_described() {
         let folder = tempfile::tempdir().unwrap();
         let result = json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": "aGVsbG8=" }] });
         assert_eq!(shown(&result, None).notes, ["image/png, 5 B: use --output DIR to save it"]);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_does_not_choose_a_path() {
+    fn server_does_not_choose_a_path() {
         let folder = tempfile::tempdir().unwrap();
         let result = json!({ "content": [
             { "type": "resource", "resource": { "uri": "file:///../../etc/passwd", "mimeType": "x/../../y", "blob": "aGVsbG8=" } },
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_what_nobody_knows_are_shown_too() {
+    fn links_and_unknown_content_are_shown() {
         let result = json!({ "content": [
             { "type": "resource_link", "uri": "memo://1", "name": "one", "mimeType": "text/plain" },
             { "type": "hologram", "x": 1 },
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_ours_is_told_apart_from_one_of_the_tool() {
+    fn mendline_failure_differs_from_tool_error() {
         let failed = json!({ "content": [{ "type": "text", "text": "no" }], "isError": true });
         assert_eq!(shown(&failed, None).outcome.exit_code(), 1);
         let facts = json!({ "cause": "outcome_unknown", "outcome": "unknown", "detail": "d" });

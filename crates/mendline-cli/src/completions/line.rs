@@ -1,8 +1,8 @@
-//! A line that somebody is typing, and whether a server or one of its tools is to be named at its end.
+//! A typed line, and whether the name of a server or of one of its tools is expected at its end.
 //!
-//! All shells quote alike as far as names of servers are concerned, so the line is taken apart here and not in three
-//! languages. What is understood of it is what completing needs: the last command on it, the words of that command, and the
-//! word that is not finished. What an option is and whether a value follows it, the command line itself knows.
+//! All shells quote names of servers alike, so the line is parsed here and not in three shell languages. The parser
+//! handles what completion needs: the last command of the line, its words, and the unfinished word. The command line
+//! definition tells which options take a value.
 
 use std::iter::Peekable;
 use std::path::PathBuf;
@@ -10,35 +10,35 @@ use std::str::Chars;
 
 use clap::{Arg, Command};
 
-/// Where on a line something is to be named.
+/// A position on a line at which a name is expected.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct CursorPosition {
     /// The subcommand.
     pub(super) command: String,
-    /// The server that has been named: what comes next is something of its own.
+    /// The server that was named before: the next word is one of its tools.
     pub(super) server: Option<String>,
     /// The configuration file that was named before.
     pub(super) config: Option<PathBuf>,
-    /// Configured servers that do not run are meant, too.
+    /// True if configured servers that do not run are meant, too.
     pub(super) is_probe: bool,
 }
 
-impl Place {
-    /// The place at the end of this line, if it is that of a first argument or of a second one.
-    pub(super) fn find(line: &str, whole: &Command) -> Option<Place> {
+impl CursorPosition {
+    /// Finds the position at the end of this line, if it is that of a first or a second argument.
+    pub(super) fn find(line: &str, whole: &Command) -> Option<CursorPosition> {
         let words = words(line);
         let ours = words.iter().position(|word| word.rsplit('/').next() == Some("mendline"))?;
         let [command, before @ .., last] = &words[ours + 1..] else { return None };
         let known = whole.find_subcommand(command)?;
-        let mut place = Place { command: command.clone(), server: None, config: None, is_probe: false };
+        let mut position = CursorPosition { command: command.clone(), server: None, config: None, is_probe: false };
         let mut before = before.iter();
         while let Some(word) = before.next() {
             if word == "--" {
-                // What follows is a command.
+                // A command follows.
                 return None;
             }
             if !word.starts_with('-') {
-                if place.server.replace(word.clone()).is_some() {
+                if position.server.replace(word.clone()).is_some() {
                     return None;
                 }
                 continue;
@@ -47,21 +47,21 @@ impl Place {
                 Some((flag, value)) => (flag, Some(value.to_owned())),
                 None => (word.as_str(), None),
             };
-            place.is_probe |= flag == "--probe";
+            position.is_probe |= flag == "--probe";
             if value.is_none() && !wants_value(flag, known) {
                 continue;
             }
             // A value that is being typed is not the name of a server.
             let value = value.or_else(|| before.next().cloned())?;
             if flag == "--config" {
-                place.config = Some(at_home(&value));
+                position.config = Some(at_home(&value));
             }
         }
-        (!last.starts_with('-')).then_some(place)
+        (!last.starts_with('-')).then_some(position)
     }
 }
 
-/// Whether the next word belongs to this one.
+/// Returns whether the next word is the value of this flag.
 fn wants_value(word: &str, command: &Command) -> bool {
     let takes = |argument: &&Arg| argument.get_action().takes_values();
     if let Some(long) = word.strip_prefix("--") {
@@ -70,13 +70,13 @@ fn wants_value(word: &str, command: &Command) -> bool {
                 || argument.get_all_aliases().is_some_and(|aliases| aliases.contains(&long))
         });
     }
-    // Of several letters only the last can have its value in the next word: one before it has taken the rest for it.
+    // In a group of short flags, only the last one can have its value in the next word.
     let mut letters = word.chars().skip(1);
     let first = letters.find(|letter| command.get_opts().filter(takes).any(|it| it.get_short() == Some(*letter)));
     first.is_some() && letters.next().is_none()
 }
 
-/// As the shell would have read it.
+/// Expands `~/` as the shell would.
 fn at_home(path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
@@ -84,10 +84,10 @@ fn at_home(path: &str) -> PathBuf {
     }
 }
 
-/// The words of the last command on a line, the last of which is not finished and may be empty.
+/// Splits the last command of a line into words. The last word is unfinished and may be empty.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
-    // A word may be empty and there all the same, if somebody has begun to quote.
+    // A word may be empty, if only an opening quote was typed.
     let mut word: Option<String> = None;
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -104,7 +104,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// What stands until the next of these quotes, or until the end.
+/// Reads up to the closing quote, or to the end.
 fn quoted(letters: &mut Peekable<Chars<'_>>, quote: char, word: &mut String) {
     while let Some(letter) = letters.next() {
         match letter {
@@ -124,17 +124,17 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    fn find(line: &str) -> Option<Place> {
-        Place::find(line, &Cli::command())
+    fn find(line: &str) -> Option<CursorPosition> {
+        CursorPosition::find(line, &Cli::command())
     }
 
-    /// The place of a first argument.
-    fn place(line: &str) -> Option<Place> {
-        find(line).filter(|place| place.server.is_none())
+    /// Returns the position of a first argument.
+    fn position(line: &str) -> Option<CursorPosition> {
+        find(line).filter(|position| position.server.is_none())
     }
 
     #[test]
-    fn a_line_is_read_as_a_shell_reads_it() {
+    fn line_is_split_like_a_shell_does() {
         for (line, expected) in [
             ("", vec![""]),
             ("mendline run ", vec!["mendline", "run", ""]),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_named_as_the_first_argument() {
+    fn server_name_is_expected_as_first_argument() {
         for line in [
             "mendline run ",
             "mendline run no",
@@ -165,12 +165,12 @@ mod tests {
             "mendline logs -fn 3 ",
             "cd x; mendline reconnect ",
         ] {
-            assert!(place(line).is_some(), "{line}");
+            assert!(position(line).is_some(), "{line}");
         }
     }
 
     #[test]
-    fn nothing_else_is_the_name_of_a_server() {
+    fn other_positions_expect_no_server_name() {
         for line in [
             "",
             "mendline",
@@ -191,19 +191,19 @@ mod tests {
             "mendline run x; ls ",
             "other run ",
         ] {
-            assert_eq!(place(line), None, "{line}");
+            assert_eq!(position(line), None, "{line}");
         }
     }
 
     #[test]
-    fn what_comes_after_a_server_is_its_own() {
+    fn tool_name_is_expected_after_a_server() {
         for line in [
             "mendline call notes ",
             "mendline call --json notes sea",
             "mendline call notes --timeout 5s sea",
             "mendline tools --config x.json notes ",
         ] {
-            assert_eq!(find(line).and_then(|place| place.server).as_deref(), Some("notes"), "{line}");
+            assert_eq!(find(line).and_then(|position| position.server).as_deref(), Some("notes"), "{line}");
         }
         for line in ["mendline call notes search ", "mendline call notes --arg ", "mendline call notes -- ls "] {
             assert_eq!(find(line), None, "{line}");
@@ -211,11 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_before_tells_which_names_are_meant() {
-        let named = |line: &str| place(line).unwrap().config;
+    fn earlier_options_determine_the_names() {
+        let named = |line: &str| position(line).unwrap().config;
         assert_eq!(named("mendline run --config a\\ b.json "), Some(PathBuf::from("a b.json")));
         assert_eq!(named("mendline run --config=x.json no"), Some(PathBuf::from("x.json")));
         assert_eq!(named("mendline run "), None);
-        assert!(place("mendline status --probe ").unwrap().is_probe && !place("mendline status ").unwrap().is_probe);
+        assert!(
+            position("mendline status --probe ").unwrap().is_probe && !position("mendline status ").unwrap().is_probe
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! The names that could come next on a line.
+//! The names that may follow on a line.
 //!
-//! Whoever presses a key wants an answer before the next one, and no complaint in the middle of what is typed. So this is
-//! bounded in time, whatever hangs: a file that is a pipe, a process that is stopped. What is not known by then is left out,
-//! and so is what goes wrong. A name that a terminal or a shell could take for something else is not offered.
+//! Completion must answer at once and must not print errors into the typed line. It is therefore bounded in time, even
+//! if a file is a pipe or a process is stopped. Names that are not known by then, and errors, are left out. A name that
+//! a terminal or a shell could misinterpret is not offered.
 
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
@@ -15,83 +15,85 @@ use mendline::observe::escaped::is_harmless;
 use mendline::observe::files::FOLDER;
 use mendline::state::state_directory;
 
-use super::line::Place;
+use super::line::CursorPosition;
 use crate::cli::{Cli, NEGATIVE};
 use crate::named::{locate, read};
 use crate::plan::Plan;
 use crate::{logs, output};
 
-/// How long everything may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time limit for everything.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long running processes have to say whom they serve.
-const LOOK: Duration = Duration::from_millis(500);
+/// Time limit for the answers of running processes.
+const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Which names a command takes.
+/// Source of the names that a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
-    /// Those of the configuration file.
+pub(super) enum NameSource {
+    /// The configuration file.
     Configured,
-    /// Those of running processes.
+    /// The running processes.
     Running,
-    /// Those of running processes that are isolated, or that are not.
+    /// The running servers that are isolated, or that are not.
     Isolated(bool),
-    /// Those that something is logged of.
+    /// The servers that have log files.
     Logged,
-    /// Those of the tools of the server that was named before, as far as they are remembered.
+    /// The cached tools of the server that was named before.
     Tools,
 }
 
-/// The commands that take the name of a tool after that of its server.
+/// Commands that take the name of a tool after the name of its server.
 const OF_TOOLS: [&str; 2] = ["tools", "call"];
 
-/// Every command that takes the name of a server as its first argument, and what that argument is called.
-pub(super) const SERVERS: [(&str, &str, Whose); 9] = [
-    ("run", "target", Whose::Configured),
-    ("doctor", "target", Whose::Configured),
-    ("tools", "words", Whose::Configured),
-    ("call", "words", Whose::Configured),
-    ("status", "name", Whose::Running),
-    ("reconnect", "name", Whose::Running),
-    ("isolate", "name", Whose::Isolated(false)),
-    ("resume", "name", Whose::Isolated(true)),
-    ("logs", "name", Whose::Logged),
+/// Commands that take the name of a server as their first argument, and the id of that argument.
+pub(super) const SERVERS: [(&str, &str, NameSource); 9] = [
+    ("run", "target", NameSource::Configured),
+    ("doctor", "target", NameSource::Configured),
+    ("tools", "words", NameSource::Configured),
+    ("call", "words", NameSource::Configured),
+    ("status", "name", NameSource::Running),
+    ("reconnect", "name", NameSource::Running),
+    ("isolate", "name", NameSource::Isolated(false)),
+    ("resume", "name", NameSource::Isolated(true)),
+    ("logs", "name", NameSource::Logged),
 ];
 
-/// Prints the names that could come next, one on each line. The exit code says whether one is wanted there at all.
+/// Prints the names that may follow, one on each line. The exit code says whether a name is expected at all.
 pub(super) fn answer(line: &str) -> ExitCode {
-    let place = Place::find(line, &<Cli as clap::CommandFactory>::command());
-    let Some((place, wanted)) = place.and_then(|place| wanted(&place).map(|wanted| (place, wanted))) else {
+    let position = CursorPosition::find(line, &<Cli as clap::CommandFactory>::command());
+    let Some((position, wanted)) =
+        position.and_then(|position| name_source(&position).map(|wanted| (position, wanted)))
+    else {
         return ExitCode::from(NEGATIVE);
     };
     let (sender, receiver) = channel();
-    // Whoever still looks when the time is over ends with us.
-    std::thread::spawn(move || sender.send(names(&place, wanted)));
-    let names = receiver.recv_timeout(PATIENCE).unwrap_or_default();
+    // The process may exit while this thread still runs.
+    std::thread::spawn(move || sender.send(names(&position, wanted)));
+    let names = receiver.recv_timeout(TIMEOUT).unwrap_or_default();
     let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
     output::data(lines.as_bytes());
     ExitCode::SUCCESS
 }
 
-/// Whose names are wanted in this place.
-fn wanted(place: &Place) -> Option<Whose> {
-    let command = place.command.as_str();
-    if place.server.is_some() {
-        return OF_TOOLS.contains(&command).then_some(Whose::Tools);
+/// Returns the source of names at this position.
+fn name_source(position: &CursorPosition) -> Option<NameSource> {
+    let command = position.command.as_str();
+    if position.server.is_some() {
+        return OF_TOOLS.contains(&command).then_some(NameSource::Tools);
     }
-    SERVERS.iter().find(|(it, ..)| *it == command).map(|(.., whose)| *whose)
+    SERVERS.iter().find(|(it, ..)| *it == command).map(|(.., source)| *source)
 }
 
-fn names(place: &Place, whose: Whose) -> Vec<String> {
-    let mut names = match whose {
-        Whose::Configured => configured(place),
-        Whose::Running => running(|_| true),
-        Whose::Isolated(wanted) => running(|kind| (kind == StateKind::Isolated) == wanted),
-        Whose::Logged => logged(),
-        Whose::Tools => tools(place).unwrap_or_default(),
+fn names(position: &CursorPosition, source: NameSource) -> Vec<String> {
+    let mut names = match source {
+        NameSource::Configured => configured(position),
+        NameSource::Running => running(|_| true),
+        NameSource::Isolated(wanted) => running(|kind| (kind == StateKind::Isolated) == wanted),
+        NameSource::Logged => logged(),
+        NameSource::Tools => tools(position).unwrap_or_default(),
     };
-    if place.is_probe {
-        names.extend(configured(place));
+    if position.is_probe {
+        names.extend(configured(position));
     }
     let mut offered: Vec<String> = Vec::with_capacity(names.len());
     for name in names {
@@ -102,29 +104,29 @@ fn names(place: &Place, whose: Whose) -> Vec<String> {
     offered
 }
 
-/// Whether a name is one word that a command would take as such.
+/// Returns whether a name is one word that a command would accept as a name.
 fn is_fit(name: &str) -> bool {
     let is_plain = !name.is_empty() && !name.starts_with('-') && name.chars().all(is_harmless);
     is_plain && !name.contains("://") && !name.contains("${")
 }
 
-fn configured(place: &Place) -> Vec<String> {
-    let Ok(loaded) = locate(place.config.as_deref()).and_then(|found| read(&found)) else { return Vec::new() };
+fn configured(position: &CursorPosition) -> Vec<String> {
+    let Ok(loaded) = locate(position.config.as_deref()).and_then(|found| read(&found)) else { return Vec::new() };
     let is_disabled = |name: &String| loaded.server(name).is_some_and(|server| server.is_disabled);
     loaded.names.iter().filter(|name| !is_disabled(name)).cloned().collect()
 }
 
-/// The names of running servers that stand like this; where several have one, each with its process, too.
+/// Returns the names of running servers in some state; a name of several servers also with each process.
 fn running(is_meant: impl Fn(StateKind) -> bool) -> Vec<String> {
     let mut servers: Vec<(String, u32)> = Vec::new();
-    for found in Registry::of_user().snapshots_within(LOOK) {
+    for found in Registry::of_user().snapshots_within(QUERY_TIMEOUT) {
         let pid = found.process.pid;
         match found.answer {
             Ok(snapshot) => {
                 let meant = snapshot.servers.into_iter().filter(|server| is_meant(server.state.kind));
                 servers.extend(meant.map(|server| (server.name, pid)));
             }
-            // It may not have had the time to say how it is, but its name is known.
+            // A process that did not answer in time still has a known name.
             Err(_) => servers.push((found.process.name, pid)),
         }
     }
@@ -140,10 +142,10 @@ fn logged() -> Vec<String> {
     folder.map(|folder| logs::servers(&folder)).unwrap_or_default()
 }
 
-/// What a server of this name was last known to offer. Nobody is asked: pressing a key starts no server.
-fn tools(place: &Place) -> Option<Vec<String>> {
-    let loaded = locate(place.config.as_deref()).and_then(|found| read(&found)).ok()?;
-    let plan = Plan::of_server(loaded.server(place.server.as_deref()?)?, None).ok()?;
+/// Returns the cached tools of a server. Completion starts no server.
+fn tools(position: &CursorPosition) -> Option<Vec<String>> {
+    let loaded = locate(position.config.as_deref()).and_then(|found| read(&found)).ok()?;
+    let plan = Plan::of_server(loaded.server(position.server.as_deref()?)?, None).ok()?;
     let state = state_directory(|name| std::env::var_os(name))?;
     peek(&state, &plan.identity()).map(|remembered| remembered.tools())
 }
@@ -153,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_offered_only_if_it_is_one() {
+    fn only_safe_names_are_offered() {
         for name in ["notes", "my notes", "plugin:github", "$(reboot)", "grüsse", "a'b"] {
             assert!(is_fit(name), "{name}");
         }

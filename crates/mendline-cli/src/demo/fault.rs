@@ -1,39 +1,38 @@
-//! The faults of the demonstration: what is done to a server, and at which call.
+//! The faults of the demo: the action, and the call at which it happens.
 //!
-//! Reads are calls with odd numbers, writes those with even ones. Each fault strikes in the middle of a shift, so that there
-//! is something to lose on both sides of it.
+//! Reads are calls with odd numbers, writes those with even numbers. Each fault happens in the middle of a run.
 
 use std::time::Duration;
 
-/// Which call of a shift is hurt if it is a read, and if it is a write.
-const HURT_READ: u32 = 5;
-const HURT_WRITE: u32 = 6;
+/// Number of the call that a fault hits, if it is a read and if it is a write.
+const FAULTY_READ: u32 = 5;
+const FAULTY_WRITE: u32 = 6;
 
-/// How long the client waits for an answer where nothing stalls: long enough for any machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of the client where no call stalls: long enough for a slow machine.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same where something stalls, and somebody waits in vain: real clients wait a minute and more.
-const SHORT_PATIENCE: Duration = Duration::from_secs(4);
+/// Timeout of the client where a call stalls; real clients wait a minute and more.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How a server is reached.
+/// Transport of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum Transport {
     Stdio,
     Http,
 }
 
-/// What the demonstration does itself when it is time; a temper of the server does the rest.
+/// An action of the demo itself; the other faults are flags of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blow {
-    /// Kills the server before the call is made.
+pub(super) enum FaultAction {
+    /// Kills the server before the call.
     KillBefore,
-    /// Kills the server once it has run the call, which takes its time to answer.
+    /// Kills the server after it ran the call and before it answers.
     KillWhileItAnswers,
-    /// Kills the server before the call is made, and starts it again a moment later.
+    /// Kills the server before the call, and restarts it after a delay.
     Restart,
 }
 
-/// One way to break a server.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     KilledBetweenCalls,
@@ -77,31 +76,30 @@ impl Fault {
         }
     }
 
-    pub(super) fn over(self) -> Over {
+    pub(super) fn transport(self) -> Transport {
         match self {
             Fault::KilledBetweenCalls | Fault::KilledUnderARead | Fault::KilledUnderAWrite | Fault::DiedWithinALine => {
-                Over::Stdio
+                Transport::Stdio
             }
-            _ => Over::Http,
+            _ => Transport::Http,
         }
     }
 
-    /// How the server has to be started for this fault.
-    pub(super) fn tempers(self) -> Vec<String> {
+    /// Returns the fault flags of the server.
+    pub(super) fn server_faults(self) -> Vec<String> {
         match self {
             Fault::KilledBetweenCalls | Fault::KilledUnderARead | Fault::KilledUnderAWrite | Fault::Restarted => vec![],
-            Fault::DiedWithinALine => vec![format!("partial-line={HURT_READ}")],
-            // A read and a write: neither is sent again, both are asked for again.
-            Fault::StreamCut => vec![format!("cut-stream={HURT_READ}"), format!("cut-stream={HURT_WRITE}")],
-            Fault::SessionForgotten => vec![format!("forget-sessions={HURT_READ}")],
-            Fault::Busy => vec![format!("busy={HURT_READ}")],
-            Fault::Unavailable => vec![format!("unavailable={HURT_READ}")],
-            Fault::Stalled => vec![format!("stall={HURT_READ}")],
+            Fault::DiedWithinALine => vec![format!("partial-line={FAULTY_READ}")],
+            // A read and a write: both responses are resumed, neither call is sent again.
+            Fault::StreamCut => vec![format!("cut-stream={FAULTY_READ}"), format!("cut-stream={FAULTY_WRITE}")],
+            Fault::SessionForgotten => vec![format!("forget-sessions={FAULTY_READ}")],
+            Fault::Busy => vec![format!("busy={FAULTY_READ}")],
+            Fault::Unavailable => vec![format!("unavailable={FAULTY_READ}")],
+            Fault::Stalled => vec![format!("stall={FAULTY_READ}")],
         }
     }
 
-    /// Flags for Mendline that this fault needs to be over in the time that people have. They are for one tool that nobody
-    /// else uses.
+    /// Returns the flags of Mendline that keep this fault short. They concern a tool that no other fault uses.
     pub(super) fn flags(self) -> &'static [&'static str] {
         match self {
             Fault::Stalled => &["--tool-timeout", "slow=1s"],
@@ -109,38 +107,38 @@ impl Fault {
         }
     }
 
-    /// Whether this call is the one that is hurt, or the first of those that are.
-    pub(super) fn strikes(self, call: u32) -> bool {
-        call == if self == Fault::KilledUnderAWrite { HURT_WRITE } else { HURT_READ }
+    /// Returns whether the fault begins at this call.
+    pub(super) fn begins_at(self, call: u32) -> bool {
+        call == if self == Fault::KilledUnderAWrite { FAULTY_WRITE } else { FAULTY_READ }
     }
 
-    /// What is done to the server at that call.
-    pub(super) fn blow(self) -> Option<Blow> {
+    /// Returns the action of the demo at that call.
+    pub(super) fn action(self) -> Option<FaultAction> {
         match self {
-            Fault::KilledBetweenCalls => Some(Blow::KillBefore),
-            Fault::KilledUnderARead | Fault::KilledUnderAWrite => Some(Blow::KillWhileItAnswers),
-            Fault::Restarted => Some(Blow::Restart),
+            Fault::KilledBetweenCalls => Some(FaultAction::KillBefore),
+            Fault::KilledUnderARead | Fault::KilledUnderAWrite => Some(FaultAction::KillWhileItAnswers),
+            Fault::Restarted => Some(FaultAction::Restart),
             _ => None,
         }
     }
 
-    /// The tool that a call uses.
+    /// Returns the tool of a call.
     pub(super) fn tool(self, call: u32) -> &'static str {
         match (self, call) {
-            (Fault::Stalled, HURT_READ) => "slow",
+            (Fault::Stalled, FAULTY_READ) => "slow",
             (_, call) if call % 2 == 1 => "lookup",
             _ => "create_note",
         }
     }
 
-    /// How long the clients wait for each answer.
-    pub(super) fn patience(self) -> Duration {
-        if self == Fault::Stalled { SHORT_PATIENCE } else { PATIENCE }
+    /// Returns the timeout of the clients.
+    pub(super) fn timeout(self) -> Duration {
+        if self == Fault::Stalled { SHORT_TIMEOUT } else { TIMEOUT }
     }
 
-    /// How many calls may end with "it may have run", because nobody can know better: a write whose server died before it
-    /// answered, and a call that is never answered.
-    pub(super) fn doubtful(self) -> u32 {
+    /// Returns how many outcomes may stay unknown: a write whose server died before it answered, and a call that is
+    /// never answered.
+    pub(super) fn unknown_outcomes(self) -> u32 {
         u32::from(matches!(self, Fault::KilledUnderAWrite | Fault::Stalled))
     }
 }

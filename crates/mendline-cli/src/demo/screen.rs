@@ -1,26 +1,26 @@
-//! What is seen while it goes on.
+//! The live output of the demo.
 //!
-//! In a terminal the two rows of a fault grow side by side; elsewhere each row is one line, written when it is complete. A
-//! row is never longer than the terminal is wide: a line that wraps could not be drawn over.
+//! In a terminal the two rows of a fault grow side by side; elsewhere each row is printed when it is complete. A row is
+//! never wider than the terminal, because a wrapped line cannot be redrawn.
 
-use super::fault::{Fault, Over};
-use super::peer::Reply;
-use super::shift::Moment;
-use super::stage::Side;
+use super::client::Reply;
+use super::counts::Counts;
+use super::fault::{Fault, Transport};
+use super::run::Mark;
 use super::stop;
-use super::tally::Tally;
-use crate::ink::Ink;
+use super::testbed::Side;
 use crate::output;
+use crate::style::Style;
 
-/// The room that stands before the marks of a row.
+/// Width before the marks of a row.
 const BEFORE: usize = 18;
 
-/// The room that the count of those takes that are not shown.
+/// Width of the count of marks that do not fit.
 const COUNT: usize = 8;
 
-/// What everybody sees.
+/// The output of the demo.
 pub(super) struct Screen {
-    ink: Ink,
+    style: Style,
     is_live: bool,
     width: usize,
     rows: [Row; 2],
@@ -28,77 +28,77 @@ pub(super) struct Screen {
 
 #[derive(Default)]
 struct Row {
-    marks: Vec<Moment>,
+    marks: Vec<Mark>,
     end: String,
 }
 
 impl Screen {
-    pub(super) fn new(ink: Ink, is_live: bool, width: usize) -> Screen {
-        Screen { ink, is_live, width, rows: Default::default() }
+    pub(super) fn new(style: Style, is_live: bool, width: usize) -> Screen {
+        Screen { style, is_live, width, rows: Default::default() }
     }
 
     pub(super) fn width(&self) -> usize {
         self.width
     }
 
-    /// One line. Whoever no longer reads has seen enough.
+    /// Prints one line.
     pub(super) fn line(&self, text: &str) {
         write(&format!("{text}\n"));
     }
 
-    /// What the demonstration is, and how to read it.
+    /// Prints what the demo does, and the legend.
     pub(super) fn introduce(&self) {
-        let ink = self.ink;
-        self.line(&ink.bold("The same calls, the same faults, at the same time."));
-        self.line(&ink.faint("  plain     client ─────────────────── server"));
-        self.line(&ink.faint("  mendline  client ── mendline run ─── server"));
+        let style = self.style;
+        self.line(&style.bold("The same calls, the same faults, at the same time."));
+        self.line(&style.faint("  plain     client ─────────────────── server"));
+        self.line(&style.faint("  mendline  client ── mendline run ─── server"));
         let legend = [
-            (Moment::Done(Reply::Answered), "answered"),
-            (Moment::Done(Reply::MayHaveRun), "told that it may have run"),
-            (Moment::Hurt, "the server is hit"),
-            (Moment::Done(Reply::Failed), "failed"),
-            (Moment::Done(Reply::Lost), "lost"),
-            (Moment::Done(Reply::Hung), "hung"),
+            (Mark::Done(Reply::Answered), "answered"),
+            (Mark::Done(Reply::MayHaveRun), "outcome unknown"),
+            (Mark::Fault, "fault"),
+            (Mark::Done(Reply::Failed), "failed"),
+            (Mark::Done(Reply::Lost), "lost"),
+            (Mark::Done(Reply::Hung), "hung"),
         ];
         let mut room = 0;
-        for (moment, words) in legend {
-            // What stands between two, a mark of up to two columns, a space.
+        for (mark, words) in legend {
+            // A separator, a mark of up to two columns, a space.
             let needed = words.chars().count() + 6;
             let gap = if room < needed { "\n  " } else { "   " };
             room = if room < needed { self.width } else { room } - needed;
-            write(&format!("{gap}{} {words}", self.mark(moment)));
+            write(&format!("{gap}{} {words}", self.mark(mark)));
         }
         self.line("");
     }
 
-    /// A fault begins.
+    /// Begins a fault.
     pub(super) fn begin(&mut self, fault: Fault, number: usize) {
         self.rows = Default::default();
-        if number == 1 || Fault::ALL[number - 2].over() != fault.over() {
+        if number == 1 || Fault::ALL[number - 2].transport() != fault.transport() {
             self.line("");
-            self.line(&self.ink.bold(group(fault.over())));
+            self.line(&self.style.bold(group(fault.transport())));
         }
         let count = format!("{number:>2}/{}", Fault::ALL.len());
-        self.line(&format!(" {}  {}", self.ink.faint(&count), fault.words()));
+        self.line(&format!(" {}  {}", self.style.faint(&count), fault.words()));
         if self.is_live {
             write(&self.both());
         }
     }
 
-    /// Something happened on one side.
-    pub(super) fn mark_down(&mut self, side: Side, moment: Moment) {
-        self.row(side).marks.push(moment);
+    /// Adds a mark to one side.
+    pub(super) fn add_mark(&mut self, side: Side, mark: Mark) {
+        self.row(side).marks.push(mark);
         self.redraw();
     }
 
-    /// One side is through.
-    pub(super) fn end(&mut self, side: Side, tally: &Tally) {
-        let end = format!("  slowest {} ms", tally.slowest.as_millis());
+    /// Ends one side.
+    pub(super) fn end(&mut self, side: Side, counts: &Counts) {
+        let end = format!("  slowest {} ms", counts.slowest.as_millis());
         self.row(side).end = end;
         self.redraw();
     }
 
-    /// Both are.
+    /// Ends both sides.
     pub(super) fn finish(&self) {
         if !self.is_live {
             write(&self.both());
@@ -122,39 +122,39 @@ impl Screen {
     }
 
     fn drawn(&self, row: &Row) -> String {
-        // One mark, that of the hit, is two columns wide.
+        // The mark of a fault is two columns wide.
         let mut room = self.width.saturating_sub(BEFORE + row.end.len() + 2).max(10);
         if row.marks.len() > room {
             room -= COUNT;
         }
-        let mut drawn: String = row.marks.iter().take(room).map(|moment| self.mark(*moment)).collect();
+        let mut drawn: String = row.marks.iter().take(room).map(|mark| self.mark(*mark)).collect();
         if row.marks.len() > room {
             drawn += &format!("… {}", row.marks.len());
         }
-        drawn + &self.ink.faint(&row.end)
+        drawn + &self.style.faint(&row.end)
     }
 
-    fn mark(&self, moment: Moment) -> String {
-        match moment {
-            Moment::Hurt => self.ink.paint("1;33", "⚡"),
-            Moment::Done(Reply::Answered) => self.ink.green("●"),
-            Moment::Done(Reply::MayHaveRun) => self.ink.yellow("?"),
-            Moment::Done(Reply::Failed) => self.ink.red("!"),
-            Moment::Done(Reply::Lost) => self.ink.red("✗"),
-            Moment::Done(Reply::Hung) => self.ink.red("~"),
+    fn mark(&self, mark: Mark) -> String {
+        match mark {
+            Mark::Fault => self.style.paint("1;33", "⚡"),
+            Mark::Done(Reply::Answered) => self.style.green("●"),
+            Mark::Done(Reply::MayHaveRun) => self.style.yellow("?"),
+            Mark::Done(Reply::Failed) => self.style.red("!"),
+            Mark::Done(Reply::Lost) => self.style.red("✗"),
+            Mark::Done(Reply::Hung) => self.style.red("~"),
         }
     }
 }
 
-/// What servers that are reached in this way are called.
-pub(super) fn group(over: Over) -> &'static str {
-    match over {
-        Over::Stdio => "A server that is a child process",
-        Over::Http => "A server at a URL",
+/// Returns the heading of the servers with this transport.
+pub(super) fn group(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Stdio => "A server that is a child process",
+        Transport::Http => "A server at a URL",
     }
 }
 
-/// Writes at once. A pipe that nobody reads any more is a reason to end.
+/// Writes at once, and stops the demo if stdout is closed.
 fn write(text: &str) {
     print!("{text}");
     if output::has_failed() {
@@ -167,18 +167,18 @@ mod tests {
     use super::*;
 
     fn screen(width: usize) -> Screen {
-        Screen::new(Ink::none(), false, width)
+        Screen::new(Style::none(), false, width)
     }
 
     #[test]
-    fn a_row_never_outgrows_the_terminal() {
+    fn row_is_never_wider_than_the_terminal() {
         for width in [60, 80, 120] {
             let mut screen = screen(width);
             for _ in 0..1000 {
-                screen.mark_down(Side::Plain, Moment::Done(Reply::Answered));
+                screen.add_mark(Side::Plain, Mark::Done(Reply::Answered));
             }
-            screen.mark_down(Side::Mended, Moment::Hurt);
-            screen.end(Side::Plain, &Tally { slowest: std::time::Duration::from_secs(10), ..Tally::default() });
+            screen.add_mark(Side::Mended, Mark::Fault);
+            screen.end(Side::Plain, &Counts { slowest: std::time::Duration::from_secs(10), ..Counts::default() });
             let both = screen.both();
             let longest = both.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(longest < width, "{longest} of {width}: {both}");

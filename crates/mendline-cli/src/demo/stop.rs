@@ -1,7 +1,7 @@
-//! Whether somebody wants the demonstration to end now.
+//! Interruption of the demo.
 //!
-//! A thread of its own hears the signals and raises a flag; everything that waits looks at the flag while it does, so that
-//! processes and files are put away on the ordinary path. A second signal does not wait for that.
+//! A thread listens for signals and sets a flag. Everything that waits polls the flag, so that processes and files are
+//! cleaned up on the normal path. A second signal exits at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,22 +9,22 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long anything waits without looking.
-pub(super) const GLANCE: Duration = Duration::from_millis(50);
+/// Interval at which waiting code polls the flag.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 static WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether it was asked for.
+/// Returns whether the demo should stop.
 pub(super) fn is_wanted() -> bool {
     WANTED.load(Ordering::Relaxed)
 }
 
-/// Asks for it.
+/// Stops the demo.
 pub(super) fn ask() {
     WANTED.store(true, Ordering::Relaxed);
 }
 
-/// Listens to the signals that mean it, from now on.
+/// Listens for SIGINT, SIGTERM and SIGHUP from now on.
 pub(super) fn listen() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut interrupt, mut terminate, mut hang_up) = {
@@ -49,11 +49,11 @@ pub(super) fn listen() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Sleeps, unless it is asked for meanwhile.
+/// Sleeps, but returns early if the demo should stop.
 pub(super) fn sleep(time: Duration) {
     let mut left = time;
     while !left.is_zero() && !is_wanted() {
-        let nap = left.min(GLANCE);
+        let nap = left.min(POLL_INTERVAL);
         thread::sleep(nap);
         left -= nap;
     }

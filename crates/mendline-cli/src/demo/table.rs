@@ -1,28 +1,28 @@
-//! The closing table: what was counted, and nothing else.
+//! The closing table with the counts.
 //!
-//! Where the terminal is too narrow for columns, each fault is a paragraph instead.
+//! On a terminal that is too narrow for columns, each fault is a paragraph.
 
+use super::counts::Counts;
 use super::fault::Fault;
 use super::screen::group;
-use super::tally::Tally;
-use crate::ink::Ink;
+use crate::style::Style;
 
 /// The width of the columns: fault, hits, plain, mended.
 const COLUMNS: [usize; 4] = [25, 6, 26, 17];
 
-/// How wide the whole table is.
+/// Width of the whole table.
 const WIDTH: usize = 2 + COLUMNS[0] + 1 + COLUMNS[1] + 1 + COLUMNS[2] + 1 + COLUMNS[3];
 
-/// What one fault did to both sides.
+/// Counts of both sides under one fault.
 pub(super) struct Row {
     pub(super) fault: Fault,
-    pub(super) plain: Tally,
-    pub(super) mended: Tally,
+    pub(super) plain: Counts,
+    pub(super) mended: Counts,
 }
 
-/// The table as lines, and whether Mendline kept its word.
-pub(super) fn table(rows: &[Row], ink: Ink, width: usize) -> (Vec<String>, bool) {
-    let (mut plain, mut mended) = (Tally::default(), Tally::default());
+/// Returns the table as lines, and whether Mendline passed.
+pub(super) fn table(rows: &[Row], style: Style, width: usize) -> (Vec<String>, bool) {
+    let (mut plain, mut mended) = (Counts::default(), Counts::default());
     for row in rows {
         plain.add(&row.plain);
         mended.add(&row.mended);
@@ -30,21 +30,21 @@ pub(super) fn table(rows: &[Row], ink: Ink, width: usize) -> (Vec<String>, bool)
     let is_wide = width >= WIDTH;
     let mut lines = Vec::new();
     let mut cells = |cells: [&str; 4]| lines.extend(if is_wide { columns(cells) } else { paragraph(cells) });
-    let rule = ink.faint(&"─".repeat(WIDTH.min(width) - 2));
+    let rule = style.faint(&"─".repeat(WIDTH.min(width) - 2));
     let rule = ["\u{0}", &rule, "", ""];
     if is_wide {
         cells(["fault", "hits", "plain client", "through Mendline"]);
     }
     for (number, row) in rows.iter().enumerate() {
-        if number == 0 || rows[number - 1].fault.over() != row.fault.over() {
+        if number == 0 || rows[number - 1].fault.transport() != row.fault.transport() {
             cells(rule);
-            cells(["\u{0}", &ink.faint(group(row.fault.over())), "", ""]);
+            cells(["\u{0}", &style.faint(group(row.fault.transport())), "", ""]);
         }
         cells([
             row.fault.words(),
             &hits(row),
-            &ink.paint(colour(&row.plain), &row.plain.words()),
-            &ink.paint(colour(&row.mended), &row.mended.words()),
+            &style.paint(colour(&row.plain), &row.plain.words()),
+            &style.paint(colour(&row.mended), &row.mended.words()),
         ]);
     }
     cells(rule);
@@ -52,23 +52,23 @@ pub(super) fn table(rows: &[Row], ink: Ink, width: usize) -> (Vec<String>, bool)
     cells(["writes that ran twice", "", &plain.twice.to_string(), &mended.twice.to_string()]);
     cells(["writes reported, not run", "", &plain.invented.to_string(), &mended.invented.to_string()]);
     cells(["slowest call", "", &seconds(&plain), &seconds(&mended)]);
-    let doubtful = rows.iter().map(|row| row.fault.doubtful()).sum();
-    // A fault that did not happen to Mendline proves nothing.
-    let is_whole = mended.is_whole(doubtful)
-        && rows.iter().all(|row| row.mended.hits > 0 && row.mended.is_whole(row.fault.doubtful()));
-    (lines, is_whole)
+    let unknown = rows.iter().map(|row| row.fault.unknown_outcomes()).sum();
+    // A fault that did not hit Mendline proves nothing.
+    let passed = mended.passed(unknown)
+        && rows.iter().all(|row| row.mended.hits > 0 && row.mended.passed(row.fault.unknown_outcomes()));
+    (lines, passed)
 }
 
-/// Well, in doubt, or not well.
-fn colour(tally: &Tally) -> &'static str {
-    match (tally.is_whole(0), tally.is_whole(u32::MAX)) {
+/// Colour of counts: all answered, some unknown, or some failed.
+fn colour(counts: &Counts) -> &'static str {
+    match (counts.passed(0), counts.passed(u32::MAX)) {
         (true, _) => "32",
         (false, true) => "33",
         (false, false) => "31",
     }
 }
 
-/// How often it happened, to each side where that differs: who keeps knocking at a busy door is refused more often.
+/// Number of hits, per side where they differ: a client that keeps calling an overloaded server is rejected more often.
 fn hits(row: &Row) -> String {
     if row.plain.hits == row.mended.hits {
         format!("{}×", row.plain.hits)
@@ -77,13 +77,13 @@ fn hits(row: &Row) -> String {
     }
 }
 
-fn share(tally: &Tally) -> String {
-    let percent = u64::from(tally.answered) * 100 / u64::from(tally.calls.max(1));
-    format!("{} of {} ({percent} %)", tally.answered, tally.calls)
+fn share(counts: &Counts) -> String {
+    let percent = u64::from(counts.answered) * 100 / u64::from(counts.calls.max(1));
+    format!("{} of {} ({percent} %)", counts.answered, counts.calls)
 }
 
-fn seconds(tally: &Tally) -> String {
-    format!("{:.1} s", tally.slowest.as_secs_f32())
+fn seconds(counts: &Counts) -> String {
+    format!("{:.1} s", counts.slowest.as_secs_f32())
 }
 
 fn columns([name, hits, plain, mended]: [&str; 4]) -> Vec<String> {
@@ -91,7 +91,7 @@ fn columns([name, hits, plain, mended]: [&str; 4]) -> Vec<String> {
         "\u{0}" => format!("  {hits}"),
         name => {
             let [first, second, third, _] = COLUMNS;
-            // What paints takes no room on the screen, but counts as characters.
+            // Colour codes count as characters but take no columns.
             let third = third + plain.chars().count() - seen(plain);
             format!("  {name:<first$} {hits:<second$} {plain:<third$} {mended}")
         }
@@ -99,7 +99,7 @@ fn columns([name, hits, plain, mended]: [&str; 4]) -> Vec<String> {
     vec![line.trim_end().to_owned()]
 }
 
-/// How many columns a text takes: what stands between an escape and its `m` takes none.
+/// Returns the number of columns of a text, without colour codes.
 fn seen(text: &str) -> usize {
     let mut parts = text.split('\u{1b}');
     let first = parts.next().map_or(0, |part| part.chars().count());
@@ -119,46 +119,46 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::demo::peer::Reply;
+    use crate::demo::client::Reply;
 
-    fn tally(hits: u32, replies: &[(Reply, u32)]) -> Tally {
-        let mut tally = Tally { hits, ..Tally::default() };
+    fn counts(hits: u32, replies: &[(Reply, u32)]) -> Counts {
+        let mut counts = Counts { hits, ..Counts::default() };
         for (reply, count) in replies {
-            (0..*count).for_each(|_| tally.note(*reply, Duration::from_millis(40)));
+            (0..*count).for_each(|_| counts.note(*reply, Duration::from_millis(40)));
         }
-        tally
+        counts
     }
 
     fn rows() -> Vec<Row> {
         use Reply::{Answered, Failed, Lost, MayHaveRun};
         let cut = Row {
             fault: Fault::KilledUnderAWrite,
-            plain: tally(1, &[(Answered, 5), (Lost, 7)]),
-            mended: tally(1, &[(Answered, 11), (MayHaveRun, 1)]),
+            plain: counts(1, &[(Answered, 5), (Lost, 7)]),
+            mended: counts(1, &[(Answered, 11), (MayHaveRun, 1)]),
         };
         let away = Row {
             fault: Fault::Restarted,
-            plain: tally(1, &[(Answered, 4), (Lost, 3), (Failed, 5)]),
-            mended: tally(1, &[(Answered, 12)]),
+            plain: counts(1, &[(Answered, 4), (Lost, 3), (Failed, 5)]),
+            mended: counts(1, &[(Answered, 12)]),
         };
         let busy = Row {
             fault: Fault::Busy,
-            plain: tally(8, &[(Answered, 4), (Failed, 8)]),
-            mended: tally(1, &[(Answered, 12)]),
+            plain: counts(8, &[(Answered, 4), (Failed, 8)]),
+            mended: counts(1, &[(Answered, 12)]),
         };
         vec![cut, away, busy]
     }
 
     #[test]
-    fn the_table_in_columns() {
-        let (lines, is_whole) = table(&rows(), Ink::none(), 80);
-        assert!(is_whole);
+    fn table_in_columns() {
+        let (lines, passed) = table(&rows(), Style::none(), 80);
+        assert!(passed);
         insta::assert_snapshot!(lines.join("\n"));
     }
 
     #[test]
-    fn the_table_in_paragraphs() {
-        let (lines, _) = table(&rows(), Ink::none(), 60);
+    fn table_in_paragraphs() {
+        let (lines, _) = table(&rows(), Style::none(), 60);
         assert!(lines.iter().all(|line| line.chars().count() <= 60));
         insta::assert_snapshot!(lines.join("\n"));
     }
@@ -172,17 +172,17 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_never_struck_proves_nothing() {
+    fn fault_without_a_hit_does_not_pass() {
         let mut rows = rows();
         rows[1].mended.hits = 0;
-        assert!(!table(&rows, Ink::none(), 80).1);
+        assert!(!table(&rows, Style::none(), 80).1);
     }
 
     #[test]
-    fn a_doubt_that_one_fault_may_leave_does_not_excuse_another() {
+    fn unknown_outcome_counts_only_for_its_own_fault() {
         let mut rows = rows();
-        rows[0].mended = tally(1, &[(Reply::Answered, 12)]);
-        rows[1].mended = tally(1, &[(Reply::Answered, 11), (Reply::MayHaveRun, 1)]);
-        assert!(!table(&rows, Ink::none(), 80).1);
+        rows[0].mended = counts(1, &[(Reply::Answered, 12)]);
+        rows[1].mended = counts(1, &[(Reply::Answered, 11), (Reply::MayHaveRun, 1)]);
+        assert!(!table(&rows, Style::none(), 80).1);
     }
 }

@@ -1,9 +1,9 @@
-//! The demo server at a URL: Streamable HTTP on loopback, with sessions, event streams and a nasty temper.
+//! The demo server at a URL: Streamable HTTP on loopback, with sessions, event streams and faults.
 //!
-//! Written with threads and blocking reads, one thread per connection, and with no library for HTTP: what it is used to
-//! test has one already. It says its URL on the first line of its stdout and ends when its stdin does, so that it never
-//! outlives whoever started it. Answers of tools are event streams whose events have ids, and one that broke off can be
-//! asked for again, as the specification has it; everything else is answered in one piece.
+//! It uses one blocking thread per connection and no HTTP library, unlike the code under test. It prints its URL on the
+//! first line of stdout and ends when its stdin does, so that it never outlives its parent. Results of tools are event
+//! streams with event ids, and a broken stream can be resumed as the specification says. All other responses are sent
+//! in one piece.
 
 mod request;
 
@@ -18,44 +18,44 @@ use std::time::{Duration, Instant};
 use request::Request;
 use serde_json::{Value, json};
 
+use super::faults::{ServerFault, ServerFaults};
 use super::ledger::Ledger;
-use super::server::{die, greeting};
-use super::temper::{Temper, Tempers};
+use super::server::{die, initialize_result};
 use super::{LONGEST_LIFE, tools};
 
-/// How long a busy server refuses calls, which is also what it says in `Retry-After`.
+/// Duration of an overload, also sent as `Retry-After`.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// How many calls in a row meet a 503.
+/// Number of calls in a row that get a 503.
 const UNAVAILABLE: usize = 2;
 
-/// How soon a stream that broke off may be asked for again, as the server says on it.
+/// Delay before a broken stream may be resumed, sent as `retry`.
 const RETRY_MS: u32 = 100;
 
-/// How many connections there are at most; a client that wants more waits for one to be closed.
+/// Maximum number of connections; further clients wait.
 const CONNECTIONS: usize = 64;
 
-/// How many answers are kept for streams that broke off.
+/// Maximum number of answers kept for broken streams.
 const KEPT: usize = 64;
 
-/// What all connections share.
-struct Site {
-    tempers: Tempers,
+/// State shared by all connections.
+struct HttpServer {
+    faults: ServerFaults,
     ledger: Ledger,
     sessions: Mutex<HashSet<String>>,
-    /// What streams that broke off still owe, by the number of the stream.
+    /// Answers of broken streams, by the number of the stream.
     owed: Mutex<HashMap<usize, String>>,
     busy_until: Mutex<Option<Instant>>,
     streams: AtomicUsize,
     connections: AtomicUsize,
 }
 
-/// Listens on this port of loopback, any free one for 0, until stdin ends.
-pub(super) fn serve(port: u16, tempers: Tempers, ledger: Ledger) -> std::io::Result<()> {
+/// Listens on this loopback port, or on any free one for 0, until stdin ends.
+pub(super) fn serve(port: u16, faults: ServerFaults, ledger: Ledger) -> std::io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     println!("http://{}/mcp", listener.local_addr()?);
-    let site = Arc::new(Site {
-        tempers,
+    let server = Arc::new(HttpServer {
+        faults,
         ledger,
         sessions: Mutex::default(),
         owed: Mutex::default(),
@@ -65,36 +65,36 @@ pub(super) fn serve(port: u16, tempers: Tempers, ledger: Ledger) -> std::io::Res
     });
     thread::spawn(move || {
         for connection in listener.incoming().flatten() {
-            while site.connections.load(Ordering::Relaxed) >= CONNECTIONS {
+            while server.connections.load(Ordering::Relaxed) >= CONNECTIONS {
                 sleep(Duration::from_millis(5));
             }
-            site.connections.fetch_add(1, Ordering::Relaxed);
-            let site = Arc::clone(&site);
+            server.connections.fetch_add(1, Ordering::Relaxed);
+            let server = Arc::clone(&server);
             thread::spawn(move || {
-                // A connection that breaks is its client's business.
-                let _ = site.talk(&connection);
-                site.connections.fetch_sub(1, Ordering::Relaxed);
+                // A broken connection concerns only its client.
+                let _ = server.serve_connection(&connection);
+                server.connections.fetch_sub(1, Ordering::Relaxed);
             });
         }
     });
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).map(drop)
 }
 
-/// What becomes of a connection after an answer.
+/// Next step of a connection after a response.
 #[derive(PartialEq, Eq)]
 enum After {
-    GoOn,
-    HangUp,
+    KeepOpen,
+    Close,
 }
 
-impl Site {
-    fn talk(&self, connection: &TcpStream) -> std::io::Result<()> {
+impl HttpServer {
+    fn serve_connection(&self, connection: &TcpStream) -> std::io::Result<()> {
         connection.set_read_timeout(Some(LONGEST_LIFE))?;
         connection.set_nodelay(true)?;
         let mut reader = BufReader::new(connection);
         while let Some(request) = Request::read(&mut reader)? {
             let is_last = request.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
-            if self.answer(&request, connection)? == After::HangUp || is_last {
+            if self.answer(&request, connection)? == After::Close || is_last {
                 break;
             }
         }
@@ -102,7 +102,7 @@ impl Site {
     }
 
     fn answer(&self, request: &Request, out: &TcpStream) -> std::io::Result<After> {
-        // A page in a browser could be made to send requests here; nothing that people use sends an Origin.
+        // A web page could be made to send requests here; real clients send no Origin.
         if request.header("origin").is_some() {
             return plain(out, "403 Forbidden", "");
         }
@@ -128,7 +128,7 @@ impl Site {
             let session = format!("{:016x}", fastrand::u64(..));
             let head = format!("Mcp-Session-Id: {session}\r\n");
             lock(&self.sessions).insert(session);
-            return whole(out, "200 OK", &head, &body("result", &greeting(params)));
+            return whole(out, "200 OK", &head, &body("result", &initialize_result(params)));
         }
         let number = if method == "tools/call" {
             let number = self.ledger.count_call(params["name"].as_str().unwrap_or_default());
@@ -147,7 +147,7 @@ impl Site {
         match method {
             _ if id.is_null() => plain(out, "202 Accepted", ""),
             "ping" => whole(out, "200 OK", "", &body("result", &json!({}))),
-            "tools/list" => whole(out, "200 OK", "", &body("result", &tools::list(self.tempers.has_more_tools()))),
+            "tools/list" => whole(out, "200 OK", "", &body("result", &tools::list(self.faults.has_more_tools()))),
             "tools/call" => self.call(number, id, params, out),
             _ => {
                 let error = json!({ "code": -32601, "message": format!("no method {method}") });
@@ -156,21 +156,21 @@ impl Site {
         }
     }
 
-    /// How the n-th call is turned away before anything is done, if it is.
+    /// Returns the HTTP error that rejects the n-th call before it runs, if a fault demands one.
     fn refusal(&self, number: usize) -> Option<(&'static str, &'static str)> {
-        if self.tempers.has(&Temper::Forget(number)) {
+        if self.faults.has(&ServerFault::Forget(number)) {
             self.ledger.note("hit");
             lock(&self.sessions).clear();
         }
         let mut busy_until = lock(&self.busy_until);
-        if self.tempers.has(&Temper::Busy(number)) {
+        if self.faults.has(&ServerFault::Busy(number)) {
             *busy_until = Some(Instant::now() + BUSY);
         }
         if busy_until.is_some_and(|until| Instant::now() < until) {
             self.ledger.note("hit");
             return Some(("429 Too Many Requests", "Retry-After: 1\r\n"));
         }
-        if (0..UNAVAILABLE).any(|before| self.tempers.has(&Temper::Unavailable(number.saturating_sub(before)))) {
+        if (0..UNAVAILABLE).any(|before| self.faults.has(&ServerFault::Unavailable(number.saturating_sub(before)))) {
             self.ledger.note("hit");
             return Some(("503 Service Unavailable", ""));
         }
@@ -178,8 +178,8 @@ impl Site {
     }
 
     fn call(&self, number: usize, id: &Value, params: &Value, mut out: &TcpStream) -> std::io::Result<After> {
-        let now = |temper: fn(usize) -> Temper| self.tempers.has(&temper(number));
-        if now(Temper::DieBefore) {
+        let now = |fault: fn(usize) -> ServerFault| self.faults.has(&fault(number));
+        if now(ServerFault::DieBefore) {
             die();
         }
         let tool = params["name"].as_str().unwrap_or_default();
@@ -190,10 +190,10 @@ impl Site {
             return whole(out, "200 OK", "", &json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string());
         };
         self.ledger.executed(tool, key);
-        if now(Temper::DieAfter) {
+        if now(ServerFault::DieAfter) {
             die();
         }
-        if now(Temper::Stall) {
+        if now(ServerFault::Stall) {
             self.ledger.note("hit");
             sleep(LONGEST_LIFE);
         }
@@ -203,31 +203,31 @@ impl Site {
         out.write_all(chunk(&format!("id: {stream}-0\nretry: {RETRY_MS}\ndata:\n\n")).as_bytes())?;
         sleep(Duration::from_millis(arguments["delayMs"].as_u64().unwrap_or(0)));
         let event = event(stream, &answer);
-        if now(Temper::CutStream) {
+        if now(ServerFault::CutStream) {
             self.ledger.note("hit");
             let mut owed = lock(&self.owed);
             if owed.len() < KEPT {
                 owed.insert(stream, answer);
             }
             drop(owed);
-            // Half of the event, and half of the chunk that it was to travel in.
+            // Half of the event, and half of its chunk.
             let chunk = chunk(&event);
             out.write_all(&chunk.as_bytes()[..chunk.len() / 2])?;
             out.shutdown(std::net::Shutdown::Both)?;
-            return Ok(After::HangUp);
+            return Ok(After::Close);
         }
         out.write_all(format!("{}{LAST_CHUNK}", chunk(&event)).as_bytes())?;
-        Ok(After::GoOn)
+        Ok(After::KeepOpen)
     }
 
-    /// The rest of a stream that broke off. There is no other stream to be had.
+    /// Sends the rest of a broken stream. No other stream is available.
     fn resume(&self, request: &Request, mut out: &TcpStream) -> std::io::Result<After> {
         let stream = request.header("last-event-id").and_then(|id| id.strip_suffix("-0")?.parse().ok());
         let Some(stream) = stream else { return plain(out, "405 Method Not Allowed", "") };
         let Some(answer) = lock(&self.owed).remove(&stream) else { return plain(out, "404 Not Found", "") };
         let event = chunk(&event(stream, &answer));
         out.write_all(format!("{STREAM_HEAD}{event}{LAST_CHUNK}").as_bytes())?;
-        Ok(After::GoOn)
+        Ok(After::KeepOpen)
     }
 }
 
@@ -243,20 +243,20 @@ fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }
 
-/// An answer without a body.
+/// Sends a response without a body.
 fn plain(mut out: &TcpStream, status: &str, head: &str) -> std::io::Result<After> {
-    // A 204 has no body, and so no length of one.
+    // A 204 has no Content-Length.
     let length = if status.starts_with("204") { "" } else { "Content-Length: 0\r\n" };
     out.write_all(format!("HTTP/1.1 {status}\r\n{head}{length}\r\n").as_bytes())?;
-    Ok(After::GoOn)
+    Ok(After::KeepOpen)
 }
 
-/// An answer in one piece.
+/// Sends a response in one piece.
 fn whole(mut out: &TcpStream, status: &str, head: &str, body: &str) -> std::io::Result<After> {
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{head}\r\n");
     out.write_all(format!("{head}{body}").as_bytes())?;
-    Ok(After::GoOn)
+    Ok(After::KeepOpen)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

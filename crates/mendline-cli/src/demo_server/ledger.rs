@@ -1,7 +1,7 @@
-//! What the server really did, in a file that outlives it.
+//! A record of the server's effects, in a file that outlives it.
 //!
-//! One line for each start, each call that arrived and each execution, appended with a single write, so that several
-//! lives of the server share one file. Without a file nothing is kept but the count of calls of this life.
+//! It has one line for each start, each received call and each execution. A line is appended by a single write, so that
+//! several lifetimes of the server share one file. Without a file, only the calls of this lifetime are counted.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -19,7 +19,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger that the environment names.
+    /// Opens the ledger that the environment names.
     pub(super) fn from_environment() -> Ledger {
         let path = std::env::var_os(VARIABLE).map(PathBuf::from);
         let file = path.and_then(|path| {
@@ -29,17 +29,17 @@ impl Ledger {
         Ledger { file, calls: AtomicUsize::new(0) }
     }
 
-    /// Notes something together with our process id.
+    /// Records an event with our process id.
     pub(super) fn note(&self, what: &str) {
         let Some((_, file)) = &self.file else { return };
         if let Ok(mut file) = file.lock() {
             let line = format!("{what} {}\n", std::process::id());
-            // Nothing to be done about a full disk; the reader of the ledger will miss the line.
+            // A full disk cannot be handled here; the reader of the ledger misses the line.
             let _ = file.write_all(line.as_bytes());
         }
     }
 
-    /// Notes that a call arrived, and says which one it was: over all lives if there is a file, else of this life.
+    /// Records a received call, and returns its number: over all lifetimes if there is a file, else of this one.
     pub(super) fn count_call(&self, tool: &str) -> usize {
         self.note(&format!("call {tool}"));
         let here = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
@@ -47,7 +47,7 @@ impl Ledger {
         everywhere.map_or(here, |text| text.lines().filter(|line| line.starts_with("call ")).count())
     }
 
-    /// Notes that a tool ran.
+    /// Records the execution of a tool.
     pub(super) fn executed(&self, tool: &str, key: &str) {
         self.note(&format!("executed {tool} {key}"));
     }

@@ -1,4 +1,4 @@
-//! The demo server's conversation: one line in, at most one line out, and a thread for each call that takes time.
+//! The demo server on stdio: one line in, at most one line out, and a thread for each slow call.
 
 use std::collections::HashSet;
 use std::io::{BufRead, Write};
@@ -11,11 +11,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::faults::{ServerFault, ServerFaults};
 use super::ledger::Ledger;
-use super::temper::{Temper, Tempers};
 use super::{LONGEST_LIFE, tools, wait_for};
 
-/// One message, with the parts that are passed back kept exactly as they came.
+/// A message. The parts that are sent back stay raw.
 #[derive(Deserialize)]
 struct Message<'a> {
     #[serde(borrow)]
@@ -25,22 +25,22 @@ struct Message<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// A server and what it knows of its client.
+/// A server and its state.
 #[derive(Clone)]
 pub(super) struct Server {
-    tempers: Tempers,
+    faults: ServerFaults,
     ledger: Arc<Ledger>,
     cancelled: Arc<Mutex<HashSet<String>>>,
 }
 
 impl Server {
-    pub(super) fn new(tempers: Tempers, ledger: Ledger) -> Server {
-        Server { tempers, ledger: Arc::new(ledger), cancelled: Arc::default() }
+    pub(super) fn new(faults: ServerFaults, ledger: Ledger) -> Server {
+        Server { faults, ledger: Arc::new(ledger), cancelled: Arc::default() }
     }
 
     /// Answers until stdin ends.
     pub(super) fn serve(&self) {
-        if self.tempers.has(&Temper::Noise) {
+        if self.faults.has(&ServerFault::Noise) {
             write_line("demo-server 0.1 is ready, waiting for requests");
         }
         for line in std::io::stdin().lock().lines() {
@@ -49,12 +49,12 @@ impl Server {
                 respond("null", &json!({ "code": -32700, "message": "this is not JSON" }), "error");
                 continue;
             };
-            self.hear(&message);
+            self.handle(&message);
         }
         self.ledger.note("eof");
     }
 
-    fn hear(&self, message: &Message<'_>) {
+    fn handle(&self, message: &Message<'_>) {
         let Some(method) = message.method.as_deref() else { return };
         let params: Value = message.params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
         let Some(id) = message.id.map(RawValue::get) else {
@@ -67,15 +67,15 @@ impl Server {
             return;
         };
         match method {
-            "initialize" => respond(id, &greeting(&params), "result"),
+            "initialize" => respond(id, &initialize_result(&params), "result"),
             "server/discover" => respond(id, &discovery(), "result"),
             "ping" => {
                 self.ledger.note("ping");
                 respond(id, &json!({}), "result");
             }
-            "tools/list" => respond(id, &tools::list(self.tempers.has_more_tools()), "result"),
+            "tools/list" => respond(id, &tools::list(self.faults.has_more_tools()), "result"),
             "tools/call" => self.call(id, params),
-            // Whatever is sent here comes back byte for byte.
+            // The params are sent back byte for byte.
             "demo/echo" => write_line(&format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#,
                 message.params.map_or("{}", RawValue::get)
@@ -87,11 +87,11 @@ impl Server {
     fn call(&self, id: &str, params: Value) {
         let tool = params["name"].as_str().unwrap_or_default().to_owned();
         let number = self.ledger.count_call(&tool);
-        let now = |temper: fn(usize) -> Temper| self.tempers.has(&temper(number));
-        for line in 0..self.tempers.stderr_flood() {
-            eprintln!("demo-server: call {number}, line {line} of very much that nobody asked for");
+        let now = |fault: fn(usize) -> ServerFault| self.faults.has(&fault(number));
+        for line in 0..self.faults.stderr_flood() {
+            eprintln!("demo-server: call {number}, line {line} of a flood on stderr");
         }
-        if now(Temper::DieBefore) {
+        if now(ServerFault::DieBefore) {
             die();
         }
         let arguments = &params["arguments"];
@@ -101,22 +101,22 @@ impl Server {
             return;
         };
         self.ledger.executed(&tool, &key);
-        if now(Temper::DieAfter) {
+        if now(ServerFault::DieAfter) {
             die();
         }
-        if now(Temper::PartialLine) {
+        if now(ServerFault::PartialLine) {
             self.ledger.note("hit");
             write_text(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"ty"#));
             die();
         }
-        if now(Temper::CloseStdout) {
+        if now(ServerFault::CloseStdout) {
             close_stdout();
         }
-        if now(Temper::StopReading) {
+        if now(ServerFault::StopReading) {
             sleep(LONGEST_LIFE);
         }
         let delay = Duration::from_millis(arguments["delayMs"].as_u64().unwrap_or(0));
-        // A test that has to do something while a call runs lets it end by a file, and not by a time.
+        // A test that acts while a call runs ends the call by a file instead of a delay.
         let until = arguments["until"].as_str().map(PathBuf::from);
         if tool != "slow" && delay.is_zero() && until.is_none() {
             self.answer(id, &text);
@@ -132,7 +132,7 @@ impl Server {
         });
     }
 
-    /// Reports one step after the other. Says whether the call is still wanted at the end.
+    /// Reports the steps. Returns false if the call was cancelled.
     fn progress(&self, id: &str, params: &Value) -> bool {
         let steps = params["arguments"]["steps"].as_u64().unwrap_or(5);
         let step = Duration::from_millis(params["arguments"]["stepMs"].as_u64().unwrap_or(20));
@@ -152,23 +152,23 @@ impl Server {
     }
 
     fn answer(&self, id: &str, text: &str) {
-        if self.tempers.has(&Temper::Noise) {
+        if self.faults.has(&ServerFault::Noise) {
             write_line("debug: about to answer {\"not\": \"protocol\"}");
         }
-        if self.tempers.has(&Temper::UnknownId) {
-            respond("987654321", &tools::result("nobody asked"), "result");
+        if self.faults.has(&ServerFault::UnknownId) {
+            respond("987654321", &tools::result("not requested"), "result");
         }
-        if self.tempers.has(&Temper::Malformed) {
+        if self.faults.has(&ServerFault::Malformed) {
             write_line(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[}"#);
         }
         respond(id, &tools::result(text), "result");
-        if self.tempers.has(&Temper::AnswerTwice) {
+        if self.faults.has(&ServerFault::AnswerTwice) {
             respond(id, &tools::result("and once more"), "result");
         }
     }
 }
 
-pub(super) fn greeting(params: &Value) -> Value {
+pub(super) fn initialize_result(params: &Value) -> Value {
     json!({
         "protocolVersion": params["protocolVersion"].as_str().unwrap_or("2025-11-25"),
         "capabilities": { "tools": {} },
@@ -194,19 +194,19 @@ fn write_line(text: &str) {
     write_text(&format!("{text}\n"));
 }
 
-/// One locked write and a flush. Whoever no longer reads has gone, and our stdin will end too.
+/// Writes at once. A closed reader is ignored: stdin ends then, too.
 fn write_text(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
-/// As a crash would: at once, with nothing flushed and nothing said.
+/// Ends like a crash: at once, without flushing anything.
 pub(super) fn die() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     std::process::abort()
 }
 
-/// Puts nothing in the place of our stdout, which closes the pipe.
+/// Replaces stdout by /dev/null, which closes the pipe.
 fn close_stdout() {
     if let Ok(nothing) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&nothing);

@@ -1,9 +1,9 @@
-//! The tools of the demo server: what they are called, what they claim about themselves, what they answer.
+//! The tools of the demo server: names, annotations and answers.
 
 use serde_json::{Value, json};
 
-/// The list of tools. Only `create_note` has an effect, and it makes no promises about being repeated.
-pub(super) fn list(and_one_more: bool) -> Value {
+/// Returns the list of tools. Only `create_note` has an effect, and it does not claim to be idempotent.
+pub(super) fn list(has_extra: bool) -> Value {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let number = |description: &str| json!({ "type": "integer", "description": description });
     let tool = |name: &str, description: &str, properties: Value, annotations: Value| {
@@ -21,13 +21,13 @@ pub(super) fn list(and_one_more: bool) -> Value {
         tool("slow", "Takes its time and says so.", json!({ "key": text("what"), "steps": number("how many"), "stepMs": number("how long each") }), json!({ "readOnlyHint": true })),
         tool("big", "Answers at length.", json!({ "key": text("what"), "bytes": number("how long") }), json!({ "readOnlyHint": true })),
     ] });
-    if let (true, Some(tools)) = (and_one_more, list["tools"].as_array_mut()) {
+    if let (true, Some(tools)) = (has_extra, list["tools"].as_array_mut()) {
         tools.push(tool("forget", "Forgets something.", json!({ "key": text("what") }), json!({})));
     }
     list
 }
 
-/// What a tool answers, or nothing if there is no such tool.
+/// Returns the answer of a tool, or `None` if there is no such tool.
 pub(super) fn answer(tool: &str, key: &str, arguments: &Value) -> Option<String> {
     match tool {
         "lookup" => Some(format!("{key} is 42")),
@@ -41,7 +41,7 @@ pub(super) fn answer(tool: &str, key: &str, arguments: &Value) -> Option<String>
     }
 }
 
-/// The result of a call.
+/// Returns the result of a call.
 pub(super) fn result(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }], "isError": false })
 }

@@ -1,25 +1,25 @@
-//! What an answer over HTTP says about the kind of server that gave it.
+//! Classification of a server by its HTTP response.
 
 use mendline::transport::http::probe::{Answer, NoAnswer, Probe};
 use serde_json::Value;
 
+use super::redact::StepRedactor;
 use super::step::Step;
-use super::veil::Veil;
-use crate::outside::{headline, one_line};
+use crate::untrusted_text::{headline, one_line};
 
 const LAYER: &str = "http";
 
-/// Which HTTP it was said in.
+/// Returns the HTTP version of a response.
 pub(crate) fn version(answer: &Answer) -> &'static str {
     if answer.is_http2 { "HTTP/2" } else { "HTTP/1.1" }
 }
 
-/// A stream of events has begun.
+/// Returns whether a response is an event stream.
 pub(crate) fn is_events(answer: &Answer) -> bool {
     (200..300).contains(&answer.status) && answer.content_type().as_deref() == Some("text/event-stream")
 }
 
-/// What a server of the old transport says to a message at its address for events.
+/// Returns whether a response may come from a server of the HTTP+SSE transport.
 pub(crate) fn may_be_old(answer: &Answer) -> bool {
     matches!(answer.status, 400 | 404 | 405 | 406 | 415) && !is_json_rpc(answer)
 }
@@ -28,62 +28,73 @@ fn is_json_rpc(answer: &Answer) -> bool {
     let is_named = || String::from_utf8_lossy(&answer.body).contains("\"jsonrpc\"");
     match serde_json::from_slice::<Value>(&answer.body) {
         Ok(value) => value.get("jsonrpc").is_some(),
-        // Of a long one only the beginning is here.
+        // Only the beginning of a long body is available.
         Err(_) => answer.is_cut && is_named(),
     }
 }
 
-/// What an answer to a greeting says about the kind of server.
-pub(crate) fn judged(answer: &Answer, veil: &Veil) -> Step {
+/// Judges the response to a handshake.
+pub(crate) fn judge_response(answer: &Answer, redactor: &StepRedactor) -> Step {
     let (status, http) = (answer.status, version(answer));
     let kind = answer.content_type().unwrap_or_default();
-    let page = || match title(&answer.body, veil) {
+    let page = || match title(&answer.body, redactor) {
         Some(title) => format!(" ({title:?})"),
         None => String::new(),
     };
     let path = "Is the path of the URL right? Many servers are at /mcp or at /sse";
     match status {
-        200..300 if matches!(kind.as_str(), "application/json" | "text/event-stream") && (is_json_rpc(answer) || kind == "text/event-stream") => {
+        200..300
+            if matches!(kind.as_str(), "application/json" | "text/event-stream")
+                && (is_json_rpc(answer) || kind == "text/event-stream") =>
+        {
             Step::ok(LAYER, format!("{http}, answers a message with {kind}")).fact("transport", "streamable")
         }
         200..300 if is_json_rpc(answer) => {
             Step::warning(LAYER, format!("{http}, answers with JSON but calls it {kind:?}"))
-                .advice("Mendline takes it all the same; other clients may not. The server should say application/json")
+                .advice("Mendline accepts it; other clients may not. The server should send application/json")
         }
         200..300 if kind == "text/html" => {
             let advice = format!("This is a page for people: a login, a portal, or the wrong address. {path}");
-            Step::failed(LAYER, format!("a web page{} came back, and no message", page())).advice(advice)
+            Step::failed(LAYER, format!("the response is a web page{}, not an MCP message", page())).advice(advice)
         }
-        200..300 => Step::failed(LAYER, format!("what came back ({status}, {kind:?}) is no message of MCP")).advice(path),
+        200..300 => {
+            Step::failed(LAYER, format!("the response ({status}, {kind:?}) is not an MCP message")).advice(path)
+        }
         300..400 => match &answer.redirect {
-            Some(Ok(place)) => Step::warning(LAYER, format!("{http}, sends every request on to {place} ({status})"))
-                .advice("Mendline follows; write that address into the configuration to save the detour"),
-            Some(Err(why)) => Step::failed(LAYER, why.as_str()).advice("Use the address that it sends you to, if you trust it"),
-            None => Step::failed(LAYER, format!("a redirect ({status}) to nowhere")).advice(path),
+            Some(Ok(place)) => Step::warning(LAYER, format!("{http}, redirects every request to {place} ({status})"))
+                .advice("Mendline follows; write that address into the configuration to avoid the redirect"),
+            Some(Err(why)) => {
+                Step::failed(LAYER, why.as_str()).advice("Use the address that it redirects to, if you trust it")
+            }
+            None => Step::failed(LAYER, format!("a redirect ({status}) without a target")).advice(path),
         },
         401 | 403 => Step::ok(LAYER, format!("{http}, answers with {status}")),
         429 => {
-            let wait = answer.retry_after().map_or_else(String::new, |wait| format!(", Retry-After: {}", one_line(wait)));
-            Step::failed(LAYER, format!("it asks to be left alone (429{wait})"))
-                .advice("Too many requests come from here; wait, and ask again")
+            let wait =
+                answer.retry_after().map_or_else(String::new, |wait| format!(", Retry-After: {}", one_line(wait)));
+            Step::failed(LAYER, format!("it rejects the request: too many requests (429{wait})"))
+                .advice("Wait, and try again")
         }
-        400..500 if is_json_rpc(answer) => Step::ok(LAYER, format!("{http}, turns a legacy greeting down, in words of MCP ({status})")),
+        400..500 if is_json_rpc(answer) => {
+            Step::ok(LAYER, format!("{http}, rejects the legacy handshake with an MCP error ({status})"))
+        }
         404 => Step::failed(LAYER, format!("there is nothing at this path (404){}", page())).advice(path),
         405 => Step::failed(LAYER, "this path takes no messages (405)").advice(path),
-        400..500 => Step::failed(LAYER, format!("the server turns the request down ({status}){}", page())).advice(path),
-        _ => Step::failed(LAYER, format!("the server itself fails ({status}){}", page()))
-            .advice("It, or what stands before it, is broken or being restarted; look at its own log, and try again in a minute"),
+        400..500 => Step::failed(LAYER, format!("the server rejects the request ({status}){}", page())).advice(path),
+        _ => Step::failed(LAYER, format!("the server fails ({status}){}", page())).advice(
+            "The server, or a proxy before it, is broken or restarting; read its log, and try again in a minute",
+        ),
     }
 }
 
-/// The title of a web page. Secrets are hidden in it before it is cut.
-fn title(body: &[u8], veil: &Veil) -> Option<String> {
+/// Returns the title of a web page. Secrets are hidden before it is cut.
+fn title(body: &[u8], redactor: &StepRedactor) -> Option<String> {
     let text = String::from_utf8_lossy(body);
     let lower = text.to_ascii_lowercase();
     let start = lower.find("<title")?;
     let start = start + lower[start..].find('>')? + 1;
     let end = start + lower[start..].find('<')?;
-    Some(headline(&veil.shown(&text[start..end]), 60)).filter(|title| !title.is_empty())
+    Some(headline(&redactor.redact_text(&text[start..end]), 60)).filter(|title| !title.is_empty())
 }
 
 pub(crate) fn unanswered(fault: &NoAnswer, probe: &Probe) -> Step {
@@ -96,9 +107,9 @@ pub(crate) fn unanswered(fault: &NoAnswer, probe: &Probe) -> Step {
         }
         NoAnswer::Cut(why) => {
             Step::failed(LAYER, format!("{} closed the connection instead of answering ({why})", probe.server()))
-                .advice("The server crashes at this request, or something between cuts it; look at its own log")
+                .advice("The server may crash at this request, or a device in between may close the connection; read the server's log")
         }
-        NoAnswer::Unsendable(why) => Step::failed(LAYER, why.as_str()).advice("Mend the headers that are configured"),
+        NoAnswer::Unsendable(why) => Step::failed(LAYER, why.as_str()).advice("Correct the configured headers"),
     }
 }
 
@@ -107,13 +118,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_title_of_a_page_is_found_and_cannot_talk_to_the_terminal() {
+    fn page_title_is_found_and_escaped() {
         assert_eq!(
-            title(b"<html><TITLE lang=x> Sign\x1b in </title>", &Veil::default()).as_deref(),
+            title(b"<html><TITLE lang=x> Sign\x1b in </title>", &StepRedactor::default()).as_deref(),
             Some("Sign\\u{1b} in")
         );
         for body in [&b""[..], b"<title", b"<title>", b"<title></title>", b"\xff<title>"] {
-            assert_eq!(title(body, &Veil::default()), None);
+            assert_eq!(title(body, &StepRedactor::default()), None);
         }
     }
 }

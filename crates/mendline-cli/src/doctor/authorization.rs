@@ -1,7 +1,7 @@
-//! Is the server willing to talk to us, and if not, what does it want?
+//! Authorization: whether the server accepts our requests, and what it requires.
 //!
-//! A server that wants to know who asks says so in `WWW-Authenticate`. What it says there is read for the few parts that
-//! tell a person what to do.
+//! A server that requires a login says so in `WWW-Authenticate`. This module reads the parts of it that tell a person
+//! what to do.
 
 use mendline::transport::http::probe::Answer;
 
@@ -10,7 +10,7 @@ use crate::plan::Address;
 
 const LAYER: &str = "auth";
 
-/// What a challenge says that matters.
+/// The relevant parts of a challenge.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Challenge {
     scheme: String,
@@ -18,20 +18,20 @@ struct Challenge {
     description: Option<String>,
     scope: Option<String>,
     realm: Option<String>,
-    /// Where to read how to log in.
+    /// URL of the metadata about the login.
     metadata: Option<String>,
 }
 
-/// What an answer means for the question whether we may talk to this server.
+/// Judges the authorization by a response.
 pub(crate) fn examine(answer: &Answer, address: &Address) -> Step {
     let has_credential = address.header_names().any(|name| name.eq_ignore_ascii_case("authorization"));
     let names: Vec<&str> = address.header_names().collect();
     match answer.status {
         401 | 403 => refused(answer, has_credential, &names),
-        300..=399 => Step::skipped(LAYER, "not known here: every request is sent on"),
+        300..=399 => Step::skipped(LAYER, "not known: every request is redirected"),
         _ if has_credential => Step::ok(LAYER, "the credential in Authorization is accepted"),
-        _ if !names.is_empty() => Step::ok(LAYER, format!("nothing more is asked for than {}", names.join(", "))),
-        _ => Step::ok(LAYER, "no login is asked for"),
+        _ if !names.is_empty() => Step::ok(LAYER, format!("no login is required beyond {}", names.join(", "))),
+        _ => Step::ok(LAYER, "no login is required"),
     }
     .fact("status", answer.status)
     .fact("credential", has_credential)
@@ -42,20 +42,20 @@ fn refused(answer: &Answer, has_credential: bool, names: &[&str]) -> Step {
     let challenge = challenges.iter().map(|text| Challenge::read(text)).next().unwrap_or_default();
     let status = answer.status;
     let mut words = match (status, has_credential) {
-        (401, false) => "the server wants a login (401)".to_owned(),
+        (401, false) => "the server requires a login (401)".to_owned(),
         (401, true) => "the server does not accept the credential in Authorization (401)".to_owned(),
-        (_, false) => "the server does not let us in (403)".to_owned(),
-        (_, true) => "the credential is known, but may not do this (403)".to_owned(),
+        (_, false) => "the server forbids access (403)".to_owned(),
+        (_, true) => "the credential is valid, but lacks permission (403)".to_owned(),
     };
     if let Some(said) = challenge.description.as_ref().or(challenge.error.as_ref()) {
         words.push_str(&format!(": {said}"));
     }
     let mut step = Step::failed(LAYER, words).fact("challenges", challenges);
     if let Some(place) = &challenge.metadata {
-        step = step.details([format!("how to log in is described at {}", without_query(place))]);
+        step = step.details([format!("the login is described at {}", without_query(place))]);
     }
     if let Some(scope) = &challenge.scope {
-        step = step.details([format!("scopes that it wants: {scope}")]);
+        step = step.details([format!("required scopes: {scope}")]);
     }
     if let Some(realm) = &challenge.realm {
         step = step.details([format!("realm: {realm}")]);
@@ -63,22 +63,20 @@ fn refused(answer: &Answer, has_credential: bool, names: &[&str]) -> Step {
     let kind = if challenge.scheme.is_empty() { "Bearer" } else { challenge.scheme.as_str() };
     let advice = match (status, has_credential) {
         (401, false) if !names.is_empty() => format!(
-            "It is sent {}, and that is not enough. Send a token too: --header 'Authorization: {kind} ${{TOKEN}}', or \
+            "The configured {} is not enough. Send a token, too: --header 'Authorization: {kind} ${{TOKEN}}', or \
              `headers` in the configuration file",
             names.join(", ")
         ),
         (401, false) => format!(
-            "Get a token from whoever runs it and send it: --header 'Authorization: {kind} ${{TOKEN}}', or `headers` in the \
+            "Get a token from its operator and send it: --header 'Authorization: {kind} ${{TOKEN}}', or `headers` in the \
              configuration file"
         ),
-        (401, true) => "It may have expired, or belong to another server. Get a new one".to_owned(),
-        (_, true) => {
-            "Ask whoever runs it for the right to use it, or for a token with the scopes that it wants".to_owned()
-        }
-        (_, false) => "It may want a token, or refuse where you come from (a firewall, a VPN, an Origin)".to_owned(),
+        (401, true) => "The credential may have expired, or belong to another server. Get a new one".to_owned(),
+        (_, true) => "Ask its operator for permission, or for a token with the required scopes".to_owned(),
+        (_, false) => "It may require a token, or reject your network (a firewall, a VPN, an Origin)".to_owned(),
     };
     let step = step.advice(advice);
-    // Somebody without a credential who is told "forbidden" may be kept out for another reason.
+    // Without a credential, 403 may have another reason than a missing login.
     if status == 401 || has_credential { step.needs_login() } else { step }
 }
 
@@ -87,7 +85,7 @@ fn without_query(place: &str) -> &str {
 }
 
 impl Challenge {
-    /// The first challenge of a header: a scheme and its parameters.
+    /// Parses the first challenge of a header: a scheme and its parameters.
     fn read(text: &str) -> Challenge {
         let (scheme, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
         let mut challenge = Challenge { scheme: scheme.to_owned(), ..Challenge::default() };
@@ -106,7 +104,7 @@ impl Challenge {
     }
 }
 
-/// `name=value` and `name="value"`, with commas between them.
+/// Parses `name=value` and `name="value"`, separated by commas.
 fn parameters(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -146,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_challenge_is_read_for_what_a_person_can_use() {
+    fn challenge_parameters_are_parsed() {
         let read = Challenge::read(
             r#"Bearer realm="notes", error="invalid_token", error_description="it \"expired\", sorry", scope="a b", resource_metadata="https://x.test/.well-known/y?z""#,
         );
@@ -158,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_that_is_broken_is_read_as_far_as_it_goes() {
+    fn broken_challenge_is_parsed_as_far_as_possible() {
         for text in ["", "Bearer", "Bearer =", "Bearer a=\"", "Bearer a=\"\\", ",,,=\"x\"=", "Bearer error=\"é"] {
             let _ = Challenge::read(text);
         }

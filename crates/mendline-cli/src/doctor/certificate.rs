@@ -1,16 +1,16 @@
-//! What a TLS handshake showed, in words: whose certificate it is, until when, and what to do if it is not believed.
+//! Findings about the certificate of a server: its names, its expiry, and what to do if it is not trusted.
 
 use std::time::{Duration, SystemTime};
 
 use mendline::transport::http::Certificate;
 
 use super::step::{Step, Verdict};
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 
-/// The words of a certificate that can be trusted by naming it hold this.
+/// Part of the error about a certificate that can be trusted by naming its file.
 const EXTRA_ROOTS: &str = "NODE_EXTRA_CA_CERTS";
 
-/// A certificate that ends so soon should have been renewed.
+/// Remaining validity below which a certificate should have been renewed.
 const SOON: Duration = Duration::from_secs(14 * 86_400);
 
 pub(crate) fn trusted(version: &str, is_http2: bool, certificate: Option<&Certificate>, now: SystemTime) -> Step {
@@ -20,11 +20,11 @@ pub(crate) fn trusted(version: &str, is_http2: bool, certificate: Option<&Certif
     let days = left.as_secs() / 86_400;
     let words = format!(
         "{version}, {http}; certificate for {} by {}, good for {days} days",
-        whose(certificate),
+        certificate_names(certificate),
         one_line(&certificate.issuer)
     );
     let step = if left < SOON {
-        Step::warning("tls", words).advice("Whoever runs it should renew it now")
+        Step::warning("tls", words).advice("Its operator should renew it now")
     } else {
         Step::ok("tls", words)
     };
@@ -39,13 +39,13 @@ pub(crate) fn distrusted(words: &str, certificate: Option<&Certificate>) -> Step
              listening in"
         }
         Some(_) if words.contains(EXTRA_ROOTS) => {
-            "If it is your company's authority, name its PEM file in NODE_EXTRA_CA_CERTS; if not, somebody may be listening in"
+            "If it is your company's authority, name its PEM file in NODE_EXTRA_CA_CERTS; if not, another machine may be listening in"
         }
         Some(_) if words.contains("expired") => {
-            "Whoever runs it must renew it. If it is good elsewhere: is this machine's clock right?"
+            "Its operator must renew it. If other machines accept it: is this machine's clock right?"
         }
         Some(_) if words.contains("is for ") => {
-            "Use a name that the certificate is for, or ask whoever runs it for one with this name"
+            "Use a name of the certificate, or ask its operator for one with this name"
         }
         _ => "Nothing is sent to a server that cannot prove who it is",
     };
@@ -55,7 +55,7 @@ pub(crate) fn distrusted(words: &str, certificate: Option<&Certificate>) -> Step
 pub(crate) fn with_certificate(step: Step, certificate: &Certificate) -> Step {
     let date = |time| humantime::format_rfc3339_seconds(time).to_string();
     let step = if step.verdict == Verdict::Failed {
-        let (subject, issuer) = (whose(certificate), one_line(&certificate.issuer));
+        let (subject, issuer) = (certificate_names(certificate), one_line(&certificate.issuer));
         step.details([format!("certificate for {subject} by {issuer}, until {}", date(certificate.not_after))])
     } else {
         step
@@ -67,7 +67,7 @@ pub(crate) fn with_certificate(step: Step, certificate: &Certificate) -> Step {
         .fact("notAfter", date(certificate.not_after))
 }
 
-fn whose(certificate: &Certificate) -> String {
+fn certificate_names(certificate: &Certificate) -> String {
     match certificate.names.as_slice() {
         [] => one_line(&certificate.subject),
         [only] => one_line(only),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_ends_soon_is_worth_a_look() {
+    fn certificate_that_expires_soon_is_a_warning() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let days = |days: u64| trusted("TLS 1.3", true, Some(&certificate(Duration::from_secs(days * 86_400))), now);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The layers of a server that is a command: is it there, does it start, does it keep its stdout clean.
+//! The layers of a server that is a command: whether it exists, starts, and keeps its stdout clean.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,113 +11,112 @@ use mendline::transport::child::ChildCommand;
 use rustix::fs::{Access, access};
 
 use super::Limits;
-use super::protocol::{self, Meeting};
-use super::report::Sheet;
-use super::step::{Step, Verdict, said};
-use crate::conversation::{Seen, Trouble};
-use crate::outside::counted;
+use super::protocol::{self, Handshake};
+use super::report::Section;
+use super::step::{Step, Verdict, limit_text};
+use crate::mcp_client::{Observed, RequestError};
 use crate::plan::Plan;
+use crate::untrusted_text::counted;
 
-/// How many names of programs are compared with one that was not found.
+/// Maximum number of program names that are compared with one that was not found.
 const NAMES: usize = 20_000;
 
 const ABOVE: [&str; 5] = ["start", "handshake", "lists", "ping", "stdout"];
 
-/// Walks from the command to its pings.
-pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits, sheet: &mut Sheet) {
+/// Examines the layers from the command to its pings.
+pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits, section: &mut Section) {
     let step = find(command);
     let is_there = step.verdict == Verdict::Ok;
-    sheet.put(step);
+    section.add(step);
     if !is_there {
-        return sheet.skip(&ABOVE, "not tried");
+        return section.skip(&ABOVE, "not tried");
     }
     let limit = limits.start.unwrap_or(defaults::HANDSHAKE);
-    sheet.begin("start");
-    let meeting = match protocol::meet(plan, limit).await {
-        Ok(meeting) => meeting,
+    section.begin("start");
+    let handshake = match protocol::connect(plan, limit).await {
+        Ok(handshake) => handshake,
         Err(why) => {
-            sheet.put(Step::failed("start", why));
-            return sheet.skip(&ABOVE[1..], "not tried");
+            section.add(Step::failed("start", why));
+            return section.skip(&ABOVE[1..], "not tried");
         }
     };
-    let Meeting { mut conversation, greeted, took } = meeting;
-    let seen = conversation.witness().seen();
-    match greeted {
-        Ok(greeting) => {
-            sheet.put(Step::ok("start", "it runs; this is how long its first answer took").took(took));
-            sheet.put(protocol::handshake(&greeting));
-            protocol::examine(&mut conversation, &greeting, limits.step, sheet).await;
-            sheet.put(stdout(&conversation.witness().seen()));
-            sheet.begin("eras");
-            let mut eras = protocol::eras(&mut conversation, &greeting, limits.step).await;
-            conversation.close().await;
+    let Handshake { mut client, result, took } = handshake;
+    let seen = client.events().seen();
+    match result {
+        Ok(info) => {
+            section.add(Step::ok("start", "it runs; the time is that of its first answer").took(took));
+            section.add(protocol::handshake_step(&info));
+            protocol::examine(&mut client, &info, limits.step, section).await;
+            section.add(stdout(&client.events().seen()));
+            section.begin("eras");
+            let mut eras = protocol::eras(&mut client, &info, limits.step).await;
+            client.close().await;
             if eras.is_none() {
-                // It starts as it did before, and need not answer this at all.
+                // The second start takes as long as the first, and the server need not answer at all.
                 let limit = limit.min(took * 2 + protocol::OTHER_ERA);
-                eras = protocol::eras_in_another_life(plan, &greeting, limit).await;
+                eras = protocol::eras_in_new_process(plan, &info, limit).await;
             }
-            sheet.put_if_any(eras);
+            section.add_if_any(eras);
         }
         Err(trouble) => {
             let tried = match &seen.trouble {
                 Some(why) if seen.was_up => {
-                    sheet.put(ended(why, &seen).took(took));
+                    section.add(ended(why, &seen).took(took));
                     1
                 }
                 Some(why) => {
-                    sheet.put(not_started(why).took(took));
+                    section.add(not_started(why).took(took));
                     1
                 }
                 None => {
-                    sheet.put(Step::ok("start", "it runs"));
-                    sheet.put(not_greeted(&trouble, &seen).took(took));
+                    section.add(Step::ok("start", "it runs"));
+                    section.add(handshake_failed(&trouble, &seen).took(took));
                     2
                 }
             };
-            // What it printed there may be the whole reason.
+            // Its lines on stdout may be the reason.
             if seen.noise_lines > 0 {
-                sheet.put(stdout(&seen));
-                sheet.skip(&ABOVE[tried..4], "not tried");
+                section.add(stdout(&seen));
+                section.skip(&ABOVE[tried..4], "not tried");
             } else {
-                sheet.skip(&ABOVE[tried..], "not tried");
+                section.skip(&ABOVE[tried..], "not tried");
             }
-            conversation.close().await;
+            client.close().await;
         }
     }
 }
 
 fn not_started(why: &str) -> Step {
     Step::failed("start", format!("it could not be started: {why}"))
-        .advice("Run it by hand, in the same directory, to see more")
+        .advice("Run it manually, in the same directory, to see more")
 }
 
-fn ended(why: &str, seen: &Seen) -> Step {
-    // Its last words follow below, all of them.
+fn ended(why: &str, seen: &Observed) -> Step {
+    // The details below hold the whole stderr tail.
     let why = why.split("; its last words").next().unwrap_or_default();
     let step = Step::failed("start", format!("{why}, before it answered")).details(seen.said.iter().cloned());
     if seen.said.is_empty() {
-        step.advice("It said nothing on stderr. Run it by hand: are its arguments and variables right?")
+        step.advice("It wrote nothing to stderr. Run it manually: are its arguments and variables right?")
     } else {
-        step.advice("These are its last words on stderr; a missing argument, variable or package is the usual reason")
+        step.advice("This is the end of its stderr; a missing argument, variable or package is the usual reason")
     }
 }
 
-fn not_greeted(trouble: &Trouble, seen: &Seen) -> Step {
+fn handshake_failed(trouble: &RequestError, seen: &Observed) -> Step {
     let step = match trouble {
-        Trouble::Silence(limit) => {
-            Step::failed("handshake", format!("it runs, but did not answer the greeting within {}", said(*limit)))
-                .advice(
-                    "Is it an MCP server that speaks over stdio? One that needs long to start gets it with --timeout",
-                )
-        }
-        other => Step::failed("handshake", format!("it refuses the greeting: {}", other.words()))
-            .advice(protocol::ITS_OWN_WORDS),
+        RequestError::Timeout(limit) => Step::failed(
+            "handshake",
+            format!("it runs, but did not answer the handshake within {}", limit_text(*limit)),
+        )
+        .advice("Is it an MCP server on stdio? --timeout gives a slow start more time"),
+        other => Step::failed("handshake", format!("it rejects the handshake: {}", other.words()))
+            .advice(protocol::SERVER_MESSAGE_ADVICE),
     };
     step.details(seen.said.iter().cloned())
 }
 
-/// Whether stdout holds protocol and nothing else.
-fn stdout(seen: &Seen) -> Step {
+/// Judges whether stdout holds only protocol.
+fn stdout(seen: &Observed) -> Step {
     match seen.noise_lines {
         0 => Step::ok("stdout", "nothing but protocol"),
         lines => {
@@ -125,24 +124,24 @@ fn stdout(seen: &Seen) -> Step {
             let words = format!("{count} on stdout that {} not protocol", if lines == 1 { "is" } else { "are" });
             Step::warning("stdout", words)
                 .details(seen.noise.iter().map(|line| without_reason(line).to_owned()))
-                .advice("Mendline keeps such lines out of the conversation; most clients stumble over them. The server should log to stderr")
+                .advice("Mendline drops such lines; most clients fail on them. The server should log to stderr")
         }
     }
     .fact("noiseLines", seen.noise_lines)
 }
 
-/// A line of noise, without why it is none of protocol.
+/// Removes the reason from a line that is not protocol.
 fn without_reason(line: &str) -> &str {
     line.rsplit_once(" (not JSON").map_or(line, |(line, _)| line)
 }
 
-/// Where the program is, and whether it can be run.
+/// Finds the program, and checks whether it can be run.
 fn find(command: &ChildCommand) -> Step {
     const LAYER: &str = "command";
     let shown = command.program.to_string_lossy().into_owned();
     if let Some(directory) = command.directory.as_ref().filter(|directory| !directory.is_dir()) {
         return Step::failed(LAYER, format!("its directory {} does not exist", directory.display()))
-            .advice("Make it, or change `cwd` in the configuration file");
+            .advice("Create it, or change `cwd` in the configuration file");
     }
     let found = if command.program.as_bytes().contains(&b'/') {
         let path =
@@ -167,14 +166,14 @@ fn find(command: &ChildCommand) -> Step {
         return not_executable(&shown, &path);
     }
     if let Some(interpreter) = missing_interpreter(&path, &search_path(command)) {
-        return Step::failed(LAYER, format!("{} is a script for {interpreter}, which is not there", path.display()))
+        return Step::failed(LAYER, format!("{} is a script for {interpreter}, which does not exist", path.display()))
             .advice(
                 install(&interpreter)
                     .unwrap_or_else(|| format!("Install {interpreter}, or run the script with another program")),
             );
     }
     let shown = if Path::new(&command.program) == path {
-        format!("{} is there", path.display())
+        format!("{} exists", path.display())
     } else {
         format!("{shown} is {}", path.display())
     };
@@ -187,7 +186,7 @@ enum Found {
     Nowhere,
 }
 
-/// Where the command will be looked for: its own PATH, if it is given one.
+/// Returns the search path of the command: its own PATH, if it has one.
 fn search_path(command: &ChildCommand) -> OsString {
     let own = command.environment.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
     own.or_else(|| std::env::var_os("PATH")).unwrap_or_default()
@@ -209,7 +208,7 @@ fn on_path(program: &OsStr, path: &OsStr) -> Found {
 }
 
 fn not_executable(shown: &str, path: &Path) -> Step {
-    Step::failed("command", format!("{shown} may not be executed"))
+    Step::failed("command", format!("{shown} is not executable"))
         .advice(format!("chmod +x {}, or run it with the program that it is written for", path.display()))
 }
 
@@ -230,7 +229,7 @@ fn not_found(program: &str, path: &OsStr) -> Step {
     step.advice(format!("{advice}. {more}")).fact("path", path.to_string_lossy().into_owned())
 }
 
-/// How to get a program that servers are often run with.
+/// Returns how to install a program that servers often need.
 fn install(program: &str) -> Option<String> {
     let what = match program {
         "npx" | "node" | "npm" => "Node.js (https://nodejs.org)",
@@ -245,7 +244,7 @@ fn install(program: &str) -> Option<String> {
     Some(format!("Install {what}: `{program}` comes with it"))
 }
 
-/// The program that a script names in its first line, if that one is not there.
+/// Returns the interpreter of a script, if it does not exist.
 fn missing_interpreter(path: &Path, search: &OsStr) -> Option<String> {
     let mut head = [0_u8; 256];
     let count = fs::File::open(path).and_then(|mut file| file.read(&mut head)).ok()?;
@@ -283,29 +282,29 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_or_said_why_not() {
+    fn program_is_found_or_its_problem_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let good = script(folder.path(), "good", "#!/bin/sh\n", 0o755);
-        assert!(said(&good).ends_with("good is there"));
+        assert!(said(&good).ends_with("good exists"));
         let shut = script(folder.path(), "shut", "#!/bin/sh\n", 0o644);
-        assert!(said(&shut).ends_with("shut may not be executed"));
+        assert!(said(&shut).ends_with("shut is not executable"));
         assert!(said(folder.path()).ends_with("is a directory"));
         assert!(said(&folder.path().join("none")).ends_with("none does not exist"));
     }
 
     #[test]
-    fn a_script_without_its_interpreter_is_told_apart_from_a_missing_script() {
+    fn missing_interpreter_differs_from_missing_script() {
         let folder = tempfile::tempdir().unwrap();
         let direct = script(folder.path(), "a", "#!/nonexistent/python\n", 0o755);
-        assert!(said(&direct).ends_with("a is a script for /nonexistent/python, which is not there"));
+        assert!(said(&direct).ends_with("a is a script for /nonexistent/python, which does not exist"));
         let through_env = script(folder.path(), "b", "#!/usr/bin/env -S no-such-program-here --flag\n", 0o755);
         assert!(said(&through_env).contains("a script for no-such-program-here"));
         let fine = script(folder.path(), "c", "#!/usr/bin/env sh\n", 0o755);
-        assert!(said(&fine).ends_with("c is there"));
+        assert!(said(&fine).ends_with("c exists"));
     }
 
     #[test]
-    fn the_path_of_the_entry_is_the_one_that_counts_and_near_names_are_offered() {
+    fn path_of_the_entry_is_searched_and_similar_names_offered() {
         let folder = tempfile::tempdir().unwrap();
         script(folder.path(), "notes-server", "#!/bin/sh\n", 0o755);
         let mut command = ChildCommand::new("notes-server", []);

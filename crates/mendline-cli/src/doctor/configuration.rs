@@ -1,25 +1,25 @@
-//! What the configuration file says that is not right, as `mendline check` finds it.
+//! Findings about the configuration file, as `mendline check` reports them.
 
 use mendline_config::{Finding, Loaded, Weight};
 
-use super::report::Sheet;
+use super::report::Section;
 use super::step::Step;
-use crate::outside::counted;
+use crate::untrusted_text::counted;
 
 const LAYER: &str = "file";
 
-/// There is none.
-pub(crate) fn missing(why: &str, sheet: &mut Sheet) {
+/// Reports that there is no file.
+pub(crate) fn missing(why: &str, section: &mut Section) {
     let step = Step::warning(LAYER, why)
-        .advice("Write one with a block `mcpServers`, as every client has it, or name a server: `mendline doctor URL`");
-    sheet.put(step);
+        .advice("Write one with a block `mcpServers`, as clients use it, or name a server: `mendline doctor URL`");
+    section.add(step);
 }
 
-/// Everything about a file, or only what concerns one server of it.
-pub(crate) fn examine(loaded: &Loaded, server: Option<&str>, sheet: &mut Sheet) {
+/// Reports the findings about a file, or only those that concern one server.
+pub(crate) fn examine(loaded: &Loaded, server: Option<&str>, section: &mut Section) {
     let concerns =
         |finding: &&Finding| server.is_none() || finding.server.is_none() || finding.server.as_deref() == server;
-    let mut is_well = true;
+    let mut is_ok = true;
     for finding in loaded.findings.iter().filter(concerns) {
         let words = finding.at.as_ref().map_or_else(
             || finding.what.clone(),
@@ -33,15 +33,15 @@ pub(crate) fn examine(loaded: &Loaded, server: Option<&str>, sheet: &mut Sheet) 
             Weight::Warning => Step::warning(LAYER, words),
             Weight::Note => continue,
         };
-        is_well = false;
+        is_ok = false;
         let step = finding.help.iter().fold(step, |step, help| step.advice(help));
-        sheet.put(step.fact("server", finding.server.clone()));
+        section.add(step.fact("server", finding.server.clone()));
     }
-    if is_well {
+    if is_ok {
         let words = match server {
-            Some(_) => "nothing is wrong with what it says about this server".to_owned(),
-            None => format!("{}, and nothing is wrong with it", counted(loaded.names.len(), "server")),
+            Some(_) => "no problems with this server".to_owned(),
+            None => format!("{}, no problems", counted(loaded.names.len(), "server")),
         };
-        sheet.put(Step::ok(LAYER, words));
+        section.add(Step::ok(LAYER, words));
     }
 }

@@ -1,4 +1,4 @@
-//! What this machine does to every server: proxies, and the directories that Mendline keeps things in.
+//! Findings about this machine: proxies, and the directories of Mendline.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
@@ -8,23 +8,23 @@ use mendline::control::place;
 use mendline::state::state_directory;
 use mendline::transport::http::ProxyRules;
 
-use super::report::Sheet;
+use super::report::Section;
 use super::step::Step;
-use crate::outside::counted;
+use crate::untrusted_text::counted;
 
 /// The variables that send requests through a proxy, as they are usually written.
 const VARIABLES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
-/// Looks at all of it.
-pub(crate) fn examine(sheet: &mut Sheet) {
+/// Examines the machine.
+pub(crate) fn examine(section: &mut Section) {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    proxies(&variable).into_iter().for_each(|step| sheet.put(step));
+    proxies(&variable).into_iter().for_each(|step| section.add(step));
     let places = [
         ("state", state_directory(|name| std::env::var_os(name)).into_iter().collect()),
         ("runtime", place::candidates(|name| std::env::var_os(name))),
     ];
     for (layer, candidates) in places {
-        sheet.put(directory(layer, &candidates));
+        section.add(directory(layer, &candidates));
     }
 }
 
@@ -44,10 +44,10 @@ fn proxies(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Step> {
     for name in VARIABLES {
         let [lower, upper] = spellings(name).map(|name| variable(&name));
         if lower.is_some() && upper.is_some() && lower != upper {
-            let words = format!("{} and {name} say different things", name.to_ascii_lowercase());
+            let words = format!("{} and {name} have different values", name.to_ascii_lowercase());
             steps.push(
                 Step::warning(LAYER, words)
-                    .advice("The one in small letters wins here; other programs may choose the other"),
+                    .advice("The lower-case one wins here; other programs may use the other one"),
             );
         }
     }
@@ -60,66 +60,66 @@ fn proxies(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Step> {
     }
     if steps.is_empty() {
         steps.push(if set.is_empty() {
-            Step::ok(LAYER, "no variable sends requests through a proxy")
+            Step::ok(LAYER, "no proxy variable is set")
         } else {
-            Step::ok(LAYER, format!("{} set; each server says whether it goes through one", set.join(", ")))
+            Step::ok(LAYER, format!("{} set; each server shows whether it uses a proxy", set.join(", ")))
         });
     }
     // Names only: a value may hold a password.
     steps.into_iter().map(|step| step.fact("variables", set.clone())).collect()
 }
 
-/// Whether these directories, as far as they exist, are ours alone.
+/// Checks whether the existing directories are private to this user.
 fn directory(layer: &'static str, candidates: &[PathBuf]) -> Step {
     let there: Vec<&PathBuf> = candidates.iter().filter(|path| path.symlink_metadata().is_ok()).collect();
     let Some(first) = there.first() else {
         return match candidates.first() {
-            Some(place) => Step::ok(layer, format!("{} will be made when it is needed", place.display())),
-            None => Step::warning(layer, "there is no place for it: no home directory is known")
-                .advice("Set HOME; without it nothing is kept for the next time"),
+            Some(place) => Step::ok(layer, format!("{} will be created when it is needed", place.display())),
+            None => Step::warning(layer, "there is no directory for it: the home directory is unknown")
+                .advice("Set HOME; without it nothing is kept between runs"),
         };
     };
     for place in &there {
-        if let Some(step) = foreign(layer, place) {
+        if let Some(step) = directory_problem(layer, place) {
             return step;
         }
     }
     let dead: usize = there.iter().map(|place| dead_sockets(place)).sum();
-    let words = format!("{} is yours alone", first.display());
+    let words = format!("{} is private", first.display());
     let step = match dead {
         0 => Step::ok(layer, words),
         count => Step::ok(
             layer,
-            format!("{words}; {} of processes that are gone, swept by the next one", counted(count, "socket")),
+            format!("{words}; {} of ended processes, removed at the next start", counted(count, "socket")),
         ),
     };
     step.fact("path", first.to_string_lossy().into_owned()).fact("deadSockets", dead)
 }
 
-/// What is wrong with a directory that others have made or can look into.
-fn foreign(layer: &'static str, place: &Path) -> Option<Step> {
+/// Returns the problem of a directory that another user made or can read.
+fn directory_problem(layer: &'static str, place: &Path) -> Option<Step> {
     let facts = place.symlink_metadata().ok()?;
     let shown = place.display();
     let step = if !facts.is_dir() {
         let step = Step::failed(layer, format!("{shown} is in the way: it is not a directory"));
-        step.advice(format!("Look at what it is, and remove it if nobody needs it: ls -l {shown}"))
+        step.advice(format!("Look at it, and remove it if it is not needed: ls -l {shown}"))
     } else if facts.uid() != rustix::process::geteuid().as_raw() {
         let step = Step::failed(layer, format!("{shown} belongs to another user ({})", facts.uid()));
         step.advice(
             "Mendline does not trust it. It may have been made with sudo: give it back with chown, or remove it",
         )
     } else if facts.mode() & 0o077 != 0 {
-        let step = Step::warning(layer, format!("others can look into {shown} (mode {:03o})", facts.mode() & 0o777));
+        let step = Step::warning(layer, format!("other users can read {shown} (mode {:03o})", facts.mode() & 0o777));
         step.advice(format!("chmod 700 {shown}"))
     } else if rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_err() {
-        Step::warning(layer, format!("{shown} cannot be written to")).advice("Nothing is kept for the next time")
+        Step::warning(layer, format!("{shown} cannot be written to")).advice("Nothing is kept between runs")
     } else {
         return None;
     };
     Some(step.fact("path", place.to_string_lossy().into_owned()))
 }
 
-/// How many sockets lie there that nobody listens on.
+/// Counts the sockets without a listener.
 fn dead_sockets(place: &Path) -> usize {
     let entries = std::fs::read_dir(place).into_iter().flatten().flatten().take(1_000);
     let sockets = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
@@ -152,22 +152,22 @@ mod tests {
     }
 
     #[test]
-    fn proxies_that_cannot_be_used_or_contradict_each_other_are_said() {
+    fn invalid_or_contradicting_proxies_are_reported() {
         let broken = with(&[("HTTPS_PROXY", "socks5://me:s3cret@x:1")]);
         assert!(broken[0].verdict == Verdict::Failed && !format!("{broken:?}").contains("s3cret"), "{broken:?}");
         let both = with(&[("http_proxy", "http://a:1"), ("HTTP_PROXY", "http://b:1")]);
-        assert_eq!(both[0].words, "http_proxy and HTTP_PROXY say different things");
+        assert_eq!(both[0].words, "http_proxy and HTTP_PROXY have different values");
         assert!(with(&[("all_proxy", "http://a:1")])[0].words.contains("ALL_PROXY"));
     }
 
     #[test]
-    fn a_directory_is_ours_alone_or_said_why_not() {
+    fn directory_is_private_or_its_problem_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("mendline");
         let look = || directory("state", std::slice::from_ref(&place));
-        assert!(look().words.ends_with("will be made when it is needed"));
+        assert!(look().words.ends_with("will be created when it is needed"));
         DirBuilder::new().mode(0o700).create(&place).unwrap();
-        assert!(look().words.ends_with("is yours alone"));
+        assert!(look().words.ends_with("is private"));
         std::fs::set_permissions(&place, Permissions::from_mode(0o755)).unwrap();
         assert_eq!((look().verdict, look().advice.unwrap().starts_with("chmod 700 ")), (Verdict::Warning, true));
         std::fs::remove_dir(&place).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_that_nobody_listens_on_are_counted() {
+    fn sockets_without_listener_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         drop(UnixListener::bind(folder.path().join("dead")).unwrap());
         let _alive = UnixListener::bind(folder.path().join("alive")).unwrap();

@@ -1,34 +1,33 @@
-//! The upper layers, which are the same for every server: greeting, lists, pings, and whether it speaks both eras.
+//! The upper layers, which are the same for every server: handshake, lists, pings, and both eras.
 //!
-//! They go through the engine of `mendline run`, with its patience taken away: a doctor wants the first failure and not the
-//! mending of it.
+//! They use the engine of `mendline run` without retries: the doctor wants the first failure, not its repair.
 
 use std::time::{Duration, Instant};
 
-use super::report::{Sheet, short};
-use super::step::{Step, said, timed};
-use crate::conversation::{Conversation, Era, Greeting, Trouble, Witness};
-use crate::outside::{counted, one_line};
+use super::report::{Section, short};
+use super::step::{Step, limit_text, timed};
+use crate::mcp_client::{Era, EventObserver, McpClient, RequestError, ServerInfo};
 use crate::plan::Plan;
+use crate::untrusted_text::{counted, one_line};
 
-/// How many pings are sent.
+/// Number of pings.
 const PINGS: usize = 5;
 
-/// What an answer may take before it is worth a look.
+/// Latency above which the pings are a warning.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// How long a server has to say that it speaks the other era, too. Those that do not may say nothing at all.
+/// Time limit for an answer in the other era. Some servers do not answer unknown requests at all.
 pub(crate) const OTHER_ERA: Duration = Duration::from_secs(2);
 
-/// How much later than ours the engine's patience ends.
+/// Margin by which the engine's timeouts exceed ours.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// What to make of a server that says no.
-pub(crate) const ITS_OWN_WORDS: &str =
-    "It speaks MCP, and these are its own words: its log or its manual may say more. It may also be too old or too new";
+/// Advice about a server that rejects the handshake.
+pub(crate) const SERVER_MESSAGE_ADVICE: &str =
+    "The message is the server's own: its log or its manual may say more. It may also be too old or too new";
 
-/// The same plan for somebody who wants to see what fails.
-pub(crate) fn impatient(plan: &Plan, limit: Duration) -> Plan {
+/// Returns the plan without retries, and with this time limit.
+pub(crate) fn without_retries(plan: &Plan, limit: Duration) -> Plan {
     let mut plan = plan.clone();
     let upstream = &mut plan.upstream;
     upstream.reconnect.attempts = 0;
@@ -36,7 +35,7 @@ pub(crate) fn impatient(plan: &Plan, limit: Duration) -> Plan {
     upstream.keep_alive = None;
     upstream.breaker = None;
     upstream.rate_limit = None;
-    // Longer than we wait ourselves: of two clocks that strike together nobody knows which is heard.
+    // Longer than our own limit, so that ours decides.
     let later = limit + SLACK;
     let timeouts = &mut upstream.timeouts;
     (timeouts.call, timeouts.total, timeouts.handshake) = (later, later, later);
@@ -44,127 +43,126 @@ pub(crate) fn impatient(plan: &Plan, limit: Duration) -> Plan {
     plan
 }
 
-/// A server that was greeted, or the reason why not.
-pub(crate) struct Meeting {
-    pub(crate) conversation: Conversation,
-    pub(crate) greeted: Result<Greeting, Trouble>,
+/// Result of a handshake.
+pub(crate) struct Handshake {
+    pub(crate) client: McpClient,
+    pub(crate) result: Result<ServerInfo, RequestError>,
     pub(crate) took: Duration,
 }
 
-/// Greets a server. One that is lost meanwhile is not waited for.
-pub(crate) async fn meet(plan: &Plan, limit: Duration) -> Result<Meeting, String> {
+/// Performs the handshake. The loss of the connection ends it at once.
+pub(crate) async fn connect(plan: &Plan, limit: Duration) -> Result<Handshake, String> {
     let begin = Instant::now();
-    let mut conversation = Conversation::open(impatient(plan, limit), None::<Witness>)?;
-    let witness = conversation.witness().clone();
-    let greeted = tokio::select! {
+    let mut client = McpClient::open(without_retries(plan, limit), None::<EventObserver>)?;
+    let events = client.events().clone();
+    let result = tokio::select! {
         biased;
-        greeted = tokio::time::timeout(limit, conversation.greet()) => greeted.unwrap_or(Err(Trouble::Silence(limit))),
-        why = witness.trouble() => Err(Trouble::Away(why)),
+        result = tokio::time::timeout(limit, client.handshake()) => result.unwrap_or(Err(RequestError::Timeout(limit))),
+        why = events.trouble() => Err(RequestError::Unavailable(why)),
     };
-    Ok(Meeting { conversation, greeted, took: begin.elapsed() })
+    Ok(Handshake { client, result, took: begin.elapsed() })
 }
 
-/// What a greeting shows.
-pub(crate) fn handshake(greeting: &Greeting) -> Step {
-    let who = match (&greeting.name, &greeting.release) {
+/// Reports a successful handshake.
+pub(crate) fn handshake_step(info: &ServerInfo) -> Step {
+    let who = match (&info.name, &info.release) {
         (Some(name), Some(release)) => format!("{} {}", one_line(name), one_line(release)),
         (Some(name), None) => one_line(name),
-        (None, _) => "a server that does not say its name".to_owned(),
+        (None, _) => "a server without a name".to_owned(),
     };
-    let (version, era) = (one_line(&greeting.version), greeting.era.word());
+    let (version, era) = (one_line(&info.version), info.era.word());
     Step::ok("handshake", format!("{who} speaks MCP {version} ({era} era)"))
         .fact("era", era)
-        .fact("protocolVersion", greeting.version.as_str())
-        .fact("serverName", greeting.name.clone())
-        .fact("serverVersion", greeting.release.clone())
+        .fact("protocolVersion", info.version.as_str())
+        .fact("serverName", info.name.clone())
+        .fact("serverVersion", info.release.clone())
 }
 
-/// Lists and pings of a server that was greeted.
-pub(crate) async fn examine(conversation: &mut Conversation, greeting: &Greeting, limit: Duration, sheet: &mut Sheet) {
-    sheet.begin("lists");
-    let step = lists(conversation, greeting, limit).await;
-    sheet.put(step);
-    sheet.begin("ping");
-    let step = pings(conversation, limit).await;
-    sheet.put(step);
+/// Examines lists and pings after the handshake.
+pub(crate) async fn examine(client: &mut McpClient, info: &ServerInfo, limit: Duration, section: &mut Section) {
+    section.begin("lists");
+    let step = lists(client, info, limit).await;
+    section.add(step);
+    section.begin("ping");
+    let step = pings(client, limit).await;
+    section.add(step);
 }
 
-/// Says whether a server that was greeted in the legacy era speaks the modern one as well. This is asked last: there are
-/// servers that end when they are asked something unknown.
-pub(crate) async fn eras(conversation: &mut Conversation, legacy: &Greeting, limit: Duration) -> Option<Step> {
+/// Reports whether a server that was initialized in the legacy era supports the modern one as well. This check comes
+/// last, because some servers exit at an unknown request.
+pub(crate) async fn eras(client: &mut McpClient, legacy: &ServerInfo, limit: Duration) -> Option<Step> {
     if legacy.era == Era::Modern {
         return None;
     }
-    let (modern, took) = timed(limit.min(OTHER_ERA), conversation.discover()).await;
+    let (modern, took) = timed(limit.min(OTHER_ERA), client.discover()).await;
     modern.flatten().map(|modern| both(legacy, &modern).took(took))
 }
 
-/// The same for a command that lets the first request decide which era it speaks in this life: in another one.
-pub(crate) async fn eras_in_another_life(plan: &Plan, legacy: &Greeting, limit: Duration) -> Option<Step> {
+/// The same check in a new process, for commands whose first request decides the era.
+pub(crate) async fn eras_in_new_process(plan: &Plan, legacy: &ServerInfo, limit: Duration) -> Option<Step> {
     if legacy.era == Era::Modern {
         return None;
     }
-    let mut conversation = Conversation::open(impatient(plan, limit), None::<Witness>).ok()?;
-    let (modern, took) = timed(limit, conversation.discover()).await;
-    conversation.close().await;
+    let mut client = McpClient::open(without_retries(plan, limit), None::<EventObserver>).ok()?;
+    let (modern, took) = timed(limit, client.discover()).await;
+    client.close().await;
     modern.flatten().map(|modern| both(legacy, &modern).took(took))
 }
 
-fn both(legacy: &Greeting, modern: &Greeting) -> Step {
+fn both(legacy: &ServerInfo, modern: &ServerInfo) -> Step {
     let version = one_line(&modern.version);
-    Step::ok("eras", format!("it speaks MCP {version} (modern era), too; Mendline speaks whichever its client speaks"))
+    Step::ok("eras", format!("it supports MCP {version} (modern era), too; Mendline uses the era of its client"))
         .fact("eras", vec![legacy.era.word(), modern.era.word()])
         .fact("protocolVersions", vec![legacy.version.as_str(), modern.version.as_str()])
 }
 
-async fn lists(conversation: &mut Conversation, greeting: &Greeting, limit: Duration) -> Step {
+async fn lists(client: &mut McpClient, info: &ServerInfo, limit: Duration) -> Step {
     const LAYER: &str = "lists";
     let begin = Instant::now();
-    let offered: Vec<&str> =
-        ["tools", "prompts", "resources"].into_iter().filter(|what| greeting.offers(what)).collect();
+    let offered: Vec<&str> = ["tools", "prompts", "resources"].into_iter().filter(|what| info.offers(what)).collect();
     let mut counts = Vec::new();
     for what in &offered {
-        match timed(limit, conversation.list(&format!("{what}/list"), what)).await.0 {
+        match timed(limit, client.list(&format!("{what}/list"), what)).await.0 {
             Some(Ok(items)) => counts.push((*what, items.len())),
             Some(Err(trouble)) => {
                 return Step::failed(LAYER, format!("its {what} cannot be listed: {}", trouble.words()))
                     .took(begin.elapsed())
-                    .advice("The server offers them and does not give them: that is a fault of the server");
+                    .advice("The server announces this list and does not return it: this is a fault of the server");
             }
             None => {
-                return Step::failed(LAYER, format!("its {what} were not listed within {}", said(limit)))
+                return Step::failed(LAYER, format!("its {what} were not listed within {}", limit_text(limit)))
                     .took(begin.elapsed())
-                    .advice("It may wait for something itself; --timeout gives it longer");
+                    .advice("It may wait for another service; --timeout gives it more time");
             }
         }
     }
     let words: Vec<String> = counts.iter().map(|(what, count)| counted(*count, what.trim_end_matches('s'))).collect();
     let step = match counts.iter().map(|(_, count)| count).sum::<usize>() {
         0 if offered.is_empty() => Step::warning(LAYER, "it offers neither tools nor prompts nor resources"),
-        0 => Step::warning(LAYER, format!("it has {}: a client will find nothing to use", words.join(", "))),
+        0 => Step::warning(LAYER, format!("it has {}: there is nothing for a client to use", words.join(", "))),
         _ => Step::ok(LAYER, words.join(", ")),
     };
     counts.iter().fold(step.took(begin.elapsed()), |step, (what, count)| step.fact(what, *count))
 }
 
-async fn pings(conversation: &mut Conversation, limit: Duration) -> Step {
+async fn pings(client: &mut McpClient, limit: Duration) -> Step {
     const LAYER: &str = "ping";
     let mut times = Vec::with_capacity(PINGS);
     for _ in 0..PINGS {
-        let (answer, took) = timed(limit, conversation.ping()).await;
+        let (answer, took) = timed(limit, client.ping()).await;
         match answer {
             Some(Ok(())) => times.push(took),
             Some(Err(trouble)) => {
                 return Step::warning(LAYER, format!("it does not answer pings: {}", trouble.words())).advice(
-                    "Mendline tests an idle line with pings; without an answer it may think the server is gone",
+                    "Mendline tests an idle connection with pings; without an answer it considers the server lost",
                 );
             }
-            None => return Step::failed(LAYER, format!("no answer to a ping within {}", said(limit))).took(took),
+            None => return Step::failed(LAYER, format!("no answer to a ping within {}", limit_text(limit))).took(took),
         }
     }
     times.sort_unstable();
     let (middle, slowest) = (times[times.len() / 2], times[times.len() - 1]);
-    let words = format!("{PINGS} pings, half of them within {}, the slowest {}", short(middle), short(slowest));
+    let words = format!("{PINGS} pings, median {}, slowest {}", short(middle), short(slowest));
     let step = if middle > SLOW { Step::warning(LAYER, words) } else { Step::ok(LAYER, words) };
     let millis = |time: Duration| (time.as_secs_f64() * 1_000_000.0).round() / 1_000.0;
     step.took(middle).fact("p50Ms", millis(middle)).fact("slowestMs", millis(slowest))

@@ -7,94 +7,95 @@ use mendline::transport::http::DialError;
 use mendline::transport::http::probe::{Answer, Distrust, Line, Message, Probe, Reached, Shown};
 use serde_json::json;
 
-use super::answer::{is_events, judged, may_be_old, unanswered, version};
+use super::answer::{is_events, judge_response, may_be_old, unanswered, version};
 use super::certificate::{distrusted, trusted, with_certificate};
-use super::report::{Sheet, short};
-use super::step::{Step, Verdict, said, timed};
+use super::report::{Section, short};
+use super::step::{Step, Verdict, limit_text, timed};
 use super::{Limits, authorization, protocol};
-use crate::conversation::Trouble;
-use crate::outside::one_line;
+use crate::mcp_client::RequestError;
 use crate::plan::{Address, Plan};
+use crate::untrusted_text::one_line;
 
-/// Clocks that are this far apart still let everything work.
+/// Tolerated difference between the clocks.
 const CLOCK: Duration = Duration::from_secs(60);
 
-/// How long a session that was opened only for a look gets to be closed.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time limit for closing a session that was opened only for a check.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// All layers, in their order.
 const LAYERS: [&str; 8] = ["name", "tcp", "tls", "http", "auth", "handshake", "lists", "ping"];
 
-/// Walks from the name to the pings.
-pub(crate) async fn examine(plan: &Plan, address: &Address, limits: Limits, sheet: &mut Sheet) {
-    let walk = Walk { plan, address, limit: limits.step };
-    if let Err(Ends(at)) = walk.take(sheet).await {
+/// Examines the layers from the name to the pings.
+pub(crate) async fn examine(plan: &Plan, address: &Address, limits: Limits, section: &mut Section) {
+    let examination = Examination { plan, address, limit: limits.step };
+    if let Err(FailedLayer(at)) = examination.run(section).await {
         let above = LAYERS.iter().position(|layer| *layer == at).map_or(LAYERS.len(), |at| at + 1);
-        let is_there = |layer: &&str| walk.is_secure() || *layer != "tls";
+        let is_there = |layer: &&str| examination.is_secure() || *layer != "tls";
         let above: Vec<&'static str> = LAYERS[above..].iter().copied().filter(is_there).collect();
         if !above.is_empty() {
-            sheet.skip(&above, "not tried");
+            section.skip(&above, "not tried");
         }
     }
 }
 
-/// The layer at which the way ends.
-struct Ends(&'static str);
+/// The layer at which the examination ended.
+struct FailedLayer(&'static str);
 
-/// What the lowest layers are walked with.
-struct Walk<'a> {
+/// An examination of a server at a URL.
+struct Examination<'a> {
     plan: &'a Plan,
     address: &'a Address,
     limit: Duration,
 }
 
-impl Walk<'_> {
+impl Examination<'_> {
     fn is_secure(&self) -> bool {
         self.plan.upstream.place.starts_with("https://")
     }
 
-    async fn take(&self, sheet: &mut Sheet) -> Result<(), Ends> {
+    async fn run(&self, section: &mut Section) -> Result<(), FailedLayer> {
         let target = match self.address.target() {
             Ok(target) => target,
             Err(why) => {
-                sheet.put(Step::failed("name", why));
-                return Err(Ends("name"));
+                section.add(Step::failed("name", why));
+                return Err(FailedLayer("name"));
             }
         };
         let probe = Probe::new(target);
         if probe.has_proxy() {
             let place = probe.place().to_string();
-            let words = format!("the way to {} leads through the proxy {place}, as a variable says", probe.server());
-            sheet.put(Step::ok("proxy", words).fact("proxy", place));
+            let words =
+                format!("requests to {} go through the proxy {place}, as set in the environment", probe.server());
+            section.add(Step::ok("proxy", words).fact("proxy", place));
         }
-        let reached = self.reach(&probe, sheet).await?;
-        let line = self.secure(&probe, reached, sheet).await?;
-        self.speak(&probe, line, sheet).await?;
-        self.converse(sheet).await
+        let reached = self.reach(&probe, section).await?;
+        let line = self.secure(&probe, reached, section).await?;
+        self.request(&probe, line, section).await?;
+        self.handshake(section).await
     }
 
-    /// Name, TCP, and the tunnel through a proxy.
-    async fn reach(&self, probe: &Probe, sheet: &mut Sheet) -> Result<Reached, Ends> {
+    /// Resolves the name, connects, and opens the tunnel through a proxy.
+    async fn reach(&self, probe: &Probe, section: &mut Section) -> Result<Reached, FailedLayer> {
         let (place, limit) = (probe.place(), self.limit);
-        sheet.begin("name");
+        section.begin("name");
         let (found, took) = timed(limit, probe.look_up()).await;
         let late = || {
-            let words = format!("the name {} could not be looked up within {}", place.host, said(limit));
+            let words = format!("the name {} could not be looked up within {}", place.host, limit_text(limit));
             Err(DialError::Failed(words))
         };
         let addresses = match found.unwrap_or_else(late) {
             Ok(addresses) => addresses,
             Err(DialError::Forbidden(words)) => {
-                let advice = "Check what the name server says of this name; a server that really is there can be named by its \
-                              address in the URL";
-                sheet.put(Step::failed("name", words).took(took).advice(advice));
-                return Err(Ends("name"));
+                let advice = "Check the DNS entry of this name; if the server really has this address, write the \
+                              address into the URL";
+                section.add(Step::failed("name", words).took(took).advice(advice));
+                return Err(FailedLayer("name"));
             }
             Err(DialError::Failed(words)) => {
                 let advice = "Is the host in the URL spelled right? Is this machine online, and in the VPN if the name is known \
                               only there?";
-                sheet.put(Step::failed("name", words).took(took).advice(advice));
-                return Err(Ends("name"));
+                section.add(Step::failed("name", words).took(took).advice(advice));
+                return Err(FailedLayer("name"));
             }
         };
         let ips: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
@@ -104,10 +105,10 @@ impl Walk<'_> {
             [first, rest @ ..] => format!("{} is {first} and {} more", place.host, rest.len()),
             [] => place.host.clone(),
         };
-        sheet.put(Step::ok("name", words).took(took).fact("addresses", ips));
-        sheet.begin("tcp");
+        section.add(Step::ok("name", words).took(took).fact("addresses", ips));
+        section.begin("tcp");
         let (dialed, took) = timed(limit, probe.dial(addresses)).await;
-        let late = || Err(DialError::Failed(format!("{place} did not answer within {}", said(limit))));
+        let late = || Err(DialError::Failed(format!("{place} did not answer within {}", limit_text(limit))));
         let mut reached = match dialed.unwrap_or_else(late) {
             Ok(reached) => reached,
             Err(error) => {
@@ -115,38 +116,40 @@ impl Walk<'_> {
                 let advice = if words.contains("refused") {
                     "The machine is there, but nothing listens on that port: does the server run, and is the port right?"
                 } else {
-                    "A firewall may stand between, the machine may be off, or it is known only inside a VPN"
+                    "A firewall may block the connection, the machine may be off, or it is reachable only inside a VPN"
                 };
-                sheet.put(Step::failed("tcp", words).took(took).advice(advice));
-                return Err(Ends("tcp"));
+                section.add(Step::failed("tcp", words).took(took).advice(advice));
+                return Err(FailedLayer("tcp"));
             }
         };
         let step = Step::ok("tcp", format!("connected to {}", reached.address)).took(took);
-        sheet.put(step.fact("address", reached.address.to_string()));
+        section.add(step.fact("address", reached.address.to_string()));
         if probe.has_proxy() && probe.is_secure() {
             let (made, took) = timed(limit, probe.tunnel(&mut reached)).await;
-            let late = || Err(format!("the proxy {place} made no tunnel within {}", said(limit)));
+            let late = || Err(format!("the proxy {place} made no tunnel within {}", limit_text(limit)));
             if let Err(words) = made.unwrap_or_else(late) {
-                let advice = "Ask whoever runs the proxy, or name the host in NO_PROXY if it can be reached without it";
-                sheet.put(Step::failed("proxy", words).took(took).advice(advice));
-                return Err(Ends("tcp"));
+                let advice =
+                    "Ask the operator of the proxy, or add the host to NO_PROXY if it can be reached without it";
+                section.add(Step::failed("proxy", words).took(took).advice(advice));
+                return Err(FailedLayer("tcp"));
             }
         }
         Ok(reached)
     }
 
-    /// TLS, where there is any.
-    async fn secure(&self, probe: &Probe, reached: Reached, sheet: &mut Sheet) -> Result<Line, Ends> {
+    /// Performs the TLS handshake, if the URL is https.
+    async fn secure(&self, probe: &Probe, reached: Reached, section: &mut Section) -> Result<Line, FailedLayer> {
         if !probe.is_secure() {
             return Ok(reached.into());
         }
-        sheet.begin("tls");
+        section.begin("tls");
         let (shown, took) = timed(self.limit, probe.shake_hands(reached)).await;
         let Some(Shown { certificate, outcome }) = shown else {
-            let words = format!("{} did not finish the TLS handshake within {}", probe.server(), said(self.limit));
-            let advice = "Something between may hold it up, or the port is not one for https";
-            sheet.put(Step::failed("tls", words).took(took).advice(advice));
-            return Err(Ends("tls"));
+            let words =
+                format!("{} did not finish the TLS handshake within {}", probe.server(), limit_text(self.limit));
+            let advice = "A device in between may block it, or the port is not one for https";
+            section.add(Step::failed("tls", words).took(took).advice(advice));
+            return Err(FailedLayer("tls"));
         };
         let step = match &outcome {
             Ok(secured) => trusted(secured.version, secured.is_http2, certificate.as_ref(), SystemTime::now()),
@@ -154,39 +157,39 @@ impl Walk<'_> {
             Err(Distrust::Failed(words)) if words.contains("does not speak TLS") => Step::failed("tls", words.as_str())
                 .advice("Write http:// instead of https://, or the port that speaks TLS"),
             Err(Distrust::Failed(words)) => Step::failed("tls", words.as_str()).advice(
-                "A proxy or firewall may cut it, or the server wants something else (an old TLS, a client certificate)",
+                "A proxy or firewall may close it, or the server requires something else (an old TLS, a client certificate)",
             ),
         };
         let step = certificate.iter().fold(step, with_certificate);
-        sheet.put(step.took(took));
-        outcome.map(Line::from).map_err(|_| Ends("tls"))
+        section.add(step.took(took));
+        outcome.map(Line::from).map_err(|_| FailedLayer("tls"))
     }
 
-    /// HTTP, and whether we are let in.
-    async fn speak(&self, probe: &Probe, line: Line, sheet: &mut Sheet) -> Result<(), Ends> {
+    /// Sends a request, and judges the response and the authorization.
+    async fn request(&self, probe: &Probe, line: Line, section: &mut Section) -> Result<(), FailedLayer> {
         let wants_events = self.plan.upstream.transport == Transport::Http(Dialect::Sse);
         let message = (!wants_events).then(initialize);
-        sheet.begin("http");
+        section.begin("http");
         let (answered, took) = timed(self.limit, probe.ask(line, message, &[])).await;
         let answer = match answered {
             Some(Ok(answer)) => answer,
             Some(Err(fault)) => {
-                sheet.put(unanswered(&fault, probe).took(took));
-                return Err(Ends("http"));
+                section.add(unanswered(&fault, probe).took(took));
+                return Err(FailedLayer("http"));
             }
             None => {
-                let words = format!("connected, but no answer to a request within {}", said(self.limit));
-                sheet.put(
+                let words = format!("connected, but no answer to a request within {}", limit_text(self.limit));
+                section.add(
                     Step::failed("http", words)
                         .took(took)
-                        .advice("The server is busy, stuck, or no HTTP server at all"),
+                        .advice("The server is overloaded, hangs, or is no HTTP server"),
                 );
-                return Err(Ends("http"));
+                return Err(FailedLayer("http"));
             }
         };
         if let Some(session) = answer.session() {
-            // It was opened only for a look. Whoever does not close it in time is not waited for.
-            let _ = tokio::time::timeout(FAREWELL, self.leave(probe, session)).await;
+            // The session was opened only for a check, so closing it has a short time limit.
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.close(probe, session)).await;
         }
         let old = if !wants_events && may_be_old(&answer) { self.old(probe).await } else { None };
         let is_old = old.is_some() || (wants_events && is_events(&answer));
@@ -195,23 +198,23 @@ impl Walk<'_> {
             let words = format!("{}, the old transport: HTTP+SSE of 2024-11-05", version(&answer));
             Step::ok("http", words).fact("transport", "sse")
         } else {
-            judged(&answer, sheet.veil())
+            judge_response(&answer, section.redactor())
         };
-        let is_well = step.verdict != Verdict::Failed;
-        sheet.put(step.took(took).fact("status", answer.status).fact("server", answer.server().map(str::to_owned)));
+        let is_ok = step.verdict != Verdict::Failed;
+        section.add(step.took(took).fact("status", answer.status).fact("server", answer.server().map(str::to_owned)));
         if let Some(step) = clock(&answer, SystemTime::now()) {
-            sheet.put(step);
+            section.add(step);
         }
-        if !is_well {
-            return Err(Ends("http"));
+        if !is_ok {
+            return Err(FailedLayer("http"));
         }
         let step = authorization::examine(&answer, self.address);
-        let is_well = step.verdict != Verdict::Failed;
-        sheet.put(step);
-        if is_well { Ok(()) } else { Err(Ends("auth")) }
+        let is_ok = step.verdict != Verdict::Failed;
+        section.add(step);
+        if is_ok { Ok(()) } else { Err(FailedLayer("auth")) }
     }
 
-    /// A connection of its own, as far as it can be had.
+    /// Opens another connection, if that is possible.
     async fn another(&self, probe: &Probe) -> Option<Line> {
         let addresses = probe.look_up().await.ok()?;
         let mut reached = probe.dial(addresses).await.ok()?;
@@ -223,13 +226,13 @@ impl Walk<'_> {
         }
     }
 
-    async fn leave(&self, probe: &Probe, session: &str) {
+    async fn close(&self, probe: &Probe, session: &str) {
         if let Some(line) = self.another(probe).await {
             probe.leave(line, session).await;
         }
     }
 
-    /// The answer to somebody who asks for a stream of events, if that is what this address is for.
+    /// Returns the response to a request for an event stream, if it is one.
     async fn old(&self, probe: &Probe) -> Option<Answer> {
         let look = async {
             let line = self.another(probe).await?;
@@ -238,54 +241,56 @@ impl Walk<'_> {
         tokio::time::timeout(self.limit, look).await.ok().flatten().filter(is_events)
     }
 
-    async fn converse(&self, sheet: &mut Sheet) -> Result<(), Ends> {
-        sheet.begin("handshake");
-        let meeting = match protocol::meet(self.plan, self.limit).await {
-            Ok(meeting) => meeting,
+    async fn handshake(&self, section: &mut Section) -> Result<(), FailedLayer> {
+        section.begin("handshake");
+        let handshake = match protocol::connect(self.plan, self.limit).await {
+            Ok(handshake) => handshake,
             Err(why) => {
-                sheet.put(Step::failed("handshake", why));
-                return Err(Ends("handshake"));
+                section.add(Step::failed("handshake", why));
+                return Err(FailedLayer("handshake"));
             }
         };
-        let mut conversation = meeting.conversation;
-        let ended = match meeting.greeted {
-            Ok(greeting) => {
-                sheet.put(protocol::handshake(&greeting).took(meeting.took));
-                protocol::examine(&mut conversation, &greeting, self.limit, sheet).await;
-                sheet.begin("eras");
-                let eras = protocol::eras(&mut conversation, &greeting, self.limit).await;
-                sheet.put_if_any(eras);
+        let mut client = handshake.client;
+        let ended = match handshake.result {
+            Ok(info) => {
+                section.add(protocol::handshake_step(&info).took(handshake.took));
+                protocol::examine(&mut client, &info, self.limit, section).await;
+                section.begin("eras");
+                let eras = protocol::eras(&mut client, &info, self.limit).await;
+                section.add_if_any(eras);
                 Ok(())
             }
             Err(trouble) => {
-                sheet.put(not_greeted(&trouble).took(meeting.took));
-                Err(Ends("handshake"))
+                section.add(handshake_failed(&trouble).took(handshake.took));
+                Err(FailedLayer("handshake"))
             }
         };
-        conversation.close().await;
+        client.close().await;
         ended
     }
 }
 
-/// The message that is posted for a look.
+/// Returns the `initialize` request of the check.
 fn initialize() -> Message {
     let who = json!({ "name": "mendline", "version": env!("CARGO_PKG_VERSION") });
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
     Message::from(json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string())
 }
 
-fn not_greeted(trouble: &Trouble) -> Step {
-    let step = Step::failed("handshake", format!("it does not take the greeting: {}", one_line(&trouble.words())));
+fn handshake_failed(trouble: &RequestError) -> Step {
+    let step = Step::failed("handshake", format!("the handshake failed: {}", one_line(&trouble.words())));
     match trouble {
-        Trouble::Silence(_) => step.advice("It takes requests and does not answer them; --timeout gives it longer"),
+        RequestError::Timeout(_) => {
+            step.advice("It accepts requests and does not answer them; --timeout gives it more time")
+        }
         trouble if trouble.exit_code() == crate::cli::NEEDS_LOGIN => step.advice("Send a token").needs_login(),
-        Trouble::Error { failure: None, .. } => step.advice(protocol::ITS_OWN_WORDS),
+        RequestError::Error { failure: None, .. } => step.advice(protocol::SERVER_MESSAGE_ADVICE),
         _ => step
             .advice("It speaks HTTP, but not MCP: is the path of the URL right? Many servers are at /mcp or at /sse"),
     }
 }
 
-/// How far the server's clock is from ours.
+/// Returns a warning if the clock of the server differs from ours.
 fn clock(answer: &Answer, now: SystemTime) -> Option<Step> {
     let theirs = answer.date()?;
     let (apart, is_ahead) = match now.duration_since(theirs) {

@@ -1,4 +1,4 @@
-//! All that was found, for people as it is found and for programs at the end.
+//! The report: printed for people while it grows, and as JSON at the end.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -7,128 +7,128 @@ use std::time::Duration;
 use mendline::decisions::Secret;
 use serde_json::{Value, json};
 
+use super::redact::StepRedactor;
 use super::step::{Step, Verdict};
-use super::veil::Veil;
 use crate::cli::{NEEDS_LOGIN, NEGATIVE};
-use crate::ink::Ink;
 use crate::output;
-use crate::outside::{counted, one_line, width};
+use crate::style::Style;
+use crate::untrusted_text::{counted, one_line, width};
 
-/// How wide the names of layers are.
+/// Width of the names of layers.
 const LAYER: usize = 9;
-/// How wide times are.
+/// Width of times.
 const TIME: usize = 7;
-/// Nothing is easier to read for being wider than this.
+/// Maximum width of the text.
 const WIDEST: usize = 110;
 
-/// What was found about one thing.
-pub(crate) struct Sheet {
+/// Findings about one server, the machine or the configuration.
+pub(crate) struct Section {
     name: String,
     place: String,
     steps: Vec<Step>,
-    outlet: Outlet,
-    /// Only what is not well is worth a line.
+    output: OutputMode,
+    /// True if only warnings and failures are printed.
     is_quiet: bool,
-    /// Its name is not written yet, because there was nothing to say under it.
+    /// True if the title is not printed yet.
     is_untitled: bool,
-    veil: Veil,
+    redactor: StepRedactor,
 }
 
-/// Where what is written on a sheet can be read.
-enum Outlet {
-    /// Nowhere: programs are told at the end.
+/// Output of a section.
+enum OutputMode {
+    /// No output: the report is JSON.
     None,
-    /// At once.
+    /// Printed at once.
     Live(Printer),
-    /// When its turn has come.
-    Later(Printer, String),
+    /// Held until the section is complete.
+    Held(Printer, String),
 }
 
-impl Outlet {
+impl OutputMode {
     fn printer(&self) -> Option<Printer> {
         match self {
-            Outlet::None => None,
-            Outlet::Live(printer) | Outlet::Later(printer, _) => Some(*printer),
+            OutputMode::None => None,
+            OutputMode::Live(printer) | OutputMode::Held(printer, _) => Some(*printer),
         }
     }
 
     fn write(&mut self, text: &str) {
         match self {
-            Outlet::None => {}
-            Outlet::Live(printer) => print!("{}{text}", printer.wiped()),
-            Outlet::Later(_, held) => held.push_str(text),
+            OutputMode::None => {}
+            OutputMode::Live(printer) => print!("{}{text}", printer.wiped()),
+            OutputMode::Held(_, held) => held.push_str(text),
         }
     }
 }
 
-/// Everything.
+/// The whole report.
 pub(crate) struct Report {
     is_json: bool,
     machine: Vec<Step>,
     configuration: Option<(String, Vec<Step>)>,
-    servers: Vec<Sheet>,
+    servers: Vec<Section>,
     has_begun: bool,
 }
 
-/// Writes steps for people.
+/// Formats steps for people.
 #[derive(Clone, Copy)]
 struct Printer {
-    ink: Ink,
-    /// Where lines are broken; nowhere, if nobody sees it.
+    style: Style,
+    /// Width at which lines are wrapped; unlimited without a terminal.
     width: usize,
 }
 
-impl Sheet {
-    /// Nothing of these is written on it.
+impl Section {
+    /// Hides these secrets in all steps.
     pub(crate) fn hide(&mut self, secrets: &[Secret]) {
-        self.veil = Veil::over(secrets);
+        self.redactor = StepRedactor::new(secrets);
     }
 
-    /// Hides secrets in what is cut before it is put.
-    pub(crate) fn veil(&self) -> &Veil {
-        &self.veil
+    /// Returns the redactor, for text that is cut before it is added.
+    pub(crate) fn redactor(&self) -> &StepRedactor {
+        &self.redactor
     }
 
-    /// Shows what is being looked at, to whoever watches, until the step is put.
+    /// Shows the layer that is being examined, on a terminal.
     pub(crate) fn begin(&self, layer: &str) {
-        if let Outlet::Live(printer) = self.outlet {
+        if let OutputMode::Live(printer) = self.output {
             printer.begin(layer);
         }
     }
 
-    /// Puts a step on it, if something came of what was being looked at that is worth one.
-    pub(crate) fn put_if_any(&mut self, step: Option<Step>) {
+    /// Adds a step, if there is one.
+    pub(crate) fn add_if_any(&mut self, step: Option<Step>) {
         match step {
-            Some(step) => self.put(step),
-            // What was said to be looked at is wiped away.
-            None => self.outlet.write(""),
+            Some(step) => self.add(step),
+            // Clears the line about the layer.
+            None => self.output.write(""),
         }
     }
 
-    /// Puts a step on it.
-    pub(crate) fn put(&mut self, step: Step) {
-        let step = self.veil.cover(step);
+    /// Adds a step.
+    pub(crate) fn add(&mut self, step: Step) {
+        let step = self.redactor.redact_step(step);
         let is_worth_it = !self.is_quiet || step.verdict != Verdict::Ok;
-        if let Some(printer) = self.outlet.printer().filter(|_| is_worth_it) {
+        if let Some(printer) = self.output.printer().filter(|_| is_worth_it) {
             if std::mem::take(&mut self.is_untitled) {
-                self.outlet.write(&format!("\n{}", printer.title(&self.name, &self.place)));
+                self.output.write(&format!("\n{}", printer.title(&self.name, &self.place)));
             }
-            self.outlet.write(&printer.step(&step, step.layer));
+            self.output.write(&printer.step(&step, step.layer));
         }
         self.steps.push(step);
     }
 
-    /// Notes that these were not tried.
+    /// Adds layers that were skipped.
     pub(crate) fn skip(&mut self, layers: &[&'static str], why: &str) {
         let steps: Vec<Step> = layers.iter().map(|layer| Step::skipped(layer, why)).collect();
-        if let (Some(first), Some(printer)) = (steps.first(), self.outlet.printer()) {
+        if let (Some(first), Some(printer)) = (steps.first(), self.output.printer()) {
             let words = format!("{} {}", layers.join(", "), first.words);
-            self.outlet.write(&printer.step(&Step { words, ..first.clone() }, ""));
+            self.output.write(&printer.step(&Step { words, ..first.clone() }, ""));
         }
         self.steps.extend(steps);
     }
 
-    /// The step that says where it ends.
+    /// Returns the first failure.
     fn failure(&self) -> Option<&Step> {
         self.steps.iter().find(|step| step.verdict == Verdict::Failed)
     }
@@ -137,7 +137,7 @@ impl Sheet {
         self.steps.iter().find(|step| step.layer == layer).and_then(|step| step.facts.get(name))
     }
 
-    /// Only a login is missing.
+    /// Returns whether only a login is missing.
     fn needs_login(&self) -> bool {
         self.failure().is_some_and(|step| step.needs_login)
     }
@@ -158,79 +158,79 @@ impl Report {
         Report { is_json, machine: Vec::new(), configuration: None, servers: Vec::new(), has_begun: false }
     }
 
-    /// A sheet for this, whose steps are printed as they come.
-    pub(crate) fn sheet(&mut self, name: &str, place: &str) -> Sheet {
-        let mut sheet = self.quiet_sheet(name, place);
-        self.begin(&mut sheet);
-        sheet
+    /// Creates a section whose steps are printed at once.
+    pub(crate) fn section(&mut self, name: &str, place: &str) -> Section {
+        let mut section = self.quiet_section(name, place);
+        self.begin(&mut section);
+        section
     }
 
-    /// A sheet for this, which is printed as a whole when it is kept.
-    pub(crate) fn sheet_for_later(&mut self, name: &str, place: &str) -> Sheet {
-        let mut sheet = self.quiet_sheet(name, place);
-        if let Outlet::Live(printer) = sheet.outlet {
-            sheet.outlet = Outlet::Later(printer, String::new());
+    /// Creates a section that is printed as a whole when it is complete.
+    pub(crate) fn deferred_section(&mut self, name: &str, place: &str) -> Section {
+        let mut section = self.quiet_section(name, place);
+        if let OutputMode::Live(printer) = section.output {
+            section.output = OutputMode::Held(printer, String::new());
         }
-        self.begin(&mut sheet);
-        sheet
+        self.begin(&mut section);
+        section
     }
 
-    fn begin(&mut self, sheet: &mut Sheet) {
-        (sheet.is_quiet, sheet.is_untitled) = (false, false);
-        if let Some(printer) = sheet.outlet.printer() {
+    fn begin(&mut self, section: &mut Section) {
+        (section.is_quiet, section.is_untitled) = (false, false);
+        if let Some(printer) = section.output.printer() {
             let space = if std::mem::replace(&mut self.has_begun, true) { "\n" } else { "" };
-            sheet.outlet.write(&format!("{space}{}", printer.title(&sheet.name, &sheet.place)));
+            section.output.write(&format!("{space}{}", printer.title(&section.name, &section.place)));
         }
     }
 
-    /// Shows whose sheet is waited for, to whoever watches, until it is kept.
+    /// Shows the server that is being examined, on a terminal.
     pub(crate) fn wait_for(&self, name: &str) {
         if !self.is_json {
             Printer::for_stdout().begin(&one_line(name));
         }
     }
 
-    /// A sheet of which only what is not well is printed.
-    pub(crate) fn quiet_sheet(&mut self, name: &str, place: &str) -> Sheet {
-        Sheet {
+    /// Creates a section of which only warnings and failures are printed.
+    pub(crate) fn quiet_section(&mut self, name: &str, place: &str) -> Section {
+        Section {
             name: name.to_owned(),
             place: place.to_owned(),
             steps: Vec::new(),
-            outlet: if self.is_json { Outlet::None } else { Outlet::Live(Printer::for_stdout()) },
+            output: if self.is_json { OutputMode::None } else { OutputMode::Live(Printer::for_stdout()) },
             is_quiet: true,
             is_untitled: true,
-            veil: Veil::default(),
+            redactor: StepRedactor::default(),
         }
     }
 
-    pub(crate) fn keep_machine(&mut self, sheet: Sheet) {
-        self.machine = sheet.steps;
+    pub(crate) fn keep_machine(&mut self, section: Section) {
+        self.machine = section.steps;
     }
 
-    pub(crate) fn keep_configuration(&mut self, sheet: Sheet) {
-        self.configuration = Some((sheet.place, sheet.steps));
+    pub(crate) fn keep_configuration(&mut self, section: Section) {
+        self.configuration = Some((section.place, section.steps));
     }
 
-    /// Keeps it. What it was to say later, it says now.
-    pub(crate) fn keep_server(&mut self, mut sheet: Sheet) {
-        if let Outlet::Later(printer, text) = std::mem::replace(&mut sheet.outlet, Outlet::None) {
+    /// Keeps the section of a server, and prints it if it was held.
+    pub(crate) fn keep_server(&mut self, mut section: Section) {
+        if let OutputMode::Held(printer, text) = std::mem::replace(&mut section.output, OutputMode::None) {
             print!("{}{text}", printer.wiped());
         }
-        self.servers.push(sheet);
+        self.servers.push(section);
     }
 
-    /// Says what it comes to.
+    /// Prints the summary, and returns the exit code.
     pub(crate) fn finish(self) -> ExitCode {
         let code = self.exit_code();
         if self.is_json {
             output::json(&format!("{:#}", self.json(code)));
         } else {
-            let ink = Ink::for_stdout();
+            let style = Style::for_stdout();
             let words = self.summary();
             let painted = match code {
-                0 if self.warnings() == 0 => ink.green(&words),
-                0 => ink.yellow(&words),
-                _ => ink.red(&words),
+                0 if self.warnings() == 0 => style.green(&words),
+                0 => style.yellow(&words),
+                _ => style.red(&words),
             };
             println!("\n{painted}");
         }
@@ -239,7 +239,7 @@ impl Report {
 
     fn steps(&self) -> impl Iterator<Item = &Step> {
         let configuration = self.configuration.iter().flat_map(|(_, steps)| steps);
-        self.machine.iter().chain(configuration).chain(self.servers.iter().flat_map(|sheet| &sheet.steps))
+        self.machine.iter().chain(configuration).chain(self.servers.iter().flat_map(|section| &section.steps))
     }
 
     fn warnings(&self) -> usize {
@@ -258,36 +258,36 @@ impl Report {
     fn summary(&self) -> String {
         let looked = match self.warnings() {
             0 => String::new(),
-            count => format!(", {} to look at", counted(count, "thing")),
+            count => format!(", {}", counted(count, "warning")),
         };
         let beside = || self.machine.iter().chain(self.configuration.iter().flat_map(|(_, steps)| steps));
         let elsewhere = beside().find(|step| step.verdict == Verdict::Failed);
-        let broken: Vec<&Sheet> = self.servers.iter().filter(|sheet| sheet.failure().is_some()).collect();
+        let broken: Vec<&Section> = self.servers.iter().filter(|section| section.failure().is_some()).collect();
         match (self.servers.as_slice(), broken.as_slice()) {
             (_, []) if elsewhere.is_some() => match elsewhere.map_or("", |step| step.layer) {
-                "file" => format!("Not well: the configuration file; `mendline check` shows the lines{looked}."),
-                layer => format!("Not well: this machine ({layer}), see above{looked}."),
+                "file" => format!("Unhealthy: the configuration file; `mendline check` shows the lines{looked}."),
+                layer => format!("Unhealthy: this machine ({layer}), see above{looked}."),
             },
-            ([], []) => format!("Nothing was found to be wrong, and there is no server to examine{looked}."),
-            ([sheet], []) => match sheet.fact("ping", "p50Ms").and_then(Value::as_f64) {
+            ([], []) => format!("No problems found, and there is no server to examine{looked}."),
+            ([section], []) => match section.fact("ping", "p50Ms").and_then(Value::as_f64) {
                 Some(millis) => {
-                    format!("All is well: {} answers in {}{looked}.", one_line(&sheet.name), short(seconds(millis)))
+                    format!("Healthy: {} answers in {}{looked}.", one_line(&section.name), short(seconds(millis)))
                 }
-                None => format!("All is well{looked}."),
+                None => format!("Healthy{looked}."),
             },
-            (sheets, []) => format!("All {} servers are well{looked}.", sheets.len()),
-            ([_], [sheet]) => {
-                let layer = sheet.failure().map_or("", |step| step.layer);
-                let login = if sheet.needs_login() { " It needs a login." } else { "" };
-                format!("Not well: {} fails at {layer}{looked}.{login}", one_line(&sheet.name))
+            (sections, []) => format!("All {} servers are healthy{looked}.", sections.len()),
+            ([_], [section]) => {
+                let layer = section.failure().map_or("", |step| step.layer);
+                let login = if section.needs_login() { " It needs a login." } else { "" };
+                format!("Unhealthy: {} fails at {layer}{looked}.{login}", one_line(&section.name))
             }
-            (sheets, broken) => {
-                let named = broken.iter().map(|sheet| {
-                    let layer = sheet.failure().map_or("", |step| step.layer);
-                    format!("{} ({layer})", one_line(&sheet.name))
+            (sections, broken) => {
+                let named = broken.iter().map(|section| {
+                    let layer = section.failure().map_or("", |step| step.layer);
+                    format!("{} ({layer})", one_line(&section.name))
                 });
                 let named = named.collect::<Vec<_>>().join(", ");
-                format!("{} of {} servers not well: {named}{looked}.", broken.len(), sheets.len())
+                format!("{} of {} servers unhealthy: {named}{looked}.", broken.len(), sections.len())
             }
         }
     }
@@ -304,7 +304,7 @@ impl Report {
                 "file": if file.is_empty() { Value::Null } else { Value::from(file.as_str()) },
                 "steps": list(steps),
             })),
-            "servers": self.servers.iter().map(Sheet::json).collect::<Vec<_>>(),
+            "servers": self.servers.iter().map(Section::json).collect::<Vec<_>>(),
         })
     }
 }
@@ -316,59 +316,59 @@ fn seconds(millis: f64) -> Duration {
 impl Printer {
     fn for_stdout() -> Printer {
         let width = if std::io::stdout().is_terminal() { width(std::io::stdout()).min(WIDEST) } else { usize::MAX };
-        Printer { ink: Ink::for_stdout(), width }
+        Printer { style: Style::for_stdout(), width }
     }
 
-    /// What the steps below it are about.
+    /// Returns the title of a section.
     fn title(self, name: &str, place: &str) -> String {
         let has_place = !place.is_empty() && place != name;
-        let place = if has_place { format!("  {}", self.ink.faint(&one_line(place))) } else { String::new() };
-        format!("{}{place}\n", self.ink.bold(&one_line(name)))
+        let place = if has_place { format!("  {}", self.style.faint(&one_line(place))) } else { String::new() };
+        format!("{}{place}\n", self.style.bold(&one_line(name)))
     }
 
-    /// What takes the line of [`Printer::begin`] away.
+    /// Returns the sequence that clears the line of [`Printer::begin`].
     fn wiped(self) -> &'static str {
         if self.width < usize::MAX { "\r\x1b[K" } else { "" }
     }
 
-    /// A line that the next one takes the place of, where that is possible.
+    /// Prints a line that the next one replaces, on a terminal.
     fn begin(self, layer: &str) {
         if self.width < usize::MAX {
-            print!("{}  {} {layer}", self.wiped(), self.ink.faint("…"));
+            print!("{}  {} {layer}", self.wiped(), self.style.faint("…"));
         }
     }
 
-    /// A step in one line or more.
+    /// Formats a step as one line or more.
     fn step(self, step: &Step, layer: &str) -> String {
-        let Printer { ink, width } = self;
+        let Printer { style, width } = self;
         let sign = step.verdict.sign();
         let sign = match step.verdict {
-            Verdict::Ok => ink.green(sign),
-            Verdict::Warning => ink.yellow(sign),
-            Verdict::Failed => ink.red(sign),
-            Verdict::Skipped => ink.faint(sign),
+            Verdict::Ok => style.green(sign),
+            Verdict::Warning => style.yellow(sign),
+            Verdict::Failed => style.red(sign),
+            Verdict::Skipped => style.faint(sign),
         };
         let time = step.took.map_or_else(String::new, short);
         let indent = 2 + 1 + 1 + LAYER + 1 + TIME + 2;
         let mut lines = wrapped(&one_line(&step.words), width.saturating_sub(indent)).into_iter();
         let first = lines.next().unwrap_or_default();
-        let first = if step.verdict == Verdict::Skipped { ink.faint(&first) } else { first };
-        let mut text = format!("  {sign} {layer:LAYER$} {}  {first}\n", ink.faint(&format!("{time:>TIME$}")));
+        let first = if step.verdict == Verdict::Skipped { style.faint(&first) } else { first };
+        let mut text = format!("  {sign} {layer:LAYER$} {}  {first}\n", style.faint(&format!("{time:>TIME$}")));
         let space = " ".repeat(indent);
         lines.for_each(|line| text.push_str(&format!("{space}{line}\n")));
         for line in &step.details {
-            text.push_str(&format!("{space}{}\n", ink.faint(&format!("| {}", one_line(line)))));
+            text.push_str(&format!("{space}{}\n", style.faint(&format!("| {}", one_line(line)))));
         }
         let advice = step.advice.iter().flat_map(|advice| wrapped(&one_line(advice), width.saturating_sub(indent + 2)));
         for (index, line) in advice.enumerate() {
             let lead = if index == 0 { "→" } else { " " };
-            text.push_str(&format!("{space}{} {line}\n", ink.bold(lead)));
+            text.push_str(&format!("{space}{} {line}\n", style.bold(lead)));
         }
         text
     }
 }
 
-/// A time as a person says it, short enough for a column.
+/// Formats a duration for a column.
 pub(crate) fn short(took: Duration) -> String {
     let millis = took.as_secs_f64() * 1_000.0;
     match millis {
@@ -379,7 +379,7 @@ pub(crate) fn short(took: Duration) -> String {
     }
 }
 
-/// Broken at words into lines that are not longer than this, where that is possible.
+/// Wraps a text at words.
 fn wrapped(text: &str, longest: usize) -> Vec<String> {
     let longest = longest.max(30);
     let mut lines = vec![String::new()];
@@ -403,15 +403,15 @@ mod tests {
     fn report(servers: Vec<(&str, Vec<Step>)>) -> Report {
         let mut report = Report::new(true);
         for (name, steps) in servers {
-            let mut sheet = report.sheet(name, "place");
-            steps.into_iter().for_each(|step| sheet.put(step));
-            report.keep_server(sheet);
+            let mut section = report.section(name, "place");
+            steps.into_iter().for_each(|step| section.add(step));
+            report.keep_server(section);
         }
         report
     }
 
     #[test]
-    fn only_a_missing_login_has_a_code_of_its_own() {
+    fn only_missing_logins_have_their_own_exit_code() {
         let login = || Step::failed("auth", "no").needs_login();
         assert_eq!(report(vec![("a", vec![login()])]).exit_code(), 6);
         assert_eq!(report(vec![("a", vec![login()]), ("b", vec![login()])]).exit_code(), 6);
@@ -420,16 +420,16 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_says_who_and_where() {
+    fn summary_names_servers_and_layers() {
         let well = || vec![Step::ok("ping", "5 pings").fact("p50Ms", 2.6)];
-        assert_eq!(report(vec![("a", well())]).summary(), "All is well: a answers in 3 ms.");
-        assert_eq!(report(vec![("a", well()), ("b", well())]).summary(), "All 2 servers are well.");
+        assert_eq!(report(vec![("a", well())]).summary(), "Healthy: a answers in 3 ms.");
+        assert_eq!(report(vec![("a", well()), ("b", well())]).summary(), "All 2 servers are healthy.");
         let broken = report(vec![("a", well()), ("b", vec![Step::failed("tls", "no"), Step::warning("clock", "hm")])]);
-        assert_eq!(broken.summary(), "1 of 2 servers not well: b (tls), 1 thing to look at.");
+        assert_eq!(broken.summary(), "1 of 2 servers unhealthy: b (tls), 1 warning.");
     }
 
     #[test]
-    fn lines_are_broken_at_words_and_nothing_is_lost() {
+    fn lines_wrap_at_words_without_losing_text() {
         let text = "one two three four five six seven eight nine ten";
         let lines = wrapped(text, 30);
         assert!(lines.len() == 2 && lines.iter().all(|line| line.chars().count() <= 30), "{lines:?}");

@@ -1,24 +1,24 @@
-//! One step of an examination: what was looked at, what was found, what it means, what to do.
+//! One step of an examination: the layer, the finding and the advice.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-/// How a step went.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// As it should.
+    /// It works.
     Ok,
-    /// It works, and somebody should look at it.
+    /// It works, but needs attention.
     Warning,
     /// It does not work.
     Failed,
-    /// Not tried, because something below it failed.
+    /// It was not tried, because a lower layer failed.
     Skipped,
 }
 
 impl Verdict {
-    /// The word for it in JSON.
+    /// Returns the word for JSON.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Verdict::Ok => "ok",
@@ -28,7 +28,7 @@ impl Verdict {
         }
     }
 
-    /// The sign for it on a screen.
+    /// Returns the sign for a terminal.
     pub(crate) fn sign(self) -> &'static str {
         match self {
             Verdict::Ok => "✓",
@@ -42,19 +42,19 @@ impl Verdict {
 /// One step.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// What was looked at.
+    /// The examined layer.
     pub(crate) layer: &'static str,
     pub(crate) verdict: Verdict,
-    /// What was found, in one line.
+    /// The finding, in one line.
     pub(crate) words: String,
-    /// What to do about it.
+    /// The advice.
     pub(crate) advice: Option<String>,
-    /// Lines that belong to it: what a server printed.
+    /// Further lines, such as output of the server.
     pub(crate) details: Vec<String>,
     pub(crate) took: Option<Duration>,
-    /// The same for programs.
+    /// Facts for JSON.
     pub(crate) facts: Map<String, Value>,
-    /// Only a login is missing.
+    /// True if only a login is missing.
     pub(crate) needs_login: bool,
 }
 
@@ -113,7 +113,7 @@ impl Step {
         self
     }
 
-    /// For programs.
+    /// Returns the step as JSON.
     pub(crate) fn json(&self) -> Value {
         let millis = self.took.map(|took| (took.as_secs_f64() * 1_000_000.0).round() / 1_000.0);
         json!({
@@ -128,14 +128,14 @@ impl Step {
     }
 }
 
-/// What came of it within the limit, if it did, and how long it took.
+/// Runs a future with a time limit. Returns its output, if it completed, and the duration.
 pub(crate) async fn timed<T>(limit: Duration, what: impl Future<Output = T>) -> (Option<T>, Duration) {
     let begin = Instant::now();
     let outcome = tokio::time::timeout(limit, what).await;
     (outcome.ok(), begin.elapsed())
 }
 
-/// A limit in words.
-pub(crate) fn said(limit: Duration) -> String {
+/// Formats a time limit.
+pub(crate) fn limit_text(limit: Duration) -> String {
     humantime::format_duration(limit).to_string()
 }

@@ -1,11 +1,11 @@
-//! Which lines are meant.
+//! Selection of lines.
 //!
-//! `--grep` looks for a text in whichever case. Two kinds of text mean more than their letters: the name of a system error
-//! is found in everybody's words for it (`ETIMEDOUT`: `timed out`, `os error 110`), and a number that can be an HTTP status
-//! is found as one, or as a word, and not inside of another number.
+//! `--grep` searches for a text in any case. Two kinds of text match more: the name of a system error matches every
+//! wording of it (`ETIMEDOUT`: `timed out`, `os error 110`), and a number that can be an HTTP status matches as a
+//! status or as a word, not inside of another number.
 //!
-//! The story of a call has the messages of all its attempts in it. Every attempt goes out under a number of its own, so that
-//! a late answer to one is not taken for the answer to another; the line that says that it was sent names it.
+//! The history of a call includes the messages of all its attempts. Every attempt has its own request id, so that a
+//! late answer to one is not taken for the answer to another; the line about its sending names the id.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use super::lines::Line;
 use super::message;
 use super::record::Record;
 
-/// A call by its number, and perhaps the process that it was made in.
+/// A call by its number, optionally with its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallId {
     pub(super) pid: Option<u32>,
@@ -35,19 +35,19 @@ impl CallId {
     }
 }
 
-/// What was asked for.
+/// The criteria of a selection.
 pub(super) struct Filter {
     level: LogLevel,
     call: Option<CallId>,
-    /// What the servers of processes knew its later attempts by.
+    /// Request ids of the later attempts, by process.
     attempts: BTreeSet<(u32, u64)>,
     text: Option<Text>,
     wire: bool,
 }
 
-/// What a text is looked for as.
+/// Kinds of searched text.
 enum Text {
-    /// In lower case.
+    /// Any text, in lower case.
     Plain(String),
     Error(SystemError),
     Status(u16, String),
@@ -65,8 +65,8 @@ impl Filter {
         }
     }
 
-    /// Whether what came before in the story of a call is shown, too.
-    pub(super) fn tells_stories(&self) -> bool {
+    /// Returns whether the history of a call is selected.
+    pub(super) fn shows_history(&self) -> bool {
         self.call.is_some()
     }
 
@@ -76,7 +76,7 @@ impl Filter {
         is_loud && is_of_call() && self.text.as_ref().is_none_or(|text| text.is_in(record))
     }
 
-    /// Takes note of what another attempt of the call is known by, if that is what this line says.
+    /// Learns the request id of another attempt of the call, if this line names it.
     pub(super) fn learn(&mut self, line: &Line) {
         if let Some(call) = self.call.filter(|_| self.wire)
             && let Some(record) = Record::parse(&line.text)
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_error_is_found_in_everybodys_words() {
+    fn system_error_matches_every_wording() {
         for text in ["connect ETIMEDOUT", "timed out (os error 110)", "[Errno 110] Connection timed out", "x etimedout"]
         {
             assert!(found("ETIMEDOUT", text) && found("etimedout", text), "{text}");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_found_as_one_and_not_inside_of_numbers() {
+    fn status_matches_as_status_and_not_inside_numbers() {
         for text in ["the server answered HTTP 503", "HTTP/1.1 503 Service Unavailable", "got 503!", "status=503"] {
             assert!(found("503", text), "{text}");
         }
@@ -156,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn any_other_text_is_found_in_whichever_case() {
+    fn other_text_matches_in_any_case() {
         assert!(found("GRÜSSE", "viele Grüsse") && found("stderr", "x") && !found("x", "y"));
     }
 
     #[test]
-    fn a_call_is_a_number_or_a_process_and_a_number() {
+    fn call_id_is_a_number_with_or_without_process() {
         assert_eq!(CallId::parse("65537"), Ok(CallId { pid: None, number: 65_537 }));
         assert_eq!(CallId::parse("12:65537"), Ok(CallId { pid: Some(12), number: 65_537 }));
         for text in ["", "x", "1:x", ":1", "-1"] {

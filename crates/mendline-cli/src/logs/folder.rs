@@ -1,4 +1,4 @@
-//! The log files of this user: which there are, whose they are, and in which order they were written.
+//! The log files of this user, by server and process.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,39 +8,39 @@ use std::time::SystemTime;
 
 use mendline::observe::files::{SUFFIX, WIRE_SUFFIX};
 
-use super::when::Stamp;
+use super::when::Timestamp;
 
-/// No directory has more files that were ours.
+/// Maximum number of files in the directory.
 const MOST: usize = 100_000;
 
-/// One file.
+/// A log file.
 #[derive(Clone, Debug)]
 pub(super) struct LogFile {
     pub(super) path: PathBuf,
     pub(super) size: u64,
-    pub(super) modified: Stamp,
+    pub(super) modified: Timestamp,
     number: u32,
 }
 
-/// Files that one process wrote one after the other.
+/// The files of one process.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     pub(super) server: String,
     pub(super) pid: u32,
-    pub(super) began: Stamp,
+    pub(super) began: Timestamp,
     is_wire: bool,
-    /// In the order in which they were written; never empty.
+    /// In the order of writing; never empty.
     pub(super) files: Vec<LogFile>,
 }
 
 impl Process {
-    /// When it wrote last.
-    pub(super) fn last(&self) -> Stamp {
+    /// Returns the time of the last write.
+    pub(super) fn last(&self) -> Timestamp {
         self.files.last().map_or(self.began, |file| file.modified)
     }
 }
 
-/// All of them, as they were when we looked.
+/// A listing of the directory.
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,
@@ -49,9 +49,9 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// What there is. A directory that is not there is one without files.
+    /// Lists the directory. A missing directory counts as empty.
     pub(super) fn read(path: &Path, with_messages: bool) -> io::Result<Folder> {
-        let mut found: BTreeMap<(Stamp, String, u32, bool), Vec<LogFile>> = BTreeMap::new();
+        let mut found: BTreeMap<(Timestamp, String, u32, bool), Vec<LogFile>> = BTreeMap::new();
         let entries = match fs::read_dir(path) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -62,12 +62,12 @@ impl Folder {
         for entry in entries.flatten().take(MOST) {
             let name = entry.file_name();
             let Some(name) = name.to_str().and_then(parse_name) else { continue };
-            // A file may go while we look.
+            // The file may be removed meanwhile.
             let Ok(about) = entry.metadata().map_err(drop) else { continue };
             if !about.is_file() || (name.is_wire && !with_messages) {
                 continue;
             }
-            let modified = Stamp::of_time(about.modified().unwrap_or(SystemTime::UNIX_EPOCH));
+            let modified = Timestamp::of_time(about.modified().unwrap_or(SystemTime::UNIX_EPOCH));
             let file = LogFile { path: entry.path(), size: about.len(), modified, number: name.number };
             found.entry((name.began, name.server.to_owned(), name.pid, name.is_wire)).or_default().push(file);
         }
@@ -78,19 +78,19 @@ impl Folder {
         Ok(Folder { path: path.to_owned(), with_messages, processes: processes.collect() })
     }
 
-    /// What there is now.
+    /// Lists the directory again.
     pub(super) fn look_again(&self) -> io::Result<Folder> {
         Folder::read(&self.path, self.with_messages)
     }
 
-    /// Those of one server, or all.
+    /// Returns the files of one server, or all.
     pub(super) fn of(&self, server: Option<&str>) -> Folder {
         let is_meant = |process: &&Process| server.is_none_or(|server| process.server == server);
         let processes = self.processes.iter().filter(is_meant).cloned().collect();
         Folder { path: self.path.clone(), with_messages: self.with_messages, processes }
     }
 
-    /// What was said and decided, without the messages themselves.
+    /// Returns the files without the logged messages.
     pub(super) fn without_messages(&self) -> Folder {
         let processes = self.processes.iter().filter(|process| !process.is_wire).cloned().collect();
         Folder { path: self.path.clone(), with_messages: false, processes }
@@ -104,7 +104,7 @@ impl Folder {
         self.processes.iter().any(|process| process.is_wire)
     }
 
-    /// The names of all servers, each once.
+    /// Returns the names of all servers, each once.
     pub(super) fn servers(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.processes.iter().map(|process| process.server.as_str()).collect();
         names.sort_unstable();
@@ -116,15 +116,15 @@ impl Folder {
         self.processes.get(process).map_or(0, |process| process.pid)
     }
 
-    /// Whether two are the same process, of which one holds words and the other messages.
+    /// Returns whether two entries belong to one process: its log, and its logged messages.
     pub(super) fn is_same(&self, one: usize, other: usize) -> bool {
         let who = |at: usize| self.processes.get(at).map(|process| (process.began, process.pid, &process.server));
         who(one) == who(other)
     }
 
-    /// Whether two processes of this name ran at the same time.
+    /// Returns whether two processes of this name ran at the same time.
     pub(super) fn has_doubles(&self, server: &str) -> bool {
-        let mut ends: Vec<(Stamp, Stamp)> = self
+        let mut ends: Vec<(Timestamp, Timestamp)> = self
             .processes
             .iter()
             .filter(|process| process.server == server && !process.is_wire)
@@ -135,10 +135,10 @@ impl Folder {
     }
 }
 
-/// What the name of a file says.
+/// The parts of a file name.
 struct FileName<'a> {
     server: &'a str,
-    began: Stamp,
+    began: Timestamp,
     pid: u32,
     number: u32,
     is_wire: bool,
@@ -152,7 +152,7 @@ fn parse_name(name: &str) -> Option<FileName<'_>> {
     let mut parts = stem.rsplitn(4, '.');
     let number = parts.next()?.parse().ok()?;
     let pid = parts.next()?.parse().ok()?;
-    let began = Stamp::of_name(parts.next()?)?;
+    let began = Timestamp::of_name(parts.next()?)?;
     let server = parts.next().filter(|server| !server.is_empty())?;
     Some(FileName { server, began, pid, number, is_wire })
 }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_known_by_its_name_and_others_are_left_alone() {
+    fn log_files_are_recognized_by_name_and_others_ignored() {
         let folder = tempfile::tempdir().unwrap();
         for name in [
             "notes.20261115T122012Z.4711.2.jsonl",
@@ -186,8 +186,8 @@ mod tests {
     }
 
     #[test]
-    fn processes_of_one_name_are_doubles_only_at_the_same_time() {
-        let stamp = |second: u64| Stamp::of_time(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second));
+    fn processes_are_duplicates_only_at_the_same_time() {
+        let stamp = |second: u64| Timestamp::of_time(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second));
         let process = |began, ended, pid| Process {
             server: "notes".to_owned(),
             pid,

@@ -1,9 +1,8 @@
-//! What comes, as it comes.
+//! Following of new lines.
 //!
-//! The directory is looked at a few times a second: files that grew are read on, new ones from their beginning, whether a
-//! process has begun or has turned to its next file. Files are opened only to be read, so that following costs no handles.
-//! Processes write with a little delay, so what is very new waits a moment: then lines of several of them still come in
-//! order.
+//! The directory is polled a few times per second: files that grew are read on, new files from their beginning. Files
+//! are opened only for reading, so that following holds no descriptors. Processes write with a short delay, so very new
+//! lines wait a moment to keep the order across processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -17,27 +16,27 @@ use super::Output;
 use super::filter::Filter;
 use super::folder::Folder;
 use super::lines::{LONGEST, Line, is_finished};
-use super::when::Stamp;
+use super::when::Timestamp;
 
-/// How often the directory is looked at.
-const LOOK: Duration = Duration::from_millis(200);
+/// Polling interval of the directory.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a line waits for earlier ones of other processes.
+/// Delay of a line, for earlier lines of other processes.
 const SETTLE: Duration = Duration::from_millis(120);
 
-/// How much of one file is read in one turn.
-const TURN: u64 = 4 << 20;
+/// Maximum number of bytes that are read from one file per poll.
+const READ_LIMIT: u64 = 4 << 20;
 
-/// When so many lines wait, they wait no longer.
+/// Number of waiting lines above which they are printed at once.
 const MOST_WAITING: usize = 20_000;
 
-/// Shows what comes after what was there, until somebody ends it or nobody reads any more.
+/// Prints new lines until a signal arrives or the reader closes.
 pub(super) fn follow(was: &Folder, server: Option<&str>, filter: &mut Filter, out: &mut Output) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut interrupted = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
         let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-        let mut following = Following::new(was);
+        let mut following = Follower::new(was);
         loop {
             following.look(was, server)?;
             following.show(filter, out)?;
@@ -47,13 +46,13 @@ pub(super) fn follow(was: &Folder, server: Option<&str>, filter: &mut Filter, ou
             tokio::select! {
                 _ = interrupted.recv() => return Ok(()),
                 _ = terminated.recv() => return Ok(()),
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     })
 }
 
-/// Whether nobody reads what we write. Without a look we would find out only with the next line.
+/// Returns whether the reader has closed. Without this check, only the next write would tell.
 fn is_abandoned() -> io::Result<bool> {
     let stdout = rustix::stdio::stdout();
     let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
@@ -61,18 +60,18 @@ fn is_abandoned() -> io::Result<bool> {
     Ok(polled[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL))
 }
 
-/// Where we are in each file, and what was read and not shown.
-struct Following {
+/// Read positions, and lines that are not printed yet.
+struct Follower {
     read: BTreeMap<PathBuf, u64>,
     waiting: Vec<Line>,
 }
 
-impl Following {
-    /// Everything that was there has been shown, up to the last whole line.
-    fn new(was: &Folder) -> Following {
+impl Follower {
+    /// Starts after the last whole line of every file.
+    fn new(was: &Folder) -> Follower {
         let files = was.processes.iter().flat_map(|process| &process.files);
         let read = files.map(|file| (file.path.clone(), last_end(&file.path, file.size).unwrap_or(file.size)));
-        Following { read: read.collect(), waiting: Vec::new() }
+        Follower { read: read.collect(), waiting: Vec::new() }
     }
 
     fn look(&mut self, was: &Folder, server: Option<&str>) -> io::Result<()> {
@@ -96,10 +95,10 @@ impl Following {
     }
 
     fn show(&mut self, filter: &mut Filter, out: &mut Output) -> io::Result<()> {
-        // What says whose a message is may come after it, and both wait here.
+        // The line that names the call of a message may follow the message.
         self.waiting.iter().for_each(|line| filter.learn(line));
         self.waiting.sort_by_key(|line| line.stamp);
-        let settled = Stamp::of_time(SystemTime::now() - SETTLE);
+        let settled = Timestamp::of_time(SystemTime::now() - SETTLE);
         let ready = match self.waiting.len() {
             many if many > MOST_WAITING => many,
             _ => self.waiting.partition_point(|line| line.stamp <= settled),
@@ -111,7 +110,7 @@ impl Following {
     }
 }
 
-/// Where the last whole line ends in the first `size` bytes. What follows it has not been shown.
+/// Returns the end of the last whole line in the first `size` bytes.
 fn last_end(path: &Path, size: u64) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let start = size.saturating_sub(LONGEST as u64);
@@ -119,27 +118,27 @@ fn last_end(path: &Path, size: u64) -> io::Result<u64> {
     let mut tail = Vec::new();
     file.take(size - start).read_to_end(&mut tail)?;
     let Some(end) = memchr::memrchr(b'\n', &tail) else { return Ok(if start == 0 { 0 } else { size }) };
-    // A line without its end was shown if it is whole but for that.
+    // A last line without a line end was printed, if it is complete otherwise.
     Ok(if is_finished(&tail[end + 1..]) { size } else { start + end as u64 + 1 })
 }
 
-/// Reads whole lines from this place on, and says where we are then.
+/// Reads whole lines from a position, and returns the new position.
 fn read_on(path: &Path, at: u64, process: usize, lines: &mut Vec<Line>) -> io::Result<u64> {
     let mut file = match File::open(path) {
         Ok(file) => file,
-        // It went while we looked.
+        // The file was removed meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(at),
         Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
     };
     file.seek(SeekFrom::Start(at))?;
     let mut text = Vec::new();
-    file.take(TURN).read_to_end(&mut text)?;
+    file.take(READ_LIMIT).read_to_end(&mut text)?;
     let Some(end) = memchr::memrchr(b'\n', &text) else {
-        // Half a line is read again when there is more of it; what is longer than a line is none.
+        // A partial line is read again later; an oversized one is skipped.
         return Ok(if text.len() > LONGEST { at + text.len() as u64 } else { at });
     };
     for text in text[..end].split(|byte| *byte == b'\n') {
-        if let Some(stamp) = Stamp::of_line(text) {
+        if let Some(stamp) = Timestamp::of_line(text) {
             lines.push(Line { stamp, process, text: text.to_vec() });
         }
     }
@@ -157,24 +156,24 @@ mod tests {
         format!("{{\"time\":\"{}\"}}\n", humantime::format_rfc3339_micros(time))
     }
 
-    fn looked(following: &mut Following, folder: &Folder) -> Vec<Stamp> {
+    fn looked(following: &mut Follower, folder: &Folder) -> Vec<Timestamp> {
         following.look(folder, None).unwrap();
         following.waiting.sort_by_key(|line| line.stamp);
         following.waiting.drain(..).map(|line| line.stamp).collect()
     }
 
-    fn stamps(seconds: &[u64]) -> Vec<Stamp> {
-        seconds.iter().map(|at| Stamp::of_line(line(*at).as_bytes()).unwrap()).collect()
+    fn stamps(seconds: &[u64]) -> Vec<Timestamp> {
+        seconds.iter().map(|at| Timestamp::of_line(line(*at).as_bytes()).unwrap()).collect()
     }
 
     #[test]
-    fn only_what_comes_is_read_in_old_files_new_ones_and_the_next_of_the_same_process() {
+    fn follower_reads_only_new_lines_of_all_files() {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name);
         let first = path("a.19700101T000000Z.1.1.jsonl");
         fs::write(&first, line(1) + &line(2)[..10]).unwrap();
         let folder = Folder::read(home.path(), false).unwrap();
-        let mut following = Following::new(&folder);
+        let mut following = Follower::new(&folder);
         assert_eq!(looked(&mut following, &folder), []);
         fs::write(&first, line(1) + &line(2) + &line(3)[..5]).unwrap();
         assert_eq!(looked(&mut following, &folder), stamps(&[2]));

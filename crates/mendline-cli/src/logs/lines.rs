@@ -1,9 +1,8 @@
-//! The lines of one file, from either end, or from a moment on.
+//! The lines of one file, from either end, or from a point in time.
 //!
-//! A file may be a gigabyte, may be cut in the middle of its last line, may have garbage in it, and may be written to while
-//! it is read. So it is read in pieces up to the size that it had when we looked; a line that is longer than any of ours is
-//! passed over without being kept; what has no time in front is counted as unreadable; and half a line at the end is left
-//! to be read when it is whole.
+//! A file may be large, cut within its last line, damaged, and growing. So it is read in pieces up to the size of the
+//! listing. A line above the limit is skipped, a line without a timestamp counts as unreadable, and a partial line at
+//! the end is left for later.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -11,30 +10,30 @@ use std::path::Path;
 
 use memchr::{memchr, memrchr};
 
-use super::when::Stamp;
+use super::when::Timestamp;
 
-/// How much is read at once.
+/// Size of a piece.
 const PIECE: usize = 64 * 1024;
 
-/// No line of ours is longer.
+/// Maximum length of a line.
 pub(super) const LONGEST: usize = 512 * 1024;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    pub(super) stamp: Stamp,
-    /// Whose line it is, by its place in the folder.
+    pub(super) stamp: Timestamp,
+    /// Index of the process in the folder.
     pub(super) process: usize,
-    /// Without its end.
+    /// Text without the line end.
     pub(super) text: Vec<u8>,
 }
 
-/// Whether only the end of the line is missing.
+/// Returns whether only the line end is missing.
 pub(super) fn is_finished(text: &[u8]) -> bool {
     text.ends_with(b"}") && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Opens a file; one that has gone in the meantime is as good as empty.
+/// Opens a file; `None` if it was removed meanwhile.
 fn open(path: &Path) -> io::Result<Option<File>> {
     match File::open(path) {
         Ok(file) => Ok(Some(file)),
@@ -43,15 +42,15 @@ fn open(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// From the beginning to the end.
+/// Reads lines from the beginning to the end.
 pub(super) struct Forward {
     reader: BufReader<io::Take<File>>,
     pub(super) unreadable: u64,
 }
 
 impl Forward {
-    /// The first `size` bytes of a file, from this moment on.
-    pub(super) fn open(path: &Path, size: u64, since: Option<Stamp>) -> io::Result<Option<Forward>> {
+    /// Opens the first `size` bytes of a file, from this point in time.
+    pub(super) fn open(path: &Path, size: u64, since: Option<Timestamp>) -> io::Result<Option<Forward>> {
         let Some(mut file) = open(path)? else { return Ok(None) };
         let start = since.map_or(Ok(0), |since| first_after(&mut file, size, since))?;
         file.seek(SeekFrom::Start(start))?;
@@ -59,12 +58,12 @@ impl Forward {
         Ok(Some(Forward { reader, unreadable: 0 }))
     }
 
-    /// The next line that can be read.
-    pub(super) fn next(&mut self, text: &mut Vec<u8>) -> io::Result<Option<Stamp>> {
+    /// Returns the next readable line.
+    pub(super) fn next(&mut self, text: &mut Vec<u8>) -> io::Result<Option<Timestamp>> {
         loop {
             text.clear();
             let Some(is_whole) = read_line(&mut self.reader, text)? else { return Ok(None) };
-            match Stamp::of_line(text).filter(|_| is_whole || is_finished(text)) {
+            match Timestamp::of_line(text).filter(|_| is_whole || is_finished(text)) {
                 Some(stamp) => return Ok(Some(stamp)),
                 None => self.unreadable += u64::from(is_whole && !text.is_empty()),
             }
@@ -72,7 +71,7 @@ impl Forward {
     }
 }
 
-/// Reads a line without its end, and no more of it than `LONGEST`. Says whether it had an end; `None` after the last.
+/// Reads a line without its end, up to `LONGEST` bytes. Returns whether it had an end; `None` after the last line.
 fn read_line(reader: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<Option<bool>> {
     let mut is_there = false;
     loop {
@@ -86,7 +85,7 @@ fn read_line(reader: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<Option
         if text.len() + length <= LONGEST {
             text.extend_from_slice(&piece[..length]);
         } else {
-            // Whatever it is, it is none of ours.
+            // An oversized line is not ours.
             text.clear();
             text.extend_from_slice(b"?");
         }
@@ -97,8 +96,8 @@ fn read_line(reader: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<Option
     }
 }
 
-/// Where in a file the lines from this moment on begin, or a little before. Found by halving: a gigabyte takes twenty looks.
-fn first_after(file: &mut File, size: u64, since: Stamp) -> io::Result<u64> {
+/// Returns a position at or shortly before the first line from this point in time, found by bisection.
+fn first_after(file: &mut File, size: u64, since: Timestamp) -> io::Result<u64> {
     let (mut low, mut high) = (0, size);
     while high - low > PIECE as u64 {
         let middle = low + (high - low) / 2;
@@ -110,14 +109,14 @@ fn first_after(file: &mut File, size: u64, since: Stamp) -> io::Result<u64> {
     Ok(low)
 }
 
-/// The first line with a time that begins behind this place, and where.
-fn line_after(file: &mut File, from: u64, to: u64) -> io::Result<Option<(u64, Stamp)>> {
+/// Returns the first line with a timestamp after this position, and its position.
+fn line_after(file: &mut File, from: u64, to: u64) -> io::Result<Option<(u64, Timestamp)>> {
     file.seek(SeekFrom::Start(from))?;
     let mut reader = BufReader::with_capacity(PIECE, Read::take(&mut *file, to - from));
     let mut at = from;
-    // What comes first is the rest of a line whose beginning lies before.
+    // The first piece is the rest of an earlier line.
     while let Some(start) = pass_over(&mut reader, at)? {
-        if let Some(stamp) = Stamp::of_line(reader.fill_buf()?) {
+        if let Some(stamp) = Timestamp::of_line(reader.fill_buf()?) {
             return Ok(Some((start, stamp)));
         }
         at = start;
@@ -125,7 +124,7 @@ fn line_after(file: &mut File, from: u64, to: u64) -> io::Result<Option<(u64, St
     Ok(None)
 }
 
-/// Passes over the rest of a line. Says where the next one begins, when we are at `at`; `None` if there is none.
+/// Skips the rest of a line. Returns the position of the next line; `None` if there is none.
 fn pass_over(reader: &mut impl BufRead, mut at: u64) -> io::Result<Option<u64>> {
     loop {
         let piece = reader.fill_buf()?;
@@ -142,32 +141,32 @@ fn pass_over(reader: &mut impl BufRead, mut at: u64) -> io::Result<Option<u64>> 
     }
 }
 
-/// From the end to the beginning.
+/// Reads lines from the end to the beginning.
 pub(super) struct Backward {
     file: File,
-    /// Where what we hold begins in the file.
+    /// Position of `held` in the file.
     at: u64,
-    /// What was read and not given yet.
+    /// Bytes that were read and not returned yet.
     held: Vec<u8>,
-    /// It begins with something too long to be a line of ours.
+    /// True if `held` begins within an oversized line.
     is_too_long: bool,
-    /// What lies at the very end has no end of its own.
+    /// True if the last line has no line end.
     is_last: bool,
     pub(super) unreadable: u64,
 }
 
 impl Backward {
-    /// The first `size` bytes of a file.
+    /// Opens the first `size` bytes of a file.
     pub(super) fn open(path: &Path, size: u64) -> io::Result<Option<Backward>> {
         let backward =
             |file| Backward { file, at: size, held: Vec::new(), is_too_long: false, is_last: true, unreadable: 0 };
         Ok(open(path)?.map(backward))
     }
 
-    /// The line before, if one can be read.
-    pub(super) fn next(&mut self, text: &mut Vec<u8>) -> io::Result<Option<Stamp>> {
+    /// Returns the previous readable line.
+    pub(super) fn next(&mut self, text: &mut Vec<u8>) -> io::Result<Option<Timestamp>> {
         while let Some(is_whole) = self.line_before(text)? {
-            match Stamp::of_line(text).filter(|_| is_whole || is_finished(text)) {
+            match Timestamp::of_line(text).filter(|_| is_whole || is_finished(text)) {
                 Some(stamp) => return Ok(Some(stamp)),
                 None => self.unreadable += u64::from(is_whole && !text.is_empty()),
             }
@@ -197,7 +196,7 @@ impl Backward {
         }
     }
 
-    /// Takes one piece more.
+    /// Reads the previous piece.
     fn read_before(&mut self) -> io::Result<()> {
         let length = self.at.min(PIECE as u64);
         self.at -= length;
@@ -226,11 +225,11 @@ mod tests {
         format!("{{\"time\":\"{}\",\"text\":\"{more}\"}}\n", humantime::format_rfc3339_micros(time))
     }
 
-    fn stamp(second: u64) -> Stamp {
-        Stamp::of_time(SystemTime::UNIX_EPOCH + Duration::from_secs(second))
+    fn stamp(second: u64) -> Timestamp {
+        Timestamp::of_time(SystemTime::UNIX_EPOCH + Duration::from_secs(second))
     }
 
-    fn forward(path: &Path, since: Option<Stamp>) -> (Vec<Stamp>, u64) {
+    fn forward(path: &Path, since: Option<Timestamp>) -> (Vec<Timestamp>, u64) {
         let mut lines = Forward::open(path, fs::metadata(path).unwrap().len(), since).unwrap().unwrap();
         let (mut found, mut text) = (Vec::new(), Vec::new());
         while let Some(stamp) = lines.next(&mut text).unwrap() {
@@ -239,7 +238,7 @@ mod tests {
         (found, lines.unreadable)
     }
 
-    fn backward(path: &Path) -> (Vec<Stamp>, u64) {
+    fn backward(path: &Path) -> (Vec<Timestamp>, u64) {
         let mut lines = Backward::open(path, fs::metadata(path).unwrap().len()).unwrap().unwrap();
         let (mut found, mut text) = (Vec::new(), Vec::new());
         while let Some(stamp) = lines.next(&mut text).unwrap() {
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_see_the_same_lines_and_the_same_garbage() {
+    fn forward_and_backward_reading_find_the_same_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let long = "x".repeat(3 * PIECE);
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_at_the_end_is_neither_shown_nor_garbage() {
+    fn partial_last_line_is_neither_shown_nor_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let whole = line(1, "") + &line(2, "");
@@ -274,14 +273,14 @@ mod tests {
             assert_eq!(forward(&path, None), (vec![stamp(1)], 0), "{cut}");
             assert_eq!(backward(&path), (vec![stamp(1)], 0), "{cut}");
         }
-        // Only its end is missing: that is a line.
+        // A line that misses only its line end counts.
         fs::write(&path, whole.trim_end()).unwrap();
         assert_eq!(forward(&path, None).0.len(), 2);
         assert_eq!(backward(&path).0.len(), 2);
     }
 
     #[test]
-    fn an_empty_file_and_one_that_is_gone_have_no_lines() {
+    fn empty_or_removed_file_has_no_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         assert!(Forward::open(&path, 10, None).unwrap().is_none());
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_found_without_reading_what_lies_before() {
+    fn start_time_is_found_without_reading_earlier_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let padding = "x".repeat(200);
@@ -308,7 +307,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_is_in_a_file_both_ends_agree(
+        fn both_directions_agree_for_any_file(
             parts in proptest::collection::vec((0..5u8, 0..2000usize), 0..60),
             cut in 0..200usize,
         ) {

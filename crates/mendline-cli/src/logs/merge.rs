@@ -1,8 +1,8 @@
-//! The lines of many processes as one, by time.
+//! Merging of the lines of many processes by time.
 //!
-//! Each process's lines are in order already, so only the next of each has to be looked at. A process whose lines cannot
-//! come yet, by when it began or last wrote, is not opened before they can: the last hundred lines of a thousand files cost
-//! a few of them.
+//! The lines of each process are ordered already, so only the next line of each is compared. A process is opened only
+//! when its lines can come next, by its start or its last write: the last hundred lines of a thousand files read only a
+//! few of them.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ use std::io;
 
 use super::folder::{Folder, LogFile};
 use super::lines::{Backward, Forward, Line};
-use super::when::Stamp;
+use super::when::Timestamp;
 
 /// All lines, from one end or the other.
 pub(super) struct Merge {
@@ -22,13 +22,13 @@ pub(super) struct Merge {
 
 #[derive(Clone, Copy)]
 enum Direction {
-    /// Nothing before this is of interest.
-    Forward(Option<Stamp>),
-    /// Nothing after this is of interest.
-    Backward(Option<Stamp>),
+    /// Lines before this time are skipped.
+    Forward(Option<Timestamp>),
+    /// Lines after this time are skipped.
+    Backward(Option<Timestamp>),
 }
 
-/// The files of one process that were not read yet, and the one that is.
+/// The unread files of one process, and the open one.
 struct Source {
     files: std::vec::IntoIter<LogFile>,
     open: Option<Reader>,
@@ -39,9 +39,9 @@ enum Reader {
     Backward(Backward),
 }
 
-/// What comes next of one process: a line, or the earliest moment at which there may be one.
+/// The next line of one process, or the earliest time of one.
 struct Head {
-    /// In the direction in which we read.
+    /// Sort key in the direction of reading.
     order: Order,
     source: usize,
     line: Option<Line>,
@@ -49,18 +49,18 @@ struct Head {
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
-    Rising(Stamp),
-    Falling(Reverse<Stamp>),
+    Rising(Timestamp),
+    Falling(Reverse<Timestamp>),
 }
 
 impl Merge {
-    /// From the beginning, or from this moment on.
-    pub(super) fn forward(folder: &Folder, since: Option<Stamp>) -> Merge {
+    /// Reads from the beginning, or from this point in time on.
+    pub(super) fn forward(folder: &Folder, since: Option<Timestamp>) -> Merge {
         Merge::new(folder, Direction::Forward(since))
     }
 
-    /// From the end, or from this moment back.
-    pub(super) fn backward(folder: &Folder, until: Option<Stamp>) -> Merge {
+    /// Reads from the end, or from this point in time back.
+    pub(super) fn backward(folder: &Folder, until: Option<Timestamp>) -> Merge {
         Merge::new(folder, Direction::Backward(until))
     }
 
@@ -87,7 +87,7 @@ impl Merge {
         merge
     }
 
-    /// The next line in the order of time.
+    /// Returns the next line in order of time.
     pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
         while let Some(Reverse(head)) = self.heads.pop() {
             if let Some(line) = self.next_of(head.source)? {
@@ -104,13 +104,13 @@ impl Merge {
         Ok(None)
     }
 
-    /// How many lines could not be read since this was asked last.
+    /// Returns the number of unreadable lines since the last call.
     pub(super) fn take_unreadable(&mut self) -> u64 {
         let open = self.sources.iter().filter_map(|source| source.open.as_ref());
         std::mem::take(&mut self.unreadable) + open.map(Reader::unreadable).sum::<u64>()
     }
 
-    /// The next line of one process that is of interest.
+    /// Returns the next line of one process within the limits.
     fn next_of(&mut self, at: usize) -> io::Result<Option<Line>> {
         let source = &mut self.sources[at];
         let mut text = Vec::new();
@@ -153,7 +153,7 @@ impl Reader {
 }
 
 impl Ord for Head {
-    /// At the same moment those that are not opened come first, then processes in the order of the folder, or against it.
+    /// At equal times, unopened processes come first, then processes in the order of the folder, or in reverse.
     fn cmp(&self, other: &Head) -> Ordering {
         let is_falling = matches!(self.order, Order::Falling(_));
         let place = self.source.cmp(&other.source);
@@ -188,7 +188,7 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_millis(at)
     }
 
-    /// Writes a file with a line at each of these moments.
+    /// Writes a file with a line at each of these times.
     fn write(folder: &Path, server: &str, pid: u32, number: u32, moments: &[u64]) {
         let text: String = moments
             .iter()
@@ -200,16 +200,16 @@ mod tests {
         file.set_modified(time(moments.last().copied().unwrap_or_default() + 1)).unwrap();
     }
 
-    fn all(mut merge: Merge) -> Vec<Stamp> {
+    fn all(mut merge: Merge) -> Vec<Timestamp> {
         std::iter::from_fn(|| merge.next().unwrap()).map(|line| line.stamp).collect()
     }
 
-    fn stamps(moments: &[u64]) -> Vec<Stamp> {
-        moments.iter().map(|at| Stamp::of_time(time(*at))).collect()
+    fn stamps(moments: &[u64]) -> Vec<Timestamp> {
+        moments.iter().map(|at| Timestamp::of_time(time(*at))).collect()
     }
 
     #[test]
-    fn lines_of_all_processes_and_files_come_by_time_from_either_end() {
+    fn lines_of_all_processes_are_merged_by_time() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a", 1, 1, &[1, 4, 5]);
         write(folder.path(), "a", 1, 2, &[9]);
@@ -222,13 +222,13 @@ mod tests {
         let mut backward = all(Merge::backward(&folder, None));
         backward.reverse();
         assert_eq!(backward, stamps(&expected));
-        let at = |at| Some(Stamp::of_time(time(at)));
+        let at = |at| Some(Timestamp::of_time(time(at)));
         assert_eq!(all(Merge::forward(&folder, at(5))), stamps(&[5, 7, 9, 9, 10]));
         assert_eq!(all(Merge::backward(&folder, at(4))), stamps(&[4, 3, 2, 1]));
     }
 
     #[test]
-    fn the_last_lines_cost_only_the_files_that_they_are_in() {
+    fn last_lines_open_only_their_files() {
         let folder = tempfile::tempdir().unwrap();
         for pid in 0..50 {
             let began = u64::from(pid) * 100;
@@ -245,7 +245,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_is_lost_doubled_or_out_of_order(
+        fn merge_loses_and_duplicates_nothing(
             processes in proptest::collection::vec(proptest::collection::vec(0..10_000u64, 0..40), 0..8),
             rotation in 1..10usize,
             from in 0..10_000u64,
@@ -262,7 +262,7 @@ mod tests {
             expected.sort_unstable();
             let folder = Folder::read(folder.path(), false).unwrap();
             proptest::prop_assert_eq!(all(Merge::forward(&folder, None)), stamps(&expected));
-            let since = Some(Stamp::of_time(time(from)));
+            let since = Some(Timestamp::of_time(time(from)));
             let later: Vec<u64> = expected.iter().copied().filter(|at| *at >= from).collect();
             proptest::prop_assert_eq!(all(Merge::forward(&folder, since)), stamps(&later));
             let mut backward = all(Merge::backward(&folder, since));

@@ -1,7 +1,7 @@
-//! Which attempt of a call a message between us and the server belongs to.
+//! Assignment of a message to an attempt of a call.
 //!
-//! It is its id there; what is said of it meanwhile (its progress, that it is cancelled) names it as well. Of a long message
-//! only the beginning was kept, so what stands there is taken as it comes, and not only if the whole can be read.
+//! The id of the message is the number of the attempt; progress and cancellation messages mention it, too. Only the
+//! beginning of a long message is logged, so the readable members count even if the whole is cut.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,28 +12,28 @@ use serde_json::Value;
 
 use super::record::Record;
 
-/// The number of the attempt that this message belongs to, if it is one.
+/// Returns the number of the attempt that this message belongs to.
 pub(super) fn attempt(record: &Record<'_>) -> Option<u64> {
     let is_from_server = match record.way.as_deref() {
         Some("fromServer") => true,
         Some("toServer") => false,
-        // The client has numbers of its own.
+        // The client has its own ids.
         _ => return None,
     };
     let message = Beginning::of(&record.text);
     match message.id {
-        // What the server asks has a number of the server's, and so has our answer to it.
+        // A request of the server has an id of the server, and so has the response to it.
         Some(_) if message.is_request == is_from_server => None,
         Some(number) => Some(number),
         None => message.mentioned,
     }
 }
 
-/// What the members of a message say, as far as they could be read.
+/// The members of a message, as far as they can be read.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Beginning {
     id: Option<u64>,
-    /// The id of another message that is spoken of.
+    /// The id of another message that this one mentions.
     mentioned: Option<u64>,
     is_request: bool,
 }
@@ -41,7 +41,7 @@ struct Beginning {
 impl Beginning {
     fn of(text: &str) -> Beginning {
         let mut beginning = Beginning::default();
-        // Where it breaks off, we have what came before.
+        // A cut message ends with an error, after its readable members.
         let _ = serde_json::Deserializer::from_str(text).deserialize_map(&mut beginning);
         beginning
     }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_belongs_to_the_attempt_that_it_is_or_speaks_of() {
+    fn message_belongs_to_its_own_or_mentioned_attempt() {
         assert_eq!(of("toServer", r#"{"id":7,"method":"tools/call","params":{"_meta":{"progressToken":7}}}"#), Some(7));
         assert_eq!(of("fromServer", r#"{"id":7,"result":{}}"#), Some(7));
         assert_eq!(of("fromServer", r#"{"method":"notifications/progress","params":{"progressToken":7}}"#), Some(7));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_others_are_not_ours() {
+    fn ids_of_client_and_server_are_ignored() {
         assert_eq!(of("fromServer", r#"{"id":7,"method":"roots/list"}"#), None);
         assert_eq!(of("toServer", r#"{"id":7,"result":{}}"#), None);
         assert_eq!(of("fromClient", r#"{"id":7,"method":"tools/call"}"#), None);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_message_that_was_cut_the_beginning_is_enough() {
+    fn cut_message_is_assigned_by_its_beginning() {
         assert_eq!(of("fromServer", r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"text":"long"#), Some(7));
         assert_eq!(of("toServer", r#"{"id":7,"method":"tools/call","params":{"text":"lo"#), Some(7));
     }

@@ -1,11 +1,11 @@
-//! One line of a log, understood.
+//! A parsed line of a log.
 
 use std::borrow::Cow;
 
 use mendline::observe::log::LogLevel;
 use serde::Deserialize;
 
-/// What a line says. What is not needed here is left where it is: `--json` shows the line itself.
+/// The members of a line that are needed here; `--json` prints the line itself.
 #[derive(Debug, Deserialize)]
 pub(super) struct Record<'a> {
     #[serde(borrow)]
@@ -20,7 +20,7 @@ pub(super) struct Record<'a> {
     #[serde(borrow, default)]
     pub(super) text: Cow<'a, str>,
     pub(super) call: Option<u64>,
-    /// What the server knows an attempt by, if that is not the number of its call.
+    /// Request id of an attempt, if it is not the number of its call.
     pub(super) number: Option<u64>,
     #[serde(borrow)]
     pub(super) method: Option<Cow<'a, str>>,
@@ -36,7 +36,7 @@ pub(super) struct Record<'a> {
     pub(super) before: Vec<Before<'a>>,
 }
 
-/// What came before, in the story of a call.
+/// An earlier entry in the history of a call.
 #[derive(Debug, Deserialize)]
 pub(super) struct Before<'a> {
     #[serde(borrow)]
@@ -46,22 +46,22 @@ pub(super) struct Before<'a> {
 }
 
 impl Record<'_> {
-    /// A line that says what lines say.
+    /// Parses a line.
     pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
         serde_json::from_slice(line).ok()
     }
 
-    /// How loud it is. What a later version calls otherwise is shown rather than hidden.
+    /// Returns the level. An unknown level counts as the default one, so that the line is shown.
     pub(super) fn level(&self) -> LogLevel {
         self.level.parse().unwrap_or_default()
     }
 
-    /// Whether it is a message.
+    /// Returns whether the line is a message.
     pub(super) fn is_message(&self) -> bool {
         self.kind == "Wire"
     }
 
-    /// Whether a child said it.
+    /// Returns whether the line is stderr output of a child.
     pub(super) fn is_stderr(&self) -> bool {
         self.kind == "Stderr"
     }

@@ -1,8 +1,7 @@
-//! A line of the log for a person, or as it is for a program.
+//! Formatting of a line, for a person or as JSON.
 //!
-//! `time LEVEL server  text`, with `|` before what a child said, and arrows before a message: the same shape as on stderr,
-//! so that who knows one knows the other. Text from outside is escaped; colours that a child put into its own lines are left
-//! out, since they are noise here and were meant for its own terminal.
+//! The form is `time LEVEL server  text`, with `|` before stderr output and arrows before messages, as on stderr.
+//! Untrusted text is escaped. Colours that a child put into its own lines are removed.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,34 +10,34 @@ use mendline::observe::escaped::{Escaped, EscapedJson};
 
 use super::folder::Folder;
 use super::record::{Before, Record};
-use crate::ink::Ink;
+use crate::style::Style;
 
-/// Colours for servers; red and yellow are for trouble.
+/// Colours of servers; red and yellow are for errors and warnings.
 const COLOURS: [&str; 6] = ["36", "35", "34", "32", "96", "95"];
 
-/// How much of a message is shown when not all of it is wanted.
+/// Maximum length of a shortened message.
 const SHORT: usize = 160;
 
-/// How lines are shown.
+/// Formatter of lines.
 pub(super) struct Show {
-    ink: Ink,
+    style: Style,
     as_json: bool,
     in_full: bool,
     /// Colours by server.
     colours: BTreeMap<String, &'static str>,
-    /// Servers of which several processes ran at once.
+    /// Servers with several processes at the same time.
     doubles: Vec<String>,
 }
 
 impl Show {
-    pub(super) fn new(folder: &Folder, ink: Ink, as_json: bool, in_full: bool) -> Show {
+    pub(super) fn new(folder: &Folder, style: Style, as_json: bool, in_full: bool) -> Show {
         let servers = folder.servers();
         let doubles = servers.iter().filter(|server| folder.has_doubles(server)).map(|&it| it.to_owned()).collect();
         let colours = servers.iter().map(|&server| server.to_owned()).zip(COLOURS.iter().copied().cycle()).collect();
-        Show { ink, as_json, in_full, colours, doubles }
+        Show { style, as_json, in_full, colours, doubles }
     }
 
-    /// Writes what came before a record in the story of its call. As JSON it is part of the record.
+    /// Writes an earlier entry in the history of a call. In JSON it is part of the record.
     pub(super) fn write_before(
         &mut self,
         record: &Record<'_>,
@@ -51,7 +50,7 @@ impl Show {
         self.put(record, &before.time, "debug", " ", &Escaped(before.text.as_bytes()).to_string(), out)
     }
 
-    /// Writes a record, which was read from this line.
+    /// Writes a record, which was parsed from this line.
     pub(super) fn write(&mut self, record: &Record<'_>, line: &[u8], out: &mut impl Write) -> io::Result<()> {
         if self.as_json {
             return writeln!(out, "{}", EscapedJson(&String::from_utf8_lossy(line)));
@@ -80,7 +79,7 @@ impl Show {
         let is_cut = record.cut || shown.len() < record.text.len();
         let mut text = Escaped(shown.as_bytes()).to_string();
         if let (true, Some(bytes)) = (is_cut, record.bytes) {
-            text.push_str(&self.ink.faint(&format!("… ({bytes} bytes)")));
+            text.push_str(&self.style.faint(&format!("… ({bytes} bytes)")));
         }
         (mark, text)
     }
@@ -94,12 +93,12 @@ impl Show {
         text: &str,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        let ink = self.ink;
+        let style = self.style;
         let level = format!("{:<5}", Escaped(level.to_ascii_uppercase().as_bytes()).to_string());
         let level = match level.trim_end() {
-            "ERROR" => ink.red(&level),
-            "WARN" => ink.yellow(&level),
-            "DEBUG" | "WIRE" => ink.faint(&level),
+            "ERROR" => style.red(&level),
+            "WARN" => style.yellow(&level),
+            "DEBUG" | "WIRE" => style.faint(&level),
             _ => level,
         };
         let next = COLOURS[self.colours.len() % COLOURS.len()];
@@ -108,15 +107,15 @@ impl Show {
         if self.doubles.iter().any(|double| *double == record.server) {
             name.push_str(&format!("#{}", record.pid));
         }
-        // The microseconds are for the order.
+        // The microseconds serve only the order.
         let millis = time.strip_suffix('Z').and_then(|time| time.get(..time.len().checked_sub(3)?));
         let time = millis.map_or_else(|| time.to_owned(), |millis| format!("{millis}Z"));
-        let time = ink.faint(&Escaped(time.as_bytes()).to_string());
-        writeln!(out, "{time} {level} {} {}{text}", ink.paint(colour, &name), ink.faint(mark))
+        let time = style.faint(&Escaped(time.as_bytes()).to_string());
+        writeln!(out, "{time} {level} {} {}{text}", style.paint(colour, &name), style.faint(mark))
     }
 }
 
-/// Without the colours and weights that a program gives its own lines: `ESC [ … m`.
+/// Removes colours and weights: `ESC [ … m`.
 fn without_colours(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -125,7 +124,7 @@ fn without_colours(text: &str) -> String {
         let codes = after.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();
         rest = match after[codes..].strip_prefix('m') {
             Some(rest) => rest,
-            // Something else, which is shown as what it is.
+            // Another sequence stays, and is escaped.
             None => {
                 plain.push_str("\x1b[");
                 after
@@ -140,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_of_a_child_are_left_out_and_everything_else_is_not() {
+    fn only_colour_sequences_are_removed() {
         assert_eq!(without_colours("\x1b[1;32mok\x1b[0m \x1b[2J \x1b[m. \x1b["), "ok \x1b[2J . \x1b[");
     }
 }

@@ -1,21 +1,20 @@
 //! Credentials that would leave this machine unencrypted.
 //!
-//! Whatever is sent to an `http://` URL on another machine can be read by every machine on the way. That is somebody's
-//! decision to make, so a credential goes there only with `--allow-http` (`allowHttp` in a file). What counts as one: a
-//! header that is called like one or has the form of one, a parameter of the query that is, and what looks like a key
-//! in the query or in the path. In doubt it counts: the flag is one word, a stolen credential is an account.
+//! Data sent to an `http://` URL on another machine can be read by every machine on the path, so a credential goes
+//! there only with `--allow-http` (`allowHttp` in a file). A credential is a header with such a name or form, such a
+//! parameter of the query, or a key in the query or in the path. In case of doubt, a value counts as a credential.
 
 use std::net::IpAddr;
 
 use crate::wrap::credential;
 
-/// The beginnings of header values that are credentials, whatever the header is called.
+/// The beginnings of header values that are credentials, whatever the name of the header.
 const SCHEMES: [&str; 4] = ["bearer ", "basic ", "digest ", "token "];
 
-/// From this length on a word with digits in it looks like a key.
+/// Minimum length at which a word with digits looks like a key.
 const KEY: usize = 16;
 
-/// What of a request to this URL with these headers would be a credential in clear on the network. Never shows its value.
+/// Returns the credential that a request with these headers would expose on the network, without its value.
 pub(crate) fn exposed<'a>(url: &str, headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<String> {
     let rest = url.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://")).map(|_| &url[7..])?;
     let rest = rest.split('#').next().unwrap_or_default();
@@ -47,7 +46,7 @@ pub(crate) fn exposed<'a>(url: &str, headers: impl IntoIterator<Item = (&'a str,
     Some(format!("{what} would go to http://{host_and_port} unencrypted"))
 }
 
-/// The host without its port; an IPv6 address without its brackets.
+/// Returns the host without its port; an IPv6 address without its brackets.
 fn host(host_and_port: &str) -> &str {
     match host_and_port.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -55,11 +54,11 @@ fn host(host_and_port: &str) -> &str {
     }
 }
 
-/// Whether what is sent to this host stays on this machine.
+/// Returns whether requests to this host stay on this machine.
 fn is_this_machine(host: &str) -> bool {
     if let Ok(address) = host.parse::<IpAddr>() {
         let address = address.to_canonical();
-        // The unspecified address is that of this machine, for a connection.
+        // A connection to the unspecified address stays on this machine.
         return address.is_loopback() || address.is_unspecified();
     }
     let name = host.trim_end_matches('.').to_ascii_lowercase();

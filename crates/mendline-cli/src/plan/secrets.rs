@@ -1,4 +1,4 @@
-//! What nobody may read in a log, of what a plan holds: headers, what is secret in a URL, variables and arguments that are
+//! Secrets of a plan, which logs must not show: headers, parts of URLs, and variables and arguments that are
 //! credentials by their names.
 
 use std::ffi::OsString;
@@ -6,20 +6,20 @@ use std::ffi::OsString;
 use mendline::decisions::Secret;
 use mendline::observe::redact::{holds_a_secret, secrets_of_hidden_url, secrets_of_url};
 
-use super::{Plan, Way};
+use super::{Endpoint, Plan};
 use crate::wrap::credential;
 
 impl Plan {
-    /// Everything in it that must not be seen.
+    /// Returns all secrets of the plan.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
-        // A child inherits our environment, and a proxy's password may be said by anybody.
+        // A child inherits our environment, and any message may contain the password of a proxy.
         let mut secrets = of_variables(std::env::vars_os());
-        match &self.way {
-            Way::Child(command) => {
+        match &self.endpoint {
+            Endpoint::Child(command) => {
                 secrets.extend(of_variables(command.environment.iter().cloned()));
                 secrets.extend(of_arguments(&command.arguments));
             }
-            Way::Remote(address) => {
+            Endpoint::Remote(address) => {
                 let of_url = if address.is_hidden { secrets_of_hidden_url } else { secrets_of_url };
                 secrets.extend(of_url(address.url.expose()));
                 secrets
@@ -30,7 +30,7 @@ impl Plan {
     }
 }
 
-/// Headers whose values everybody knows.
+/// Returns whether the values of a header are public.
 fn is_open(name: &str) -> bool {
     ["accept", "content-type", "user-agent", "accept-language"].iter().any(|open| name.eq_ignore_ascii_case(open))
 }
@@ -46,7 +46,7 @@ fn of_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Ve
     variables.into_iter().filter_map(text).flat_map(secret).collect()
 }
 
-/// `--token X`, `--token=X`, and passwords in URLs.
+/// Finds `--token X`, `--token=X`, and passwords in URLs.
 fn of_arguments(arguments: &[OsString]) -> Vec<Secret> {
     let mut secrets = Vec::new();
     let mut carries = false;
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_give_their_secrets_away() {
+    fn secrets_are_found_in_arguments() {
         let line = ["x", "--api-key", "s1", "--verbose", "--token=s2", "postgres://me:s3@db/x", "--port", "80"];
         let arguments: Vec<OsString> = line.iter().map(OsString::from).collect();
         let secrets = of_arguments(&arguments);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_secret_by_their_names_and_urls_by_what_they_hold() {
+    fn secrets_are_found_in_variables_and_urls() {
         let variables = [("GITHUB_TOKEN", "s1"), ("PATH", "/bin"), ("DATABASE_URL", "postgres://me:s2@db/x")];
         let secrets = of_variables(variables.map(|(name, value)| (name.into(), value.into())));
         assert!(["s1", "s2"].iter().all(|secret| exposed(&secrets).contains(secret)), "{:?}", exposed(&secrets));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn s10_proxy_without_scheme_gives_its_password_away() {
+    fn s10_password_of_proxy_without_scheme_is_secret() {
         let secrets = of_variables([("HTTPS_PROXY".into(), "me:hunter2@proxy.test:3128".into())]);
         let header = "Basic bWU6aHVudGVyMg==";
         assert!(

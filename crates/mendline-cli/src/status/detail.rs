@@ -1,4 +1,4 @@
-//! Everything about one server, for whoever asked for it by its name.
+//! Everything about one server, for a query by name.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use mendline::control::words::{span_ms, took_us};
 
 use super::page::{size, tone, via};
 use super::report::Row;
-use crate::ink::Ink;
-use crate::outside::one_line;
+use crate::style::Style;
+use crate::untrusted_text::one_line;
 
 /// Everything about one server.
-pub(super) fn detail(row: &Row, ink: Ink, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let Row { server, process, .. } = row;
-    let state = tone(server.state.kind).paint(&one_line(&server.state.words()), ink);
-    writeln!(f, "{}  {state}", ink.bold(&one_line(&row.id)))?;
+    let state = tone(server.state.kind).paint(&one_line(&server.state.words()), style);
+    writeln!(f, "{}  {state}", style.bold(&one_line(&row.id)))?;
     let mut line = |title: &str, text: String| {
-        // Everything in it may come from elsewhere: a client's name, a server's error.
-        writeln!(f, "  {}  {}", ink.faint(&format!("{title:10}")), one_line(&text))
+        // Any part may be untrusted: the name of a client, an error of a server.
+        writeln!(f, "  {}  {}", style.faint(&format!("{title:10}")), one_line(&text))
     };
     if let Some(why) = server.state.why.as_ref().filter(|_| server.state.kind == StateKind::Reconnecting) {
         line("because", why.clone())?;
@@ -51,7 +51,7 @@ pub(super) fn detail(row: &Row, ink: Ink, f: &mut fmt::Formatter<'_>) -> fmt::Re
     line(
         "",
         format!(
-            "{} cancelled, {} turned away, {} answered before it was there",
+            "{} cancelled, {} rejected, {} answered before the server was ready",
             calls.cancelled, calls.turned_away, calls.answered_early
         ),
     )?;

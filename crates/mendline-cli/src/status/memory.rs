@@ -1,25 +1,25 @@
-//! What children take.
+//! Memory of the servers' processes.
 //!
-//! A server is often a launcher with the real one below it, so all that belongs to it is added up: its process group, and
-//! whoever descends from it and has left the group. One look through `/proc` serves all servers; without `/proc` nothing is
-//! known, which is no error.
+//! A server is often a launcher with the real server below it, so the memory of its process group and of all
+//! descendants that left the group is added up. One pass over `/proc` serves all servers; without `/proc` the memory is
+//! unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use serde::Serialize;
 
-/// What a server and all that it has started take.
+/// Memory of a server and of all processes that it has started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Memory {
-    /// Resident, shared pages counted for everyone who has them.
+    /// Resident memory; shared pages count for every process.
     pub(crate) bytes: u64,
-    /// How many they are.
+    /// Number of processes.
     pub(crate) processes: u32,
 }
 
-/// One line of the table of processes.
+/// A row of the process table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     parent: u32,
@@ -27,7 +27,7 @@ struct Process {
     pages: u64,
 }
 
-/// What the groups that these children lead take.
+/// Returns the memory of the process groups that these children lead.
 pub(crate) fn of_groups(children: &[u32]) -> BTreeMap<u32, Memory> {
     if children.is_empty() {
         return BTreeMap::new();
@@ -40,7 +40,7 @@ fn sum(child: u32, processes: &BTreeMap<u32, Process>) -> Option<Memory> {
     processes.get(&child)?;
     let mut belongs: BTreeSet<u32> = BTreeSet::from([child]);
     belongs.extend(processes.iter().filter(|(_, process)| process.group == child).map(|(pid, _)| *pid));
-    // Whoever has a parent that belongs to it does, too. Each round finds a generation, so this ends.
+    // Children of a counted process count, too. Each pass finds a generation, so this ends.
     loop {
         let further = |(pid, process): &(&u32, &Process)| belongs.contains(&process.parent) && !belongs.contains(pid);
         let further: Vec<u32> = processes.iter().filter(further).map(|(pid, _)| *pid).collect();
@@ -60,7 +60,7 @@ fn table() -> BTreeMap<u32, Process> {
     pids.filter_map(|pid| Some((pid, parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?))).collect()
 }
 
-/// A line of `/proc/PID/stat`. The name of the command is in brackets and may contain anything, brackets too.
+/// Parses a line of `/proc/PID/stat`. The name of the command is in parentheses and may contain anything.
 fn parse(stat: &str) -> Option<Process> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     Some(Process {
@@ -75,21 +75,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_whatever_the_command_is_called() {
+    fn stat_line_is_parsed_whatever_the_command_name() {
         let line = "42 (a) b (c)) S 7 41 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 99 1000 250 1844";
         assert_eq!(parse(line), Some(Process { parent: 7, group: 41, pages: 250 }));
         assert_eq!(parse("42 (sh"), None);
     }
 
     #[test]
-    fn grandchildren_and_whoever_left_the_group_are_counted_and_strangers_are_not() {
+    fn group_and_descendants_are_counted_and_others_not() {
         let process = |parent, group| Process { parent, group, pages: 1 };
         let processes = BTreeMap::from([
             (10, process(1, 10)),
             (11, process(10, 10)),
-            // Its parent is gone; the group is not.
+            // The parent has ended; the group still exists.
             (12, process(1, 10)),
-            // It made a group of its own, and so did its child.
+            // The process has its own group, and so has its child.
             (13, process(11, 13)),
             (14, process(13, 14)),
             (99, process(1, 99)),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_takes_something() {
+    fn memory_of_this_process_is_known() {
         let own = std::process::id();
         assert!(of_groups(&[own])[&own].bytes > 100 * 1024);
     }

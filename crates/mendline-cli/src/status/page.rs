@@ -1,4 +1,4 @@
-//! What a person reads: a table over all servers, or everything about the one that was asked for ([`super::detail`]).
+//! The text output: a table of all servers, or everything about one ([`super::detail`]).
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -10,16 +10,16 @@ use super::detail::detail;
 use super::memory::Memory;
 use super::report::{ProbeOutcome, Probed, Report, Row};
 use super::table::{Cell, Column, Table, Tone, shortened};
-use crate::ink::Ink;
-use crate::outside::one_line;
+use crate::style::Style;
+use crate::untrusted_text::one_line;
 
-/// An error that is older than this is no news in a table, if all is well again.
-const NEWS_MS: u64 = 60 * 60 * 1_000;
+/// Age from which an error of a healthy server is left out of the table.
+const RECENT_MS: u64 = 60 * 60 * 1_000;
 
-/// The column that is shortened last, and explained below when it is.
+/// The column that is shortened last, and explained below the row.
 const STATE: &str = "STATE";
 
-/// How wide a page may be: as wide as the terminal, or as wide as it wants to be where there is none.
+/// Returns the width of the output: that of the terminal, or unlimited without one.
 pub(super) fn width() -> usize {
     let of_terminal = || {
         let stdout = std::io::stdout();
@@ -27,27 +27,27 @@ pub(super) fn width() -> usize {
     };
     match of_terminal() {
         Some(size) if size.ws_col > 0 => usize::from(size.ws_col),
-        // Somebody who pipes it wants all of it.
+        // A pipe gets everything.
         _ => usize::MAX,
     }
 }
 
-/// What is shown of a report.
+/// A report as text.
 pub(super) struct Page<'a> {
     report: &'a Report,
-    ink: Ink,
+    style: Style,
     width: usize,
 }
 
 impl<'a> Page<'a> {
-    pub(super) fn new(report: &'a Report, ink: Ink, width: usize) -> Page<'a> {
-        Page { report, ink, width }
+    pub(super) fn new(report: &'a Report, style: Style, width: usize) -> Page<'a> {
+        Page { report, style, width }
     }
 
     fn columns(&self) -> Vec<Column> {
         let Report { servers, silent, probed, .. } = self.report;
         let (others, trials) = (silent.len(), probed.len());
-        // Processes that say nothing, and servers that do not run, have a name and a state and nothing else.
+        // Unresponsive processes, and servers that do not run, have only a name and a state.
         let of = |cell: &dyn Fn(&Row) -> Cell| -> Vec<Cell> {
             let empty = std::iter::repeat_n(Cell::default(), others + trials);
             servers.iter().map(cell).chain(empty).collect()
@@ -71,7 +71,7 @@ impl<'a> Page<'a> {
         let vias = vias.chain(std::iter::repeat_n(Cell::default(), others));
         let vias = vias.chain(probed.iter().map(|it| via(it.transport).into()));
         let is_any = |so: &dyn Fn(&Server) -> bool| servers.iter().any(|row| so(&row.server));
-        // That one is isolated is its state already.
+        // The state shows an isolated server already.
         let is_sick = |it: &Server| matches!(it.breaker.standing, Standing::Open | Standing::HalfOpen);
         let breakers = is_any(&|it| is_sick(it) || !it.breaker.tools.is_empty());
         let mut columns = vec![
@@ -88,7 +88,7 @@ impl<'a> Page<'a> {
         columns.extend([
             Column::numbers("NOW", 5, of(&now)),
             Column::numbers("OK", 0, count(&|it| it.calls.answered, Tone::Plain)),
-            // Whoever was turned away has failed, too.
+            // Rejected calls have failed, too.
             Column::numbers("FAILED", 0, count(&|it| it.calls.failed + it.calls.turned_away, Tone::Yellow)),
             Column::numbers("RETRIED", 3, count(&|it| it.calls.retried, Tone::Plain)),
             Column::numbers("UNKNOWN", if unknown { 1 } else { 3 }, count(&|it| it.calls.unknown, Tone::Yellow)),
@@ -106,7 +106,7 @@ impl<'a> Page<'a> {
         columns
     }
 
-    /// What is to be said below a row.
+    /// Returns the remark below a row.
     fn remark(&self, row: &Row, place: usize) -> Option<String> {
         let server = &row.server;
         let tools = server
@@ -115,11 +115,11 @@ impl<'a> Page<'a> {
             .iter()
             .find_map(|tool| tool.why.as_ref().map(|why| format!("breaker of {}: {why}", tool.tool)));
         let breaker = server.breaker.why.as_ref().map(|why| format!("breaker: {why}")).or(tools);
-        let is_news = |ago_ms: u64| ago_ms < NEWS_MS || server.state.kind.mood() > Mood::Well;
-        let error = server.last_error.as_ref().filter(|error| is_news(error.ago_ms));
+        let is_recent = |ago_ms: u64| ago_ms < RECENT_MS || server.state.kind.mood() > Mood::Well;
+        let error = server.last_error.as_ref().filter(|error| is_recent(error.ago_ms));
         let error = error.map(|error| format!("last error {} ago: {}", span_ms(error.ago_ms), error.what));
         let is_said = |error: &String| server.state.why.as_ref().is_some_and(|why| error.ends_with(why.as_str()));
-        // What stands in the table already is not said twice.
+        // A reason that the table shows in full is not repeated.
         let is_whole = server.state.words().chars().count() <= place;
         let says_why = matches!(server.state.kind, StateKind::Parked | StateKind::NeedsLogin);
         let error = error.filter(|error| !(says_why && is_whole && is_said(error)));
@@ -131,9 +131,9 @@ impl<'a> Page<'a> {
         let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let mut parts = Vec::new();
         if !servers.is_empty() {
-            let kinds = self.report.tally();
+            let kinds = self.report.counts();
             let kinds =
-                kinds.iter().map(|(kind, count)| tone(*kind).paint(&format!("{count} {}", kind.word()), self.ink));
+                kinds.iter().map(|(kind, count)| tone(*kind).paint(&format!("{count} {}", kind.word()), self.style));
             parts.push(format!("{}: {}", counted(servers.len(), "server"), kinds.collect::<Vec<_>>().join(", ")));
         }
         match silent.len() {
@@ -148,13 +148,13 @@ impl<'a> Page<'a> {
         parts.join("; ")
     }
 
-    /// What can be done about what is not well.
+    /// Returns a hint about an unhealthy server.
     fn hint(&self) -> Option<String> {
         let first = |kind: StateKind| self.report.servers.iter().find(|row| row.server.state.kind == kind);
         let hints = [
-            first(StateKind::NeedsLogin).map(|row| format!("`mendline doctor {}` says what it wants", row.id)),
+            first(StateKind::NeedsLogin).map(|row| format!("`mendline doctor {}` shows what is missing", row.id)),
             first(StateKind::Parked).map(|row| format!("`mendline reconnect {}` tries it now", row.id)),
-            first(StateKind::Isolated).map(|row| format!("`mendline resume {}` brings it back", row.id)),
+            first(StateKind::Isolated).map(|row| format!("`mendline resume {}` puts it back into service", row.id)),
         ];
         hints.into_iter().flatten().next()
     }
@@ -166,24 +166,24 @@ impl fmt::Display for Page<'_> {
             && self.report.silent.is_empty()
             && self.report.is_asked_by_name
         {
-            return detail(only, self.ink, f);
+            return detail(only, self.style, f);
         }
         let table = Table::fit(self.columns(), self.width);
         let place = table.width_of(STATE);
-        let mut lines = table.lines(self.ink).into_iter();
+        let mut lines = table.lines(self.style).into_iter();
         writeln!(f, "{}", lines.next().unwrap_or_default())?;
         for (index, line) in lines.enumerate() {
             writeln!(f, "{line}")?;
             if let Some(remark) = self.report.servers.get(index).and_then(|row| self.remark(row, place)) {
-                writeln!(f, "{}", self.ink.faint(&shortened(&format!("  └ {}", one_line(&remark)), self.width)))?;
+                writeln!(f, "{}", self.style.faint(&shortened(&format!("  └ {}", one_line(&remark)), self.width)))?;
             }
         }
         writeln!(f, "\n{}", self.summary())?;
-        self.hint().map_or(Ok(()), |hint| writeln!(f, "{}", self.ink.faint(&one_line(&hint))))
+        self.hint().map_or(Ok(()), |hint| writeln!(f, "{}", self.style.faint(&one_line(&hint))))
     }
 }
 
-/// The colour of a state.
+/// Returns the colour of a state.
 pub(super) fn tone(kind: StateKind) -> Tone {
     match kind.mood() {
         _ if kind == StateKind::Idle => Tone::Faint,
@@ -204,7 +204,7 @@ fn limit(row: &Row) -> Cell {
     Cell::new(limit.words(), if limit.paused_ms.is_some() { Tone::Yellow } else { Tone::Plain })
 }
 
-/// Calls that are with the server, and those that wait.
+/// Formats the calls in flight, and those that wait.
 fn now(row: &Row) -> Cell {
     match (row.server.in_flight, row.server.waiting) {
         (0, 0) => Cell::new("0", Tone::Faint),
@@ -213,10 +213,10 @@ fn now(row: &Row) -> Cell {
     }
 }
 
-/// How a server is reached, in one word.
+/// Returns the transport of a server, in one word.
 pub(super) fn via(transport: TransportKind) -> &'static str {
     match transport {
-        TransportKind::Child => "child",
+        TransportKind::Child => "stdio",
         TransportKind::Http => "http",
         TransportKind::Sse => "sse",
     }
@@ -242,7 +242,7 @@ fn trial_tone(outcome: ProbeOutcome) -> Tone {
     }
 }
 
-/// As much memory, in a few letters.
+/// Formats an amount of memory.
 pub(super) fn size(memory: Memory) -> String {
     const MIB: u64 = 1024 * 1024;
     match memory.bytes {
@@ -298,11 +298,11 @@ mod tests {
     }
 
     fn drawn(report: &Report, width: usize) -> String {
-        Page::new(report, Ink::none(), width).to_string()
+        Page::new(report, Style::none(), width).to_string()
     }
 
     #[test]
-    fn a_wide_terminal_sees_everything() {
+    fn wide_terminal_gets_every_column() {
         let report = report(vec![lost(), row("notes", StateKind::Ready)]);
         assert_eq!(
             drawn(&report, 130),
@@ -310,7 +310,7 @@ mod tests {
 SERVER     VIA    STATE                           NOW   OK  FAILED  RETRIED  UNKNOWN    P50    P95   P99  LOST  CHILD  MEMORY
 atlassian  sse    reconnecting 3/10, next in 4 s  0+2  412       0        0        0  1.2ms  8.0ms  40ms     2
   └ last error 12 s ago: connection refused
-notes      child  ready 2 h                         0  412       0        0        0  1.2ms  8.0ms  40ms     0   4711  45 MiB
+notes      stdio  ready 2 h                         0  412       0        0        0  1.2ms  8.0ms  40ms     0   4711  45 MiB
 
 2 servers: 1 ready, 1 reconnecting
 "
@@ -319,7 +319,7 @@ notes      child  ready 2 h                         0  412       0        0     
     }
 
     #[test]
-    fn a_narrow_terminal_sees_what_matters_and_no_line_is_broken() {
+    fn narrow_terminal_gets_fewer_columns_and_no_wrapped_line() {
         let report = report(vec![lost(), row("notes", StateKind::Ready)]);
         assert_eq!(
             drawn(&report, 80),
@@ -339,7 +339,7 @@ notes      ready 2 h                       412       0        0        0  8.0ms
     }
 
     #[test]
-    fn a_reason_that_does_not_fit_is_said_below_and_one_that_fits_is_not_said_twice() {
+    fn reason_is_shown_once_in_the_table_or_below() {
         let mut parked = row("ghost", StateKind::Parked);
         let why = "`/opt/a/very/long/path/to/a/server` was not found; is it installed and on PATH?";
         parked.server.state.why = Some(why.to_owned());
@@ -352,14 +352,14 @@ notes      ready 2 h                       412       0        0        0  8.0ms
     }
 
     #[test]
-    fn an_old_error_of_a_server_that_is_well_is_no_news() {
+    fn old_error_of_a_healthy_server_is_not_shown() {
         let mut well = row("notes", StateKind::Ready);
-        well.server.last_error = Some(LastError { what: "gone".to_owned(), ago_ms: NEWS_MS });
+        well.server.last_error = Some(LastError { what: "gone".to_owned(), ago_ms: RECENT_MS });
         assert!(!drawn(&report(vec![well]), 200).contains("gone"));
     }
 
     #[test]
-    fn breakers_and_limits_have_a_column_when_there_is_something_to_say() {
+    fn open_breaker_and_limit_have_columns() {
         let mut sick = row("notes", StateKind::Ready);
         (sick.server.breaker.standing, sick.server.breaker.tries_in_ms) = (Standing::Open, Some(12_000));
         sick.server.breaker.why = Some("5 calls in a row have failed".to_owned());
@@ -369,7 +369,7 @@ notes      ready 2 h                       412       0        0        0  8.0ms
     }
 
     #[test]
-    fn one_that_is_asked_for_is_told_in_full() {
+    fn named_server_is_shown_in_full() {
         let mut report = report(vec![lost()]);
         report.is_asked_by_name = true;
         assert_eq!(
@@ -381,7 +381,7 @@ atlassian  reconnecting 3/10, next in 4 s
   reached     sse npx
   connection  1 made, 0 failed, 2 lost
   calls       412 answered (0 with an error), 0 failed (0 may have run), 0 retried
-              0 cancelled, 0 turned away, 0 answered before it was there
+              0 cancelled, 0 rejected, 0 answered before the server was ready
   now         0 in flight, 2 waiting
   latency     p50 1.2 ms, p95 8.0 ms, p99 40 ms
   breaker     closed

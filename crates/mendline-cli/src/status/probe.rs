@@ -1,8 +1,8 @@
-//! Configured servers that do not run, tried.
+//! Probes of configured servers that do not run.
 //!
-//! Each is reached the way `mendline run` would reach it, by the same engine and the same driver, with a client of our own
-//! that greets it and nothing more. All are tried at once; what has not answered in time has not answered. A child that was
-//! started for this is ended again, with all that it has started.
+//! Each server is reached as `mendline run` would reach it, by the same engine and driver, with a client that only
+//! performs the handshake. All probes run at once, with one time limit. A child that was started for a probe is ended
+//! together with all its processes.
 
 use std::future::pending;
 use std::path::Path;
@@ -27,12 +27,12 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use super::report::{ProbeOutcome, Probed, Report};
 use crate::GUARD;
 use crate::named::{Refusal, locate, read};
-use crate::plan::{Plan, Way};
+use crate::plan::{Endpoint, Plan};
 
-/// How much is shown of what a server says.
+/// Maximum length of quoted text of a server.
 const LONGEST: usize = 200;
 
-/// Tries every configured server, or the one of this name, of which none runs.
+/// Probes every configured server that does not run, or the one with this name.
 pub(super) fn probe(
     file: Option<&Path>,
     name: Option<&str>,
@@ -54,7 +54,7 @@ pub(super) fn probe(
                 Err(why) => Trial::Known(known(&server.policies, ProbeOutcome::Fails, Some(why))),
             },
             (_, obstacle) => {
-                let why = obstacle.unwrap_or_else(|| "its entry cannot be understood".to_owned());
+                let why = obstacle.unwrap_or_else(|| "its entry is invalid".to_owned());
                 Trial::Known(known(&UpstreamConfig::child(name, ""), ProbeOutcome::Fails, Some(why)))
             }
         });
@@ -73,7 +73,7 @@ pub(super) fn probe(
     Ok(probed)
 }
 
-/// A server about which something is to be found out, or is known already.
+/// A server to probe, or one whose result is known already.
 enum Trial {
     Known(Probed),
     Open(Box<Plan>),
@@ -91,20 +91,22 @@ impl Trial {
 async fn attempt(plan: Plan, within: Duration) -> Probed {
     let redactor = Redactor::default();
     redactor.learn(&plan.secrets());
-    let Plan { mut upstream, way, limits } = plan;
+    let Plan { mut upstream, endpoint, limits } = plan;
     let mut probed = known(&upstream, ProbeOutcome::Fails, None);
-    // Nothing is answered in its stead, and one attempt has to do: the question is whether it is there now.
+    // No answer comes from the cache, and one attempt is enough: the question is whether the server is available now.
     upstream.catalogue = Catalogue { cache: false, startup: Startup::Wait };
     upstream.reconnect = Reconnect::from(AutoReconnect { max_retries: Some(Some(0)), ..AutoReconnect::default() });
     upstream.timeouts.handshake = upstream.timeouts.handshake.min(within);
     let begun = Instant::now();
-    let answer = match way {
-        Way::Child(command) => {
+    let answer = match endpoint {
+        Endpoint::Child(command) => {
             let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
-            greet(upstream, limits, Children::new(vec![command], guard), within, &redactor).await
+            handshake(upstream, limits, Children::new(vec![command], guard), within, &redactor).await
         }
-        Way::Remote(address) => match address.target() {
-            Ok(target) => greet(upstream, limits.clone(), Remote::new(target.limits(limits)), within, &redactor).await,
+        Endpoint::Remote(address) => match address.target() {
+            Ok(target) => {
+                handshake(upstream, limits.clone(), Remote::new(target.limits(limits)), within, &redactor).await
+            }
             Err(why) => Err(Failure { outcome: ProbeOutcome::Fails, why }),
         },
     };
@@ -116,14 +118,14 @@ async fn attempt(plan: Plan, within: Duration) -> Probed {
     probed
 }
 
-/// Why a server did not answer.
+/// The reason why a server did not answer.
 struct Failure {
     outcome: ProbeOutcome,
     why: String,
 }
 
-/// Greets a server through a driver of its own. Gives who it is, if it says so.
-async fn greet<H: Host + 'static>(
+/// Performs the handshake through a separate driver. Returns the name of the server, if it has one.
+async fn handshake<H: Host + 'static>(
     upstream: UpstreamConfig,
     limits: Limits,
     host: H,
@@ -134,18 +136,18 @@ async fn greet<H: Host + 'static>(
     let (near, far) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(far);
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
-    let trouble = Trouble::default();
-    let driver = Driver::new(engine, limits, host, client, trouble.clone()).hiding(redactor.clone());
+    let last_failure = LastFailure::default();
+    let driver = Driver::new(engine, limits, host, client, last_failure.clone()).hiding(redactor.clone());
     let driven = tokio::spawn(driver.run(|_| Poll::<Input>::Pending));
     let (hears, mut says) = tokio::io::split(near);
     let said = tokio::time::timeout(within, async {
-        if says.write_all(greeting().as_bytes()).await.is_err() {
+        if says.write_all(initialize_request().as_bytes()).await.is_err() {
             pending::<()>().await;
         }
         answer(hears).await
     })
     .await;
-    // Our leaving is what ends the driver, and with it the child; a stubborn one is left to the guard.
+    // Dropping the client ends the driver, and with it the child; the guard ends a stubborn one.
     drop(says);
     let _ = tokio::time::timeout(Duration::from_secs(1), driven).await;
     match said {
@@ -155,23 +157,23 @@ async fn greet<H: Host + 'static>(
             let said = answer.as_ref().and_then(|answer| answer["error"]["message"].as_str());
             let needs_login = code == Some(Cause::NeedsLogin.code());
             let outcome = if needs_login { ProbeOutcome::NeedsLogin } else { ProbeOutcome::Fails };
-            let why = trouble.take().unwrap_or_else(|| said.unwrap_or("it ended without an answer").to_owned());
+            let why = last_failure.take().unwrap_or_else(|| said.unwrap_or("it ended without an answer").to_owned());
             Err(Failure { outcome, why })
         }
         Err(_) => {
-            let why = trouble.take().unwrap_or_else(|| "no answer in time".to_owned());
+            let why = last_failure.take().unwrap_or_else(|| "no answer in time".to_owned());
             Err(Failure { outcome: ProbeOutcome::Fails, why })
         }
     }
 }
 
-fn greeting() -> String {
+fn initialize_request() -> String {
     let who = json!({ "name": "mendline-status", "version": env!("CARGO_PKG_VERSION") });
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
     format!("{}\n", json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }))
 }
 
-/// The answer to the greeting; what comes before it is of no interest.
+/// Returns the response to the handshake, and skips other messages.
 async fn answer(hears: impl AsyncRead + Unpin) -> Option<Value> {
     let mut lines = BufReader::new(hears).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -189,7 +191,7 @@ fn who(server: &Value, redactor: &Redactor) -> Option<String> {
     Some(plain(format!("{name} {version}").trim(), redactor))
 }
 
-/// Text of a server or about it, on one line and without secrets.
+/// Formats text of or about a server on one line, without secrets.
 fn plain(text: &str, redactor: &Redactor) -> String {
     redactor.quote(text.as_bytes(), LONGEST)
 }
@@ -204,17 +206,17 @@ fn known(upstream: &UpstreamConfig, outcome: ProbeOutcome, why: Option<String>) 
     Probed { name, transport, target, outcome, took_ms: 0, server: None, why }
 }
 
-/// What went wrong last, by the events.
+/// The last failure, taken from events.
 #[derive(Clone, Default)]
-struct Trouble(Arc<Mutex<Option<String>>>);
+struct LastFailure(Arc<Mutex<Option<String>>>);
 
-impl Trouble {
+impl LastFailure {
     fn take(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-impl Observer for Trouble {
+impl Observer for LastFailure {
     fn happened(&mut self, event: &Event) {
         let why = match event {
             Event::LinkMoved { to: LinkState::Waiting | LinkState::Parked, why, .. }

@@ -1,7 +1,7 @@
-//! What is known of everything that runs, in the shape that `mendline status --json` prints.
+//! The state of everything that runs, in the format of `mendline status --json`.
 //!
-//! The shape is a promise, described by `schema.json` beside this file and held against it by a test: members may be added,
-//! none goes or changes its meaning while `version` stays.
+//! The format is public. `schema.json` beside this file describes it, and a test checks it: members may be added, but
+//! none is removed or changes its meaning while `version` stays.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use mendline::control::{Found, Silence};
 use serde::Serialize;
 
 use super::memory::Memory;
-use crate::target::Wanted;
+use crate::target::ServerSelector;
 
-/// The shape, as a JSON Schema.
+/// The format as a JSON Schema.
 pub(crate) const SCHEMA: &str = include_str!("schema.json");
 
 /// Everything that runs.
@@ -23,11 +23,11 @@ pub(crate) struct Report {
     pub(crate) version: u32,
     /// By name, then by process.
     pub(crate) servers: Vec<Row>,
-    /// Processes that have a socket and say nothing that can be understood.
+    /// Processes that have a socket but do not answer properly.
     pub(crate) silent: Vec<SilentProcess>,
-    /// Configured servers that do not run, tried.
+    /// Configured servers that do not run, probed.
     pub(crate) probed: Vec<Probed>,
-    /// Somebody asked for one of them.
+    /// True if a server was selected by name.
     #[serde(skip)]
     pub(crate) is_asked_by_name: bool,
 }
@@ -36,16 +36,16 @@ pub(crate) struct Report {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
-    /// What it is called here: its name, and its process if there are several of that name.
+    /// Name in the output: that of the server, with its process if there are several.
     pub(crate) id: String,
     pub(crate) process: ProcessFacts,
     #[serde(flatten)]
     pub(crate) server: Server,
-    /// What its process and all that it has started take, if it is a child.
+    /// Memory of its processes, if it is a child.
     pub(crate) child_memory: Option<Memory>,
 }
 
-/// A process that says nothing.
+/// A process that does not answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SilentProcess {
@@ -54,7 +54,7 @@ pub(crate) struct SilentProcess {
     pub(crate) why: String,
 }
 
-/// A configured server that does not run, and what came of trying it.
+/// A configured server that does not run, and the result of its probe.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Probed {
@@ -62,30 +62,30 @@ pub(crate) struct Probed {
     pub(crate) transport: TransportKind,
     pub(crate) target: String,
     pub(crate) outcome: ProbeOutcome,
-    /// How long it took to find out.
+    /// Duration of the probe.
     pub(crate) took_ms: u64,
-    /// Who answered, by its own words.
+    /// The name that the server gave.
     pub(crate) server: Option<String>,
-    /// Why it did not.
+    /// The reason of a failure.
     pub(crate) why: Option<String>,
 }
 
-/// What came of a trial.
+/// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum ProbeOutcome {
     /// It answered.
     Answers,
-    /// It lets nobody in without a login.
+    /// It requires a login.
     NeedsLogin,
     /// It did not answer.
     Fails,
-    /// It is not meant to be used.
+    /// It is disabled.
     Disabled,
 }
 
 impl ProbeOutcome {
-    pub(crate) fn mood(self) -> Mood {
+    pub(crate) fn severity(self) -> Mood {
         match self {
             ProbeOutcome::Answers | ProbeOutcome::Disabled => Mood::Well,
             ProbeOutcome::NeedsLogin | ProbeOutcome::Fails => Mood::Bad,
@@ -126,7 +126,7 @@ impl Report {
         report
     }
 
-    /// Doubles are told apart by their process.
+    /// Adds the process to names that occur more than once.
     fn number(&mut self) {
         let mut names = BTreeMap::new();
         let silent = self.silent.iter().map(|process| process.name.clone());
@@ -148,14 +148,14 @@ impl Report {
         }
     }
 
-    /// What can be asked for.
+    /// Returns the names that can be selected.
     pub(crate) fn names(&self) -> Vec<String> {
         let silent = self.silent.iter().map(|process| format!("{}#{}", process.name, process.pid));
         self.servers.iter().map(|row| row.id.clone()).chain(silent).collect()
     }
 
-    /// Keeps what is meant, and nothing else.
-    pub(crate) fn keep(&mut self, wanted: &Wanted) {
+    /// Keeps only the selected servers.
+    pub(crate) fn keep(&mut self, wanted: &ServerSelector) {
         self.is_asked_by_name = true;
         self.servers.retain(|row| wanted.is(&row.server.name, row.process.pid));
         self.silent.retain(|process| wanted.is(&process.name, process.pid));
@@ -165,20 +165,20 @@ impl Report {
         self.servers.is_empty() && self.silent.is_empty() && self.probed.is_empty()
     }
 
-    /// How much somebody should care, at most.
-    pub(crate) fn mood(&self) -> Mood {
+    /// Returns the highest severity.
+    pub(crate) fn severity(&self) -> Mood {
         let silent = if self.silent.is_empty() { Mood::Well } else { Mood::Bad };
         let servers = self.servers.iter().map(|row| row.server.state.kind.mood());
-        servers.chain(self.probed.iter().map(|probed| probed.outcome.mood())).max().unwrap_or(silent).max(silent)
+        servers.chain(self.probed.iter().map(|probed| probed.outcome.severity())).max().unwrap_or(silent).max(silent)
     }
 
-    /// How many servers are how, in the order of how well that is.
-    pub(crate) fn tally(&self) -> BTreeMap<StateKind, usize> {
-        let mut tally = BTreeMap::new();
+    /// Counts the servers by state, the best first.
+    pub(crate) fn counts(&self) -> BTreeMap<StateKind, usize> {
+        let mut counts = BTreeMap::new();
         for row in &self.servers {
-            *tally.entry(row.server.state.kind).or_insert(0) += 1;
+            *counts.entry(row.server.state.kind).or_insert(0) += 1;
         }
-        tally
+        counts
     }
 }
 

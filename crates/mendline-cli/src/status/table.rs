@@ -1,14 +1,14 @@
-//! Columns that fit a width.
+//! A table that fits a width.
 //!
-//! Every column has a rank. When the table is too wide, the columns of the highest rank go first; of those that stay, the
-//! ones that may be shortened are, the widest first. So a narrow terminal shows less, and never a broken line.
+//! Every column has a rank. If the table is too wide, the columns of the highest rank are removed first. Of the others,
+//! the widest that may be shortened are shortened. So a narrow terminal shows less, and no line wraps.
 
 use std::fmt::Write as _;
 
-use crate::ink::Ink;
-use crate::outside::one_line;
+use crate::style::Style;
+use crate::untrusted_text::one_line;
 
-/// How a cell is painted.
+/// Style of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tone {
     #[default]
@@ -21,14 +21,14 @@ pub(super) enum Tone {
 }
 
 impl Tone {
-    pub(super) fn paint(self, text: &str, ink: Ink) -> String {
+    pub(super) fn paint(self, text: &str, style: Style) -> String {
         match self {
             Tone::Plain => text.to_owned(),
-            Tone::Faint => ink.faint(text),
-            Tone::Bold => ink.bold(text),
-            Tone::Green => ink.green(text),
-            Tone::Yellow => ink.yellow(text),
-            Tone::Red => ink.red(text),
+            Tone::Faint => style.faint(text),
+            Tone::Bold => style.bold(text),
+            Tone::Green => style.green(text),
+            Tone::Yellow => style.yellow(text),
+            Tone::Red => style.red(text),
         }
     }
 }
@@ -60,25 +60,25 @@ impl<T: Into<String>> From<T> for Cell {
 pub(super) struct Column {
     title: &'static str,
     cells: Vec<Cell>,
-    /// 0 always stays.
+    /// 0: always shown.
     rank: u8,
     is_number: bool,
-    /// What it may be shortened to.
+    /// Minimum width, if the column may be shortened.
     least: Option<usize>,
 }
 
 impl Column {
-    /// Text, on the left.
+    /// Creates a left-aligned column.
     pub(super) fn text(title: &'static str, rank: u8, cells: Vec<Cell>) -> Column {
         Column { title, cells, rank, is_number: false, least: None }
     }
 
-    /// Numbers, on the right.
+    /// Creates a right-aligned column.
     pub(super) fn numbers(title: &'static str, rank: u8, cells: Vec<Cell>) -> Column {
         Column { is_number: true, ..Column::text(title, rank, cells) }
     }
 
-    /// It may be shortened to this.
+    /// Allows the column to be shortened to this width.
     pub(super) fn down_to(mut self, least: usize) -> Column {
         self.least = Some(least);
         self
@@ -89,7 +89,7 @@ impl Column {
     }
 }
 
-/// What is between two columns.
+/// Separator of columns.
 const GAP: &str = "  ";
 
 /// A table that fits.
@@ -98,11 +98,11 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// These columns, as far as they have a place in this width.
+    /// Fits these columns into this width.
     pub(super) fn fit(columns: Vec<Column>, width: usize) -> Table {
         let mut columns: Vec<(Column, usize)> =
             columns.into_iter().map(|column| (column.width(), column)).map(|(width, column)| (column, width)).collect();
-        // What a table needs at least, once everything is shortened that may be.
+        // Returns the minimum width, with every column shortened that may be.
         let need = |columns: &[(Column, usize)]| -> usize {
             let cells = columns.iter().map(|(column, width)| column.least.map_or(*width, |least| least.min(*width)));
             cells.sum::<usize>() + GAP.len() * columns.len().saturating_sub(1)
@@ -111,7 +111,7 @@ impl Table {
             let Some(rank) = columns.iter().map(|(column, _)| column.rank).max().filter(|rank| *rank > 0) else {
                 break;
             };
-            // The last one of that rank: what is further to the right is less important.
+            // The rightmost column of that rank is the least important.
             let Some(at) = columns.iter().rposition(|(column, _)| column.rank == rank) else { break };
             columns.remove(at);
         }
@@ -119,27 +119,28 @@ impl Table {
         Table { columns }
     }
 
-    /// How much place this column has.
+    /// Returns the width of a column.
     pub(super) fn width_of(&self, title: &str) -> usize {
         self.columns.iter().find(|(column, _)| column.title == title).map_or(0, |(_, width)| *width)
     }
 
-    /// The line of titles, and one line for each row.
-    pub(super) fn lines(&self, ink: Ink) -> Vec<String> {
+    /// Returns the line of titles, and one line for each row.
+    pub(super) fn lines(&self, style: Style) -> Vec<String> {
         let rows = self.columns.first().map_or(0, |(column, _)| column.cells.len());
-        let titles = self.line(|column| Cell::new(column.title, Tone::Faint), ink);
+        let titles = self.line(|column| Cell::new(column.title, Tone::Faint), style);
         let mut lines = vec![titles];
-        lines.extend((0..rows).map(|row| self.line(|column| column.cells.get(row).cloned().unwrap_or_default(), ink)));
+        lines
+            .extend((0..rows).map(|row| self.line(|column| column.cells.get(row).cloned().unwrap_or_default(), style)));
         lines
     }
 
-    fn line(&self, cell: impl Fn(&Column) -> Cell, ink: Ink) -> String {
+    fn line(&self, cell: impl Fn(&Column) -> Cell, style: Style) -> String {
         let mut line = String::new();
         for (index, (column, width)) in self.columns.iter().enumerate() {
             let cell = cell(column);
             let text = shortened(&cell.text, *width);
             let padding = " ".repeat(width - text.chars().count());
-            let painted = if text.is_empty() { String::new() } else { cell.tone.paint(&text, ink) };
+            let painted = if text.is_empty() { String::new() } else { cell.tone.paint(&text, style) };
             let gap = if index == 0 { "" } else { GAP };
             let _ = match column.is_number {
                 true => write!(line, "{gap}{padding}{painted}"),
@@ -166,7 +167,7 @@ fn shorten(columns: &mut [(Column, usize)], width: usize) {
     }
 }
 
-/// As much of a text as there is place for.
+/// Shortens a text to a width.
 pub(super) fn shortened(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -184,26 +185,26 @@ mod tests {
             Column::text("SERVER", 0, cells(["notes", "a-server-with-a-long-name"])).down_to(12),
             Column::text("STATE", 0, cells(["ready 2 h", "parked: connection refused"])).down_to(10),
             Column::numbers("OK", 1, cells(["7", "1234"])),
-            Column::text("VIA", 2, cells(["child", "http"])),
+            Column::text("VIA", 2, cells(["stdio", "http"])),
         ]
     }
 
     fn drawn(width: usize) -> String {
-        Table::fit(columns(), width).lines(Ink::none()).join("\n")
+        Table::fit(columns(), width).lines(Style::none()).join("\n")
     }
 
     #[test]
-    fn what_has_a_place_is_whole() {
+    fn wide_table_is_not_shortened() {
         assert_eq!(
             drawn(80),
             "SERVER                     STATE                         OK  VIA\n\
-             notes                      ready 2 h                      7  child\n\
+             notes                      ready 2 h                      7  stdio\n\
              a-server-with-a-long-name  parked: connection refused  1234  http"
         );
     }
 
     #[test]
-    fn texts_are_shortened_before_columns_go_and_no_line_is_too_long() {
+    fn texts_are_shortened_before_columns_are_removed() {
         assert!(drawn(50).contains("VIA") && drawn(50).contains('…'), "{}", drawn(50));
         assert!(!drawn(34).contains("VIA") && drawn(34).contains("OK"), "{}", drawn(34));
         for width in 24..100 {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_stay_stays_however_narrow_it_is() {
+    fn columns_of_rank_zero_always_stay() {
         assert!(drawn(1).starts_with("SERVER"), "{}", drawn(1));
     }
 }

@@ -1,11 +1,11 @@
-//! A tool as its server describes it, and what people want to know of that.
+//! A tool as its server describes it.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::json_text::Members;
 
-/// The words by which a schema takes what it does not name. One that says nothing usually means to take no more.
+/// The keywords by which a schema accepts further properties. A schema without them usually accepts no others.
 const OPEN: [&str; 6] = ["additionalProperties", "patternProperties", "anyOf", "oneOf", "allOf", "$ref"];
 
 /// A tool.
@@ -15,9 +15,9 @@ pub(crate) struct Tool {
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
     pub(crate) arguments: Vec<Argument>,
-    /// Whether it takes arguments that it does not name.
+    /// True if it accepts arguments that it does not name.
     pub(crate) takes_others: bool,
-    /// The schema of its arguments, and that of its result.
+    /// The schemas of its arguments and of its result.
     pub(crate) input: Option<Box<RawValue>>,
     pub(crate) output: Option<Box<RawValue>>,
     is_read_only: bool,
@@ -25,20 +25,20 @@ pub(crate) struct Tool {
     is_idempotent: bool,
 }
 
-/// Something that a tool is told.
+/// An argument of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Argument {
     pub(crate) name: String,
-    /// What it may be, in a word or two.
+    /// Its type, in a word or two.
     pub(crate) kind: String,
     pub(crate) is_required: bool,
     pub(crate) description: Option<String>,
-    /// Whether it is text, as far as its schema says.
+    /// True if its schema says text, false if it says another type.
     pub(crate) is_text: Option<bool>,
 }
 
 impl Tool {
-    /// The tool that this text describes, if it has a name.
+    /// Parses a tool, if it has a name.
     pub(crate) fn of(text: &RawValue) -> Option<Tool> {
         let tool = Members::of(text)?;
         let hints = tool.members("annotations");
@@ -63,7 +63,7 @@ impl Tool {
         })
     }
 
-    /// What the server says that it does to the world.
+    /// Returns the server's hints about the tool's effects.
     pub(crate) fn hints(&self) -> Vec<&'static str> {
         let hints = [
             (self.is_read_only, "read-only"),
@@ -87,7 +87,7 @@ impl Argument {
     }
 }
 
-/// What a value may be, in a word or two.
+/// Describes the type of a value in a word or two.
 fn kind(schema: &Value) -> String {
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     if let Some(choices) = schema["enum"].as_array() {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_stand_in_the_order_of_the_schema_with_their_kinds() {
+    fn arguments_keep_schema_order_and_have_types() {
         let tool = tool(
             r#"{"name":"t","inputSchema":{"type":"object","required":["z"],"properties":{
                 "z":{"type":"string","description":"which"},
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_only_reads_is_neither_destructive_nor_worth_calling_idempotent() {
+    fn read_only_tool_has_no_other_hints() {
         let tool =
             tool(r#"{"name":"t","annotations":{"readOnlyHint":true,"destructiveHint":true,"idempotentHint":true}}"#);
         assert_eq!((tool.hints(), tool.arguments.len()), (vec!["read-only"], 0));
     }
 
     #[test]
-    fn what_is_no_schema_is_no_argument_and_no_panic() {
+    fn invalid_schema_has_no_arguments() {
         for text in [r#"{"name":"t","inputSchema":5}"#, r#"{"name":"t","inputSchema":{"properties":[]}}"#] {
             assert!(tool(text).arguments.is_empty(), "{text}");
         }

@@ -1,5 +1,4 @@
-//! All that is known of one server: how the connection has been apart from the calls, what holds calls back, what went
-//! wrong, and who uses it.
+//! Details of one server: its connection, calls, breaker, limits, errors and client.
 
 use mendline::control::Level;
 use mendline::control::snapshot::{Limit, ProcessFacts, Server, TransportKind};
@@ -9,33 +8,33 @@ use super::model::Model;
 use super::paint::{Tone, cut, width};
 use super::row::Row;
 
-/// How wide the words in front are.
+/// Width of the labels.
 pub(crate) const LABEL: u16 = 12;
 
-/// What is between two facts.
+/// Separator of facts.
 const BETWEEN: &str = " · ";
 
-/// How many of its last troubles are shown.
+/// Number of recent problems that are shown.
 const TROUBLES: usize = 3;
 
-/// One line: what it is about, and the facts.
+/// A line: a label and facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fact {
-    /// Empty if it goes on from the line before.
+    /// Empty on a continuation line.
     pub(crate) label: &'static str,
     pub(crate) tone: Tone,
     pub(crate) text: String,
 }
 
-/// The lines about one server, none wider than this.
+/// Returns the lines about one server, none wider than this.
 pub(crate) fn lines(row: &Row, model: &Model, width: usize) -> Vec<Fact> {
     let mut page = Page { lines: Vec::new(), room: width.saturating_sub(usize::from(LABEL)) };
-    page.put("state", row.mood().into(), [row.state()]);
+    page.put("state", row.severity().into(), [row.state()]);
     match &row.known {
         Some((process, server)) => {
             page.put("server", Tone::Plain, place(row, server));
             if let Some(error) = &server.last_error {
-                page.put("last error", Tone::Bad, [format!("{}: {}", ago(error.ago_ms), error.what)]);
+                page.put("last error", Tone::Error, [format!("{}: {}", ago(error.ago_ms), error.what)]);
             }
             page.put("connection", Tone::Plain, connection(server));
             page.put("calls", Tone::Plain, calls(server));
@@ -44,7 +43,7 @@ pub(crate) fn lines(row: &Row, model: &Model, width: usize) -> Vec<Fact> {
             page.put("limit", Tone::Plain, limit(&server.limit));
             page.put("used by", Tone::Plain, user(process, model.now));
         }
-        None => page.put("process", Tone::Plain, [format!("{}, which has said nothing yet", row.key.pid)]),
+        None => page.put("process", Tone::Plain, [format!("{}, no answer yet", row.key.pid)]),
     }
     let troubles = model.events.lines().rev().filter(|line| line.level >= Level::Warn && line.who == row.id);
     let mut troubles: Vec<_> = troubles.take(TROUBLES).collect();
@@ -62,7 +61,7 @@ struct Page {
 }
 
 impl Page {
-    /// Puts facts beside each other as far as they fit, and goes on below.
+    /// Adds facts to a line as far as they fit, and continues on the next line.
     fn put(&mut self, label: &'static str, tone: Tone, facts: impl IntoIterator<Item = String>) {
         let mut line = String::new();
         let mut label = label;
@@ -84,7 +83,7 @@ impl Page {
 
 fn place(row: &Row, server: &Server) -> Vec<String> {
     let mut facts = vec![match server.transport {
-        TransportKind::Child => format!("child {}", server.target),
+        TransportKind::Child => format!("{} over stdio", server.target),
         TransportKind::Http => format!("{} over HTTP", server.target),
         TransportKind::Sse => format!("{} over HTTP with SSE", server.target),
     }];
@@ -117,8 +116,8 @@ fn calls(server: &Server) -> Vec<String> {
     facts.push(format!("{} retried", calls.retried));
     let more = [
         (calls.cancelled, "cancelled"),
-        (calls.turned_away, "turned away"),
-        (calls.answered_early, "answered in its stead"),
+        (calls.turned_away, "rejected"),
+        (calls.answered_early, "answered before it was ready"),
     ];
     facts.extend(more.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")));
     facts
@@ -153,7 +152,7 @@ fn breaker(server: &Server) -> Vec<String> {
 fn limit(limit: &Limit) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(limit.rate.map(|rate| format!("{} per second, {} at once", rate.per_second, rate.burst)));
-    facts.extend(limit.paused_ms.map(|left| format!("the server wants to be left alone for {}", span_ms(left))));
+    facts.extend(limit.paused_ms.map(|left| format!("the server asks for a pause of {}", span_ms(left))));
     if limit.slowed > 0 {
         facts.push(format!("{} had to wait", many(limit.slowed, "call", "calls")));
     }
@@ -163,7 +162,7 @@ fn limit(limit: &Limit) -> Vec<String> {
 fn user(process: &ProcessFacts, now: u64) -> Vec<String> {
     let mut facts = vec![match &process.client {
         Some(client) => format!("{} {}", client.name, client.version).trim_end().to_owned(),
-        None => "nobody who has said so".to_owned(),
+        None => "an unknown client".to_owned(),
     }];
     let age = span_ms(now.saturating_sub(process.started_at));
     facts.push(format!("through mendline {} (process {}) for {age}", process.mendline, process.pid));
@@ -175,7 +174,7 @@ fn many(count: u64, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-/// How long ago something was; nobody counts what is not a second old.
+/// Formats an age; less than a second is "just now".
 pub(crate) fn ago(millis: u64) -> String {
     match millis {
         0..1_000 => "just now".to_owned(),
@@ -183,7 +182,7 @@ pub(crate) fn ago(millis: u64) -> String {
     }
 }
 
-/// A number of bytes, as short as it can be said.
+/// Formats a number of bytes.
 pub(crate) fn bytes(bytes: u64) -> String {
     const MIB: u64 = 1024 * 1024;
     match bytes / MIB {

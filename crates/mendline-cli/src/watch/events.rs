@@ -1,50 +1,50 @@
-//! What happened while somebody watched: the last lines of it, and which of them are looked at.
+//! The recent events, and the scroll position.
 //!
-//! New lines come in at the bottom. Whoever has scrolled away from there, or paused, keeps seeing the same lines: the place
-//! is counted from the newest line and moves along with it. Old lines go; the log has them. What servers say themselves has
-//! half of the place at most: one that talks without end must not hide what was decided about the others.
+//! New lines arrive at the bottom. A view that is scrolled or paused keeps showing the same lines: its position is
+//! counted from the newest line and moves along with it. Old lines are dropped; the log has them. Stderr output of
+//! servers takes at most half of the lines, so that a noisy server does not hide decisions about the others.
 
 use std::collections::VecDeque;
 
 use mendline::control::Level;
 
-/// How many lines are kept.
+/// Maximum number of lines.
 pub(crate) const KEPT: usize = 1000;
 
-/// How many lines may have been taken in before one that happened before them.
+/// Maximum number of lines that a late line may precede.
 const LATE: usize = 32;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub(crate) at: u64,
     pub(crate) level: Level,
-    /// About whom.
+    /// Name of the server.
     pub(crate) who: String,
-    /// Whether the server itself said it, on its stderr.
+    /// True for stderr output of the server.
     pub(crate) said: bool,
     pub(crate) text: String,
 }
 
-/// The last lines, the newest last.
+/// The recent lines, the newest last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     lines: VecDeque<Line>,
-    /// How many of them servers said themselves.
+    /// Number of lines with stderr output.
     said: usize,
-    /// How many of the newest are below what is looked at.
+    /// Number of newer lines below the view.
     below: usize,
 }
 
 impl Events {
-    /// Takes a line in. `counts` says whether it is one of those that are shown, `holds` whether the picture must not move.
+    /// Adds a line. `counts` says whether it is shown, `holds` whether the view must not move.
     pub(crate) fn push(&mut self, line: Line, counts: bool, holds: bool) {
         if self.lines.len() == KEPT {
             self.forget_one();
         }
         self.said += usize::from(line.said);
-        // Several processes tell at once, each in its own order: one may come a little late.
+        // Each process reports in its own order, so a line may arrive late.
         let earlier = self.lines.iter().rev().take(LATE).take_while(|before| before.at > line.at).count();
         self.lines.insert(self.lines.len() - earlier, line);
         if counts && (holds || self.below > 0) {
@@ -60,28 +60,28 @@ impl Events {
         }
     }
 
-    /// All that are kept, the oldest first.
+    /// Returns all lines, the oldest first.
     pub(crate) fn lines(&self) -> impl DoubleEndedIterator<Item = &Line> {
         self.lines.iter()
     }
 
-    /// How many of the newest are below what is looked at.
+    /// Returns the number of newer lines below the view.
     pub(crate) fn below(&self) -> usize {
         self.below
     }
 
-    /// Looks at older lines, or at newer ones if it is negative. There are `shown` lines and a place for `height` of them.
+    /// Scrolls to older lines, or to newer ones if it is negative. The view has room for `height` of `shown` lines.
     pub(crate) fn scroll(&mut self, older: isize, shown: usize, height: usize) {
         self.below = self.below.saturating_add_signed(older);
         self.settle(shown, height);
     }
 
-    /// Never beyond the oldest line.
+    /// Keeps the view within the lines.
     pub(crate) fn settle(&mut self, shown: usize, height: usize) {
         self.below = self.below.min(shown.saturating_sub(height));
     }
 
-    /// Looks at the newest again.
+    /// Returns to the newest lines.
     pub(crate) fn follow(&mut self) {
         self.below = 0;
     }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_lines_are_kept() {
+    fn number_of_events_is_limited() {
         let mut events = Events::default();
         for number in 0..KEPT + 10 {
             events.push(line(&number.to_string()), true, false);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_talks_without_end_does_not_hide_what_was_decided() {
+    fn noisy_server_does_not_hide_decisions() {
         let mut events = Events::default();
         for number in 0..10 {
             events.push(line(&number.to_string()), true, false);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_stand_in_the_order_in_which_they_happened() {
+    fn events_are_ordered_by_time() {
         let mut events = Events::default();
         for at in [10, 30, 20, 20, 5] {
             events.push(Line { at, ..line("") }, true, false);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_looks_at_old_lines_keeps_seeing_them() {
+    fn scrolled_view_keeps_its_lines() {
         let mut events = Events::default();
         for number in 0..10 {
             events.push(line(&number.to_string()), true, false);

@@ -1,8 +1,8 @@
-//! What happens in every process, as it happens, on a thread of its own.
+//! Events of all processes, on a separate thread.
 //!
-//! Processes come and go: once a second we see who is new and follow him too. One that does not take us is left alone for a
-//! while, so that it does not keep us from hearing the others. The screen may be slower than what happens: then lines are
-//! left out and counted, and memory is not filled.
+//! New processes are found once per second. A process that does not accept the connection is skipped for a while, so
+//! that it does not delay the events of others. If the screen is too slow, lines are dropped and counted, and memory
+//! stays bounded.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,54 +13,54 @@ use std::time::{Duration, Instant};
 use mendline::control::{Events, Heard, Level, Process, Registry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::model::Happening;
+use super::model::Update;
 
-/// How often we see who is new.
-const ROUND: Duration = Duration::from_secs(1);
+/// Interval of the search for new processes.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a process has to take us.
-const TAKING: Duration = Duration::from_millis(250);
+/// Time limit for a process to accept the connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How long one that did not is left alone.
-const LEFT_ALONE: Duration = Duration::from_secs(5);
+/// Pause after a failed connection.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
-/// How much of one process is heard before the others have their turn.
+/// Maximum number of events of one process in a row.
 const AT_ONCE: usize = 256;
 
-/// Begins to follow.
-pub(crate) fn start(happenings: SyncSender<Happening>) -> io::Result<()> {
+/// Starts to follow.
+pub(crate) fn start(updates: SyncSender<Update>) -> io::Result<()> {
     thread::Builder::new().name("follow".to_owned()).spawn(move || {
-        let mut crowd = Crowd { followed: Vec::new(), left_alone: Vec::new(), happenings };
-        // Until the screen is gone.
-        while crowd.round().is_ok() {}
+        let mut processes = FollowedProcesses { followed: Vec::new(), refused: Vec::new(), updates };
+        // Ends when the screen is closed.
+        while processes.round().is_ok() {}
     })?;
     Ok(())
 }
 
-/// The screen is gone.
-struct Gone;
+/// The screen is closed.
+struct Closed;
 
-/// Everybody who is followed.
-struct Crowd {
+/// The followed processes.
+struct FollowedProcesses {
     followed: Vec<Followed>,
-    /// Those who did not take us, and until when that holds.
-    left_alone: Vec<(Process, Instant)>,
-    happenings: SyncSender<Happening>,
+    /// Processes that did not accept the connection, and the end of their pause.
+    refused: Vec<(Process, Instant)>,
+    updates: SyncSender<Update>,
 }
 
 struct Followed {
     process: Process,
     events: Events,
-    /// Lines that the screen was too slow for.
+    /// Number of lines that were dropped because the screen was too slow.
     lost: u64,
-    /// Whether it had more to say than was heard.
+    /// True if more events are available.
     has_more: bool,
 }
 
-impl Crowd {
-    fn round(&mut self) -> Result<(), Gone> {
-        self.welcome();
-        let end = Instant::now() + ROUND;
+impl FollowedProcesses {
+    fn round(&mut self) -> Result<(), Closed> {
+        self.follow_new();
+        let end = Instant::now() + SEARCH_INTERVAL;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -72,42 +72,42 @@ impl Crowd {
             }
             let has_more = self.followed.iter().any(|followed| followed.has_more);
             let ready = self.wait(if has_more { Duration::ZERO } else { left });
-            self.hear(&ready)?;
+            self.read_events(&ready)?;
         }
     }
 
-    /// Follows whoever is new.
-    fn welcome(&mut self) {
+    /// Follows new processes.
+    fn follow_new(&mut self) {
         let now = Instant::now();
-        self.left_alone.retain(|(_, until)| *until > now);
+        self.refused.retain(|(_, until)| *until > now);
         for process in Registry::of_user().processes() {
             let is_known = self.followed.iter().any(|followed| followed.process == process)
-                || self.left_alone.iter().any(|(left, _)| *left == process);
+                || self.refused.iter().any(|(left, _)| *left == process);
             if is_known {
                 continue;
             }
-            match process.follow(Level::Info, TAKING) {
+            match process.follow(Level::Info, CONNECT_TIMEOUT) {
                 Ok(events) => self.followed.push(Followed { process, events, lost: 0, has_more: false }),
-                Err(_) => self.left_alone.push((process, Instant::now() + LEFT_ALONE)),
+                Err(_) => self.refused.push((process, Instant::now() + REFUSED_PAUSE)),
             }
         }
     }
 
-    /// Who has something to say.
+    /// Waits, and returns which processes have events.
     fn wait(&self, within: Duration) -> Vec<bool> {
         let fds = self.followed.iter().map(|followed| followed.events.as_fd());
         let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let within = Timespec::try_from(within).unwrap_or_default();
-        // An interruption is as good as a timeout: whoever has something to say has it the next time.
+        // An interruption counts as a timeout: the next wait finds the events.
         let _ = poll(&mut fds, Some(&within));
         fds.iter().map(|fd| !fd.revents().is_empty()).collect()
     }
 
-    /// Hears those who have something to say, each for a while.
-    fn hear(&mut self, ready: &[bool]) -> Result<(), Gone> {
+    /// Reads the events of the ready processes, each up to a limit.
+    fn read_events(&mut self, ready: &[bool]) -> Result<(), Closed> {
         let mut ready = ready.iter();
         let mut is_open = true;
-        let happenings = &self.happenings;
+        let updates = &self.updates;
         self.followed.retain_mut(|followed| {
             let is_ready = ready.next().is_some_and(|ready| *ready);
             if !is_ready && !followed.has_more {
@@ -116,36 +116,37 @@ impl Crowd {
             followed.has_more = false;
             for _ in 0..AT_ONCE {
                 match followed.events.next_within(Duration::ZERO) {
-                    Ok(Some(heard)) => is_open &= followed.pass_on(heard, happenings),
+                    Ok(Some(heard)) => is_open &= followed.pass_on(heard, updates),
                     Ok(None) => return true,
-                    // It is gone, or has dropped us. If it is still there, it is new in the next round.
+                    // The process has ended or closed the connection. If it still runs, the next round follows it
+                    // again.
                     Err(_) => return false,
                 }
             }
             followed.has_more = true;
             true
         });
-        if is_open { Ok(()) } else { Err(Gone) }
+        if is_open { Ok(()) } else { Err(Closed) }
     }
 }
 
 impl Followed {
-    /// Whether the screen is still there.
-    fn pass_on(&mut self, heard: Heard, happenings: &SyncSender<Happening>) -> bool {
+    /// Forwards an event. Returns whether the screen is still open.
+    fn pass_on(&mut self, heard: Heard, updates: &SyncSender<Update>) -> bool {
         let (pid, name) = (self.process.pid, self.process.name.clone());
         if self.lost > 0 {
-            let missed = Happening::Missed { pid, name: name.clone(), count: self.lost };
-            match happenings.try_send(missed) {
+            let missed = Update::Missed { pid, name: name.clone(), count: self.lost };
+            match updates.try_send(missed) {
                 Ok(()) => self.lost = 0,
                 Err(TrySendError::Full(_)) => {}
                 Err(TrySendError::Disconnected(_)) => return false,
             }
         }
-        let happening = match heard {
-            Heard::Event(told) => Happening::Told { pid, name, told },
-            Heard::Missed(count) => Happening::Missed { pid, name, count },
+        let update = match heard {
+            Heard::Event(told) => Update::Event { pid, name, told },
+            Heard::Missed(count) => Update::Missed { pid, name, count },
         };
-        match happenings.try_send(happening) {
+        match updates.try_send(update) {
             Ok(()) => true,
             Err(TrySendError::Full(_)) => {
                 self.lost += 1;

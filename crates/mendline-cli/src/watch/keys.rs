@@ -1,18 +1,18 @@
-//! What keys do.
+//! Actions of keys.
 //!
-//! Ctrl-C always ends and Ctrl-Z always goes to the background, whatever else is on the screen. Esc goes back one step, and
-//! from the table that is the end. Only what takes a server out asks first; everything else can be undone by another key.
+//! Ctrl-C always quits and Ctrl-Z always suspends, whatever is on the screen. Esc goes back one step, and quits from
+//! the table. Only isolating a server asks for confirmation; everything else can be undone by another key.
 
 use mendline::control::Command;
 use mendline::control::snapshot::StateKind;
 
 use super::keyboard::Key;
-use super::model::{Mode, Model, Order, Wish};
+use super::model::{Action, CommandRequest, Mode, Model};
 
-/// How long a filter may be.
+/// Maximum length of a filter.
 const LONGEST_FILTER: usize = 64;
 
-/// A key and what it does, for the footer and the help.
+/// A key and its description, for the footer and the help.
 pub(crate) struct Hint {
     pub(crate) key: &'static str,
     /// In one word.
@@ -21,43 +21,43 @@ pub(crate) struct Hint {
     pub(crate) sentence: &'static str,
 }
 
-/// All of them, the most useful first.
+/// All keys, the most useful first.
 pub(crate) const HINTS: [Hint; 13] = [
-    Hint { key: "q", word: "quit", sentence: "end; so do Esc and Ctrl-C" },
+    Hint { key: "q", word: "quit", sentence: "quit; so do Esc and Ctrl-C" },
     Hint { key: "?", word: "help", sentence: "this page" },
     Hint { key: "r", word: "reconnect", sentence: "make a new connection to the selected server" },
-    Hint { key: "i", word: "isolate", sentence: "take the selected server out, or bring it back" },
-    Hint { key: "l", word: "log", sentence: "follow the log of the selected server; Ctrl-C comes back" },
-    Hint { key: "↵", word: "details", sentence: "all that is known of the selected server, or less" },
+    Hint { key: "i", word: "isolate", sentence: "isolate the selected server, or resume it" },
+    Hint { key: "l", word: "log", sentence: "follow the log of the selected server; Ctrl-C returns" },
+    Hint { key: "↵", word: "details", sentence: "show or hide the details of the selected server" },
     Hint { key: "/", word: "filter", sentence: "show only servers whose name, state or error has this text" },
     Hint { key: "s", word: "sort", sentence: "by name, by state (worst first), by latency (slowest first)" },
-    Hint { key: "e", word: "events", sentence: "show what happens, or not" },
-    Hint { key: "p", word: "pause", sentence: "let the picture stand still, or move again" },
+    Hint { key: "e", word: "events", sentence: "show or hide events" },
+    Hint { key: "p", word: "pause", sentence: "pause or continue the display" },
     Hint { key: "↑↓ jk", word: "select", sentence: "select a server; Home and End the first and last" },
     Hint { key: "PgUp PgDn", word: "scroll", sentence: "older and newer events" },
-    Hint { key: "Ctrl-Z", word: "suspend", sentence: "to the shell; `fg` comes back. Ctrl-L draws anew" },
+    Hint { key: "Ctrl-Z", word: "suspend", sentence: "suspend to the shell; `fg` returns. Ctrl-L redraws" },
 ];
 
 impl Model {
-    /// Somebody pressed a key.
-    pub(crate) fn press(&mut self, key: Key) -> Option<Wish> {
-        let wish = match (key, &self.mode) {
-            (Key::Control('c'), _) => Some(Wish::Quit),
-            (Key::Control('z'), _) => Some(Wish::Suspend),
-            (Key::Control('l'), _) => Some(Wish::Redraw),
+    /// Handles a key.
+    pub(crate) fn press(&mut self, key: Key) -> Option<Action> {
+        let action = match (key, &self.mode) {
+            (Key::Control('c'), _) => Some(Action::Quit),
+            (Key::Control('z'), _) => Some(Action::Suspend),
+            (Key::Control('l'), _) => Some(Action::Redraw),
             (key, Mode::Filter) => {
                 self.write_filter(key);
                 None
             }
-            // Text that somebody pasted is no command.
+            // Pasted text is no command.
             (Key::Control(_) | Key::Pasted(_) | Key::Other, _) => None,
-            (key, Mode::Confirm(order)) => {
-                let order = order.clone();
+            (key, Mode::Confirm(command)) => {
+                let command = command.clone();
                 self.mode = Mode::Table;
                 match key {
-                    Key::Char('y' | 'Y') => Some(self.steer(order)),
+                    Key::Char('y' | 'Y') => Some(self.send_command(command)),
                     _ => {
-                        self.say(format!("{} is left as it is", order.id), false);
+                        self.say(format!("{} is unchanged", command.id), false);
                         None
                     }
                 }
@@ -69,14 +69,14 @@ impl Model {
             (key, Mode::Table) => self.press_in_table(key),
         };
         self.settle();
-        wish
+        action
     }
 
-    fn press_in_table(&mut self, key: Key) -> Option<Wish> {
+    fn press_in_table(&mut self, key: Key) -> Option<Action> {
         let page = isize::try_from(self.height_of_events().max(2) - 1).unwrap_or(1);
         match key {
-            Key::Char('q') => return Some(Wish::Quit),
-            Key::Escape if self.filter.is_empty() => return Some(Wish::Quit),
+            Key::Char('q') => return Some(Action::Quit),
+            Key::Escape if self.filter.is_empty() => return Some(Action::Quit),
             Key::Escape => self.filter.clear(),
             Key::Up | Key::Char('k') => self.step(-1),
             Key::Down | Key::Char('j') => self.step(1),
@@ -92,37 +92,37 @@ impl Model {
             Key::Char('?' | 'h') => self.mode = Mode::Help,
             Key::Char('r') => return self.reconnect(),
             Key::Char('i') => return self.isolate_or_resume(),
-            Key::Char('l') => return Some(Wish::Log(self.selected()?.key.name.clone())),
+            Key::Char('l') => return Some(Action::Log(self.selected()?.key.name.clone())),
             _ => {}
         }
         None
     }
 
-    fn reconnect(&mut self) -> Option<Wish> {
-        let order = self.order(Command::Reconnect)?;
+    fn reconnect(&mut self) -> Option<Action> {
+        let command = self.command(Command::Reconnect)?;
         if self.selected()?.kind() == Some(StateKind::Isolated) {
-            self.say(format!("{} is isolated; i brings it back first", order.id), true);
+            self.say(format!("{} is isolated; press i to resume it first", command.id), true);
             return None;
         }
-        Some(self.steer(order))
+        Some(self.send_command(command))
     }
 
-    fn isolate_or_resume(&mut self) -> Option<Wish> {
+    fn isolate_or_resume(&mut self) -> Option<Action> {
         if self.selected()?.kind() == Some(StateKind::Isolated) {
-            let order = self.order(Command::Resume)?;
-            return Some(self.steer(order));
+            let command = self.command(Command::Resume)?;
+            return Some(self.send_command(command));
         }
-        self.mode = Mode::Confirm(self.order(Command::Isolate)?);
+        self.mode = Mode::Confirm(self.command(Command::Isolate)?);
         None
     }
 
-    fn order(&self, what: Command) -> Option<Order> {
-        self.selected().map(|row| Order { key: row.key.clone(), id: row.id.clone(), what })
+    fn command(&self, what: Command) -> Option<CommandRequest> {
+        self.selected().map(|row| CommandRequest { key: row.key.clone(), id: row.id.clone(), what })
     }
 
-    fn steer(&mut self, order: Order) -> Wish {
-        self.say(format!("{}: asked, waiting for an answer …", order.id), false);
-        Wish::Steer(order)
+    fn send_command(&mut self, command: CommandRequest) -> Action {
+        self.say(format!("{}: command sent, waiting for an answer …", command.id), false);
+        Action::Command(command)
     }
 
     fn write_filter(&mut self, key: Key) {

@@ -1,27 +1,26 @@
-//! Who gets how much of the screen.
+//! Layout of the screen.
 //!
-//! One line for the title, one for the keys. Between them the table takes what its rows need, events take the rest, and
-//! details come in between when somebody wants them. Where there is no room for all three, details take everything: who
-//! opens them on a small screen wants to read them.
+//! One line is for the title, one for the keys. Between them the table takes the rows that it needs, events take the
+//! rest, and details come in between if they are open. If there is no room for all three, open details take everything.
 
 use ratatui::layout::{Rect, Size};
 
-/// The smallest screen that says something.
+/// Minimum size of the screen.
 pub(crate) const LEAST: Size = Size { width: 40, height: 8 };
 
-/// What events need at least, with their heading.
+/// Minimum height of events, with their heading.
 const EVENTS: u16 = 4;
 
-/// From here on events have a place beside the table.
+/// Minimum height for events beside the table.
 const ROOM_FOR_EVENTS: u16 = 10;
 
-/// From here on details have a place beside the table.
+/// Minimum height for details beside the table.
 const ROOM_FOR_DETAILS: u16 = 18;
 
-/// From here on details are open unless somebody closes them.
+/// Minimum height at which details are open by default.
 const ROOMY: u16 = 26;
 
-/// Where everything is.
+/// The areas of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) title: Rect,
@@ -34,24 +33,24 @@ pub(crate) struct Layout {
     pub(crate) footer: Rect,
 }
 
-/// What is to be shown.
+/// The content to lay out.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wanted {
-    /// How many servers.
+pub(crate) struct LayoutRequest {
+    /// Number of servers.
     pub(crate) rows: usize,
-    /// How many lines of details, if they are open.
+    /// Number of lines of details, if they are open.
     pub(crate) details: Option<usize>,
     pub(crate) events: bool,
 }
 
-/// Are details open without anybody's asking?
+/// Returns whether details are open by default.
 pub(crate) fn is_roomy(size: Size) -> bool {
     body(size) >= ROOMY
 }
 
 impl Layout {
-    /// None if the screen is too small for anything.
-    pub(crate) fn of(size: Size, wanted: Wanted) -> Option<Layout> {
+    /// Returns the layout, or `None` if the screen is too small.
+    pub(crate) fn of(size: Size, wanted: LayoutRequest) -> Option<Layout> {
         if size.width < LEAST.width || size.height < LEAST.height {
             return None;
         }
@@ -99,21 +98,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_screen_belongs_to_the_details_that_somebody_opened() {
+    fn open_details_take_a_small_screen() {
         let size = Size { width: 60, height: 15 };
-        let layout = Layout::of(size, Wanted { rows: 3, details: Some(9), events: true }).unwrap();
+        let layout = Layout::of(size, LayoutRequest { rows: 3, details: Some(9), events: true }).unwrap();
         assert_eq!((layout.table.height, layout.details.height, layout.events.height), (0, 13, 0));
-        let layout = Layout::of(size, Wanted { rows: 30, details: None, events: true }).unwrap();
+        let layout = Layout::of(size, LayoutRequest { rows: 30, details: None, events: true }).unwrap();
         assert_eq!((layout.table.height, layout.events.height), (9, 4));
     }
 
     proptest! {
         #[test]
-        fn every_line_of_the_screen_belongs_to_somebody_once(
+        fn areas_cover_every_line_of_the_screen_once(
             width in 0..300u16, height in 0..200u16, rows in 0..500usize, details in proptest::option::of(0..40usize), events: bool,
         ) {
             let size = Size { width, height };
-            match Layout::of(size, Wanted { rows, details, events }) {
+            match Layout::of(size, LayoutRequest { rows, details, events }) {
                 None => prop_assert!(width < LEAST.width || height < LEAST.height),
                 Some(layout) => {
                     let parts = [layout.title, layout.table, layout.details, layout.events, layout.footer];

@@ -1,7 +1,7 @@
-//! The log of one server, in the place of the screen.
+//! The log of one server, in place of the live screen.
 //!
-//! Our own program is run as `mendline logs NAME -f`; Ctrl-C ends it and comes back. The screen goes on listening meanwhile,
-//! so that nothing piles up, and whoever ends us ends the log too.
+//! It runs this program as `mendline logs NAME -f`; Ctrl-C ends that and returns. The screen keeps receiving events
+//! meanwhile, so that none pile up, and a signal that ends the screen ends the log, too.
 
 use std::io::{self, Write};
 use std::process::{Child, Command, ExitStatus};
@@ -11,51 +11,51 @@ use clap::CommandFactory;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 
-use super::signals::Heard;
-use super::{Goes, TICK, Watch};
+use super::signals::ReceivedSignal;
+use super::{LoopAction, TICK, Watch};
 use crate::cli::Cli;
-use crate::outside::one_line;
+use crate::untrusted_text::one_line;
 
 impl Watch {
-    /// Shows the log of this server until somebody has seen enough of it.
-    pub(super) fn show_log(&mut self, name: &str) -> io::Result<Goes> {
+    /// Shows the log of this server until it is closed.
+    pub(super) fn show_log(&mut self, name: &str) -> io::Result<LoopAction> {
         if Cli::command().find_subcommand("logs").is_none() {
             self.model.say("this mendline has no command `logs`".to_owned(), true);
-            return Ok(Goes::On);
+            return Ok(LoopAction::Continue);
         }
-        self.screen.lend();
-        writeln!(io::stdout(), "The log of {}; Ctrl-C comes back.", one_line(name))?;
+        self.screen.suspend();
+        writeln!(io::stdout(), "Log of {}; Ctrl-C returns.", one_line(name))?;
         let begun = std::env::current_exe().and_then(|own| Command::new(own).args(["logs", "-f", "--", name]).spawn());
-        let goes = match begun {
+        let next = match begun {
             Ok(child) => self.wait_for(child)?,
             Err(error) => {
                 self.model.say(format!("the log cannot be shown: {error}"), true);
-                Goes::On
+                LoopAction::Continue
             }
         };
-        if goes == Goes::On {
-            self.screen.take_back()?;
+        if next == LoopAction::Continue {
+            self.screen.reopen()?;
         }
-        Ok(goes)
+        Ok(next)
     }
 
-    fn wait_for(&mut self, mut child: Child) -> io::Result<Goes> {
+    fn wait_for(&mut self, mut child: Child) -> io::Result<LoopAction> {
         let mut is_enough = false;
         loop {
             let ended = child.try_wait()?;
-            while let Ok(heard) = self.signals.try_recv() {
-                match heard {
-                    // It was for both of us: we come back, whatever the log has to say to that.
-                    Heard::Interrupt => is_enough = true,
-                    Heard::Stop => {
+            while let Ok(signal) = self.signals.try_recv() {
+                match signal {
+                    // The signal was for both processes: return, whatever the log prints.
+                    ReceivedSignal::Interrupt => is_enough = true,
+                    ReceivedSignal::Stop => {
                         end(&mut child);
-                        return Ok(Goes::Home);
+                        return Ok(LoopAction::Exit);
                     }
-                    Heard::Suspend | Heard::Continued => {}
+                    ReceivedSignal::Suspend | ReceivedSignal::Continued => {}
                 }
             }
             match ended {
-                Some(_) if is_enough => return Ok(Goes::On),
+                Some(_) if is_enough => return Ok(LoopAction::Continue),
                 Some(ended) => return self.after(ended),
                 None => {}
             }
@@ -64,25 +64,25 @@ impl Watch {
         }
     }
 
-    /// Whoever is told why there is no log must have the time to read it.
-    fn after(&mut self, ended: ExitStatus) -> io::Result<Goes> {
+    /// Waits for Enter after an error, so that its message can be read.
+    fn after(&mut self, ended: ExitStatus) -> io::Result<LoopAction> {
         if ended.code().is_none_or(|code| code == 0 || code == INTERRUPTED) {
-            return Ok(Goes::On);
+            return Ok(LoopAction::Continue);
         }
-        write!(io::stdout(), "\nEnter goes back to the live screen. ")?;
+        write!(io::stdout(), "\nEnter returns to the live screen. ")?;
         io::stdout().flush()?;
         let stdin = rustix::stdio::stdin();
         let tick = Timespec::try_from(TICK).unwrap_or_default();
         loop {
             let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
             if matches!(poll(&mut fds, Some(&tick)), Ok(1..)) {
-                // A whole line at once: the terminal is as it was.
+                // A whole line: the terminal is in its normal mode.
                 let _ = rustix::io::read(stdin, &mut [0; 1024]);
-                return Ok(Goes::On);
+                return Ok(LoopAction::Continue);
             }
             match self.signals.try_recv() {
-                Ok(Heard::Stop) => return Ok(Goes::Home),
-                Ok(Heard::Interrupt) => return Ok(Goes::On),
+                Ok(ReceivedSignal::Stop) => return Ok(LoopAction::Exit),
+                Ok(ReceivedSignal::Interrupt) => return Ok(LoopAction::Continue),
                 _ => {}
             }
             self.catch_up();
@@ -90,12 +90,12 @@ impl Watch {
     }
 }
 
-/// What shells and some programs say when they were interrupted.
+/// The exit code of an interrupted process, as shells use it.
 const INTERRUPTED: i32 = 130;
 
 fn end(child: &mut Child) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = rustix::process::kill_process(pid, Signal::TERM);
     }
     let _ = child.wait();

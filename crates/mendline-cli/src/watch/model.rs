@@ -1,8 +1,8 @@
-//! Everything that the screen shows, and how it changes.
+//! The state of the screen, and its changes.
 //!
-//! Looks, events, answers and keys go in; what is wished for comes out. Nothing here knows a terminal, a socket or a clock,
-//! so that every sequence of them can be tried in a test. After each change everything is put in order once ([`settle`]):
-//! the selection is on a row that is there, and the row is on the screen.
+//! Polls, events, answers and keys go in; actions come out. The model uses no terminal, socket or clock, so that tests
+//! can drive every sequence. After each change [`settle`] restores the invariants: a row is selected, and it is
+//! visible.
 //!
 //! [`settle`]: Model::settle
 
@@ -13,62 +13,62 @@ use ratatui::layout::Size;
 
 use super::detail;
 use super::events::{Events, Line};
-use super::layout::{Layout, Wanted, is_roomy};
+use super::layout::{Layout, LayoutRequest, is_roomy};
 use super::paint::Tone;
-use super::row::{Key, Look, Row, Sort, rows};
+use super::row::{Key, Poll, Row, Sort, rows};
 use crate::target;
 
-/// How long an answer stays in the footer, in milliseconds.
+/// Time that an answer stays in the footer, in milliseconds.
 const ANSWER_STAYS: u64 = 10_000;
 
-/// Something that the screen has to know.
+/// An update for the screen.
 #[derive(Clone, Debug)]
-pub(crate) enum Happening {
-    /// Everybody was asked.
-    Looked(Look),
-    /// Something happened in a process.
-    Told { pid: u32, name: String, told: Told },
-    /// So many events of a process were left out.
+pub(crate) enum Update {
+    /// The result of a poll.
+    Polled(Poll),
+    /// An event of a process.
+    Event { pid: u32, name: String, told: Told },
+    /// A number of events of a process were dropped.
     Missed { pid: u32, name: String, count: u64 },
-    /// What became of a command.
-    Answered { order: Order, outcome: Result<(), String> },
+    /// The outcome of a command.
+    CommandDone { command: CommandRequest, outcome: Result<(), String> },
 }
 
-/// Something to do to one server.
+/// A command for one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct CommandRequest {
     pub(crate) key: Key,
-    /// What the screen calls it.
+    /// Name of the server on the screen.
     pub(crate) id: String,
     pub(crate) what: Command,
 }
 
-/// What somebody who presses a key wants, beyond another picture.
+/// An action that a key causes, beyond redrawing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Action {
     Quit,
-    /// To the background, as Ctrl-Z does everywhere.
+    /// Suspend, as Ctrl-Z does.
     Suspend,
-    /// Everything drawn anew.
+    /// Draw everything again.
     Redraw,
-    Steer(Order),
-    /// The log of this server.
+    Command(CommandRequest),
+    /// Show the log of this server.
     Log(String),
 }
 
-/// What keys mean just now.
+/// Current meaning of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
     #[default]
     Table,
-    /// A filter is being written.
+    /// A filter is being typed.
     Filter,
-    /// Shall this be done?
-    Confirm(Order),
+    /// A command waits for confirmation.
+    Confirm(CommandRequest),
     Help,
 }
 
-/// The last word about a command.
+/// The answer to the last command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) text: String,
@@ -76,51 +76,51 @@ pub(crate) struct Answer {
     until: u64,
 }
 
-/// Everything that the screen shows.
+/// The state of the screen.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) size: Size,
-    /// The time, in milliseconds since 1970, as far as anybody has said.
+    /// The time, in milliseconds since 1970, as far as it is known.
     pub(crate) now: u64,
-    /// Who is watched; everybody if it is none.
-    pub(crate) only: Option<target::Wanted>,
-    /// Whether anybody has looked yet.
-    pub(crate) has_looked: bool,
+    /// The selected servers; all if it is `None`.
+    pub(crate) only: Option<target::ServerSelector>,
+    /// True after the first poll.
+    pub(crate) has_polled: bool,
     pub(crate) mode: Mode,
     pub(crate) sort: Sort,
     pub(crate) filter: String,
-    /// The first row that is on the screen.
+    /// Index of the first visible row.
     pub(crate) top: usize,
     pub(crate) events: Events,
     pub(crate) events_are_hidden: bool,
     pub(crate) answer: Option<Answer>,
     pub(crate) distrusted: Vec<String>,
-    /// Whether the picture stands still.
+    /// True while the display is paused.
     pub(crate) is_paused: bool,
-    /// What was found meanwhile.
-    held: Option<Look>,
-    /// Whether somebody has opened details or closed them; else it depends on the room.
+    /// The last poll during a pause.
+    held: Option<Poll>,
+    /// True if details were opened, false if they were closed; else it depends on the size.
     pub(crate) details: Option<bool>,
     all: Vec<Row>,
     known: BTreeMap<u32, Snapshot>,
     selected: Option<Key>,
-    /// Where the selected row was, for when it goes.
+    /// Index of the selected row, for the case that it disappears.
     place: usize,
 }
 
 impl Model {
-    /// An empty screen of this size, for these servers or for all of them.
-    pub(crate) fn new(size: Size, only: Option<target::Wanted>) -> Model {
+    /// Creates an empty screen of this size, for these servers or for all of them.
+    pub(crate) fn new(size: Size, only: Option<target::ServerSelector>) -> Model {
         Model { size, only, ..Model::default() }
     }
 
-    /// The screen has another size now.
+    /// Changes the size of the screen.
     pub(crate) fn resize(&mut self, size: Size) {
         self.size = size;
         self.settle();
     }
 
-    /// It is this late.
+    /// Advances the time.
     pub(crate) fn tick(&mut self, now: u64) {
         if !self.is_paused {
             self.now = self.now.max(now);
@@ -130,35 +130,35 @@ impl Model {
         }
     }
 
-    /// Takes in what happened. There may be much of it, so everything is put in order once.
-    pub(crate) fn take_all(&mut self, happenings: impl IntoIterator<Item = Happening>) {
-        happenings.into_iter().for_each(|happening| self.take_in(happening));
+    /// Applies updates. There may be many, so the invariants are restored once.
+    pub(crate) fn take_all(&mut self, updates: impl IntoIterator<Item = Update>) {
+        updates.into_iter().for_each(|update| self.take_in(update));
         self.settle();
     }
 
-    fn take_in(&mut self, happening: Happening) {
-        match happening {
-            Happening::Looked(look) if self.is_paused => self.held = Some(look),
-            Happening::Looked(look) => self.look(&look),
-            Happening::Told { pid, name, told } if self.watches(told.server.as_deref().unwrap_or(&name), pid) => {
+    fn take_in(&mut self, update: Update) {
+        match update {
+            Update::Polled(poll) if self.is_paused => self.held = Some(poll),
+            Update::Polled(poll) => self.apply_poll(&poll),
+            Update::Event { pid, name, told } if self.watches(told.server.as_deref().unwrap_or(&name), pid) => {
                 let who = self.called(pid, told.server.as_deref().unwrap_or(&name));
                 let Told { at, level, said, text, .. } = told;
                 self.note(Line { at, level, who, said, text });
             }
-            Happening::Missed { pid, name, count } if self.watches(&name, pid) => {
-                let text = format!("{count} events were left out, because they came too fast");
+            Update::Missed { pid, name, count } if self.watches(&name, pid) => {
+                let text = format!("{count} events were dropped, because they came too fast");
                 let who = self.called(pid, &name);
                 self.note(Line { at: self.now, level: Level::Warn, who, said: false, text });
             }
-            Happening::Told { .. } | Happening::Missed { .. } => {}
-            Happening::Answered { order, outcome } => match outcome {
-                Ok(()) => self.say(done(&order), false),
-                Err(why) => self.say(format!("{}: {why}", order.id), true),
+            Update::Event { .. } | Update::Missed { .. } => {}
+            Update::CommandDone { command, outcome } => match outcome {
+                Ok(()) => self.say(done(&command), false),
+                Err(why) => self.say(format!("{}: {why}", command.id), true),
             },
         }
     }
 
-    /// The rows that are to be seen, in order.
+    /// Returns the visible rows, in order.
     pub(crate) fn rows(&self) -> Vec<&Row> {
         let filter = self.filter.to_lowercase();
         let mut rows: Vec<&Row> = self.all.iter().filter(|row| filter.is_empty() || row.matches(&filter)).collect();
@@ -166,26 +166,26 @@ impl Model {
         rows
     }
 
-    /// How many there are, seen or not.
+    /// Returns the number of rows, visible or not.
     pub(crate) fn total(&self) -> usize {
         self.all.len()
     }
 
-    /// How many are how, the best first.
-    pub(crate) fn tally(&self) -> Vec<(&'static str, usize, Tone)> {
+    /// Counts the rows by state, the best first.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, usize, Tone)> {
         let mut rows: Vec<&Row> = self.all.iter().collect();
         rows.sort_by_key(|row| (row.kind().is_none(), row.kind()));
-        let mut tally: Vec<(&'static str, usize, Tone)> = Vec::new();
+        let mut counts: Vec<(&'static str, usize, Tone)> = Vec::new();
         for row in rows {
-            match tally.last_mut().filter(|(word, ..)| *word == row.word()) {
+            match counts.last_mut().filter(|(word, ..)| *word == row.word()) {
                 Some((_, count, _)) => *count += 1,
-                None => tally.push((row.word(), 1, row.mood().into())),
+                None => counts.push((row.word(), 1, row.severity().into())),
             }
         }
-        tally
+        counts
     }
 
-    /// The row that keys are about.
+    /// Returns the selected row.
     pub(crate) fn selected(&self) -> Option<&Row> {
         let key = self.selected.as_ref()?;
         self.all.iter().find(|row| row.key == *key)
@@ -195,21 +195,21 @@ impl Model {
         self.selected.as_ref() == Some(&row.key)
     }
 
-    /// Whether there are details to see.
+    /// Returns whether details are shown.
     pub(crate) fn shows_details(&self) -> bool {
         self.selected.is_some() && self.details.unwrap_or_else(|| is_roomy(self.size))
     }
 
-    /// The events that are to be seen, the oldest first.
+    /// Returns the visible events, the oldest first.
     pub(crate) fn shown_events(&self) -> Vec<&Line> {
         let seen = self.seen();
         self.events.lines().filter(|line| self.shows(&seen, &line.who)).collect()
     }
 
-    /// Where everything is, if there is room for anything.
+    /// Returns the layout, if the screen is large enough.
     pub(crate) fn layout(&self) -> Option<Layout> {
         let details = self.selected().filter(|_| self.shows_details());
-        let wanted = Wanted {
+        let wanted = LayoutRequest {
             rows: self.rows().len(),
             details: details.map(|row| detail::lines(row, self, self.size.width.into()).len()),
             events: !self.events_are_hidden && !self.all.is_empty(),
@@ -217,51 +217,51 @@ impl Model {
         Layout::of(self.size, wanted)
     }
 
-    /// Puts the last word into the footer.
+    /// Shows a message in the footer.
     pub(crate) fn say(&mut self, text: String, is_bad: bool) {
         self.answer = Some(Answer { text, is_bad, until: self.now + ANSWER_STAYS });
     }
 
-    /// Selects the row that is so many further down, or up.
+    /// Moves the selection down, or up.
     pub(crate) fn step(&mut self, down: isize) {
         let last = self.rows().len().saturating_sub(1);
         self.place = self.place.saturating_add_signed(down).min(last);
         self.selected = self.rows().get(self.place).map(|row| row.key.clone());
     }
 
-    /// Lets the picture stand still, or move again.
+    /// Pauses or continues the display.
     pub(crate) fn pause(&mut self) {
         self.is_paused = !self.is_paused;
         if !self.is_paused {
             self.events.follow();
-            if let Some(look) = self.held.take() {
-                self.look(&look);
+            if let Some(poll) = self.held.take() {
+                self.apply_poll(&poll);
             }
         }
     }
 
-    /// Looks at older events, or newer ones.
+    /// Scrolls to older events, or to newer ones.
     pub(crate) fn scroll(&mut self, older: isize) {
         let (shown, height) = (self.shown_events().len(), self.height_of_events());
         self.events.scroll(older, shown, height);
     }
 
-    /// How many events can be seen at once.
+    /// Returns the number of events that fit.
     pub(crate) fn height_of_events(&self) -> usize {
         self.layout().map_or(0, |layout| layout.events.height.saturating_sub(1).into())
     }
 
-    /// How many rows can be seen at once.
+    /// Returns the number of rows that fit.
     pub(crate) fn height_of_table(&self) -> usize {
         self.layout().map_or(0, |layout| layout.table.height.saturating_sub(1).into())
     }
 
-    /// Puts everything in order after a change.
+    /// Restores the invariants after a change.
     pub(crate) fn settle(&mut self) {
         let keys: Vec<Key> = self.rows().into_iter().map(|row| row.key.clone()).collect();
         match self.selected.as_ref().and_then(|selected| keys.iter().position(|key| key == selected)) {
             Some(place) => self.place = place,
-            // It has gone; whoever is in its place now is next.
+            // The row is gone; the row in its position is selected.
             None => {
                 self.place = self.place.min(keys.len().saturating_sub(1));
                 self.selected = keys.get(self.place).cloned();
@@ -274,24 +274,24 @@ impl Model {
         self.events.settle(shown, height);
     }
 
-    fn look(&mut self, look: &Look) {
+    fn apply_poll(&mut self, poll: &Poll) {
         let before: BTreeMap<Key, String> = self.all.iter().map(|row| (row.key.clone(), row.id.clone())).collect();
-        self.now = self.now.max(look.at);
-        self.all = rows(look, &mut self.known);
+        self.now = self.now.max(poll.at);
+        self.all = rows(poll, &mut self.known);
         let only = self.only.as_ref();
         self.all.retain(|row| only.is_none_or(|only| only.is(&row.key.name, row.key.pid)));
-        self.distrusted.clone_from(&look.distrusted);
+        self.distrusted.clone_from(&poll.distrusted);
         let after: BTreeMap<Key, String> = self.all.iter().map(|row| (row.key.clone(), row.id.clone())).collect();
-        // At first nobody has come: everything was there.
-        let came = after.iter().filter(|(key, _)| self.has_looked && !before.contains_key(key));
+        // The first poll reports no new servers.
+        let came = after.iter().filter(|(key, _)| self.has_polled && !before.contains_key(key));
         let went = before.iter().filter(|(key, _)| !after.contains_key(key));
-        let came = came.map(|(key, id)| (id.clone(), format!("is there now (process {})", key.pid)));
-        let went = went.map(|(key, id)| (id.clone(), format!("is not there any more (process {})", key.pid)));
+        let came = came.map(|(key, id)| (id.clone(), format!("has started (process {})", key.pid)));
+        let went = went.map(|(key, id)| (id.clone(), format!("has ended (process {})", key.pid)));
         let lines: Vec<(String, String)> = came.chain(went).collect();
         for (who, text) in lines {
-            self.note(Line { at: look.at, level: Level::Info, who, said: false, text });
+            self.note(Line { at: poll.at, level: Level::Info, who, said: false, text });
         }
-        self.has_looked = true;
+        self.has_polled = true;
     }
 
     fn note(&mut self, line: Line) {
@@ -304,7 +304,7 @@ impl Model {
         self.rows().into_iter().map(|row| row.id.as_str()).collect()
     }
 
-    /// Without a filter everything is shown, and with one what is about those that it lets through.
+    /// Returns whether events of a server are shown: all without a filter, else those of matching servers.
     fn shows(&self, seen: &BTreeSet<&str>, who: &str) -> bool {
         self.filter.is_empty() || seen.contains(who) || who.to_lowercase().contains(&self.filter.to_lowercase())
     }
@@ -313,18 +313,18 @@ impl Model {
         self.only.as_ref().is_none_or(|only| only.is(name, pid))
     }
 
-    /// What the screen calls a server of this process.
+    /// Returns the name of a server on the screen.
     fn called(&self, pid: u32, name: &str) -> String {
         let row = self.all.iter().find(|row| row.key.pid == pid && row.key.name == name);
         row.map_or(name, |row| &row.id).to_owned()
     }
 }
 
-fn done(order: &Order) -> String {
-    let Order { id, what, .. } = order;
+fn done(command: &CommandRequest) -> String {
+    let CommandRequest { id, what, .. } = command;
     match what {
         Command::Reconnect => format!("{id} reconnects"),
-        Command::Isolate => format!("{id} is isolated: calls are answered with that until i resumes it"),
+        Command::Isolate => format!("{id} is isolated: its calls fail until i resumes it"),
         Command::Resume => format!("{id} is resumed"),
     }
 }

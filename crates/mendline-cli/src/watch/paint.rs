@@ -1,6 +1,6 @@
-//! How text gets onto the screen: never wider than its place, and coloured only for those who want it.
+//! Text on the screen: never wider than its area, and coloured only if that is wanted.
 //!
-//! Without colour, attributes say the same: what may need a look is bold, what does need one is underlined too.
+//! Without colour, attributes tell the same: warnings are bold, errors are underlined, too.
 
 use mendline::control::Level;
 use mendline::control::words::Mood;
@@ -9,26 +9,26 @@ use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 
-/// What a piece of text is to whoever reads it.
+/// Role of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
     #[default]
     Plain,
-    /// Read last.
+    /// De-emphasized.
     Faint,
-    /// Looked for first.
+    /// Emphasized.
     Bold,
-    Well,
-    Passing,
-    Bad,
+    Healthy,
+    Warning,
+    Error,
 }
 
 impl From<Mood> for Tone {
-    fn from(mood: Mood) -> Tone {
-        match mood {
-            Mood::Well => Tone::Well,
-            Mood::Passing => Tone::Passing,
-            Mood::Bad => Tone::Bad,
+    fn from(severity: Mood) -> Tone {
+        match severity {
+            Mood::Well => Tone::Healthy,
+            Mood::Passing => Tone::Warning,
+            Mood::Bad => Tone::Error,
         }
     }
 }
@@ -38,13 +38,13 @@ impl From<Level> for Tone {
         match level {
             Level::Debug => Tone::Faint,
             Level::Info => Tone::Plain,
-            Level::Warn => Tone::Passing,
-            Level::Error => Tone::Bad,
+            Level::Warn => Tone::Warning,
+            Level::Error => Tone::Error,
         }
     }
 }
 
-/// With colour or without.
+/// The colour setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint {
     pub(crate) is_coloured: bool,
@@ -61,15 +61,15 @@ impl Paint {
             Tone::Plain => plain,
             Tone::Faint => plain.add_modifier(Modifier::DIM),
             Tone::Bold => plain.add_modifier(Modifier::BOLD),
-            Tone::Well => coloured(Color::Green, Modifier::empty()),
-            Tone::Passing => coloured(Color::Yellow, Modifier::BOLD),
-            Tone::Bad => coloured(Color::Red, Modifier::BOLD | Modifier::UNDERLINED),
+            Tone::Healthy => coloured(Color::Green, Modifier::empty()),
+            Tone::Warning => coloured(Color::Yellow, Modifier::BOLD),
+            Tone::Error => coloured(Color::Red, Modifier::BOLD | Modifier::UNDERLINED),
         }
     }
 }
 
-/// One line of the screen, filled from the left.
-pub(crate) struct Pen<'a> {
+/// Writer of one line of the screen, from the left.
+pub(crate) struct LineWriter<'a> {
     buffer: &'a mut Buffer,
     paint: Paint,
     x: u16,
@@ -77,25 +77,25 @@ pub(crate) struct Pen<'a> {
     end: u16,
 }
 
-impl<'a> Pen<'a> {
-    /// At this place, up to but not including `end`.
-    pub(crate) fn at(buffer: &'a mut Buffer, paint: Paint, x: u16, y: u16, end: u16) -> Pen<'a> {
-        Pen { buffer, paint, x, y, end }
+impl<'a> LineWriter<'a> {
+    /// Begins at this position, up to but not including `end`.
+    pub(crate) fn at(buffer: &'a mut Buffer, paint: Paint, x: u16, y: u16, end: u16) -> LineWriter<'a> {
+        LineWriter { buffer, paint, x, y, end }
     }
 
-    /// What is left of the line.
+    /// Returns the remaining columns.
     pub(crate) fn left(&self) -> u16 {
         self.end.saturating_sub(self.x)
     }
 
-    /// Writes as much of a text as there is place for.
+    /// Writes as much of a text as fits.
     pub(crate) fn write(&mut self, tone: Tone, text: &str) {
         let text = cut(&Escaped(text.as_bytes()).to_string(), self.left().into());
         let (x, _) = self.buffer.set_stringn(self.x, self.y, &text, self.left().into(), self.paint.style(tone));
         self.x = x;
     }
 
-    /// Writes so that the text ends where the line does, if there is place for all of it and a space before.
+    /// Writes a text at the end of the line, if it fits with a space before it.
     pub(crate) fn write_right(&mut self, tone: Tone, text: &str) {
         let width = u16::try_from(width(&Escaped(text.as_bytes()).to_string())).unwrap_or(u16::MAX);
         if width < self.left() {
@@ -104,7 +104,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Goes on further right.
+    /// Skips columns.
     pub(crate) fn skip(&mut self, columns: u16) {
         self.x = self.x.saturating_add(columns).min(self.end);
     }
@@ -116,12 +116,12 @@ impl<'a> Pen<'a> {
     }
 }
 
-/// How many columns a text takes.
+/// Returns the number of columns of a text.
 pub(crate) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// As much of a text as there is place for.
+/// Cuts a text to a number of columns.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_cut_by_the_columns_that_it_takes() {
+    fn text_is_cut_by_display_width() {
         assert_eq!(cut("notes", 5), "notes");
         assert_eq!(cut("notes", 4), "not…");
         assert_eq!(cut("日本語", 5), "日本…");
@@ -153,17 +153,17 @@ mod tests {
     #[test]
     fn s07_screen_shows_no_hostile_character() {
         let mut buffer = Buffer::empty(ratatui::layout::Rect::new(0, 0, 80, 1));
-        let mut pen = Pen::at(&mut buffer, Paint { is_coloured: true }, 0, 0, 80);
-        pen.write(Tone::Bold, "a\u{9b}b\u{200d}c\u{202e}d\u{ad}e\u{fe0f}\u{1b}]0;x\u{7}");
+        let mut writer = LineWriter::at(&mut buffer, Paint { is_coloured: true }, 0, 0, 80);
+        writer.write(Tone::Bold, "a\u{9b}b\u{200d}c\u{202e}d\u{ad}e\u{fe0f}\u{1b}]0;x\u{7}");
         let shown: String = buffer.content().iter().map(ratatui::buffer::Cell::symbol).collect();
         let expected = "a\\u{9b}b\\u{200d}c\\u{202e}d\\u{ad}e\\u{fe0f}\\u{1b}]0;x\\u{7}";
         assert_eq!(shown.trim_end(), expected);
     }
 
     #[test]
-    fn without_colour_what_is_bad_still_looks_different() {
+    fn errors_stand_out_without_colour() {
         let paint = Paint { is_coloured: false };
-        let styles = [Tone::Plain, Tone::Passing, Tone::Bad].map(|tone| paint.style(tone));
+        let styles = [Tone::Plain, Tone::Warning, Tone::Error].map(|tone| paint.style(tone));
         assert!(styles[0] != styles[1] && styles[1] != styles[2]);
         assert!(styles.iter().all(|style| style.fg.is_none() && style.bg.is_none()));
     }

@@ -1,8 +1,8 @@
-//! One server of one process, as a line of the screen.
+//! A row of the screen: one server of one process.
 //!
-//! A row is known by its process and its name, so that a selection stays with its server while others come and go. A process
-//! that stops answering keeps its rows, with what was last known and the word that it is silent: a screen that forgot a
-//! server the moment it hung would hide what somebody is looking for.
+//! A row is identified by its process and its name, so that the selection stays with its server while others come and
+//! go. A process that stops answering keeps its rows, with the last known state and a mark, because a hanging server is
+//! what an operator looks for.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,29 +11,29 @@ use mendline::control::snapshot::{ProcessFacts, Server, StateKind};
 use mendline::control::words::Mood;
 use mendline::control::{Silence, Snapshot};
 
-/// What was found at one moment.
+/// The result of a poll.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Look {
-    /// When, in milliseconds since 1970.
+pub(crate) struct Poll {
+    /// Time, in milliseconds since 1970.
     pub(crate) at: u64,
-    /// Every process that is there.
-    pub(crate) processes: Vec<Seen>,
-    /// What children take, by their id.
+    /// All running processes.
+    pub(crate) processes: Vec<PolledProcess>,
+    /// Memory of children, by process id.
     pub(crate) memory: BTreeMap<u32, u64>,
-    /// Places that were not looked into, each with the reason.
+    /// Directories that were skipped, with the reason.
     pub(crate) distrusted: Vec<String>,
 }
 
-/// A process, and what it said about itself.
+/// A process and its answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct PolledProcess {
     pub(crate) pid: u32,
-    /// Of its first server.
+    /// Name of its first server.
     pub(crate) name: String,
     pub(crate) answer: Result<Snapshot, Silence>,
 }
 
-/// By what a row is known.
+/// Identity of a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) name: String,
@@ -44,13 +44,13 @@ pub(crate) struct Key {
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) key: Key,
-    /// What it is called here: its name, and its process if there are several of that name.
+    /// Name on the screen: that of the server, with its process if there are several.
     pub(crate) id: String,
-    /// What is known of it, if it ever answered.
+    /// The last known state, if the process ever answered.
     pub(crate) known: Option<(ProcessFacts, Server)>,
-    /// Why nothing is known now.
+    /// The reason why the current state is unknown.
     pub(crate) silence: Option<String>,
-    /// What its process and all that it has started take, if it is a child.
+    /// Memory of its processes, if it is a child.
     pub(crate) memory: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ impl Row {
         self.known.as_ref().map(|(_, server)| server)
     }
 
-    /// How it is, in half a sentence.
+    /// Returns the state as text.
     pub(crate) fn state(&self) -> String {
         match (&self.silence, self.server()) {
             (Some(why), _) => why.clone(),
@@ -68,7 +68,7 @@ impl Row {
         }
     }
 
-    /// In one word, as it is counted.
+    /// Returns the state in one word.
     pub(crate) fn word(&self) -> &'static str {
         match self.kind() {
             Some(kind) => kind.word(),
@@ -76,16 +76,16 @@ impl Row {
         }
     }
 
-    pub(crate) fn mood(&self) -> Mood {
+    pub(crate) fn severity(&self) -> Mood {
         self.kind().map_or(Mood::Bad, StateKind::mood)
     }
 
-    /// How it is; nobody knows that of one that is silent.
+    /// Returns the state; `None` if the process does not answer.
     pub(crate) fn kind(&self) -> Option<StateKind> {
         self.server().filter(|_| self.silence.is_none()).map(|server| server.state.kind)
     }
 
-    /// Is it one that somebody looks for with this text, which is in small letters?
+    /// Returns whether the row matches this filter, which is in lower case.
     pub(crate) fn matches(&self, filter: &str) -> bool {
         let target = self.server().map_or("", |server| &server.target);
         let error = self.server().and_then(|server| server.last_error.as_ref()).map_or("", |error| &error.what);
@@ -98,12 +98,12 @@ impl Row {
     }
 }
 
-/// In which order rows are shown.
+/// Order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sort {
     #[default]
     Name,
-    /// Those that need a look first.
+    /// The most severe first.
     State,
     /// The slowest first.
     Latency,
@@ -126,22 +126,22 @@ impl Sort {
         }
     }
 
-    /// Puts rows into this order; those that are alike stay in the order of their names.
+    /// Sorts rows; equal ones stay in the order of their names.
     pub(crate) fn order(self, rows: &mut [&Row]) {
         rows.sort_by(|left, right| left.key.cmp(&right.key));
         match self {
             Sort::Name => {}
-            Sort::State => rows.sort_by_key(|row| (Reverse(row.mood()), row.kind().is_some(), Reverse(row.kind()))),
+            Sort::State => rows.sort_by_key(|row| (Reverse(row.severity()), row.kind().is_some(), Reverse(row.kind()))),
             Sort::Latency => rows.sort_by_key(|row| Reverse(row.p95())),
         }
     }
 }
 
-/// The rows of everything that was found. `known` is what each process said last, for those that are silent now.
-pub(crate) fn rows(look: &Look, known: &mut BTreeMap<u32, Snapshot>) -> Vec<Row> {
-    known.retain(|pid, _| look.processes.iter().any(|seen| seen.pid == *pid));
+/// Builds the rows of a poll. `known` holds the last answer of each process.
+pub(crate) fn rows(poll: &Poll, known: &mut BTreeMap<u32, Snapshot>) -> Vec<Row> {
+    known.retain(|pid, _| poll.processes.iter().any(|seen| seen.pid == *pid));
     let mut rows = Vec::new();
-    for seen in &look.processes {
+    for seen in &poll.processes {
         if let Ok(snapshot) = &seen.answer {
             known.insert(seen.pid, snapshot.clone());
         }
@@ -155,7 +155,7 @@ pub(crate) fn rows(look: &Look, known: &mut BTreeMap<u32, Snapshot>) -> Vec<Row>
         };
         match known.get(&seen.pid) {
             Some(snapshot) => rows.extend(snapshot.servers.iter().map(|server| {
-                let memory = server.connection.child.and_then(|child| look.memory.get(&child).copied());
+                let memory = server.connection.child.and_then(|child| poll.memory.get(&child).copied());
                 Row { memory, ..row(&server.name, Some((snapshot.process.clone(), server.clone()))) }
             })),
             None => rows.push(row(&seen.name, None)),
@@ -166,7 +166,7 @@ pub(crate) fn rows(look: &Look, known: &mut BTreeMap<u32, Snapshot>) -> Vec<Row>
     rows
 }
 
-/// Doubles are told apart by their process.
+/// Adds the process to names that occur more than once.
 fn number(rows: &mut [Row]) {
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for row in rows.iter() {

@@ -1,7 +1,7 @@
-//! The terminal while it is a screen, and given back as it was.
+//! The terminal of the live screen, restored afterwards.
 //!
-//! A terminal in raw mode on its other page is of no use to anybody else. So it is given back on every way out: at the end,
-//! when we panic, and before we stop. Its modes are kept exactly as they were found.
+//! A terminal in raw mode on its alternate screen is of no use to other programs. So it is restored on every way out:
+//! at the end, at a panic, and before the process stops. Its modes are restored exactly.
 
 use std::fs;
 use std::io::{self, IsTerminal, Stdout, Write};
@@ -18,50 +18,50 @@ use super::model::Model;
 use super::paint::Paint;
 use super::view;
 
-/// The other page, no cursor, marks around what is pasted.
+/// Alternate screen, hidden cursor, bracketed paste.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?2004h";
 
 const CLEAR: &[u8] = b"\x1b[0m\x1b[2J";
 
-/// All of that undone, and no colour left.
+/// Undoes all of that, and resets colours.
 const LEAVE: &[u8] = b"\x1b[?2004l\x1b[0m\x1b[?25h\x1b[?1049l";
 
-/// What the terminal was before, while it is ours.
+/// The modes of the terminal before the live screen, while it is open.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Why there can be no screen here.
+/// Returns the reason why a live screen is not possible.
 pub(crate) fn refusal() -> Option<&'static str> {
     if !io::stdout().is_terminal() {
         Some("stdout is not a terminal")
     } else if !io::stdin().is_terminal() {
         Some("stdin is not a terminal")
     } else if std::env::var_os("TERM").is_none_or(|kind| kind.is_empty() || kind == "dumb") {
-        Some("this one knows nothing but lines (TERM is not set, or dumb)")
+        Some("this one supports only lines (TERM is not set, or dumb)")
     } else {
         None
     }
 }
 
-/// The terminal as a screen, until it is dropped.
+/// The live screen, until it is dropped.
 pub(crate) struct Screen {
-    /// Never dropped in the end: it would complain on stderr about a terminal that has gone, and die of that.
+    /// Never dropped: its drop would report a terminal that is gone on stderr, and panic on that.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     paint: Paint,
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Opens the live screen.
     pub(crate) fn open(paint: Paint) -> io::Result<Screen> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            give_back();
+            restore();
             before(panic);
         }));
         take()?;
         Ok(Screen { terminal: ManuallyDrop::new(blank(size())?), paint })
     }
 
-    /// Draws, in whatever size the terminal has now.
+    /// Draws, in the current size of the terminal.
     pub(crate) fn draw(&mut self, model: &mut Model) -> io::Result<()> {
         let size = size();
         if model.size != size {
@@ -73,14 +73,14 @@ impl Screen {
         Ok(())
     }
 
-    /// Gives the terminal back for a while.
-    pub(crate) fn lend(&self) {
-        give_back();
+    /// Restores the terminal for a while.
+    pub(crate) fn suspend(&self) {
+        restore();
     }
 
-    /// Takes the terminal again, whatever was done to it.
-    pub(crate) fn take_back(&mut self) -> io::Result<()> {
-        give_back();
+    /// Opens the live screen again, whatever the state of the terminal.
+    pub(crate) fn reopen(&mut self) -> io::Result<()> {
+        restore();
         take()?;
         *self.terminal = blank(size())?;
         Ok(())
@@ -89,11 +89,11 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
-/// What a screen has at the moment. A terminal that does not know its size is a usual one.
+/// Returns the size of the terminal, or 80×24 if it is unknown.
 pub(crate) fn size() -> Size {
     match tcgetwinsize(io::stdout()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Size { width: size.ws_col, height: size.ws_row },
@@ -101,8 +101,8 @@ pub(crate) fn size() -> Size {
     }
 }
 
-/// A screen with nothing on it. Not by what ratatui has for that, which asks the terminal where its cursor is and takes
-/// the keys of whoever types meanwhile for the answer.
+/// Creates an empty screen. The constructor of ratatui would ask the terminal for its cursor, and take typed keys for
+/// the answer.
 fn blank(size: Size) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
     let mut stdout = io::stdout();
     stdout.write_all(CLEAR)?;
@@ -114,7 +114,7 @@ fn take() -> io::Result<()> {
     let modes = tcgetattr(io::stdin())?;
     let mut raw = modes.clone();
     raw.make_raw();
-    // Known before it is done: whoever gives it back in between does no harm.
+    // Stored before the change, so that a restore in between is harmless.
     *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(modes);
     tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
     let mut stdout = io::stdout().lock();
@@ -122,17 +122,16 @@ fn take() -> io::Result<()> {
     stdout.flush()
 }
 
-/// Gives the terminal back, if it is ours. Whoever is on the way out can do nothing about an error here.
-pub(crate) fn give_back() {
+/// Restores the terminal, if it was changed. An error on the way out is ignored.
+pub(crate) fn restore() {
     let Some(modes) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-    // The modes first: whoever sees the usual page begins to type.
+    // The modes come first, because a person may type as soon as the normal screen appears.
     let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
-    // Not through the lock of stdout: whoever panics may hold it.
+    // Not through the lock of stdout, which a panicking thread may hold.
     let _ = rustix::io::write(io::stdout(), LEAVE);
 }
 
-/// Stops us with everybody who was started together with us, as Ctrl-Z does in a shell. Gives false if there is no shell
-/// that could let us go on: we would sleep for ever.
+/// Stops the process group, as Ctrl-Z does in a shell. Returns false if there is no shell that could continue it.
 pub(crate) fn stop() -> bool {
     if !has_shell() {
         return false;
@@ -140,34 +139,34 @@ pub(crate) fn stop() -> bool {
     rustix::process::kill_current_process_group(Signal::STOP).is_ok()
 }
 
-/// Is there somebody above our process group, but in our session?
+/// Returns whether a process of our session is above our process group.
 fn has_shell() -> bool {
-    let Some(ours) = Standing::of("self") else { return false };
+    let Some(ours) = ProcessIds::of("self") else { return false };
     let mut above = ours.parent;
-    while let Some(standing) = Standing::of(&above.to_string()) {
-        if standing.group != ours.group {
-            return standing.session == ours.session;
+    while let Some(ids) = ProcessIds::of(&above.to_string()) {
+        if ids.group != ours.group {
+            return ids.session == ours.session;
         }
-        above = standing.parent;
+        above = ids.parent;
     }
     false
 }
 
-/// Where a process stands among the others. Whoever is outside our container has the number zero, which the system calls
-/// of [rustix] cannot give.
-struct Standing {
+/// The ids of a process. A process outside of our container has the id zero, which the system calls of [rustix] cannot
+/// return.
+struct ProcessIds {
     parent: u32,
     group: u32,
     session: u32,
 }
 
-impl Standing {
-    fn of(process: &str) -> Option<Standing> {
+impl ProcessIds {
+    fn of(process: &str) -> Option<ProcessIds> {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The name comes before, in parentheses, and may hold anything; then the state.
+        // The name of the command comes before, in parentheses, and may contain anything; then the state.
         let mut numbers = stat.rsplit_once(')')?.1.split_whitespace().skip(1).map(str::parse);
         let mut next = || numbers.next()?.ok();
-        Some(Standing { parent: next()?, group: next()?, session: next()? })
+        Some(ProcessIds { parent: next()?, group: next()?, session: next()? })
     }
 }
 
@@ -182,26 +181,26 @@ mod tests {
 
     use super::*;
 
-    /// Where the other half of the story below is told to panic.
+    /// The variable that tells the test below where to panic.
     const VARIABLE: &str = "MENDLINE_TEST_PANICS";
 
-    /// The last words of whoever panics.
-    const LAST_WORDS: &str = "as it was planned";
+    /// The message of the panic.
+    const PANIC_MESSAGE: &str = "as it was planned";
 
     #[test]
-    #[ignore = "it takes the terminal that it runs in, so the story below gives it one of its own"]
-    fn somebody_panics_before_a_screen() {
+    #[ignore = "it changes its terminal, so the test below provides a separate one"]
+    fn panic_with_an_open_screen() {
         let Ok(place) = std::env::var(VARIABLE) else { return };
         let mut screen = Screen::open(Paint { is_coloured: true }).unwrap();
         let modes = tcgetattr(io::stdin()).unwrap();
-        assert!(!modes.local_modes.contains(LocalModes::ECHO), "it is not a screen");
+        assert!(!modes.local_modes.contains(LocalModes::ECHO), "the terminal is not in raw mode");
         match place.as_str() {
-            // Whoever draws holds what others write through.
+            // Drawing holds the lock of stdout.
             "drawing" => drop(screen.terminal.draw(|_| {
                 let _stdout = io::stdout().lock();
-                panic!("{LAST_WORDS}");
+                panic!("{PANIC_MESSAGE}");
             })),
-            _ => drop(std::thread::spawn(|| panic!("{LAST_WORDS}")).join()),
+            _ => drop(std::thread::spawn(|| panic!("{PANIC_MESSAGE}")).join()),
         }
     }
 
@@ -211,9 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn whoever_panics_gives_the_terminal_back_before_a_word_is_said_of_it() {
+    fn panic_restores_the_terminal_before_its_message() {
         let (_, module) = module_path!().split_once("::").unwrap();
-        let story = format!("{module}::somebody_panics_before_a_screen");
+        let story = format!("{module}::panic_with_an_open_screen");
         for place in ["drawing", "elsewhere"] {
             let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
             grantpt(&master).unwrap();
@@ -230,19 +229,19 @@ mod tests {
                 .stderr(Stdio::from(slave.try_clone().unwrap()))
                 .spawn()
                 .unwrap();
-            // What was said fits into what a terminal holds, so nobody has to read meanwhile.
+            // The output fits into the buffer of a terminal, so it can be read afterwards.
             process.wait().unwrap();
-            assert_eq!(described(&tcgetattr(&slave).unwrap()), before, "{place}: its modes are others");
+            assert_eq!(described(&tcgetattr(&slave).unwrap()), before, "{place}: its modes differ");
             drop(slave);
             let mut seen = Vec::new();
-            // A terminal whose last user has gone ends with an error.
+            // Reading from a terminal without users ends with an error.
             let _ = File::from(master).read_to_end(&mut seen);
             let at = |what: &[u8]| {
                 let found: Vec<usize> = (0..seen.len()).filter(|at| seen[*at..].starts_with(what)).collect();
                 assert_eq!(found.len(), 1, "{place}: {:?}", String::from_utf8_lossy(&seen));
                 found[0]
             };
-            assert!(at(ENTER) < at(LEAVE) && at(LEAVE) < at(LAST_WORDS.as_bytes()), "{place}");
+            assert!(at(ENTER) < at(LEAVE) && at(LEAVE) < at(PANIC_MESSAGE.as_bytes()), "{place}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Signals, as something that the screen hears when it has time.
+//! Signals, as messages for the screen.
 //!
-//! Somebody who ends us must not find the terminal spoilt, even if the screen itself hangs: who has not ended a moment after
-//! it was told to is ended here.
+//! The terminal must be restored even if the screen hangs: if the screen has not ended shortly after a stop signal,
+//! this thread ends the process.
 
 use std::io;
 use std::sync::mpsc::Sender;
@@ -10,29 +10,29 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::screen::give_back;
+use super::screen::restore;
 
-/// How long the screen has to end by itself.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time limit for the screen to end by itself.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The code of a process that was ended by a signal, as shells have it.
+/// Offset of the exit code of a process that a signal ended, as shells use it.
 const ENDED: i32 = 128;
 
-/// What was heard.
+/// A received signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// By Ctrl-C of a terminal that is not in raw mode, or by hand.
+pub(crate) enum ReceivedSignal {
+    /// SIGINT, by Ctrl-C on a terminal that is not in raw mode, or by another process.
     Interrupt,
-    /// Somebody wants us to end, or the terminal is gone.
+    /// SIGTERM, SIGQUIT, or SIGHUP of a closed terminal.
     Stop,
-    /// To the background.
+    /// SIGTSTP.
     Suspend,
-    /// We were stopped, and go on.
+    /// SIGCONT.
     Continued,
 }
 
-/// Listens from now on.
-pub(crate) fn listen(heard: Sender<Heard>) -> io::Result<()> {
+/// Starts to listen.
+pub(crate) fn listen(sender: Sender<ReceivedSignal>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = {
         let _inside = runtime.enter();
@@ -42,11 +42,11 @@ pub(crate) fn listen(heard: Sender<Heard>) -> io::Result<()> {
         runtime.block_on(async {
             loop {
                 let signal = signals.next().await;
-                // Nobody listens any more when we are at the end anyway.
-                let _ = heard.send(signal);
-                if signal == Heard::Stop {
-                    tokio::time::sleep(PATIENCE).await;
-                    give_back();
+                // At the end there may be no receiver.
+                let _ = sender.send(signal);
+                if signal == ReceivedSignal::Stop {
+                    tokio::time::sleep(EXIT_TIMEOUT).await;
+                    restore();
                     std::process::exit(ENDED + SignalKind::terminate().as_raw_value());
                 }
             }
@@ -61,7 +61,7 @@ struct Signals {
     quit: Signal,
     hang_up: Signal,
     suspend: Signal,
-    go_on: Signal,
+    resumed: Signal,
 }
 
 impl Signals {
@@ -73,18 +73,18 @@ impl Signals {
             quit: signal(SignalKind::quit())?,
             hang_up: signal(SignalKind::hangup())?,
             suspend: other(rustix::process::Signal::TSTP)?,
-            go_on: other(rustix::process::Signal::CONT)?,
+            resumed: other(rustix::process::Signal::CONT)?,
         })
     }
 
-    async fn next(&mut self) -> Heard {
+    async fn next(&mut self) -> ReceivedSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => Heard::Interrupt,
-            _ = self.terminate.recv() => Heard::Stop,
-            _ = self.quit.recv() => Heard::Stop,
-            _ = self.hang_up.recv() => Heard::Stop,
-            _ = self.suspend.recv() => Heard::Suspend,
-            _ = self.go_on.recv() => Heard::Continued,
+            _ = self.interrupt.recv() => ReceivedSignal::Interrupt,
+            _ = self.terminate.recv() => ReceivedSignal::Stop,
+            _ = self.quit.recv() => ReceivedSignal::Stop,
+            _ = self.hang_up.recv() => ReceivedSignal::Stop,
+            _ = self.suspend.recv() => ReceivedSignal::Suspend,
+            _ = self.resumed.recv() => ReceivedSignal::Continued,
         }
     }
 }

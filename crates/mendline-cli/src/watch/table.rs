@@ -1,8 +1,8 @@
-//! The servers as rows, with as many columns as have a place.
+//! The servers as rows, with as many columns as fit.
 //!
-//! Every column has a rank, and gets its place in that order, as far as there is any. Names, states and errors may be cut
-//! short; each has a share of the width that it gets before columns of a higher rank do, and what is left in the end. What
-//! tells of trouble comes earlier when there is any.
+//! Columns get their width in the order of their ranks. Names, states and errors may be cut; each has a guaranteed
+//! share of the width, and gets more of what is left in the end. Columns about problems get a lower rank if there are
+//! any.
 
 use mendline::control::snapshot::{Standing, TransportKind};
 use mendline::control::words::took_us;
@@ -11,27 +11,27 @@ use super::detail::{ago, bytes};
 use super::paint::{Tone, width};
 use super::row::Row;
 
-/// What is between two columns.
+/// Width between two columns.
 pub(crate) const GAP: u16 = 2;
 
-/// No column has a right to more than this.
+/// Maximum guaranteed width of a column.
 const WIDE: u16 = 30;
 
 /// One column.
 pub(crate) struct Column {
     pub(crate) title: &'static str,
-    /// The lowest come first.
+    /// Order in which columns get their width, the lowest first.
     rank: fn(&[&Row]) -> u8,
-    /// Numbers stand on the right.
+    /// Numbers are right-aligned.
     pub(crate) is_number: bool,
-    /// It is never narrower than this.
+    /// Minimum width.
     least: u16,
-    /// It has a right to one part in so many of the width, if it needs it.
+    /// The column is guaranteed one part in so many of the width.
     share: u16,
     pub(crate) cell: fn(&Row) -> Cell,
 }
 
-/// What is in one place.
+/// Text and role of a cell.
 pub(crate) type Cell = (String, Tone);
 
 const fn text(title: &'static str, rank: fn(&[&Row]) -> u8, least: u16, share: u16, cell: fn(&Row) -> Cell) -> Column {
@@ -42,21 +42,21 @@ const fn number(title: &'static str, rank: fn(&[&Row]) -> u8, least: u16, cell: 
     Column { title, rank, is_number: true, least, share: 1, cell }
 }
 
-/// All of them, as they stand.
+/// All columns, in the order of display.
 static COLUMNS: [Column; 15] = [
     text("SERVER", |_| 1, 8, 6, |row| (row.id.clone(), Tone::Bold)),
     text("VIA", |_| 12, 5, 1, via),
-    text("STATE", |_| 0, 16, 3, |row| (row.state(), row.mood().into())),
+    text("STATE", |_| 0, 16, 3, |row| (row.state(), row.severity().into())),
     text("BREAKER", |rows| if rows.iter().any(|row| holds_back(row)) { 4 } else { 13 }, 7, 8, breaker),
     number("NOW", |_| 8, 4, in_flight),
     number("OK", |_| 2, 5, |row| count(row, |calls| calls.answered, Tone::Plain)),
-    number("FAILED", |_| 3, 6, |row| count(row, |calls| calls.failed, Tone::Bad)),
-    number("RETRIED", |_| 9, 7, |row| count(row, |calls| calls.retried, Tone::Passing)),
+    number("FAILED", |_| 3, 6, |row| count(row, |calls| calls.failed, Tone::Error)),
+    number("RETRIED", |_| 9, 7, |row| count(row, |calls| calls.retried, Tone::Warning)),
     number(
         "UNKNOWN",
         |rows| if rows.iter().any(|row| has_unknown(row)) { 6 } else { 9 },
         7,
-        |row| count(row, |calls| calls.unknown, Tone::Bad),
+        |row| count(row, |calls| calls.unknown, Tone::Error),
     ),
     number("P50", |_| 10, 6, |row| took(row, |latency| latency.p50_us)),
     number("P95", |_| 7, 6, |row| took(row, |latency| latency.p95_us)),
@@ -66,7 +66,7 @@ static COLUMNS: [Column; 15] = [
     text("LAST ERROR", |rows| if rows.iter().any(|row| has_erred(row)) { 5 } else { 14 }, 16, 5, last_error),
 ];
 
-/// The columns that have a place in this width, each with what it gets.
+/// Returns the columns that fit into this width, each with its own.
 pub(crate) fn fit(rows: &[&Row], whole: u16) -> Vec<(&'static Column, u16)> {
     let natural = |column: &Column| -> u16 {
         let cells = rows.iter().map(|row| width(&(column.cell)(row).0)).max().unwrap_or_default();
@@ -108,7 +108,7 @@ fn has_erred(row: &Row) -> bool {
 
 fn via(row: &Row) -> Cell {
     let word = row.server().map_or("", |server| match server.transport {
-        TransportKind::Child => "child",
+        TransportKind::Child => "stdio",
         TransportKind::Http => "http",
         TransportKind::Sse => "sse",
     });
@@ -117,16 +117,16 @@ fn via(row: &Row) -> Cell {
 
 fn breaker(row: &Row) -> Cell {
     let Some(server) = row.server() else { return Cell::default() };
-    (server.breaker.words(), if holds_back(row) { Tone::Passing } else { Tone::Faint })
+    (server.breaker.words(), if holds_back(row) { Tone::Warning } else { Tone::Faint })
 }
 
-/// Those that wait are said after those that are out.
+/// Formats the calls in flight, and after a plus sign those that wait.
 fn in_flight(row: &Row) -> Cell {
     match row.server().map(|server| (server.in_flight, server.waiting)) {
         None => Cell::default(),
         Some((0, 0)) => ("0".to_owned(), Tone::Faint),
         Some((out, 0)) => (out.to_string(), Tone::Plain),
-        Some((out, waiting)) => (format!("{out}+{waiting}"), Tone::Passing),
+        Some((out, waiting)) => (format!("{out}+{waiting}"), Tone::Warning),
     }
 }
 

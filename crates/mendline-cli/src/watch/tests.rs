@@ -1,4 +1,4 @@
-//! The screen as a person sees it, driven by looks, events and keys.
+//! The screen, driven by polls, events and keys.
 
 use mendline::control::snapshot::{
     Breaker, Calls, Connection, LastError, Latency, Limit, Party, ProcessFacts, Rate, Server, Standing, State,
@@ -12,18 +12,18 @@ use ratatui::layout::Size;
 use ratatui::style::{Color, Modifier};
 
 use super::keyboard::Key;
-use super::model::{Happening, Mode, Model, Order, Wish};
+use super::model::{Action, CommandRequest, Mode, Model, Update};
 use super::paint::Paint;
-use super::row::{self, Look, Seen};
+use super::row::{self, Poll, PolledProcess};
 use super::view;
-use crate::target::Wanted;
+use crate::target::ServerSelector;
 
-/// When all of this happens.
+/// The time of the tests.
 const NOW: u64 = 1_800_000_000_000;
 
 const PLAIN: Paint = Paint { is_coloured: false };
 
-/// A server that is well and has nothing to tell.
+/// A healthy server.
 fn server(name: &str) -> Server {
     Server {
         name: name.to_owned(),
@@ -48,7 +48,7 @@ fn server(name: &str) -> Server {
     }
 }
 
-fn process(pid: u32, server: Server) -> Seen {
+fn process(pid: u32, server: Server) -> PolledProcess {
     let process = ProcessFacts {
         pid,
         mendline: "0.1.0".to_owned(),
@@ -58,11 +58,11 @@ fn process(pid: u32, server: Server) -> Seen {
     };
     let name = server.name.clone();
     let servers = vec![server];
-    Seen { pid, name, answer: Ok(Snapshot { version: VERSION, taken_at: NOW, process, servers }) }
+    PolledProcess { pid, name, answer: Ok(Snapshot { version: VERSION, taken_at: NOW, process, servers }) }
 }
 
-/// Five servers, of which only some are well.
-fn household() -> Look {
+/// Six processes in different states.
+fn sample_poll() -> Poll {
     let mut notes = server("notes");
     notes.connection.child = Some(4712);
     notes.calls = Calls {
@@ -109,8 +109,8 @@ fn household() -> Look {
     };
     search.calls = Calls { failed: 12, ..Calls::default() };
     search.latency = Latency::default();
-    let hangs = Seen { pid: 99, name: "frozen".to_owned(), answer: Err(Silence::Hangs) };
-    Look {
+    let hangs = PolledProcess { pid: 99, name: "frozen".to_owned(), answer: Err(Silence::Hangs) };
+    Poll {
         at: NOW,
         processes: vec![
             process(11, notes),
@@ -125,15 +125,15 @@ fn household() -> Look {
     }
 }
 
-fn told(pid: u32, name: &str, level: Level, said: bool, ago_ms: u64, text: &str) -> Happening {
+fn told(pid: u32, name: &str, level: Level, said: bool, ago_ms: u64, text: &str) -> Update {
     let (name, server, text) = (name.to_owned(), Some(name.to_owned()), text.to_owned());
-    Happening::Told { pid, name, told: Told { at: NOW - ago_ms, level, server, said, text } }
+    Update::Event { pid, name, told: Told { at: NOW - ago_ms, level, server, said, text } }
 }
 
-/// The household on a screen of this size, after something has happened.
+/// The sample on a screen of this size, after some events.
 fn watched(width: u16, height: u16) -> Model {
     let mut model = Model::new(Size { width, height }, None);
-    model.take(Happening::Looked(household()));
+    model.take(Update::Polled(sample_poll()));
     model.take(told(11, "notes", Level::Warn, false, 240_000, "Up → Waiting: ended by signal 9"));
     model.take(told(11, "notes", Level::Info, true, 239_000, "listening on stdio"));
     model.take(told(15, "twin", Level::Info, false, 61_000, "ready after 80 ms"));
@@ -149,40 +149,40 @@ fn drawn(model: &Model) -> Terminal<TestBackend> {
 
 fn picture(model: &Model) -> String {
     let text = drawn(model).backend().to_string();
-    // Each line stands in quotes.
+    // Each line is in quotes.
     let line = |line: &str| line[1..line.len() - 1].trim_end().to_owned();
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 impl Model {
-    fn take(&mut self, happening: Happening) {
-        self.take_all([happening]);
+    fn take(&mut self, update: Update) {
+        self.take_all([update]);
     }
 }
 
-fn press(model: &mut Model, keys: &str) -> Option<Wish> {
+fn press(model: &mut Model, keys: &str) -> Option<Action> {
     keys.chars().map(|key| model.press(Key::Char(key))).last().flatten()
 }
 
 #[test]
-fn a_large_screen_shows_servers_details_and_events() {
+fn large_screen_shows_servers_details_and_events() {
     let mut model = watched(120, 30);
     press(&mut model, "jj");
     insta::assert_snapshot!("large", picture(&model));
 }
 
 #[test]
-fn a_usual_screen_shows_servers_and_events() {
+fn default_screen_shows_servers_and_events() {
     insta::assert_snapshot!("usual", picture(&watched(80, 24)));
 }
 
 #[test]
-fn a_small_screen_shows_what_matters_most() {
+fn small_screen_shows_the_most_important_columns() {
     insta::assert_snapshot!("small", picture(&watched(60, 15)));
 }
 
 #[test]
-fn details_have_a_small_screen_for_themselves() {
+fn details_fill_a_small_screen() {
     let mut model = watched(60, 15);
     press(&mut model, "jj");
     model.press(Key::Enter);
@@ -192,26 +192,26 @@ fn details_have_a_small_screen_for_themselves() {
 }
 
 #[test]
-fn a_wide_screen_shows_every_column() {
+fn wide_screen_shows_every_column() {
     insta::assert_snapshot!("wide", picture(&watched(230, 14)));
 }
 
 #[test]
-fn a_screen_that_is_too_small_says_so() {
+fn too_small_screen_shows_the_needed_size() {
     insta::assert_snapshot!("too_small", picture(&watched(20, 5)));
 }
 
 #[test]
-fn an_empty_screen_says_what_to_do() {
+fn empty_screen_shows_the_next_step() {
     let mut model = Model::new(Size { width: 80, height: 24 }, None);
-    assert!(picture(&model).contains("Looking"), "nobody has looked yet");
+    assert!(picture(&model).contains("Looking"), "before the first poll");
     let distrusted = vec!["/tmp/mendline-1000: it belongs to another user (0)".to_owned()];
-    model.take(Happening::Looked(Look { at: NOW, distrusted, ..Look::default() }));
+    model.take(Update::Polled(Poll { at: NOW, distrusted, ..Poll::default() }));
     insta::assert_snapshot!("empty", picture(&model));
 }
 
 #[test]
-fn the_help_names_every_key() {
+fn help_lists_every_key() {
     let mut model = watched(80, 24);
     press(&mut model, "?");
     insta::assert_snapshot!("help", picture(&model));
@@ -220,16 +220,16 @@ fn the_help_names_every_key() {
 }
 
 #[test]
-fn the_page_about_it_shows_what_is_really_seen() {
-    let mut look = household();
-    look.processes.truncate(3);
-    let Ok(snapshot) = &mut look.processes[0].answer else { unreachable!() };
+fn docs_show_the_real_screen() {
+    let mut poll = sample_poll();
+    poll.processes.truncate(3);
+    let Ok(snapshot) = &mut poll.processes[0].answer else { unreachable!() };
     snapshot.servers[0].breaker.tools.clear();
     snapshot.servers[0].calls.unknown = 0;
-    let Ok(snapshot) = &mut look.processes[2].answer else { unreachable!() };
+    let Ok(snapshot) = &mut poll.processes[2].answer else { unreachable!() };
     snapshot.servers[0].name = "search".to_owned();
     let mut model = Model::new(Size { width: 110, height: 12 }, None);
-    model.take(Happening::Looked(look));
+    model.take(Update::Polled(poll));
     model.take(told(11, "notes", Level::Warn, false, 240_000, "Up → Waiting: ended by signal 9"));
     model.take(told(11, "notes", Level::Info, false, 239_000, "ready after 80 ms"));
     model.take(told(12, "atlassian", Level::Warn, false, 9_000, "Up → Waiting: connection reset"));
@@ -241,13 +241,13 @@ fn the_page_about_it_shows_what_is_really_seen() {
 }
 
 #[test]
-fn servers_are_counted_the_best_first() {
+fn servers_are_counted_by_state() {
     let first = picture(&watched(120, 30)).lines().next().unwrap().to_owned();
     assert_eq!(first, "mendline  6 servers: 3 ready, 1 reconnecting, 1 parked, 1 silent");
 }
 
 #[test]
-fn without_colour_there_is_none() {
+fn no_colours_without_colour_setting() {
     let terminal = drawn(&watched(120, 30));
     let cells = &terminal.backend().buffer().content;
     assert!(cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
@@ -255,40 +255,40 @@ fn without_colour_there_is_none() {
 }
 
 #[test]
-fn a_selection_stays_with_its_server() {
+fn selection_stays_with_its_server() {
     let mut model = watched(80, 24);
     press(&mut model, "jj");
     assert_eq!(model.selected().unwrap().id, "notes");
-    let mut more = household();
+    let mut more = sample_poll();
     more.processes.push(process(16, server("aardvark")));
-    model.take(Happening::Looked(more));
-    assert_eq!(model.selected().unwrap().id, "notes", "somebody came before it");
+    model.take(Update::Polled(more));
+    assert_eq!(model.selected().unwrap().id, "notes", "a new row is above it");
     press(&mut model, "s");
     assert_eq!(model.selected().unwrap().id, "notes", "the order changed");
-    model.take(Happening::Looked(Look { processes: vec![process(12, server("atlassian"))], ..household() }));
+    model.take(Update::Polled(Poll { processes: vec![process(12, server("atlassian"))], ..sample_poll() }));
     assert_eq!(model.selected().unwrap().id, "atlassian", "it has gone, and the next is selected");
-    model.take(Happening::Looked(Look { at: NOW, ..Look::default() }));
+    model.take(Update::Polled(Poll { at: NOW, ..Poll::default() }));
     assert!(model.selected().is_none());
 }
 
 #[test]
-fn whoever_comes_and_goes_is_noted() {
+fn started_and_ended_servers_are_reported() {
     let mut model = watched(80, 24);
-    let mut look = household();
-    look.processes.remove(0);
-    look.processes.push(process(16, server("garden")));
-    model.take(Happening::Looked(look));
+    let mut poll = sample_poll();
+    poll.processes.remove(0);
+    poll.processes.push(process(16, server("garden")));
+    model.take(Update::Polled(poll));
     let picture = picture(&model);
-    assert!(picture.contains("is there now (process 16)"), "{picture}");
-    assert!(picture.contains("is not there any more (process 11)"), "{picture}");
+    assert!(picture.contains("has started (process 16)"), "{picture}");
+    assert!(picture.contains("has ended (process 11)"), "{picture}");
 }
 
 #[test]
-fn a_process_that_stops_answering_keeps_its_row() {
+fn process_that_stops_answering_keeps_its_row() {
     let mut model = watched(120, 30);
-    let mut look = household();
-    look.processes[0].answer = Err(Silence::Hangs);
-    model.take(Happening::Looked(look));
+    let mut poll = sample_poll();
+    poll.processes[0].answer = Err(Silence::Hangs);
+    model.take(Update::Polled(poll));
     press(&mut model, "jj");
     let row = model.selected().unwrap();
     assert_eq!((row.id.as_str(), row.state().as_str(), row.word()), ("notes", "does not answer", "silent"));
@@ -303,13 +303,17 @@ fn servers_are_sorted_by_name_by_state_and_by_latency() {
     press(&mut model, "s");
     assert_eq!(ids(&model), "fsantt", "the silent and the parked first");
     press(&mut model, "s");
-    assert!(ids(&model).starts_with('a') && ids(&model).ends_with("fs"), "who has no figures is last: {}", ids(&model));
+    assert!(
+        ids(&model).starts_with('a') && ids(&model).ends_with("fs"),
+        "rows without figures are last: {}",
+        ids(&model)
+    );
     press(&mut model, "s");
     assert_eq!(ids(&model), "afnstt");
 }
 
 #[test]
-fn a_filter_shows_servers_and_events_that_it_fits() {
+fn filter_selects_servers_and_events() {
     let mut model = watched(80, 24);
     press(&mut model, "/twIN");
     assert_eq!((model.rows().len(), model.shown_events().len()), (2, 1));
@@ -320,55 +324,58 @@ fn a_filter_shows_servers_and_events_that_it_fits() {
     press(&mut model, "/refused");
     assert_eq!(model.rows().len(), 1, "errors and states are looked at too");
     model.press(Key::Escape);
-    assert_eq!(model.press(Key::Escape), Some(Wish::Quit));
+    assert_eq!(model.press(Key::Escape), Some(Action::Quit));
 }
 
 #[test]
-fn only_what_was_asked_for_is_watched() {
-    let mut model = Model::new(Size { width: 80, height: 24 }, Some(Wanted::parse("twin#15")));
-    model.take(Happening::Looked(household()));
+fn only_selected_servers_are_watched() {
+    let mut model = Model::new(Size { width: 80, height: 24 }, Some(ServerSelector::parse("twin#15")));
+    model.take(Update::Polled(sample_poll()));
     model.take(told(11, "notes", Level::Info, false, 0, "not of interest"));
     model.take(told(15, "twin", Level::Info, false, 0, "of interest"));
     assert_eq!((model.rows().len(), model.shown_events().len()), (1, 1));
-    model.take(Happening::Looked(Look { at: NOW, ..Look::default() }));
+    model.take(Update::Polled(Poll { at: NOW, ..Poll::default() }));
     assert!(picture(&model).contains("No server \"twin#15\" is running."), "{}", picture(&model));
 }
 
 #[test]
-fn reconnect_is_done_and_isolate_asks_first() {
+fn reconnect_runs_at_once_and_isolate_asks_first() {
     let mut model = watched(80, 24);
     press(&mut model, "jj");
     let key = row::Key { name: "notes".to_owned(), pid: 11 };
-    let order = |what| Order { key: key.clone(), id: "notes".to_owned(), what };
-    assert_eq!(press(&mut model, "r"), Some(Wish::Steer(order(Command::Reconnect))));
+    let command = |what| CommandRequest { key: key.clone(), id: "notes".to_owned(), what };
+    assert_eq!(press(&mut model, "r"), Some(Action::Command(command(Command::Reconnect))));
     assert_eq!(press(&mut model, "i"), None);
     assert!(picture(&model).contains("Isolate notes? y/n"), "{}", picture(&model));
-    assert_eq!(model.press(Key::Pasted('y')), None, "what is pasted is no answer");
+    assert_eq!(model.press(Key::Pasted('y')), None, "pasted text is no answer");
     assert_eq!(press(&mut model, "n"), None);
-    assert_eq!(press(&mut model, "iy"), Some(Wish::Steer(order(Command::Isolate))));
-    model.take(Happening::Answered { order: order(Command::Isolate), outcome: Err("it does not answer".to_owned()) });
+    assert_eq!(press(&mut model, "iy"), Some(Action::Command(command(Command::Isolate))));
+    model.take(Update::CommandDone {
+        command: command(Command::Isolate),
+        outcome: Err("it does not answer".to_owned()),
+    });
     assert!(picture(&model).contains("notes: it does not answer"));
     model.tick(NOW + 60_000);
-    assert!(picture(&model).contains("q quit"), "an old answer makes place for the keys");
+    assert!(picture(&model).contains("q quit"), "an old answer disappears");
 
-    let mut look = household();
-    let Ok(snapshot) = &mut look.processes[0].answer else { unreachable!() };
+    let mut poll = sample_poll();
+    let Ok(snapshot) = &mut poll.processes[0].answer else { unreachable!() };
     snapshot.servers[0].state.kind = StateKind::Isolated;
-    model.take(Happening::Looked(look));
+    model.take(Update::Polled(poll));
     assert!(picture(&model).contains("i resume"), "{}", picture(&model));
     assert_eq!(press(&mut model, "r"), None);
-    assert!(picture(&model).contains("notes is isolated; i brings it back first"), "{}", picture(&model));
-    assert_eq!(press(&mut model, "i"), Some(Wish::Steer(order(Command::Resume))), "that needs no question");
-    assert_eq!(press(&mut model, "l"), Some(Wish::Log("notes".to_owned())));
+    assert!(picture(&model).contains("notes is isolated; press i to resume it first"), "{}", picture(&model));
+    assert_eq!(press(&mut model, "i"), Some(Action::Command(command(Command::Resume))), "that needs no question");
+    assert_eq!(press(&mut model, "l"), Some(Action::Log("notes".to_owned())));
 }
 
 #[test]
-fn a_paused_picture_stands_still_and_catches_up() {
+fn paused_display_is_static_and_catches_up() {
     let mut model = watched(80, 24);
     press(&mut model, "p");
     let before = picture(&model);
     model.take(told(11, "notes", Level::Info, false, 0, "something new"));
-    model.take(Happening::Looked(Look { at: NOW + 5_000, ..Look::default() }));
+    model.take(Update::Polled(Poll { at: NOW + 5_000, ..Poll::default() }));
     model.tick(NOW + 5_000);
     let lines = |text: &str| text.lines().filter(|line| !line.starts_with("──")).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(lines(&picture(&model))[1..12], lines(&before)[1..12]);
@@ -376,12 +383,12 @@ fn a_paused_picture_stands_still_and_catches_up() {
     assert_eq!(model.total(), 0, "what was found meanwhile");
 }
 
-/// Anything that can happen to a screen.
+/// An input of the screen.
 #[derive(Clone, Debug)]
 enum Step {
     Key(Key),
     Size(u16, u16),
-    Look(Vec<usize>),
+    Poll(Vec<usize>),
     Event(u32, String),
 }
 
@@ -407,14 +414,14 @@ fn step() -> impl Strategy<Value = Step> {
         4 => letter.prop_map(Step::Key),
         3 => named.prop_map(Step::Key),
         2 => (1..150u16, 1..60u16).prop_map(|(width, height)| Step::Size(width, height)),
-        1 => proptest::collection::vec(0..6usize, 0..6).prop_map(Step::Look),
+        1 => proptest::collection::vec(0..6usize, 0..6).prop_map(Step::Poll),
         2 => (0..20u32, "\\PC{0,80}").prop_map(|(pid, text)| Step::Event(pid, text)),
     ]
 }
 
 proptest! {
     #[test]
-    fn nothing_that_happens_breaks_the_picture(steps in proptest::collection::vec(step(), 0..60)) {
+    fn selected_row_stays_visible_after_any_input(steps in proptest::collection::vec(step(), 0..60)) {
         let mut model = watched(80, 24);
         for step in steps {
             match step {
@@ -422,12 +429,12 @@ proptest! {
                     model.press(key);
                 }
                 Step::Size(width, height) => model.resize(Size { width, height }),
-                Step::Look(which) => {
-                    let all = household().processes;
-                    let mut look = household();
-                    // Doubles come too: two servers of one name in one process.
-                    look.processes = which.into_iter().map(|at| all[at].clone()).collect();
-                    model.take(Happening::Looked(look));
+                Step::Poll(which) => {
+                    let all = sample_poll().processes;
+                    let mut poll = sample_poll();
+                    // Duplicates occur, too: two servers with one name in one process.
+                    poll.processes = which.into_iter().map(|at| all[at].clone()).collect();
+                    model.take(Update::Polled(poll));
                 }
                 Step::Event(pid, text) => model.take(told(pid, "notes", Level::Warn, pid % 2 == 0, 0, &text)),
             }

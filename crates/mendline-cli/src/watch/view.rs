@@ -1,6 +1,6 @@
-//! The picture: everything that the model knows, drawn into a buffer.
+//! Drawing of the model into a buffer.
 //!
-//! Drawing changes nothing, so that a picture can be looked at in a test as it is on a screen.
+//! Drawing changes no state, so that tests can compare the result.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Rect, Size};
@@ -12,11 +12,11 @@ use super::detail;
 use super::keys::HINTS;
 use super::layout::{LEAST, Layout};
 use super::model::{Mode, Model};
-use super::paint::{Paint, Pen, Tone, cut, width};
+use super::paint::{LineWriter, Paint, Tone, cut, width};
 use super::row::{Row, Sort};
 use super::table;
 
-/// How wide the name in front of an event may be.
+/// Maximum width of the name before an event.
 const WIDEST_WHO: usize = 20;
 
 /// Draws the screen.
@@ -38,24 +38,24 @@ pub(crate) fn draw(model: &Model, paint: Paint, buffer: &mut Buffer) {
     footer(model, paint, layout.footer, buffer);
 }
 
-/// All that is neither title nor footer.
+/// Returns the area between title and footer.
 fn between(layout: &Layout) -> Rect {
     Rect { y: 1, height: layout.footer.y - 1, ..layout.title }
 }
 
-fn pen<'a>(buffer: &'a mut Buffer, paint: Paint, area: Rect, line: u16) -> Pen<'a> {
-    Pen::at(buffer, paint, area.x, area.y + line, area.right())
+fn line_writer<'a>(buffer: &'a mut Buffer, paint: Paint, area: Rect, line: u16) -> LineWriter<'a> {
+    LineWriter::at(buffer, paint, area.x, area.y + line, area.right())
 }
 
 fn too_small(size: Size, paint: Paint, buffer: &mut Buffer) {
-    let wish = format!("{}×{} please", LEAST.width, LEAST.height);
-    let lines = ["too small", wish.as_str(), "q quits"];
+    let needed = format!("{}×{} needed", LEAST.width, LEAST.height);
+    let lines = ["too small", needed.as_str(), "q quits"];
     let first = usize::from(size.height).saturating_sub(lines.len()) / 2;
     for (index, text) in lines.iter().enumerate().take(size.height.into()) {
         let text = cut(text, size.width.into());
         let x = u16::try_from((usize::from(size.width) - width(&text)) / 2).unwrap_or(0);
         let y = u16::try_from(first + index).unwrap_or(0);
-        Pen::at(buffer, paint, x, y, size.width).write(Tone::Plain, &text);
+        LineWriter::at(buffer, paint, x, y, size.width).write(Tone::Plain, &text);
     }
 }
 
@@ -71,10 +71,11 @@ fn title(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
         marks.push(format!("by {}", model.sort.word()));
     }
     let marks = marks.join(" · ");
-    pen(buffer, paint, area, 0).write_right(Tone::Passing, &marks);
-    // Who has chosen something must see that, even if not all the counts have a place beside it.
+    line_writer(buffer, paint, area, 0).write_right(Tone::Warning, &marks);
+    // The marks have priority over the counts.
     let room = area.width.saturating_sub(u16::try_from(width(&marks)).unwrap_or(0) + 2);
-    let mut line = pen(buffer, paint, Rect { width: if marks.is_empty() { area.width } else { room }, ..area }, 0);
+    let mut line =
+        line_writer(buffer, paint, Rect { width: if marks.is_empty() { area.width } else { room }, ..area }, 0);
     line.write(Tone::Bold, "mendline");
     line.skip(2);
     match model.total() {
@@ -82,7 +83,7 @@ fn title(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
         1 => line.write(Tone::Plain, "1 server: "),
         total => line.write(Tone::Plain, &format!("{total} servers: ")),
     }
-    for (index, (word, count, tone)) in model.tally().into_iter().enumerate() {
+    for (index, (word, count, tone)) in model.counts().into_iter().enumerate() {
         if index > 0 {
             line.write(Tone::Plain, ", ");
         }
@@ -96,12 +97,12 @@ fn servers(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
     }
     let rows = model.rows();
     if rows.is_empty() {
-        pen(buffer, paint, area, 1).write(Tone::Faint, "No server is like that; Esc shows all of them.");
+        line_writer(buffer, paint, area, 1).write(Tone::Faint, "No server matches; Esc shows all of them.");
         return;
     }
     // The first column of the screen is for the mark of the selected row.
     let columns = table::fit(&rows, area.width.saturating_sub(2));
-    let mut titles = pen(buffer, paint, area, 0);
+    let mut titles = line_writer(buffer, paint, area, 0);
     titles.skip(2);
     for (column, width) in &columns {
         cell(&mut titles, *width, column.is_number, column.title, Tone::Faint);
@@ -109,12 +110,12 @@ fn servers(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
     let room = usize::from(area.height - 1);
     for (index, row) in rows.iter().enumerate().skip(model.top).take(room) {
         let line = u16::try_from(index - model.top).unwrap_or(0) + 1;
-        let mut pen = pen(buffer, paint, area, line);
-        pen.write(Tone::Bold, if model.is_selected(row) { "▸ " } else { "  " });
+        let mut writer = line_writer(buffer, paint, area, line);
+        writer.write(Tone::Bold, if model.is_selected(row) { "▸ " } else { "  " });
         for (column, width) in &columns {
             let (text, tone) = (column.cell)(row);
             let tone = if row.silence.is_some() && column.title != "STATE" { Tone::Faint } else { tone };
-            cell(&mut pen, *width, column.is_number, &text, tone);
+            cell(&mut writer, *width, column.is_number, &text, tone);
         }
         if model.is_selected(row) {
             stress(area, line, buffer);
@@ -122,26 +123,26 @@ fn servers(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
     }
     let below = rows.len().saturating_sub(model.top + room);
     if below > 0 {
-        let mut line = pen(buffer, paint, area, 0);
+        let mut line = line_writer(buffer, paint, area, 0);
         line.skip(area.width / 2);
         line.write_right(Tone::Faint, &format!("{below} more below"));
     }
 }
 
-fn cell(pen: &mut Pen<'_>, room: u16, is_number: bool, text: &str, tone: Tone) {
+fn cell(writer: &mut LineWriter<'_>, room: u16, is_number: bool, text: &str, tone: Tone) {
     let text = cut(text, room.into());
     let rest = room.saturating_sub(u16::try_from(width(&text)).unwrap_or(room));
     if is_number {
-        pen.skip(rest);
-        pen.write(tone, &text);
+        writer.skip(rest);
+        writer.write(tone, &text);
     } else {
-        pen.write(tone, &text);
-        pen.skip(rest);
+        writer.write(tone, &text);
+        writer.skip(rest);
     }
-    pen.skip(table::GAP);
+    writer.skip(table::GAP);
 }
 
-/// Makes a line stand out, whatever its colours.
+/// Highlights a line, whatever its colours.
 fn stress(area: Rect, line: u16, buffer: &mut Buffer) {
     for x in area.left()..area.right() {
         if let Some(cell) = buffer.cell_mut((x, area.y + line)) {
@@ -152,7 +153,7 @@ fn stress(area: Rect, line: u16, buffer: &mut Buffer) {
 }
 
 fn heading(paint: Paint, area: Rect, words: &str, buffer: &mut Buffer) {
-    let mut line = pen(buffer, paint, area, 0);
+    let mut line = line_writer(buffer, paint, area, 0);
     line.write(Tone::Faint, "── ");
     line.write(Tone::Bold, words);
     line.write(Tone::Faint, " ");
@@ -164,10 +165,10 @@ fn details(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
     heading(paint, area, &row.id, buffer);
     let facts = detail::lines(row, model, area.width.into());
     for (line, fact) in (1..area.height).zip(facts) {
-        pen(buffer, paint, area, line).write(Tone::Faint, fact.label);
-        let mut pen = pen(buffer, paint, area, line);
-        pen.skip(detail::LABEL);
-        pen.write(fact.tone, &fact.text);
+        line_writer(buffer, paint, area, line).write(Tone::Faint, fact.label);
+        let mut writer = line_writer(buffer, paint, area, line);
+        writer.skip(detail::LABEL);
+        writer.write(fact.tone, &fact.text);
     }
 }
 
@@ -182,7 +183,7 @@ fn events(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
     }
     let lines = model.shown_events();
     if lines.is_empty() {
-        pen(buffer, paint, area, 1).write(Tone::Faint, "Nothing has happened since you are watching.");
+        line_writer(buffer, paint, area, 1).write(Tone::Faint, "No events yet.");
         return;
     }
     let room = usize::from(area.height - 1);
@@ -191,14 +192,14 @@ fn events(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
     let seen = &lines[start..end];
     let who = seen.iter().map(|line| width(&line.who)).max().unwrap_or(0).min(WIDEST_WHO);
     for (line, event) in (1..area.height).zip(seen) {
-        let mut pen = pen(buffer, paint, area, line);
+        let mut writer = line_writer(buffer, paint, area, line);
         let age = span_ms(model.now.saturating_sub(event.at));
-        cell(&mut pen, 6, true, if age.ends_with("ms") { "now" } else { &age }, Tone::Faint);
-        cell(&mut pen, u16::try_from(who).unwrap_or(0), false, &event.who, Tone::Bold);
+        cell(&mut writer, 6, true, if age.ends_with("ms") { "now" } else { &age }, Tone::Faint);
+        cell(&mut writer, u16::try_from(who).unwrap_or(0), false, &event.who, Tone::Bold);
         if event.said {
-            pen.write(Tone::Faint, "| ");
+            writer.write(Tone::Faint, "| ");
         }
-        pen.write(event.level.into(), &event.text);
+        writer.write(event.level.into(), &event.text);
     }
 }
 
@@ -208,44 +209,44 @@ fn nothing(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
         Some(only) => format!("No server {:?} is running.", only.text()),
         None => "No Mendline is running.".to_owned(),
     };
-    if model.has_looked {
+    if model.has_polled {
         lines.extend([
             (Tone::Bold, nothing.as_str()),
             (Tone::Plain, ""),
-            (Tone::Plain, "Servers show up here as soon as somebody runs them:"),
-            (Tone::Plain, "  mendline wrap             your clients run theirs"),
-            (Tone::Plain, "  mendline run -- COMMAND   you run one by hand"),
+            (Tone::Plain, "Servers appear here as soon as they run:"),
+            (Tone::Plain, "  mendline wrap             for your clients' servers"),
+            (Tone::Plain, "  mendline run -- COMMAND   for a single server"),
         ]);
     } else {
         lines.push((Tone::Faint, "Looking …"));
     }
     for place in &model.distrusted {
-        lines.push((Tone::Bad, "not looked into:"));
-        lines.push((Tone::Bad, place));
+        lines.push((Tone::Error, "skipped:"));
+        lines.push((Tone::Error, place));
     }
     let widest = lines.iter().map(|(_, text)| width(text)).max().unwrap_or(0);
     let indent = u16::try_from(usize::from(area.width).saturating_sub(widest) / 2).unwrap_or(0);
     let above = usize::from(area.height).saturating_sub(lines.len()) / 3;
     let above = u16::try_from(above).unwrap_or(0);
     for (line, (tone, text)) in (above..area.height).zip(lines) {
-        let mut pen = pen(buffer, paint, area, line);
-        pen.skip(indent);
-        pen.write(tone, text);
+        let mut writer = line_writer(buffer, paint, area, line);
+        writer.skip(indent);
+        writer.write(tone, text);
     }
 }
 
 fn help(paint: Paint, area: Rect, buffer: &mut Buffer) {
     let above = u16::from(usize::from(area.height) > HINTS.len() + 1);
     for (line, hint) in (above..area.height).zip(HINTS) {
-        let mut pen = pen(buffer, paint, area, line);
-        pen.skip(1);
-        cell(&mut pen, 9, true, hint.key, Tone::Bold);
-        pen.write(Tone::Plain, hint.sentence);
+        let mut writer = line_writer(buffer, paint, area, line);
+        writer.skip(1);
+        cell(&mut writer, 9, true, hint.key, Tone::Bold);
+        writer.write(Tone::Plain, hint.sentence);
     }
 }
 
 fn footer(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
-    let mut line = pen(buffer, paint, area, 0);
+    let mut line = line_writer(buffer, paint, area, 0);
     match &model.mode {
         Mode::Filter => {
             line.write(Tone::Bold, "/");
@@ -254,14 +255,14 @@ fn footer(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
             line.skip(1);
             line.write_right(Tone::Faint, "Enter keeps it, Esc shows all");
         }
-        Mode::Confirm(order) => {
-            line.write(Tone::Bold, &format!("Isolate {}? y/n", order.id));
+        Mode::Confirm(command) => {
+            line.write(Tone::Bold, &format!("Isolate {}? y/n", command.id));
             line.write(Tone::Plain, "  Its calls fail until it is resumed.");
         }
-        Mode::Help => line.write(Tone::Faint, "any key goes back"),
+        Mode::Help => line.write(Tone::Faint, "any key returns"),
         Mode::Table => match &model.answer {
             Some(answer) => {
-                line.write(if answer.is_bad { Tone::Bad } else { Tone::Plain }, &answer.text);
+                line.write(if answer.is_bad { Tone::Error } else { Tone::Plain }, &answer.text);
                 line.write_right(Tone::Faint, "? help");
             }
             None => hints(model.selected(), &mut line),
@@ -269,9 +270,9 @@ fn footer(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn hints(selected: Option<&Row>, line: &mut Pen<'_>) {
+fn hints(selected: Option<&Row>, line: &mut LineWriter<'_>) {
     let resumes = selected.is_some_and(|row| row.word() == "isolated");
-    // Where there is no server, there is nothing to be done to one.
+    // Without a server, only the general keys have an effect.
     let useful = if selected.is_some() { HINTS.len() } else { 2 };
     for hint in HINTS.iter().take(useful) {
         let word = if hint.key == "i" && resumes { "resume" } else { hint.word };

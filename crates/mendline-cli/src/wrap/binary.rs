@@ -1,23 +1,23 @@
-//! Which program the entries will run.
+//! The program that the entries run.
 //!
-//! An entry has to work next year, from whatever directory and environment its client has, so it names a program by its whole
-//! path, and one that stays: not what a build has just put into its own directory, nor anything in a temporary one. Where the
-//! program was found through `PATH`, that path is taken and not what it links to: links stay when versions change.
+//! An entry must work for a long time, in any directory and environment, so it names a program by an absolute path that
+//! is permanent: neither in a build directory nor in a temporary one. If the program was found through `PATH`, that
+//! path is taken and not the target of its link, because links outlive versions.
 
 use std::path::{Component, Path, PathBuf};
 
-use super::wrapped::is_our_name;
+use super::wrap_entry::is_our_name;
 
-/// The program to write into entries.
-pub(crate) fn choose(told: Option<&Path>) -> Result<String, String> {
-    let path = match told {
+/// Returns the program to write into entries.
+pub(crate) fn choose(option: Option<&Path>) -> Result<String, String> {
+    let path = match option {
         Some(path) => given(path)?,
         None => installed()?,
     };
     path.into_os_string().into_string().map_err(|path| format!("{path:?} is not valid UTF-8 and cannot be written"))
 }
 
-/// What a person names is taken wherever it is.
+/// Checks a program that was given by `--binary`, which may be anywhere.
 fn given(path: &Path) -> Result<PathBuf, String> {
     let path = std::path::absolute(path).map_err(|error| format!("--binary {}: {error}", path.display()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -35,18 +35,18 @@ fn given(path: &Path) -> Result<PathBuf, String> {
 }
 
 fn installed() -> Result<PathBuf, String> {
-    let running = std::env::current_exe().map_err(|error| format!("it is not known where this program is: {error}"))?;
+    let running = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     let path = on_the_path(&running).unwrap_or(running);
-    match passing(&path, &std::env::temp_dir()) {
+    match temporary_location(&path, &std::env::temp_dir()) {
         None => Ok(path),
         Some(why) => Err(format!(
-            "{} is {why} and may be gone tomorrow\n\nInstall it first:\n\n  cargo install --locked --path crates/mendline-cli\n\nand wrap with the installed one, or name a program with --binary.",
+            "{} is {why} and may be removed\n\nInstall it first:\n\n  cargo install --locked --path crates/mendline-cli\n\nand wrap with the installed one, or name a program with --binary.",
             path.display()
         )),
     }
 }
 
-/// The same program as it is found by its name.
+/// Returns the path of this program through `PATH`.
 fn on_the_path(running: &Path) -> Option<PathBuf> {
     let (name, real) = (running.file_name()?, running.canonicalize().ok()?);
     let paths = std::env::var_os("PATH")?;
@@ -55,8 +55,8 @@ fn on_the_path(running: &Path) -> Option<PathBuf> {
     candidates.into_iter().find(|candidate| candidate.canonicalize().is_ok_and(|found| found == real))
 }
 
-/// Why a program at this path will not stay there, if so.
-fn passing(path: &Path, temporary: &Path) -> Option<&'static str> {
+/// Returns the reason why a program at this path is not permanent, if there is one.
+fn temporary_location(path: &Path, temporary: &Path) -> Option<&'static str> {
     let names: Vec<&str> = path
         .components()
         .filter_map(|part| match part {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_will_not_stay_is_known() {
+    fn temporary_program_paths_are_detected() {
         for (path, why) in [
             ("/home/me/mendline/target/release/mendline", Some("build")),
             ("/home/me/mendline/target/x86_64-unknown-linux-musl/debug/mendline", Some("build")),
@@ -91,14 +91,14 @@ mod tests {
             ("/home/target/bin/mendline", None),
             ("/opt/release/mendline", None),
         ] {
-            let found = passing(Path::new(path), Path::new("/scratch"));
+            let found = temporary_location(Path::new(path), Path::new("/scratch"));
             assert_eq!(found.is_some(), why.is_some(), "{path}");
             assert!(found.is_none_or(|found| found.contains(why.unwrap())), "{path}: {found:?}");
         }
     }
 
     #[test]
-    fn a_program_that_is_named_has_to_be_one_of_ours() {
+    fn given_binary_must_be_named_mendline() {
         assert!(choose(Some(Path::new("/bin/sh"))).unwrap_err().contains("begin with `mendline`"));
         assert!(choose(Some(Path::new("/nowhere/mendline"))).unwrap_err().contains("No such file"));
         let folder = tempfile::tempdir().unwrap();

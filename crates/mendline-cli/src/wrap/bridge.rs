@@ -1,12 +1,12 @@
 //! Entries that already use a bridge: `mcp-remote` and `supergateway`.
 //!
-//! Mendline does what they do, so they are replaced, flag by flag, and a process less runs. What cannot be replaced is run as
-//! the command that it is, with the reason: above all `mcp-remote` without a credential in its headers, which then logs in by
-//! itself, in a browser, and keeps what it got where only it looks.
+//! Mendline replaces them, flag by flag, which saves a process. A bridge that cannot be replaced runs as a command,
+//! with the reason: above all `mcp-remote` without a credential in its headers, which logs in through a browser and
+//! stores its token itself.
 
 use super::credential;
 
-/// What a bridge was told to do.
+/// The settings of a bridge.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bridge {
     pub(crate) url: String,
@@ -16,7 +16,7 @@ pub(crate) struct Bridge {
     pub(crate) log_level: Option<&'static str>,
 }
 
-/// What a command is: no bridge at all, one that can be replaced, or one that cannot, and why.
+/// Parses a command: `None` if it is no bridge, an error if it cannot be replaced.
 pub(crate) fn read(program: &str, arguments: &[&str]) -> Option<Result<Bridge, String>> {
     let words: Vec<&str> = std::iter::once(program).chain(arguments.iter().copied()).collect();
     let at = package_at(&words)?;
@@ -28,7 +28,7 @@ pub(crate) fn read(program: &str, arguments: &[&str]) -> Option<Result<Bridge, S
     }
 }
 
-/// Where the package's name stands behind its launcher.
+/// Returns the position of the package's name behind its launcher.
 fn package_at(words: &[&str]) -> Option<usize> {
     let mut at = 0;
     if matches!(stem(words[0]), "cmd") && words.get(1).is_some_and(|word| word.eq_ignore_ascii_case("/c")) {
@@ -71,11 +71,11 @@ fn mcp_remote(words: &[&str]) -> Result<Bridge, String> {
             }
             "--debug" => bridge.log_level = Some("debug"),
             "--silent" => bridge.log_level = bridge.log_level.or(Some("error")),
-            // Whether plain HTTP is allowed is found out from the URL and the headers, and proxies need no leave from us; the
-            // others are about logging in, which a credential spares.
+            // Plain HTTP is judged by the URL and the headers, and proxies need no permission; the other flags are
+            // about the login, which a credential replaces.
             "--allow-http" | "--enable-proxy" => {}
             "--host" | "--auth-timeout" => _ = words.next(),
-            // Its value may be a secret.
+            // The value may be a secret.
             flag if flag.starts_with('-') => {
                 let name = flag.split('=').next().unwrap_or(flag);
                 return Err(format!("Mendline has nothing for its {name}"));
@@ -89,7 +89,7 @@ fn mcp_remote(words: &[&str]) -> Result<Bridge, String> {
 }
 
 fn supergateway(words: &[&str]) -> Option<Result<Bridge, String>> {
-    // With a command behind it, it is a server of its own.
+    // With a command behind it, it is a server.
     let is_bridge = words.iter().any(|word| {
         let flag = word.split('=').next().unwrap_or(word);
         matches!(flag, "--sse" | "--streamableHttp")
@@ -146,7 +146,7 @@ fn finished(bridge: Bridge, login: &str) -> Result<Bridge, String> {
     Ok(bridge)
 }
 
-/// The name and the value of a header.
+/// Parses the name and the value of a header.
 pub(crate) fn header_of(header: &str) -> Result<(String, String), String> {
     let (name, value) = header.split_once(':').ok_or("a header of it has no colon")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
@@ -167,7 +167,7 @@ mod tests {
     const URL: &str = "https://mcp.example.com/sse";
 
     #[test]
-    fn mcp_remote_is_read_flag_by_flag() {
+    fn mcp_remote_is_parsed_flag_by_flag() {
         let read = replaced(&[
             "npx",
             "-y",
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_logs_in_by_itself_or_has_flags_of_its_own_stays_a_command() {
+    fn bridge_with_login_or_unknown_flags_stays_a_command() {
         for (line, reason) in [
             (&["npx", "mcp-remote", URL][..], "logs in by itself"),
             (&["npx", "mcp-remote", URL, "--header", "X-Region: eu"], "logs in by itself"),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn supergateway_is_read_when_it_is_a_bridge() {
+    fn supergateway_is_parsed_when_it_is_a_bridge() {
         let read =
             replaced(&["npx", "-y", "supergateway", "--streamableHttp", URL, "--oauth2Bearer", "t", "--logLevel=none"]);
         assert_eq!(read.headers, [("Authorization".to_owned(), "Bearer t".to_owned())]);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn other_commands_are_no_bridges() {
+    fn other_commands_are_not_bridges() {
         for line in [&["npx", "-y", "notes"][..], &["node", "mcp-remote"], &["npx"], &["docker", "run", "mcp-remote"]] {
             assert_eq!(bridge(line), None, "{line:?}");
         }

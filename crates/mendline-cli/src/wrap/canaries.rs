@@ -1,21 +1,21 @@
-//! No secret is shown and none gets into the arguments, wherever in a file it stands.
+//! No secret of a file is shown, and none becomes an argument.
 //!
-//! Files are generated with a canary in a few places each. Some canaries look like keys and are hidden wherever they stand;
-//! the others look like words and are hidden where a place says that it holds a secret.
+//! Files are generated with a canary in a few places each. Some canaries look like keys and must be hidden everywhere;
+//! the others look like words and must be hidden where the place indicates a secret.
 
 use fastrand::Rng;
 
+use super::arguments::WrapArguments;
 use super::diff::{Paint, render};
 use super::document::{Document, Syntax};
-use super::fates;
-use super::plan::{Chosen, Plan, Way};
-use super::words::Words;
+use super::plan::{Action, Chosen, Plan};
+use super::result_lines;
 
 const FILES: u64 = 4_000;
 
-const WRAP: Way<'static> = Way::Wrap { binary: "/usr/local/bin/mendline" };
+const WRAP: Action<'static> = Action::Wrap { binary: "/usr/local/bin/mendline" };
 
-/// Look like keys.
+/// Canaries that look like keys.
 const KEYS: [&str; 8] = [
     "CANARYpathKEY0123456789abcdef",
     "ghp_CANARY0123456789abcdefABCDEF0123",
@@ -27,10 +27,10 @@ const KEYS: [&str; 8] = [
     "0123456789abcdef0123456789abcdef",
 ];
 
-/// Look like words.
+/// Canaries that look like words.
 const WORDS: [&str; 3] = ["open-sesame-canary", "swordfish-canary", "hunter2-canary"];
 
-/// Flags of which nothing is known, and those that say what they carry.
+/// Flags without a known meaning, and flags that carry credentials.
 const FLAGS: [&str; 10] = ["-y", "-p", "-x", "--foo", "--port", "--config", "-t", "--", "-m", "--directory"];
 const CARRIERS: [&str; 12] = [
     "-k",
@@ -47,16 +47,16 @@ const CARRIERS: [&str; 12] = [
     "-H",
 ];
 
-/// The text between two quotes, in some way of writing it.
+/// Quotes a text in a random notation.
 fn quoted(text: &str, rng: &mut Rng) -> String {
     match rng.u8(..6) {
-        // The first sign escaped, as both languages write it.
+        // The first character is escaped, as both languages allow.
         0 if text.is_ascii() && !text.is_empty() => format!("\"\\u{:04x}{}\"", text.as_bytes()[0], &text[1..]),
         _ => format!("\"{text}\""),
     }
 }
 
-/// Members as pairs of a key and a value, as both languages write it.
+/// Keys and values, as both languages write them.
 type Members = Vec<(String, String)>;
 
 fn command(program: &str, words: &[&str], rng: &mut Rng) -> Members {
@@ -68,7 +68,7 @@ fn url(url: &str, rng: &mut Rng) -> Members {
     vec![("url".to_owned(), quoted(url, rng))]
 }
 
-/// An entry that holds a canary in a place that says so.
+/// An entry with a canary in a place that indicates a secret.
 fn telling_entry(canary: &str, rng: &mut Rng) -> Members {
     let carrier = CARRIERS[rng.usize(..CARRIERS.len())];
     let assigned = format!("{carrier}={canary}");
@@ -89,7 +89,7 @@ fn telling_entry(canary: &str, rng: &mut Rng) -> Members {
     }
 }
 
-/// An entry that holds a canary in a place that does not say so.
+/// An entry with a canary in a place that does not indicate a secret.
 fn silent_entry(canary: &str, rng: &mut Rng) -> Members {
     let flag = FLAGS[rng.usize(..FLAGS.len())];
     match rng.u8(..13) {
@@ -113,7 +113,7 @@ fn entry(canary: &str, is_key: bool, rng: &mut Rng) -> Members {
     if is_key && rng.bool() { silent_entry(canary, rng) } else { telling_entry(canary, rng) }
 }
 
-/// A file of JSON with a canary somewhere.
+/// A JSON file with a canary.
 fn json_file(canary: &str, is_key: bool, rng: &mut Rng) -> String {
     let mut members = entry(canary, is_key, rng);
     let mut comment = String::new();
@@ -140,7 +140,7 @@ fn json_file(canary: &str, is_key: bool, rng: &mut Rng) -> String {
     )
 }
 
-/// A file of TOML with a canary somewhere.
+/// A TOML file with a canary.
 fn toml_file(canary: &str, is_key: bool, rng: &mut Rng) -> String {
     let members = entry(canary, is_key, rng);
     let is_url = members[0].0 == "url";
@@ -166,48 +166,48 @@ fn toml_file(canary: &str, is_key: bool, rng: &mut Rng) -> String {
     text + "[mcp_servers.b]\ncommand = \"npx\"\n"
 }
 
-/// Everything that a command shows of a plan.
-fn shown(plan: &Plan, way: Way<'_>) -> String {
-    fates(plan, way) + &render("f", &plan.before, &plan.edits, plan.syntax, Paint { colour: false })
+/// Returns everything that a command shows of a plan.
+fn shown(plan: &Plan, action: Action<'_>) -> String {
+    result_lines(plan, action) + &render("f", &plan.before, &plan.edits, plan.syntax, Paint { colour: false })
 }
 
-/// Whether eight signs of a canary in a row stand in a text.
+/// Returns whether a text contains eight characters of a canary in a row.
 fn betrays(text: &str, canary: &str) -> bool {
     let mut parts = canary.as_bytes().windows(8).filter_map(|window| std::str::from_utf8(window).ok());
     parts.any(|part| text.contains(part))
 }
 
-/// All arguments but those behind `--`, which stood in the file before.
+/// Returns all arguments except those behind `--`, which come from the file.
 fn arguments_that_mendline_made(text: &str, syntax: Syntax) -> Vec<String> {
     let document = Document::parse(text, syntax).unwrap();
     let mut arguments = Vec::new();
     for section in document.sections() {
         for words in document.servers(&section).iter().filter_map(|server| server.table()?.get("args")?.texts()) {
-            let made = Words::read(&words).map_or(0, |read| read.command.unwrap_or(words.len()));
+            let made = WrapArguments::read(&words).map_or(0, |read| read.command.unwrap_or(words.len()));
             arguments.extend(words[..made].iter().map(|word| (*word).to_owned()));
         }
     }
     arguments
 }
 
-/// Checks a file, and says whether wrapping changes it; or what is wrong.
+/// Checks a file, and returns whether wrapping changes it.
 fn check(seed: u64, text: &str, syntax: Syntax, canary: &str) -> Result<bool, String> {
     let chosen: Chosen = ["a", "b"].map(str::to_owned).into();
-    let make = |text: &str, way: Way<'_>| Plan::make(text.to_owned(), syntax, &[], way, &chosen).unwrap();
+    let make = |text: &str, action: Action<'_>| Plan::make(text.to_owned(), syntax, &[], action, &chosen).unwrap();
     let check_shown = |told: &str| match betrays(told, canary) {
         true => Err(format!("{seed}: {canary} is shown\n{told}\n--- of\n{text}")),
         false => Ok(()),
     };
-    // What its owner wrote behind `mendline run` goes first.
-    let first = make(text, Way::Unwrap);
-    check_shown(&shown(&first, Way::Unwrap))?;
+    // Arguments of `mendline run` that the owner wrote are removed first.
+    let first = make(text, Action::Unwrap);
+    check_shown(&shown(&first, Action::Unwrap))?;
     let wrapped = make(&first.after, WRAP);
     check_shown(&shown(&wrapped, WRAP))?;
     let arguments = arguments_that_mendline_made(&wrapped.after, syntax);
     if betrays(&arguments.join(" "), canary) {
         return Err(format!("{seed}: {canary} is among {arguments:?}\n{text}"));
     }
-    check_shown(&shown(&make(&wrapped.after, Way::Unwrap), Way::Unwrap))?;
+    check_shown(&shown(&make(&wrapped.after, Action::Unwrap), Action::Unwrap))?;
     Ok(wrapped.changes())
 }
 

@@ -1,14 +1,14 @@
-//! Where clients keep their servers.
+//! The configuration files of clients.
 //!
-//! Each client has a file of the person's own and most have one in a project, which is shared with everybody who works on
-//! it. Files that are not there are remembered too: when nothing is found, it is said where it was looked for.
+//! Each client has a file of the user, and most have one in a project, which is shared. Missing files are listed, too,
+//! for the error message if none is found.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::document::Section;
 
-/// A program that reads such files.
+/// A supported client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Client {
     ClaudeCode,
@@ -22,7 +22,7 @@ impl Client {
     pub(crate) const ALL: [Client; 5] =
         [Client::ClaudeCode, Client::ClaudeDesktop, Client::Cursor, Client::VsCode, Client::Codex];
 
-    /// What it is called on a command line.
+    /// Returns the name on the command line.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Client::ClaudeCode => "claude-code",
@@ -48,14 +48,14 @@ impl Client {
     }
 }
 
-/// For whom an entry is.
+/// Scope of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Scope {
-    /// For this person, everywhere.
+    /// For this user, everywhere.
     User,
-    /// For everybody who works on the project in this directory: the file is shared.
+    /// For all who work on the project in this directory: the file is shared.
     Project,
-    /// For this person, in this directory (Claude Code).
+    /// For this user, in this directory (Claude Code).
     Local,
 }
 
@@ -69,28 +69,28 @@ impl Scope {
     }
 }
 
-/// A file and the part of it that is meant.
+/// A file, and a section of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ConfigLocation {
     pub(crate) client: Client,
     pub(crate) scope: Scope,
     pub(crate) path: PathBuf,
     pub(crate) section: Section,
 }
 
-/// What the environment says about where files are.
-pub(crate) struct Surroundings {
+/// The directories that determine where files are.
+pub(crate) struct ClientDirectories {
     pub(crate) home: PathBuf,
-    /// Where programs keep their settings.
+    /// The directory in which programs keep their settings.
     pub(crate) settings: PathBuf,
     pub(crate) here: PathBuf,
     pub(crate) claude: Option<PathBuf>,
     pub(crate) codex: Option<PathBuf>,
 }
 
-impl Surroundings {
-    /// Those of this process.
-    pub(crate) fn ours() -> Result<Surroundings, String> {
+impl ClientDirectories {
+    /// Reads the environment of this process.
+    pub(crate) fn of_process() -> Result<ClientDirectories, String> {
         let variable =
             |name: &str| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
         let home = variable(if cfg!(windows) { "USERPROFILE" } else { "HOME" })
@@ -104,10 +104,10 @@ impl Surroundings {
         };
         let here = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
         let (claude, codex) = (variable("CLAUDE_CONFIG_DIR"), variable("CODEX_HOME"));
-        Ok(Surroundings { home, settings, here, claude, codex })
+        Ok(ClientDirectories { home, settings, here, claude, codex })
     }
 
-    /// The directory in which files of a scope belong.
+    /// Returns the directory that files of a scope belong to.
     pub(crate) fn root(&self, scope: Scope) -> &Path {
         match scope {
             Scope::User | Scope::Local => &self.home,
@@ -115,41 +115,47 @@ impl Surroundings {
         }
     }
 
-    /// Every place of every client, whether something is there or not.
-    pub(crate) fn places(&self) -> Vec<Place> {
-        let Surroundings { home, settings, here, .. } = self;
+    /// Returns every location of every client, existing or not.
+    pub(crate) fn locations(&self) -> Vec<ConfigLocation> {
+        let ClientDirectories { home, settings, here, .. } = self;
         let claude = self.claude.as_ref().unwrap_or(home).join(".claude.json");
         let codex = self.codex.clone().unwrap_or_else(|| home.join(".codex")).join("config.toml");
         let local = ["projects", &here.to_string_lossy(), "mcpServers"].map(str::to_owned).to_vec();
-        let place = |client, scope, path: PathBuf, section: &str| Place {
+        let location = |client, scope, path: PathBuf, section: &str| ConfigLocation {
             client,
             scope,
             path,
             section: vec![section.to_owned()],
         };
-        let mut places = vec![
-            place(Client::ClaudeCode, Scope::User, claude.clone(), "mcpServers"),
-            Place { client: Client::ClaudeCode, scope: Scope::Local, path: claude, section: local },
-            place(Client::ClaudeCode, Scope::Project, here.join(".mcp.json"), "mcpServers"),
-            place(Client::ClaudeDesktop, Scope::User, settings.join("Claude/claude_desktop_config.json"), "mcpServers"),
-            place(Client::Cursor, Scope::User, home.join(".cursor/mcp.json"), "mcpServers"),
-            place(Client::Cursor, Scope::Project, here.join(".cursor/mcp.json"), "mcpServers"),
+        let mut locations = vec![
+            location(Client::ClaudeCode, Scope::User, claude.clone(), "mcpServers"),
+            ConfigLocation { client: Client::ClaudeCode, scope: Scope::Local, path: claude, section: local },
+            location(Client::ClaudeCode, Scope::Project, here.join(".mcp.json"), "mcpServers"),
+            location(
+                Client::ClaudeDesktop,
+                Scope::User,
+                settings.join("Claude/claude_desktop_config.json"),
+                "mcpServers",
+            ),
+            location(Client::Cursor, Scope::User, home.join(".cursor/mcp.json"), "mcpServers"),
+            location(Client::Cursor, Scope::Project, here.join(".cursor/mcp.json"), "mcpServers"),
         ];
-        places.extend(self.vscode_files().into_iter().map(|path| place(Client::VsCode, Scope::User, path, "servers")));
-        places.push(place(Client::VsCode, Scope::Project, here.join(".vscode/mcp.json"), "servers"));
-        places.push(place(Client::Codex, Scope::User, codex, "mcp_servers"));
-        places.push(place(Client::Codex, Scope::Project, here.join(".codex/config.toml"), "mcp_servers"));
-        // In one's home directory a project's file and one's own may be the same.
-        let mut seen: Vec<Place> = Vec::new();
-        for place in places {
-            if !seen.iter().any(|other| other.path == place.path && other.section == place.section) {
-                seen.push(place);
+        locations
+            .extend(self.vscode_files().into_iter().map(|path| location(Client::VsCode, Scope::User, path, "servers")));
+        locations.push(location(Client::VsCode, Scope::Project, here.join(".vscode/mcp.json"), "servers"));
+        locations.push(location(Client::Codex, Scope::User, codex, "mcp_servers"));
+        locations.push(location(Client::Codex, Scope::Project, here.join(".codex/config.toml"), "mcp_servers"));
+        // In the home directory, a project's file and the user's file may be the same.
+        let mut seen: Vec<ConfigLocation> = Vec::new();
+        for location in locations {
+            if !seen.iter().any(|other| other.path == location.path && other.section == location.section) {
+                seen.push(location);
             }
         }
         seen
     }
 
-    /// VS Code's own file, those of its profiles, and the same of its siblings where they are.
+    /// Returns the file of VS Code, those of its profiles, and those of its variants if they exist.
     fn vscode_files(&self) -> Vec<PathBuf> {
         let mut files = vec![self.settings.join("Code/User/mcp.json")];
         for sibling in ["Code - Insiders", "VSCodium"] {
@@ -160,7 +166,7 @@ impl Surroundings {
     }
 }
 
-/// How many profiles are looked at.
+/// Maximum number of profiles.
 const MOST_PROFILES: usize = 100;
 
 fn profiles(folder: &Path) -> Vec<PathBuf> {
@@ -175,18 +181,24 @@ fn profiles(folder: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn surroundings(home: &Path) -> Surroundings {
+    fn directories(home: &Path) -> ClientDirectories {
         let here = home.join("garden");
-        Surroundings { home: home.to_owned(), settings: home.join(".config"), here, claude: None, codex: None }
+        ClientDirectories { home: home.to_owned(), settings: home.join(".config"), here, claude: None, codex: None }
     }
 
     #[test]
-    fn every_client_has_its_places() {
-        let places = surroundings(Path::new("/home/me")).places();
-        let told: Vec<String> = places
+    fn every_client_has_its_locations() {
+        let locations = directories(Path::new("/home/me")).locations();
+        let told: Vec<String> = locations
             .iter()
-            .map(|place| {
-                format!("{} {} {} {:?}", place.client.word(), place.scope.word(), place.path.display(), place.section)
+            .map(|location| {
+                format!(
+                    "{} {} {} {:?}",
+                    location.client.word(),
+                    location.scope.word(),
+                    location.path.display(),
+                    location.section
+                )
             })
             .collect();
         assert_eq!(
@@ -207,24 +219,24 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_clients_were_given_count() {
-        let mut moved = surroundings(Path::new("/home/me"));
+    fn directories_from_the_environment_are_used() {
+        let mut moved = directories(Path::new("/home/me"));
         moved.claude = Some("/c".into());
         moved.codex = Some("/x".into());
-        let paths: Vec<PathBuf> = moved.places().into_iter().map(|place| place.path).collect();
+        let paths: Vec<PathBuf> = moved.locations().into_iter().map(|location| location.path).collect();
         assert!(paths.contains(&"/c/.claude.json".into()) && paths.contains(&"/x/config.toml".into()), "{paths:?}");
     }
 
     #[test]
-    fn profiles_of_an_editor_are_found_and_a_home_directory_is_no_project_twice() {
+    fn editor_profiles_are_found_and_locations_are_unique() {
         let home = tempfile::tempdir().unwrap();
         let profile = home.path().join(".config/Code/User/profiles/-1a/mcp.json");
         std::fs::create_dir_all(profile.parent().unwrap()).unwrap();
         std::fs::write(&profile, "{}").unwrap();
-        let mut at_home = surroundings(home.path());
+        let mut at_home = directories(home.path());
         at_home.here = home.path().to_owned();
-        let places = at_home.places();
-        assert!(places.iter().any(|place| place.path == profile));
-        assert_eq!(places.iter().filter(|place| place.path.ends_with(".cursor/mcp.json")).count(), 1);
+        let locations = at_home.locations();
+        assert!(locations.iter().any(|location| location.path == profile));
+        assert_eq!(locations.iter().filter(|location| location.path.ends_with(".cursor/mcp.json")).count(), 1);
     }
 }

@@ -1,14 +1,14 @@
-//! Whether an entry brings its own credential, and which texts may hold one.
+//! Credentials of an entry, and names of secrets.
 //!
-//! A server at a URL without a credential in its headers is one that needs none, or one to which the client logs in by
-//! itself: the file does not say. Mendline cannot log in yet, so the difference matters.
+//! A server at a URL without a credential in its headers either needs none, or the client logs in by itself: the file
+//! does not tell. Mendline cannot log in yet, so the difference matters.
 
-/// Whether one of these headers looks like a credential.
+/// Returns whether one of these headers looks like a credential.
 pub(crate) fn any<'a>(mut headers: impl Iterator<Item = &'a str>) -> bool {
     headers.any(is_secret)
 }
 
-/// Whether something of this name is likely to be a secret.
+/// Returns whether something of this name is likely to be a secret.
 pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["auth", "key", "token", "secret", "cookie", "password", "credential", "bearer"]
@@ -16,7 +16,7 @@ pub(crate) fn is_secret(name: &str) -> bool {
         .any(|part| name.contains(part))
 }
 
-/// Whether a URL is of this machine, where nobody logs in.
+/// Returns whether a URL is on this machine, where no login is needed.
 pub(crate) fn is_local(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_told_apart() {
+    fn local_urls_are_recognized() {
         for url in ["http://localhost:80/x", "http://127.0.0.1", "https://[::1]:1/", "http://127.9.9.9/"] {
             assert!(is_local(url), "{url}");
         }
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_known_by_their_names() {
+    fn credentials_are_recognized_by_name() {
         assert!(any(["X-Region", "x-api-KEY"].into_iter()) && any(["Authorization"].into_iter()));
         assert!(!any(["X-Region", "Accept"].into_iter()));
     }

@@ -1,28 +1,28 @@
-//! A change shown as people know it: lines that go, lines that come, and three around them.
+//! A unified diff of the changes.
 //!
-//! The edits say which lines are concerned, so nothing has to be searched for. Secrets are hidden, control characters are
-//! written out, and very long lines are cut: a terminal is not the place for any of them.
+//! The edits tell which lines change, so no comparison is needed. Secrets are hidden, control characters are escaped,
+//! and very long lines are cut.
 
 use std::fmt::Write;
 
 use super::document::{Document, Syntax};
 use super::edit::{Edit, apply};
-use super::secrets::{HIDDEN, Judged, judged, redacted};
+use super::secrets::{HIDDEN, ScanResult, redacted, scan};
 use super::tree::Range;
 
 const CONTEXT: usize = 3;
 const LONGEST: usize = 400;
 
-/// Stands for a name of a variable while a line is redacted: a sign that no file has a use for.
+/// Placeholder for the name of a variable while a line is redacted: a character that files do not use.
 const STAND_IN: char = '\u{e000}';
 
-/// How lines are marked.
+/// The colour setting.
 #[derive(Clone, Copy)]
 pub(crate) struct Paint {
     pub(crate) colour: bool,
 }
 
-/// The change that these edits make of a text. `name` is what the file is called.
+/// Formats the change that these edits make of a text. `name` is the name of the file.
 pub(crate) fn render(name: &str, before: &str, edits: &[Edit], syntax: Syntax, paint: Paint) -> String {
     let after = apply(before, edits);
     let (old, new) = (Side::of(before, syntax), Side::of(&after, syntax));
@@ -71,12 +71,12 @@ struct Block {
     new: Range,
 }
 
-/// The lines that edits concern, on both sides.
+/// Returns the lines that edits concern, on both sides.
 fn blocks(old: &Side<'_>, new: &Side<'_>, edits: &[Edit]) -> Vec<Block> {
     let mut sorted: Vec<&Edit> = edits.iter().collect();
     sorted.sort_by_key(|edit| (edit.range.start, edit.range.end));
     let mut blocks: Vec<Block> = Vec::new();
-    // How much further things stand in the new text.
+    // Offset of the new text.
     let (mut put_in, mut taken_out) = (0, 0);
     for edit in sorted {
         let new_start = edit.range.start + put_in - taken_out;
@@ -98,12 +98,12 @@ fn blocks(old: &Side<'_>, new: &Side<'_>, edits: &[Edit]) -> Vec<Block> {
     blocks
 }
 
-/// One of the two texts.
+/// One side of the diff.
 struct Side<'a> {
     text: &'a str,
-    /// Where each line stands, without its end.
+    /// The range of each line, without its end.
     lines: Vec<Range>,
-    judged: Judged,
+    found: ScanResult,
 }
 
 impl<'a> Side<'a> {
@@ -114,24 +114,24 @@ impl<'a> Side<'a> {
             lines.push(start..start + line.trim_end_matches(['\n', '\r']).len());
             start += line.len();
         }
-        // What cannot be read may be anything.
-        let everything = || Judged { hidden: std::iter::once(0..text.len()).collect(), named: Vec::new() };
-        let judged = Document::parse(text, syntax).map_or_else(|_| everything(), |document| judged(&document));
-        Side { text, lines, judged }
+        // A text that cannot be parsed is hidden.
+        let everything = || ScanResult { hidden: std::iter::once(0..text.len()).collect(), named: Vec::new() };
+        let found = Document::parse(text, syntax).map_or_else(|_| everything(), |document| scan(&document));
+        Side { text, lines, found }
     }
 
     fn line_of(&self, byte: usize) -> usize {
         self.lines.partition_point(|line| line.start <= byte).saturating_sub(1)
     }
 
-    /// A line as it may be shown: what is not for showing is left out, and what remains passes the redactor.
+    /// Returns a line without its secrets, passed through the redactor.
     fn shown(&self, number: usize) -> String {
         let line = &self.lines[number];
-        // The redactor would take some names of variables for credentials, so a sign stands for them meanwhile.
+        // The redactor would take some names of variables for credentials, so a placeholder replaces them meanwhile.
         let can_stand_for = !self.text[line.clone()].contains(STAND_IN);
-        let named = if can_stand_for { within(&self.judged.named, line) } else { &[] };
+        let named = if can_stand_for { within(&self.found.named, line) } else { &[] };
         let mut pieces: Vec<(&Range, bool)> =
-            within(&self.judged.hidden, line).iter().map(|range| (range, true)).collect();
+            within(&self.found.hidden, line).iter().map(|range| (range, true)).collect();
         pieces.extend(named.iter().filter(|range| range.end <= line.end).map(|range| (range, false)));
         pieces.sort_by_key(|(range, _)| range.start);
         let mut kept = String::new();
@@ -165,14 +165,14 @@ impl<'a> Side<'a> {
     }
 }
 
-/// The ranges, which are in order, that reach into a line.
+/// Returns the ranges, which are in order, that overlap a line.
 fn within<'a>(ranges: &'a [Range], line: &Range) -> &'a [Range] {
     let first = ranges.partition_point(|range| range.end <= line.start);
     let count = ranges[first..].partition_point(|range| range.start < line.end);
     &ranges[first..first + count]
 }
 
-/// A text without anything that a terminal would obey.
+/// Escapes control characters, except tabs.
 pub(crate) fn plain(text: &str) -> String {
     use mendline::observe::escaped::Escaped;
     text.split('\t').map(|part| Escaped(part.as_bytes()).to_string()).collect::<Vec<_>>().join("\t")
@@ -185,7 +185,7 @@ mod tests {
     const NO_COLOUR: Paint = Paint { colour: false };
 
     #[test]
-    fn lines_around_a_change_are_shown_with_it() {
+    fn diff_shows_context_lines() {
         let text = "{\n\"a\": 1,\n\"b\": 2,\n\"c\": 3,\n\"d\": 4,\n\"e\": 5,\n\"f\": 6\n}\n";
         let at = text.find('4').unwrap();
         let edits = [Edit::replace(at..at + 1, "44,\n\"x\": 0")];
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_far_apart_are_shown_apart_and_near_ones_together() {
+    fn distant_changes_have_separate_hunks() {
         let text: String = (0..30).map(|number| format!("k{number} = {number}\n")).collect();
         let at = |number: usize| text.find(&format!("= {number}\n")).unwrap() + 2;
         let edit = |number: usize| Edit::replace(at(number)..at(number) + 1, "9");

@@ -1,4 +1,4 @@
-//! A file's text with a meaning: its tables, its servers and how it is written.
+//! A parsed file: its tables, its servers and its syntax.
 
 use std::fmt;
 use std::path::Path;
@@ -8,48 +8,48 @@ use super::{json, toml};
 
 const BOM: &str = "\u{feff}";
 
-/// The language of a file.
+/// The syntax of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syntax {
     Json,
     Toml,
 }
 
-/// Why a text cannot be read, and on which line.
+/// A parse error, and its line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct ParseError {
     pub(crate) line: usize,
     pub(crate) words: String,
 }
 
-/// A text that was understood.
+/// A parsed text.
 pub(crate) struct Document<'a> {
     pub(crate) text: &'a str,
     pub(crate) syntax: Syntax,
     pub(crate) root: Table,
 }
 
-/// One server's entry.
+/// The entry of a server.
 pub(crate) struct Entry<'a> {
     pub(crate) text: &'a str,
     pub(crate) syntax: Syntax,
     pub(crate) name: &'a str,
     pub(crate) table: &'a Table,
-    /// VS Code's `http` falls back to legacy SSE; with others it means what it says.
+    /// True for VS Code, whose `http` falls back to legacy SSE.
     pub(crate) http_falls_back: bool,
 }
 
 #[cfg(test)]
 thread_local! {
-    /// How many bytes this thread has parsed.
+    /// Number of bytes that this thread has parsed.
     pub(crate) static PARSED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// The way to the table that holds a file's servers.
+/// The path to the table that holds a file's servers.
 pub(crate) type Section = Vec<String>;
 
 impl<'a> Document<'a> {
-    pub(crate) fn parse(text: &'a str, syntax: Syntax) -> Result<Document<'a>, Fault> {
+    pub(crate) fn parse(text: &'a str, syntax: Syntax) -> Result<Document<'a>, ParseError> {
         #[cfg(test)]
         PARSED.set(PARSED.get() + text.len());
         let start = if text.starts_with(BOM) { BOM.len() } else { 0 };
@@ -60,20 +60,20 @@ impl<'a> Document<'a> {
         Ok(Document { text, syntax, root })
     }
 
-    /// The members of a section that are there: servers, and what stands where one should.
+    /// Returns the members of a section: servers, and other values in their place.
     pub(crate) fn servers(&self, section: &Section) -> &[Member] {
         let found = section.iter().try_fold(&self.root, |table, key| table.table(key));
         found.map_or(&[], |table| &table.members)
     }
 
-    /// A member as an entry, if it is one.
+    /// Returns a member as an entry, if it is a table.
     pub(crate) fn entry(&'a self, section: &Section, server: &'a Member) -> Option<Entry<'a>> {
         let http_falls_back = section.last().is_some_and(|key| key == "servers");
         let table = server.table()?;
         Some(Entry { text: self.text, syntax: self.syntax, name: &server.key, table, http_falls_back })
     }
 
-    /// Every section of which the file has one, wherever clients keep theirs.
+    /// Returns all sections of the file, wherever clients have theirs.
     pub(crate) fn sections(&self) -> Vec<Section> {
         let plain = [&["mcpServers"][..], &["servers"], &["mcp", "servers"], &["mcp_servers"]];
         let mut sections: Vec<Section> =
@@ -98,15 +98,15 @@ impl Syntax {
     }
 }
 
-impl Fault {
-    /// A fault at this byte of a text.
-    pub(crate) fn at(text: &str, byte: usize, words: String) -> Fault {
+impl ParseError {
+    /// Creates an error at this byte of a text.
+    pub(crate) fn at(text: &str, byte: usize, words: String) -> ParseError {
         let before = text.as_bytes().get(..byte).unwrap_or(text.as_bytes());
-        Fault { line: before.iter().filter(|byte| **byte == b'\n').count() + 1, words }
+        ParseError { line: before.iter().filter(|byte| **byte == b'\n').count() + 1, words }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.words)
     }
@@ -118,7 +118,7 @@ mod tests {
     use crate::wrap::tree::{Shape, Value};
 
     #[test]
-    fn every_piece_knows_its_bytes() {
+    fn every_json_value_has_its_byte_range() {
         let text = "\u{feff}{ // größe\n \"ä\": {\"url\" : \"x\\n\", \"args\": [\"…\", 1,]},\n}";
         let document = Document::parse(text, Syntax::Json).unwrap();
         let outer = &document.root.members[0];
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn toml_tables_of_both_shapes_know_theirs() {
+    fn toml_values_have_their_byte_ranges() {
         let text =
             "# größe\n[mcp_servers.a]\nurl = 'x' # why\nheaders = { \"A\" = \"b\" }\n[mcp_servers.a.env]\nK = \"v\"\n";
         let document = Document::parse(text, Syntax::Toml).unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_told_with_its_line() {
+    fn parse_error_names_its_line() {
         for (text, syntax, line, part) in [
             ("{\n  \"a\": 1\n  \"b\": 2\n}", Syntax::Json, 2, "comma"),
             ("{\n\"a\": {},\n\"a\": {}}", Syntax::Json, 3, "twice"),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_has_no_servers() {
+    fn empty_file_has_no_servers() {
         for text in ["", " \n", "// nothing\n", "\u{feff}"] {
             assert!(Document::parse(text, Syntax::Json).unwrap().sections().is_empty());
         }

@@ -1,9 +1,9 @@
-//! Changes of a text: ranges that are replaced, and how what is put in is written so that it looks like what is around it.
+//! Edits of a text: ranges that are replaced, and formatting of inserted text like the text around it.
 
 use super::document::{Entry, Syntax};
 use super::tree::{Member, Range, Shape, Table};
 
-/// One range of a text and what stands there afterwards.
+/// A range of a text, and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
     pub(crate) range: Range,
@@ -24,7 +24,7 @@ impl Edit {
     }
 }
 
-/// The text with all edits made. Where removals overlap, what either takes out is gone.
+/// Applies all edits. Overlapping removals are merged.
 pub(crate) fn apply(text: &str, edits: &[Edit]) -> String {
     let mut sorted: Vec<&Edit> = edits.iter().collect();
     sorted.sort_by_key(|edit| (edit.range.start, edit.range.end));
@@ -40,17 +40,17 @@ pub(crate) fn apply(text: &str, edits: &[Edit]) -> String {
 }
 
 impl Syntax {
-    /// A text between quotes.
+    /// Quotes a text.
     pub(crate) fn quoted(self, text: &str) -> String {
         let quoted = serde_json::Value::from(text).to_string();
         match self {
             Syntax::Json => quoted,
-            // The one character that JSON lets stand and TOML does not.
+            // The only character that JSON allows unescaped and TOML does not.
             Syntax::Toml => quoted.replace('\u{7f}', "\\u007f"),
         }
     }
 
-    /// A key in the manner of the one that stood there.
+    /// Formats a key in the notation of an existing one.
     pub(crate) fn key_like(self, key: &str, old: &str) -> String {
         let bare = |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
         match old.chars().next() {
@@ -68,36 +68,36 @@ impl Syntax {
         }
     }
 
-    /// A list on one line.
+    /// Formats a list on one line.
     pub(crate) fn list(items: &[String]) -> String {
         format!("[{}]", items.join(", "))
     }
 }
 
 impl Entry<'_> {
-    /// The text of a range.
+    /// Returns the text of a range.
     pub(crate) fn raw(&self, range: &Range) -> &str {
         &self.text[range.clone()]
     }
 
-    /// The key of a member replaced by another.
+    /// Replaces the key of a member.
     pub(crate) fn rename(&self, member: &Member, key: &str) -> Edit {
         let old = self.raw(&member.key_range);
         Edit::replace(member.key_range.clone(), self.syntax.key_like(key, old))
     }
 
-    /// Whether a key is written plainly, so that renaming it can be undone.
+    /// Returns whether a key is written without escapes, so that renaming it can be undone.
     pub(crate) fn is_plain(&self, member: &Member) -> bool {
         self.raw(&member.key_range).trim_matches(['"', '\'']) == member.key
     }
 
-    /// A new member as it would stand after this one, with what separates the two.
+    /// Formats a new member that follows this one, with the separator.
     pub(crate) fn member_after(&self, neighbour: &Member, key: &str, value: &str) -> String {
         let gap = self.gap(self.table.shape, neighbour);
         format!("{gap}{}{}{value}", self.syntax.key(key), self.assignment(neighbour))
     }
 
-    /// New members at the beginning of a table, or nothing if there is no place for them.
+    /// Inserts members at the beginning of a table; `None` if there is no position for them.
     pub(crate) fn members_into(&self, owner: &Member, members: &[(String, String)]) -> Option<Edit> {
         let table = owner.table()?;
         let (at, gap, assignment, end) = match (table.members.first(), table.shape) {
@@ -113,7 +113,7 @@ impl Entry<'_> {
         Some(Edit::insert(at, self.joined(members, &gap, &assignment) + &end))
     }
 
-    /// A table between braces, on one line.
+    /// Formats a table between braces, on one line.
     pub(crate) fn braces(&self, members: &[(String, String)]) -> String {
         format!("{{{}}}", self.joined(members, ", ", &self.default_assignment()))
     }
@@ -123,12 +123,12 @@ impl Entry<'_> {
         written.collect::<Vec<_>>().join(gap)
     }
 
-    /// What separates an item from the one before it, judged by where this one stands.
+    /// Returns the separator before an item, judged by the item at `start`.
     pub(crate) fn item_gap(&self, start: usize) -> String {
         self.blank_before(start).1.map_or_else(|| ", ".to_owned(), |line| format!(",{line}"))
     }
 
-    /// The blank before a place, and the part of it that begins a line, if one begins there.
+    /// Returns the whitespace before a position, and the part of it that begins a line, if one begins there.
     fn blank_before(&self, start: usize) -> (&str, Option<&str>) {
         let before = &self.text[..start];
         let blank = &before[before.trim_end_matches([' ', '\t', '\r', '\n']).len()..];
@@ -139,7 +139,7 @@ impl Entry<'_> {
         (blank, line)
     }
 
-    /// What separates a member from the one before it, judged by where this one stands.
+    /// Returns the separator before a member, judged by this member.
     fn gap(&self, shape: Shape, member: &Member) -> String {
         let (blank, line) = self.blank_before(member.key_range.start);
         match (shape, line) {
@@ -151,7 +151,7 @@ impl Entry<'_> {
         }
     }
 
-    /// What stands between this member's key and its value.
+    /// Returns the text between the key of a member and its value.
     fn assignment(&self, member: &Member) -> String {
         let between = &self.text[member.key_range.end..member.value.range.start.max(member.key_range.end)];
         let plain = between.trim_matches([' ', '\t']);
@@ -165,12 +165,12 @@ impl Entry<'_> {
         }
     }
 
-    /// A member taken out, with what separates it from the one before.
+    /// Removes a member, with the separator before it.
     pub(crate) fn without(&self, member: &Member) -> Vec<Edit> {
         self.without_members(self.table, |other| std::ptr::eq(other, member))
     }
 
-    /// The members of a table that are not wanted taken out, each with what separates it from the next.
+    /// Removes the unwanted members of a table, each with a separator.
     pub(crate) fn without_members(&self, table: &Table, unwanted: impl Fn(&Member) -> bool) -> Vec<Edit> {
         let members = &table.members;
         let (Some(first), Some(last)) = (members.first(), members.last()) else { return Vec::new() };
@@ -186,7 +186,7 @@ impl Entry<'_> {
         edits
     }
 
-    /// Behind a comma that would be left over when nothing stands before it any more.
+    /// Returns the position behind a comma that would be left over.
     pub(crate) fn past_comma(&self, end: usize) -> usize {
         let rest = &self.text[end..];
         let blank = rest.len() - rest.trim_start().len();
@@ -199,14 +199,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edits_are_made_wherever_they_stand_in_the_list() {
+    fn edits_apply_in_any_order_of_the_list() {
         let edits = [Edit::replace(4..5, "E"), Edit::insert(0, "<"), Edit::remove(1..3)];
         assert_eq!(apply("abcde", &edits), "<adE");
         assert_eq!(apply("abcde", &[]), "abcde");
     }
 
     #[test]
-    fn a_key_takes_the_manner_of_the_one_before() {
+    fn key_takes_the_notation_of_the_old_key() {
         for (old, key, written) in [
             ("\"a\"", "env", "\"env\""),
             ("'a'", "env", "'env'"),

@@ -1,44 +1,44 @@
-//! Reading a client's file, and replacing it without ever leaving half of one.
+//! Reading of a client's file, and its atomic replacement.
 //!
-//! What is written goes to a new file beside the old one, which then takes its place in one step: a client that reads at the
-//! wrong moment sees the old file or the new one. Mode and owner stay. A symbolic link stays a link, and what it points to is
-//! replaced. Before that the old file is looked at once more: clients write their files too, and what one of them has written
-//! in the meantime must not be lost.
+//! New content goes to a new file beside the old one, which is then renamed: a client that reads at that moment gets
+//! the old file or the new one. Mode and owner stay. A symbolic link stays, and its target is replaced. Before the
+//! rename the old file is compared once more, because clients write their files, too, and their changes must not be
+//! lost.
 //!
-//! The old text stays beside the new one as a backup, readable by its owner alone: it may hold tokens that have left the
-//! file since. There are few of them: one that says the same is there already serves, and no older one is ever overwritten.
-//! `unwrap` names them, and `unwrap --clean` deletes them.
+//! The old content stays beside the new one as a backup that only its owner can read: it may hold tokens that were
+//! removed since. The number of backups is limited: an existing one with the same content is reused, and none is ever
+//! overwritten. `unwrap` lists them, and `unwrap --clean` deletes them.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// No client's file is larger than this.
+/// Maximum size of a client's file.
 const LARGEST: u64 = 32 << 20;
 
-/// How many backups may lie beside a file.
+/// Maximum number of backups of a file.
 const MOST_BACKUPS: u32 = 9;
 
-/// For the owner alone.
+/// The mode for the owner alone.
 const PRIVATE: u32 = 0o600;
 
 /// A file that was read.
 pub(crate) struct Source {
-    /// What the link points to, if it is one.
+    /// The path with links resolved.
     pub(crate) real: PathBuf,
     pub(crate) text: String,
 }
 
-/// Reads a file; nothing if there is none.
+/// Reads a file; `None` if there is none.
 pub(crate) fn read(path: &Path) -> Result<Option<Source>, String> {
     let real = match path.canonicalize() {
         Ok(real) => real,
         Err(error) if error.kind() == ErrorKind::NotFound && path.symlink_metadata().is_err() => return Ok(None),
         Err(error) if error.kind() == ErrorKind::NotFound => return Err("it is a link to nothing".to_owned()),
-        Err(error) => return Err(told("it cannot be found", &error)),
+        Err(error) => return Err(with_cause("it cannot be found", &error)),
     };
-    let about = real.metadata().map_err(|error| told("it cannot be looked at", &error))?;
+    let about = real.metadata().map_err(|error| with_cause("it cannot be looked at", &error))?;
     if about.is_dir() {
         return Err("it is a directory".to_owned());
     }
@@ -48,7 +48,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<Source>, String> {
     if about.len() > LARGEST {
         return Err(format!("it is larger than {} MiB", LARGEST >> 20));
     }
-    let bytes = fs::read(&real).map_err(|error| told("it cannot be read", &error))?;
+    let bytes = fs::read(&real).map_err(|error| with_cause("it cannot be read", &error))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Some(Source { real, text })),
         Err(error) => Err(format!("it is not UTF-8 (byte {})", error.utf8_error().valid_up_to() + 1)),
@@ -56,9 +56,9 @@ pub(crate) fn read(path: &Path) -> Result<Option<Source>, String> {
 }
 
 impl Source {
-    /// Puts a new text into the file's place, and says where the old one is kept.
+    /// Replaces the content of the file, and returns the path of the backup.
     pub(crate) fn replace(&self, text: &str) -> Result<PathBuf, String> {
-        let about = self.real.metadata().map_err(|error| told("it cannot be looked at", &error))?;
+        let about = self.real.metadata().map_err(|error| with_cause("it cannot be looked at", &error))?;
         if about.permissions().readonly() {
             return Err("it is read-only".to_owned());
         }
@@ -69,13 +69,13 @@ impl Source {
             if is_new {
                 let _ = fs::remove_file(&backup);
             }
-            return Err("somebody else has changed it meanwhile; nothing was written, try again".to_owned());
+            return Err("another program has changed it meanwhile; nothing was written, try again".to_owned());
         }
         fresh.take_the_place_of(&self.real)?;
         Ok(backup)
     }
 
-    /// Keeps the old text beside its file, and says whether that took a new one.
+    /// Keeps the old content in a backup. Returns its path, and whether it is new.
     fn keep(&self, about: &Metadata) -> Result<(PathBuf, bool), String> {
         for number in 1..=MOST_BACKUPS {
             let path = backup_of(&self.real, number);
@@ -84,7 +84,7 @@ impl Source {
                     let written = file.write_all(self.text.as_bytes()).and_then(|()| file.sync_all());
                     written.map_err(|error| {
                         let _ = fs::remove_file(&path);
-                        told("its backup cannot be written", &error)
+                        with_cause("its backup cannot be written", &error)
                     })?;
                     return Ok((path, true));
                 }
@@ -93,32 +93,32 @@ impl Source {
                         return Ok((path, false));
                     }
                 }
-                Err(error) => return Err(told("no backup can be made beside it", &error)),
+                Err(error) => return Err(with_cause("no backup can be made beside it", &error)),
             }
         }
         Err(format!("there are {MOST_BACKUPS} backups beside it already (*.mendline-backup-*); remove some"))
     }
 }
 
-/// A new file that waits beside the old one.
+/// A new file beside the old one, before the rename.
 struct Fresh(PathBuf);
 
 impl Fresh {
     fn write(real: &Path, text: &str, about: &Metadata) -> Result<Fresh, String> {
         let path = beside(real, |name| format!(".{name}.mendline-{}-{:08x}", std::process::id(), fastrand::u32(..)));
         let mut file = create(&path, about, about.mode() & 0o7777).map_err(|error| match error.kind() {
-            ErrorKind::PermissionDenied => "it belongs to somebody else, or its directory is read-only".to_owned(),
-            _ => told("no file can be made beside it", &error),
+            ErrorKind::PermissionDenied => "it belongs to another user, or its directory is read-only".to_owned(),
+            _ => with_cause("no file can be made beside it", &error),
         })?;
         let fresh = Fresh(path);
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        written.map_err(|error| told("it cannot be written", &error))?;
+        written.map_err(|error| with_cause("it cannot be written", &error))?;
         Ok(fresh)
     }
 
     fn take_the_place_of(self, real: &Path) -> Result<(), String> {
-        fs::rename(&self.0, real).map_err(|error| told("it cannot be replaced", &error))?;
-        // The name is safe on disk only when its directory is. It is replaced all the same if that cannot be had.
+        fs::rename(&self.0, real).map_err(|error| with_cause("it cannot be replaced", &error))?;
+        // The rename is durable only when the directory is synced; an error there is ignored.
         if let Some(folder) = real.parent().and_then(|folder| File::open(folder).ok()) {
             let _ = folder.sync_all();
         }
@@ -128,19 +128,19 @@ impl Fresh {
 
 impl Drop for Fresh {
     fn drop(&mut self) {
-        // After the rename nothing is there, which is right too.
+        // After the rename there is nothing to remove.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// Whether a path leads through a symbolic link. Links at or above `root` do not count.
+/// Returns whether a path leads through a symbolic link. Links at or above `root` do not count.
 pub(crate) fn is_through_a_link(path: &Path, root: Option<&Path>) -> bool {
     let Ok(path) = std::path::absolute(path) else { return false };
     let is_link = |part: &Path| part.symlink_metadata().is_ok_and(|about| about.is_symlink());
     path.ancestors().take_while(|part| Some(*part) != root).any(is_link)
 }
 
-/// The backups beside a file. A link or a directory of such a name is not one of ours.
+/// Returns the backups of a file. Links and directories with such names do not count.
 pub(crate) fn backups(real: &Path) -> Vec<PathBuf> {
     let all = (1..=MOST_BACKUPS).map(|number| backup_of(real, number));
     all.filter(|path| path.symlink_metadata().is_ok_and(|about| about.is_file())).collect()
@@ -150,13 +150,13 @@ fn backup_of(real: &Path, number: u32) -> PathBuf {
     beside(real, |name| format!("{name}.mendline-backup-{number}"))
 }
 
-/// Takes a backup of an earlier version, which had the mode of its file, from everyone but its owner. It serves all the
-/// same if that cannot be done.
+/// Makes a backup of an earlier version, which had the mode of its file, readable by its owner alone. An error is
+/// ignored.
 fn make_private(backup: &Path) {
     let _ = fs::set_permissions(backup, fs::Permissions::from_mode(PRIVATE));
 }
 
-/// A new file with this mode and another one's owner. Only its owner can read it before it has them.
+/// Creates a file with this mode and the owner of another file. Before that, only its owner can read it.
 fn create(path: &Path, like: &Metadata, mode: u32) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)?;
     let ready = || -> io::Result<()> {
@@ -178,7 +178,7 @@ fn beside(path: &Path, name: impl Fn(&str) -> String) -> PathBuf {
     path.with_file_name(name(&own))
 }
 
-fn told(what: &str, error: &io::Error) -> String {
+fn with_cause(what: &str, error: &io::Error) -> String {
     format!("{what}: {error}")
 }
 
@@ -228,12 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_stays_the_owner() {
+    fn owner_of_the_file_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "old").unwrap();
         let owner = path.metadata().unwrap();
-        // Only the administrator can give a file away; for everybody else it is about the own one.
+        // Only root can give a file away; for other users this tests their own file.
         let _ = std::os::unix::fs::chown(&path, Some(12_345), Some(12_346));
         let given = path.metadata().unwrap();
         let is_root = owner.uid() == 0;
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn backups_are_never_overwritten_and_never_many() {
+    fn backups_are_limited_and_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "0").unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_a_link() {
+    fn symbolic_link_stays_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         fs::write(&real, "old").unwrap();
@@ -278,18 +278,18 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_wrote_meanwhile_is_not_lost() {
+    fn concurrent_change_of_the_file_is_not_lost() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "old").unwrap();
         let source = source(&path);
         fs::write(&path, "theirs").unwrap();
-        assert!(source.replace("ours").unwrap_err().contains("somebody else"));
+        assert!(source.replace("ours").unwrap_err().contains("another program"));
         assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(folder.path()).len()), ("theirs", 1));
     }
 
     #[test]
-    fn what_is_no_file_of_ours_to_change_is_told() {
+    fn unusable_files_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let complaint = |name: &str| read(&at(name)).err().unwrap();

@@ -1,7 +1,6 @@
-//! JSON as clients write it: with comments and trailing commas, and nothing looser.
+//! JSON as clients write it: with comments and trailing commas.
 //!
-//! A key that is there twice makes a file mean different things to different readers, so such a file is refused whole rather
-//! than guessed at.
+//! A key that occurs twice means different things to different readers, so a file with one is rejected.
 
 use std::collections::HashSet;
 
@@ -10,18 +9,18 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, parse_to_ast};
 use mendline_config::JSON_OF_CLIENTS;
 
-use super::document::Fault;
+use super::document::ParseError;
 use super::tree::{Member, Node, Shape, Table, Value};
 
-/// The table that the file is. `start` is where the text begins in its file.
-pub(crate) fn parse(text: &str, start: usize) -> Result<Table, Fault> {
+/// Parses the root table. `start` is the offset of the text in its file.
+pub(crate) fn parse(text: &str, start: usize) -> Result<Table, ParseError> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &JSON_OF_CLIENTS)
-        .map_err(|error| Fault::at(text, error.range().start, error.kind().to_string()))?;
+        .map_err(|error| ParseError::at(text, error.range().start, error.kind().to_string()))?;
     let reader = Reader { text, start };
     match parsed.value {
         None => Ok(Table { members: Vec::new(), shape: Shape::Braces }),
         Some(ast::Value::Object(object)) => reader.table(&object),
-        Some(other) => Err(Fault::at(text, other.start(), "it is not an object".to_owned())),
+        Some(other) => Err(ParseError::at(text, other.start(), "it is not an object".to_owned())),
     }
 }
 
@@ -31,13 +30,13 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn table(&self, object: &ast::Object<'_>) -> Result<Table, Fault> {
+    fn table(&self, object: &ast::Object<'_>) -> Result<Table, ParseError> {
         let mut seen = HashSet::new();
         let mut members = Vec::with_capacity(object.properties.len());
         for property in &object.properties {
             let key = property.name.as_str().to_owned();
             if !seen.insert(property.name.as_str()) {
-                return Err(Fault::at(self.text, property.range.start, format!("the key {key:?} is there twice")));
+                return Err(ParseError::at(self.text, property.range.start, format!("the key {key:?} is there twice")));
             }
             let key_range = self.range(property.name.start(), property.name.end());
             members.push(Member { key, key_range, value: self.node(&property.value)? });
@@ -45,7 +44,7 @@ impl Reader<'_> {
         Ok(Table { members, shape: Shape::Braces })
     }
 
-    fn node(&self, value: &ast::Value<'_>) -> Result<Node, Fault> {
+    fn node(&self, value: &ast::Value<'_>) -> Result<Node, ParseError> {
         let read = match value {
             ast::Value::StringLit(text) => Value::Text(text.value.to_string()),
             ast::Value::Array(array) => {

@@ -1,31 +1,31 @@
-//! What is to be done with one file, found out before anything is touched.
+//! The plan for one file, made before anything is written.
 //!
-//! Each entry is judged by itself, and a wrapped one has to prove itself before it counts (`proof`). An entry that fails is
-//! left, with the reason; so whatever is written can be undone.
+//! Each entry is judged by itself, and each change is verified (`proof`). An entry that fails is left with the reason,
+//! so that everything that is written can be undone.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::document::{Document, Entry, Fault, Section, Syntax};
+use super::document::{Document, Entry, ParseError, Section, Syntax};
 use super::edit::{Edit, apply};
-use super::original::unwrap;
 use super::proof::{Proposal, Prover};
-use super::wrapped::{Verdict, wrap};
+use super::unwrap_entry::unwrap;
+use super::wrap_entry::{Verdict, wrap};
 
-/// Which way.
+/// Direction of the change.
 #[derive(Clone, Copy)]
-pub(crate) enum Way<'a> {
-    /// Through this binary.
+pub(crate) enum Action<'a> {
+    /// Wrap with this binary.
     Wrap {
         binary: &'a str,
     },
     Unwrap,
 }
 
-/// The servers that a person named; none means all.
+/// The servers that were named; empty means all.
 pub(crate) type Chosen = BTreeSet<String>;
 
-/// What is to be done with a file.
+/// The plan for a file.
 pub(crate) struct Plan {
     pub(crate) before: String,
     pub(crate) after: String,
@@ -34,33 +34,33 @@ pub(crate) struct Plan {
     pub(crate) servers: Vec<Server>,
 }
 
-/// What is to be done with one server.
+/// The plan for one server.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) name: String,
-    pub(crate) fate: Fate,
+    pub(crate) result: EntryResult,
     pub(crate) notes: Vec<String>,
 }
 
-/// What becomes of an entry.
+/// Result for an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum EntryResult {
     Changed,
-    /// It is as it should be.
+    /// There is nothing to change.
     Already,
-    /// It stays as it is, for this reason.
+    /// It is left unchanged, for this reason.
     Left(String),
 }
 
 impl Plan {
-    /// Finds out what is to be done with a text. Without sections, all that it has are meant.
+    /// Makes the plan for a text. Without sections, all its sections are meant.
     pub(crate) fn make(
         text: String,
         syntax: Syntax,
         sections: &[Section],
-        way: Way<'_>,
+        action: Action<'_>,
         chosen: &Chosen,
-    ) -> Result<Plan, Fault> {
+    ) -> Result<Plan, ParseError> {
         let document = Document::parse(&text, syntax)?;
         let found = document.sections();
         let sections = if sections.is_empty() { &found } else { sections };
@@ -71,30 +71,31 @@ impl Plan {
                     continue;
                 }
                 let entry = document.entry(section, member);
-                let verdict = match (&entry, way) {
-                    (Some(entry), Way::Wrap { binary }) => wrap(entry, binary, chosen.contains(&member.key)),
-                    (Some(entry), Way::Unwrap) => unwrap(entry),
-                    (None, Way::Wrap { .. }) => Verdict::Left("it is not a table".to_owned()),
-                    (None, Way::Unwrap) => Verdict::Already,
+                let verdict = match (&entry, action) {
+                    (Some(entry), Action::Wrap { binary }) => wrap(entry, binary, chosen.contains(&member.key)),
+                    (Some(entry), Action::Unwrap) => unwrap(entry),
+                    (None, Action::Wrap { .. }) => Verdict::Left("it is not a table".to_owned()),
+                    (None, Action::Unwrap) => Verdict::Already,
                 };
-                let (mut fate, mut notes) = (Fate::Changed, Vec::new());
+                let (mut result, mut notes) = (EntryResult::Changed, Vec::new());
                 match (verdict, entry) {
                     (Verdict::Change(mut change), _) => {
                         notes = std::mem::take(&mut change.notes);
                         proposals.push(Proposal { server: servers.len(), section, name: &member.key, change });
                     }
                     (Verdict::Already, entry) => {
-                        fate = Fate::Already;
-                        notes.extend(entry.and_then(|entry| elsewhere(&entry, way)));
+                        result = EntryResult::Already;
+                        notes.extend(entry.and_then(|entry| elsewhere(&entry, action)));
                     }
-                    (Verdict::Left(reason), _) => fate = Fate::Left(reason),
+                    (Verdict::Left(reason), _) => result = EntryResult::Left(reason),
                 }
-                servers.push(Server { name: member.key.clone(), fate, notes });
+                servers.push(Server { name: member.key.clone(), result, notes });
             }
         }
-        let proven = Prover::new(&document, way).prove(proposals);
+        let proven = Prover::new(&document, action).prove(proposals);
         for (server, reason) in proven.left {
-            servers[server] = Server { fate: Fate::Left(reason), notes: Vec::new(), ..servers[server].clone() };
+            servers[server] =
+                Server { result: EntryResult::Left(reason), notes: Vec::new(), ..servers[server].clone() };
         }
         let edits: Vec<Edit> = proven.kept.into_iter().flat_map(|proposal| proposal.change.edits).collect();
         let after = apply(&text, &edits);
@@ -106,9 +107,9 @@ impl Plan {
     }
 }
 
-/// What there is to say about an entry that is wrapped already, but with another program than it would be now.
-fn elsewhere(entry: &Entry<'_>, way: Way<'_>) -> Option<String> {
-    let (Way::Wrap { binary }, program) = (way, entry.table.get("command")?.text()?) else { return None };
+/// Returns a remark about an entry that is wrapped already, but with another program.
+fn elsewhere(entry: &Entry<'_>, action: Action<'_>) -> Option<String> {
+    let (Action::Wrap { binary }, program) = (action, entry.table.get("command")?.text()?) else { return None };
     if program == binary {
         return None;
     }

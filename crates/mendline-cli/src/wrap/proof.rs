@@ -1,72 +1,73 @@
-//! The proof that changes may be written.
+//! Verification of changes before they are written.
 //!
-//! The changed text is read again, each entry in it has to say exactly what was meant, `mendline run` has to accept its
-//! arguments, and unwrapping has to give back the same bytes. All entries are proven together: the text is read once,
-//! however many entries it has. Entries that are found to fail are taken out, and the rest is proven again. Where it cannot
-//! be seen which entry fails, the entries are halved; how often is bounded.
+//! The changed text is parsed again, each entry must have the intended content, `mendline run` must accept its
+//! arguments, and unwrapping must restore the same bytes. All entries are verified together, so the text is parsed
+//! once, however many entries it has. Entries that fail are removed, and the rest is verified again. If the failing
+//! entry is unknown, the entries are bisected, up to a limit.
 
 use std::collections::HashMap;
 
+use super::arguments;
 use super::document::{Document, Entry, Section};
 use super::edit::{Edit, apply};
-use super::original::unwrap;
-use super::plan::Way;
+use super::plan::Action;
 use super::tree::Range;
-use super::words;
-use super::wrapped::{Change, Verdict};
+use super::unwrap_entry::unwrap;
+use super::wrap_entry::{Change, Verdict};
 
-/// How an entry would change.
+/// A proposed change of an entry.
 pub(crate) struct Proposal<'a> {
-    /// Its number among all servers.
+    /// Its index among all servers.
     pub(crate) server: usize,
     pub(crate) section: &'a Section,
     pub(crate) name: &'a str,
     pub(crate) change: Change,
 }
 
-/// What came of the proposals.
+/// Result of the verification.
 #[derive(Default)]
 pub(crate) struct Proven<'a> {
-    /// May be written, all together.
+    /// The changes that may be written, all together.
     pub(crate) kept: Vec<Proposal<'a>>,
-    /// Servers that stay as they are, and why.
+    /// The servers that are left unchanged, with the reason.
     pub(crate) left: Vec<(usize, String)>,
 }
 
-/// Why proposals cannot be written together.
+/// The reason why changes cannot be written together.
 enum Failure {
-    /// Because of these, by their place in the list.
+    /// These changes fail, by their index in the list.
     Of(Vec<(usize, String)>),
-    /// Because of one of them, or of several.
+    /// One or more of the changes fail.
     Somewhere(String),
 }
 
-/// Proves changes of one document.
+/// Verifies the changes of one document.
 pub(crate) struct Prover<'a> {
     document: &'a Document<'a>,
-    way: Way<'a>,
-    /// How many more proofs are made.
+    action: Action<'a>,
+    /// Number of remaining verifications.
     budget: usize,
 }
 
-/// How many proofs a file gets, however large it is.
+/// Number of verifications of a file, whatever its size.
 const PROOFS: usize = 64;
 
-/// How many bytes are read in further proofs: a small file gets more of them.
+/// Number of bytes for further verifications: a small file gets more of them.
 const MORE_BYTES: usize = 16 << 20;
 
 const BROKEN: &str = "it is written in a way that cannot be changed in place";
-const NOT_EXACT: &str = "it is written in a way that could not be brought back exactly";
+const NOT_EXACT: &str = "it is written in a way that could not be restored exactly";
 
 impl<'a> Prover<'a> {
-    pub(crate) fn new(document: &'a Document<'a>, way: Way<'a>) -> Prover<'a> {
-        Prover { document, way, budget: PROOFS + MORE_BYTES / document.text.len().max(1) }
+    pub(crate) fn new(document: &'a Document<'a>, action: Action<'a>) -> Prover<'a> {
+        Prover { document, action, budget: PROOFS + MORE_BYTES / document.text.len().max(1) }
     }
 
-    /// Proves as many of these as hold.
+    /// Verifies as many of these as possible.
     pub(crate) fn prove<'p>(mut self, proposals: Vec<Proposal<'p>>) -> Proven<'p> {
-        let is_unwrapping = matches!(self.way, Way::Unwrap);
-        let is_accepted = |proposal: &Proposal<'_>| is_unwrapping || words::are_accepted(&proposal.change.arguments);
+        let is_unwrapping = matches!(self.action, Action::Unwrap);
+        let is_accepted =
+            |proposal: &Proposal<'_>| is_unwrapping || arguments::are_accepted(&proposal.change.arguments);
         let (accepted, refused): (Vec<_>, Vec<_>) = proposals.into_iter().partition(is_accepted);
         let mut proven = Proven::default();
         let reason = "`mendline run` would not accept its arguments";
@@ -119,14 +120,14 @@ impl<'a> Prover<'a> {
         let count = first.len();
         let mut both: Vec<Proposal<'p>> = first.into_iter().chain(second).collect();
         if self.trial(&both).is_err() {
-            // Each half holds by itself, and they do not hold together.
+            // Each half passes by itself, but not together.
             let apart = both.split_off(count);
             left.extend(apart.iter().map(|proposal| (proposal.server, reason.to_owned())));
         }
         both
     }
 
-    /// Makes these changes and looks at the result.
+    /// Applies these changes, and checks the result.
     fn trial(&self, set: &[Proposal<'_>]) -> Result<(), Failure> {
         let edits: Vec<Edit> = set.iter().flat_map(|proposal| proposal.change.edits.iter().cloned()).collect();
         let text = apply(self.document.text, &edits);
@@ -143,7 +144,7 @@ impl<'a> Prover<'a> {
         for (at, proposal) in set.iter().enumerate() {
             let member = entries.get(&(proposal.section, proposal.name));
             let entry = member.and_then(|member| document.entry(proposal.section, member));
-            match entry.ok_or(BROKEN).and_then(|entry| self.way_back(&entry, &proposal.change)) {
+            match entry.ok_or(BROKEN).and_then(|entry| self.restoring_edits(&entry, &proposal.change)) {
                 Ok(edits) => back.push(edits),
                 Err(reason) => faults.push((at, reason.to_owned())),
             }
@@ -152,7 +153,7 @@ impl<'a> Prover<'a> {
             return Err(Failure::Of(faults));
         }
         let all: Vec<Edit> = back.iter().flatten().cloned().collect();
-        if matches!(self.way, Way::Unwrap) || apply(&text, &all) == self.document.text {
+        if matches!(self.action, Action::Unwrap) || apply(&text, &all) == self.document.text {
             return Ok(());
         }
         let inexact = self.inexact(set, &text, &back);
@@ -160,10 +161,10 @@ impl<'a> Prover<'a> {
         Err(if reasons.is_empty() { Failure::Somewhere(NOT_EXACT.to_owned()) } else { Failure::Of(reasons) })
     }
 
-    /// Looks at an entry as it would be, and gives the edits that bring it back if it is to be wrapped.
-    fn way_back(&self, entry: &Entry<'_>, change: &Change) -> Result<Vec<Edit>, &'static str> {
+    /// Checks a changed entry, and returns the edits that restore it if it is wrapped.
+    fn restoring_edits(&self, entry: &Entry<'_>, change: &Change) -> Result<Vec<Edit>, &'static str> {
         let command = entry.table.get("command").and_then(|member| member.text());
-        let Way::Wrap { binary } = self.way else {
+        let Action::Wrap { binary } = self.action else {
             let known = command.or(entry.table.get("url").and_then(|member| member.text()));
             return known.map(|_| Vec::new()).ok_or(BROKEN);
         };
@@ -184,8 +185,8 @@ impl<'a> Prover<'a> {
         }
     }
 
-    /// Which of the proposals do not come back exactly, judged by the part of the text that each of them changes. None is
-    /// named where those parts reach into each other.
+    /// Returns the changes that are not restored exactly, judged by the part of the text that each of them changes.
+    /// Returns none if these parts overlap.
     fn inexact(&self, set: &[Proposal<'_>], after: &str, back: &[Vec<Edit>]) -> Vec<usize> {
         let before = self.document.text;
         let mut places: Vec<(usize, Range)> = Vec::new();
@@ -208,7 +209,7 @@ impl<'a> Prover<'a> {
                 taken_out += edit.range.len();
             }
             let end = place.end + put_in - taken_out;
-            // What is taken out on the way back may begin before the first change, or end behind the last.
+            // The restoring edits may begin before the first change, or end behind the last.
             let edits = &back[at];
             let first = edits.iter().map(|edit| edit.range.start).min().unwrap_or(start).min(start);
             let last = edits.iter().map(|edit| edit.range.end).max().unwrap_or(end).max(end);

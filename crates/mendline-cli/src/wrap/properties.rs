@@ -1,8 +1,8 @@
-//! What holds for every file: wrapping and unwrapping gives the same bytes back, wrapping twice is wrapping once, and
-//! nothing outside the entries is touched.
+//! Properties of wrapping: unwrapping restores the same bytes, wrapping twice equals wrapping once, and nothing outside
+//! of the entries changes.
 //!
-//! The files are generated: all kinds of entries, in every manner of writing that the two languages allow. The seed is the
-//! number of the file, so that a failure names the file that shows it.
+//! The files are generated: all kinds of entries, in every notation that the two languages allow. The seed is the
+//! number of the file, so that a failure names it.
 
 mod json_file;
 mod toml_file;
@@ -12,18 +12,18 @@ use fastrand::Rng;
 use self::json_file::JsonFile;
 use self::toml_file::TomlFile;
 use super::document::{Document, Section, Syntax};
-use super::plan::{Chosen, Fate, Plan, Way};
+use super::plan::{Action, Chosen, EntryResult, Plan};
 use super::tree::{Member, Node, Value};
 
-/// How many files of each language.
+/// Number of files of each language.
 const FILES: u64 = 10_000;
 
 const BINARY: &str = "/usr/local/bin/mendline";
-const WRAP: Way<'static> = Way::Wrap { binary: BINARY };
+const WRAP: Action<'static> = Action::Wrap { binary: BINARY };
 
-/// What was seen on the way, so that a generator that has gone blind is noticed.
+/// Counts of the results, to notice a generator that covers too little.
 #[derive(Debug, Default)]
-struct Tally {
+struct Counts {
     changed: usize,
     already: usize,
     left: usize,
@@ -31,34 +31,37 @@ struct Tally {
     urls: usize,
 }
 
-/// Checks all of it on one file. A strict check knows that nothing in it is written too oddly to be wrapped.
-fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool, tally: &mut Tally) {
+/// Checks all properties of one file. In a strict check, no notation is too unusual to be wrapped.
+fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool, counts: &mut Counts) {
     let sections = std::slice::from_ref(section);
-    let make = |text: &str, way: Way<'_>, chosen: &Chosen| {
-        Plan::make(text.to_owned(), syntax, sections, way, chosen)
+    let make = |text: &str, action: Action<'_>, chosen: &Chosen| {
+        Plan::make(text.to_owned(), syntax, sections, action, chosen)
             .unwrap_or_else(|fault| panic!("{seed}: {fault}\n{text}"))
     };
     let wrapped = make(text, WRAP, &Chosen::new());
     let mut chosen = Chosen::new();
     for server in &wrapped.servers {
-        match &server.fate {
-            Fate::Changed => {
-                tally.changed += 1;
+        match &server.result {
+            EntryResult::Changed => {
+                counts.changed += 1;
                 chosen.insert(server.name.clone());
             }
-            Fate::Already => tally.already += 1,
-            Fate::Left(reason) => {
-                tally.left += 1;
+            EntryResult::Already => counts.already += 1,
+            EntryResult::Left(reason) => {
+                counts.left += 1;
                 let blind = strict && reason.contains("written in a way");
                 assert!(!blind, "{seed}: {}: {reason}\n{text}", server.name);
             }
         }
     }
-    tally.replaced += wrapped.after.matches("MENDLINE_REPLACED_ARGS").count();
-    tally.urls += wrapped.after.matches("://").count();
+    counts.replaced += wrapped.after.matches("MENDLINE_REPLACED_ARGS").count();
+    counts.urls += wrapped.after.matches("://").count();
     let again = make(&wrapped.after, WRAP, &chosen);
-    assert_eq!(again.after, wrapped.after, "{seed}: wrapping twice is not wrapping once\n{text}");
-    assert!(chosen.is_empty() || again.servers.iter().all(|server| server.fate == Fate::Already), "{seed}\n{text}");
+    assert_eq!(again.after, wrapped.after, "{seed}: wrapping twice differs from wrapping once\n{text}");
+    assert!(
+        chosen.is_empty() || again.servers.iter().all(|server| server.result == EntryResult::Already),
+        "{seed}\n{text}"
+    );
     if chosen.is_empty() {
         assert_eq!(wrapped.after, text, "{seed}: changed without a change");
         return;
@@ -67,12 +70,12 @@ fn check(seed: u64, text: &str, syntax: Syntax, section: &Section, strict: bool,
         let document = Document::parse(text, syntax).unwrap();
         rest_of(&document, section, &chosen)
     };
-    assert_eq!(rest(&wrapped.after), rest(text), "{seed}: something beside the entries means something else");
-    let back = make(&wrapped.after, Way::Unwrap, &chosen);
-    assert_eq!(back.after, text, "{seed}: not brought back from\n{}", wrapped.after);
+    assert_eq!(rest(&wrapped.after), rest(text), "{seed}: something outside of the entries has changed");
+    let back = make(&wrapped.after, Action::Unwrap, &chosen);
+    assert_eq!(back.after, text, "{seed}: not restored from\n{}", wrapped.after);
 }
 
-/// What a file says beside these servers, and what these say that is none of wrapping's business.
+/// Returns the content of a file without these servers, and the members of these servers that wrapping ignores.
 fn rest_of(document: &Document<'_>, section: &Section, changed: &Chosen) -> String {
     let servers = document.servers(section);
     let ours = |member: &Member| {
@@ -112,28 +115,31 @@ fn say_value(text: &str, node: &Node, left_out: &impl Fn(&Member) -> bool, said:
 }
 
 #[test]
-fn ten_thousand_json_files_come_back_byte_for_byte() {
-    let mut tally = Tally::default();
+fn json_files_are_restored_byte_for_byte() {
+    let mut counts = Counts::default();
     for seed in 0..FILES {
         let mut rng = Rng::with_seed(seed);
         let section = vec![if rng.bool() { "mcpServers" } else { "servers" }.to_owned()];
         let text = JsonFile::new(rng).written(&section[0]);
-        check(seed, &text, Syntax::Json, &section, true, &mut tally);
+        check(seed, &text, Syntax::Json, &section, true, &mut counts);
     }
-    assert!(tally.changed > 10_000 && tally.replaced > 1_000 && tally.left > 2_000 && tally.already > 200, "{tally:?}");
+    assert!(
+        counts.changed > 10_000 && counts.replaced > 1_000 && counts.left > 2_000 && counts.already > 200,
+        "{counts:?}"
+    );
 }
 
 #[test]
-fn ten_thousand_toml_files_come_back_byte_for_byte() {
-    let mut tally = Tally::default();
+fn toml_files_are_restored_byte_for_byte() {
+    let mut counts = Counts::default();
     for seed in 0..FILES {
         let text = TomlFile::new(Rng::with_seed(seed)).written();
-        check(seed, &text, Syntax::Toml, &vec!["mcp_servers".to_owned()], true, &mut tally);
+        check(seed, &text, Syntax::Toml, &vec!["mcp_servers".to_owned()], true, &mut counts);
     }
-    assert!(tally.changed > 10_000 && tally.replaced > 500 && tally.urls > 2_000, "{tally:?}");
+    assert!(counts.changed > 10_000 && counts.replaced > 500 && counts.urls > 2_000, "{counts:?}");
 }
 
-/// A file that somebody's cat walked over.
+/// Damages a file at random.
 fn damaged(text: &str, rng: &mut Rng) -> String {
     let mut characters: Vec<char> = text.chars().collect();
     for _ in 0..rng.usize(1..4) {
@@ -152,8 +158,8 @@ fn damaged(text: &str, rng: &mut Rng) -> String {
 }
 
 #[test]
-fn damaged_files_are_refused_or_come_back_all_the_same() {
-    let (mut tally, mut refused) = (Tally::default(), 0);
+fn damaged_files_are_rejected_or_restored_exactly() {
+    let (mut counts, mut refused) = (Counts::default(), 0);
     for seed in 0..FILES {
         let mut rng = Rng::with_seed(seed);
         let json = rng.bool();
@@ -168,7 +174,7 @@ fn damaged_files_are_refused_or_come_back_all_the_same() {
             refused += 1;
             continue;
         }
-        check(seed, &text, syntax, &vec![section.to_owned()], false, &mut tally);
+        check(seed, &text, syntax, &vec![section.to_owned()], false, &mut counts);
     }
-    assert!(refused > 2_000 && tally.changed > 2_000, "{refused} refused, {tally:?}");
+    assert!(refused > 2_000 && counts.changed > 2_000, "{refused} refused, {counts:?}");
 }

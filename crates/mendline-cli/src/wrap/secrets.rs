@@ -1,34 +1,35 @@
-//! Which parts of a file are not for showing.
+//! Secrets of a file, which a diff must not show.
 //!
-//! A diff shows the lines around a change, and those are full of tokens. What stands in an environment, in headers, behind
-//! flags that carry credentials and in a URL behind its host is hidden, in the old text and in the new one alike; so is every
-//! text that looks random, wherever it stands, comments included. A value that only names a variable is shown: that is what
-//! a person wants to see. So are names of packages, paths and flags.
+//! A diff shows the lines around a change, and these are full of tokens. Values of environments and headers, values of
+//! flags that carry credentials, and URLs behind their host are hidden, in the old text and in the new one; so is every
+//! random text, including comments. A value that only names a variable is shown, and so are names of packages, paths
+//! and flags.
 //!
-//! This judges by place and by looks. The diff passes each line through the redactor as well, which knows the shapes of keys.
+//! This module judges by place and by appearance. The diff also passes each line through the redactor, which knows the
+//! formats of keys.
 
 use super::credential;
 use super::document::Document;
-use super::looks::{is_open_authority, is_open_url, random_parts};
+use super::randomness::{is_open_authority, is_open_url, random_parts};
 use super::tree::{Node, Range, Table, Value};
-use super::wrapped::variable_base;
+use super::wrap_entry::variable_base;
 
-/// What was found in a text, each list in order and without overlaps.
+/// The findings in a text, each list in order and without overlaps.
 #[derive(Debug, Default)]
-pub(crate) struct Judged {
-    /// Is not shown.
+pub(crate) struct ScanResult {
+    /// Parts that are hidden.
     pub(crate) hidden: Vec<Range>,
-    /// Names a variable and nothing else: it is shown, whatever it looks like.
+    /// Parts that only name a variable, and are shown whatever they look like.
     pub(crate) named: Vec<Range>,
 }
 
-/// Judges every part of a text.
-pub(crate) fn judged(document: &Document<'_>) -> Judged {
-    let mut judge = Judge { text: document.text, judged: Judged::default(), leaves: Vec::new() };
-    judge.table(&document.root, false);
-    judge.between();
-    let Judge { mut judged, .. } = judge;
-    for ranges in [&mut judged.hidden, &mut judged.named] {
+/// Scans a text for secrets.
+pub(crate) fn scan(document: &Document<'_>) -> ScanResult {
+    let mut scanner = Scanner { text: document.text, found: ScanResult::default(), leaves: Vec::new() };
+    scanner.table(&document.root, false);
+    scanner.between();
+    let Scanner { mut found, .. } = scanner;
+    for ranges in [&mut found.hidden, &mut found.named] {
         ranges.sort_by_key(|range| (range.start, range.end));
         ranges.dedup_by(|later, earlier| {
             let overlap = later.start < earlier.end;
@@ -38,10 +39,10 @@ pub(crate) fn judged(document: &Document<'_>) -> Judged {
             overlap
         });
     }
-    judged
+    found
 }
 
-/// Words of a command line as they may be shown.
+/// Formats words of a command line without secrets.
 pub(crate) fn shown_words<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let mut shown = Vec::new();
     let mut before = "";
@@ -55,7 +56,7 @@ pub(crate) fn shown_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Strin
     shown.join(" ")
 }
 
-/// A sentence of ours in which a text of the file may be quoted, as it may be shown.
+/// Formats a message that may quote the file, without secrets.
 pub(crate) fn shown_sentence(sentence: &str) -> String {
     let mut shown = String::with_capacity(sentence.len());
     let ends_word = |sign: char| sign.is_whitespace() || SEPARATORS.contains(sign);
@@ -68,23 +69,23 @@ pub(crate) fn shown_sentence(sentence: &str) -> String {
     redacted(&shown)
 }
 
-/// A text without what the redactor takes for a credential.
+/// Removes the parts of a text that the redactor takes for credentials.
 pub(crate) fn redacted(text: &str) -> String {
     let redacted = mendline::observe::redact::Redactor::default().redact(text.as_bytes()).into_owned();
     String::from_utf8_lossy(&redacted).replace("‹secret›", HIDDEN)
 }
 
-/// What stands in place of what is hidden.
+/// Placeholder for hidden text.
 pub(crate) const HIDDEN: &str = "…";
 
-struct Judge<'a> {
+struct Scanner<'a> {
     text: &'a str,
-    judged: Judged,
-    /// What is neither a table nor a list, and keys. Between them are signs, blanks and comments.
+    found: ScanResult,
+    /// Keys, and values that are neither tables nor lists. Between them are punctuation, blanks and comments.
     leaves: Vec<Range>,
 }
 
-impl Judge<'_> {
+impl Scanner<'_> {
     fn table(&mut self, table: &Table, secret: bool) {
         for member in &table.members {
             self.leaves.push(member.key_range.clone());
@@ -94,7 +95,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Judges a value. In a list, `before` is the text before it.
+    /// Scans a value. In a list, `before` is the text before it.
     fn node(&mut self, node: &Node, secret: bool, before: &str) {
         match &node.value {
             Value::Table(table) | Value::Dotted(table) => self.table(table, secret),
@@ -108,7 +109,7 @@ impl Judge<'_> {
             Value::Text(text) => {
                 self.leaves.push(node.range.clone());
                 if only_names(text) || is_ours(text, before) {
-                    self.judged.named.push(node.range.clone());
+                    self.found.named.push(node.range.clone());
                 } else if secret && !text.is_empty() {
                     self.hide(&node.range, text, everything(text));
                 } else {
@@ -121,13 +122,13 @@ impl Judge<'_> {
                 let is_long = raw.len() >= SHORTEST_NUMBER && !matches!(raw, "true" | "false" | "null");
                 let parts = if secret && is_long { everything(raw) } else { in_words(raw) };
                 let start = node.range.start;
-                self.judged.hidden.extend(parts.into_iter().map(|part| start + part.start..start + part.end));
+                self.found.hidden.extend(parts.into_iter().map(|part| start + part.start..start + part.end));
             }
         }
     }
 
-    /// Hides parts of a text that stands, in quotes or not, at this place. If it is not written there as it is, all of it is
-    /// hidden when a part is, or when the redactor would hide something.
+    /// Hides parts of a text at this range, in quotes or not. If the text is written with escapes, all of it is hidden
+    /// when a part is, or when the redactor would hide something.
     fn hide(&mut self, range: &Range, text: &str, parts: Vec<Range>) {
         let raw = &self.text[range.clone()];
         let quotes = match raw {
@@ -138,13 +139,13 @@ impl Judge<'_> {
         let inside = range.start + quotes..range.end.saturating_sub(quotes).max(range.start + quotes);
         if self.text.get(inside.clone()) == Some(text) {
             let moved = parts.into_iter().map(|part| inside.start + part.start..inside.start + part.end);
-            self.judged.hidden.extend(moved);
+            self.found.hidden.extend(moved);
         } else if !parts.is_empty() || redacted(text) != text {
-            self.judged.hidden.push(inside);
+            self.found.hidden.push(inside);
         }
     }
 
-    /// Judges what stands between the leaves: comments, and what could not be understood.
+    /// Scans the text between keys and values: comments, and what could not be parsed.
     fn between(&mut self) {
         self.leaves.sort_by_key(|leaf| leaf.start);
         let mut at = 0;
@@ -152,24 +153,24 @@ impl Judge<'_> {
         for leaf in self.leaves.iter().cloned().chain(std::iter::once(end..end)) {
             if leaf.start > at {
                 let parts = in_words(&self.text[at..leaf.start]);
-                self.judged.hidden.extend(parts.into_iter().map(|part| at + part.start..at + part.end));
+                self.found.hidden.extend(parts.into_iter().map(|part| at + part.start..at + part.end));
             }
             at = at.max(leaf.end);
         }
     }
 }
 
-/// A number with fewer signs than this is no secret.
+/// Minimum length of a number that may be a secret.
 const SHORTEST_NUMBER: usize = 4;
 
-/// What separates words in a comment that may be code.
+/// Separators of words in a comment that may be code.
 const SEPARATORS: &str = "\"'`,;()[]{}<>#";
 
 fn everything(text: &str) -> Vec<Range> {
     std::iter::once(0..text.len()).filter(|whole| !whole.is_empty()).collect()
 }
 
-/// What is hidden of an argument, which stands behind `before`.
+/// Returns the parts to hide of an argument that follows `before`.
 fn in_argument(text: &str, before: &str) -> Vec<Range> {
     if text.is_empty() || only_names(text) || is_ours(text, before) {
         return Vec::new();
@@ -203,7 +204,7 @@ fn in_argument(text: &str, before: &str) -> Vec<Range> {
     in_text(text)
 }
 
-/// What is hidden of a text about which nothing is known.
+/// Returns the parts to hide of any text.
 fn in_text(text: &str) -> Vec<Range> {
     if text.is_empty() || only_names(text) {
         return Vec::new();
@@ -221,12 +222,13 @@ fn in_text(text: &str) -> Vec<Range> {
     random_parts(&without_variables(text))
 }
 
-/// `Password=…` in a connection string.
+/// Returns whether a part of a connection string is a secret, such as `Password=…`.
 fn is_secret_pair(pair: &str) -> bool {
     pair.split_once('=').is_some_and(|(name, _)| names_a_secret(name) || name.trim().eq_ignore_ascii_case("uid"))
 }
 
-/// What is hidden of a URL: all that stands behind its host, unless it is certainly open; and the host too if it looks random.
+/// Returns the parts to hide of a URL: everything behind its host, unless it is certainly public; and the host, if it
+/// looks random.
 fn in_url(text: &str, at: usize) -> Vec<Range> {
     let known = without_variables(text);
     if is_open_url(&known) {
@@ -245,7 +247,7 @@ fn in_url(text: &str, at: usize) -> Vec<Range> {
     parts
 }
 
-/// What is hidden of a text of several words: a script, a comment, perhaps a piece of code.
+/// Returns the parts to hide of several words: a script, a comment, perhaps a piece of code.
 fn in_words(text: &str) -> Vec<Range> {
     let mut hidden = Vec::new();
     let mut before = "";
@@ -274,18 +276,19 @@ fn in_words(text: &str) -> Vec<Range> {
     hidden
 }
 
-/// Whether the word behind this one is a credential.
+/// Returns whether the word after this flag is a credential.
 fn is_carrier(flag: &str) -> bool {
     let names_one = is_flag(flag) && names_a_secret(flag) && !flag.contains('=') && !flag.ends_with("-env");
     matches!(flag, "--header" | "-H" | "-k" | "-K") || names_one
 }
 
-/// Whether the word behind this flag of one letter may be a credential: a password, a token, a secret, a user with both.
+/// Returns whether the word after this flag of one letter may be a credential: a password, a token, a secret, a user
+/// with both.
 fn is_short_carrier(flag: &str) -> bool {
     matches!(flag, "-p" | "-P" | "-t" | "-T" | "-s" | "-S" | "-a" | "-u" | "-U" | "-w" | "-W")
 }
 
-/// Whether a value is a number, a path, a package of a scope, or an address with a port, and so no password.
+/// Returns whether a value is a number, a path, a scoped package, or an address with a port, and so no password.
 fn is_plain_value(text: &str) -> bool {
     let is_made_of = |signs: &str| text.chars().all(|sign| sign.is_ascii_digit() || signs.contains(sign));
     is_made_of(".:-") || (text.contains(['/', '\\', '.']) && random_parts(text).is_empty() && !text.contains("://"))
@@ -299,14 +302,14 @@ fn is_word_of_a_line(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|sign| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_' | '.' | ':'))
 }
 
-/// Whether this is the name of a variable in capitals.
+/// Returns whether this is the name of a variable in capitals.
 fn is_variable(name: &str) -> bool {
     name.len() > 1
         && name.starts_with(|sign: char| sign.is_ascii_uppercase() || sign == '_')
         && name.chars().all(|sign| sign.is_ascii_uppercase() || sign.is_ascii_digit() || sign == '_')
 }
 
-/// Whether something of this name is a secret, or likely to hold one.
+/// Returns whether a name indicates a secret.
 fn names_a_secret(name: &str) -> bool {
     const WORDS: [&str; 21] = [
         "pass",
@@ -335,7 +338,7 @@ fn names_a_secret(name: &str) -> bool {
     credential::is_secret(name) || words_in(name).into_iter().any(is_word)
 }
 
-/// The words of a name, however they are joined: `db-pass`, `DB_PASS`, `dbPass`.
+/// Splits a name into words, however they are joined: `db-pass`, `DB_PASS`, `dbPass`.
 fn words_in(name: &str) -> Vec<&str> {
     let mut words = Vec::new();
     for part in name.split(|sign: char| !sign.is_ascii_alphanumeric()) {
@@ -351,7 +354,7 @@ fn words_in(name: &str) -> Vec<&str> {
     words
 }
 
-/// Whether an argument behind `--header-env` or `--url-env` is one that `wrap` writes: it names a variable.
+/// Returns whether an argument of `--header-env` or `--url-env` names a variable, as `wrap` writes it.
 fn is_ours(text: &str, before: &str) -> bool {
     match before {
         "--header-env" => text.split_once('=').is_some_and(|(header, variable)| {
@@ -369,7 +372,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|sign| sign.is_ascii_uppercase() || sign.is_ascii_digit() || sign == '_')
 }
 
-/// The text with signs of the same length in place of variables without a default.
+/// Replaces variables without a default by characters of the same length.
 fn without_variables(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -387,7 +390,7 @@ fn without_variables(text: &str) -> String {
     plain + rest
 }
 
-/// Whether a text holds nothing itself but names variables, perhaps behind a header's name and a scheme.
+/// Returns whether a text only names variables, perhaps after the name of a header and a scheme.
 pub(crate) fn only_names(text: &str) -> bool {
     let mut around = String::new();
     let mut rest = text;
@@ -414,7 +417,7 @@ mod tests {
     use crate::wrap::document::Syntax;
 
     #[test]
-    fn a_name_of_a_variable_is_no_secret() {
+    fn name_of_a_variable_is_no_secret() {
         for text in ["${X}", "Bearer ${input:key}", "Authorization: Bearer ${X}", "X-Key:${X}", "${A} ${B}"] {
             assert!(only_names(text), "{text}");
         }
@@ -424,12 +427,12 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_is_hidden_and_nothing_else() {
+    fn only_possible_secrets_are_hidden() {
         let text = r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "--header", "A: s1", "--api-key=s2", "x", "Bearer s3",
             "--token", "s4", "https://x/?s5", "https://x/y", "--header-env", "A=B"], "env": {"K": "s6", "V": "${X}", "N": 1},
             "headers": {"H": "s7 ${X}"}, "apiKey": "s8"}}}"#;
         let document = Document::parse(text, Syntax::Json).unwrap();
-        let hidden = judged(&document).hidden;
+        let hidden = scan(&document).hidden;
         let mut shown = text.to_owned();
         for range in hidden.iter().rev() {
             shown.replace_range(range.clone(), "…");

@@ -1,19 +1,19 @@
 //! TOML, for Codex.
 //!
-//! Tables under headers and tables between braces are both read. Members that are written with dots (`env.KEY = …`) are read
-//! so that their values can be hidden; they are never changed, since nothing can be put beside them without knowing which
-//! lines belong together.
+//! Tables with headers and tables between braces are both read. Dotted members (`env.KEY = …`) are read so that their
+//! values can be hidden; they are never changed, because nothing can be added to them without knowing which lines
+//! belong together.
 
 use toml_edit::{Document, Item, TableLike};
 
-use super::document::Fault;
+use super::document::ParseError;
 use super::tree::{Member, Node, Range, Shape, Table, Value};
 
-/// The table that the file is. `start` is where the text begins in its file.
-pub(crate) fn parse(text: &str, start: usize) -> Result<Table, Fault> {
+/// Parses the root table. `start` is the offset of the text in its file.
+pub(crate) fn parse(text: &str, start: usize) -> Result<Table, ParseError> {
     let document = Document::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        Fault::at(text, at, error.message().to_owned())
+        ParseError::at(text, at, error.message().to_owned())
     })?;
     Ok(table(document.as_table(), Shape::Lines, start))
 }

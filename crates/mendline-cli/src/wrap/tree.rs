@@ -1,26 +1,26 @@
-//! What a configuration file holds, and where each piece of it stands.
+//! The content of a configuration file, and the byte range of each value.
 //!
-//! Only what wrapping has to understand is understood: texts, lists and tables. Everything else keeps its place and is
-//! nobody's business. Every piece knows its range of bytes, since a file is changed by replacing ranges and in no other way:
-//! what is not replaced stays as its owner wrote it, comments, blanks and all.
+//! Only texts, lists and tables are interpreted; other values stay as they are. Every value has its byte range, because
+//! a file is changed only by replacing ranges: everything else stays as its owner wrote it, including comments and
+//! blanks.
 
-/// Where something stands: bytes of the whole file.
+/// A range of bytes of the whole file.
 pub(crate) type Range = std::ops::Range<usize>;
 
-/// A value and its place.
+/// A value and its range.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) range: Range,
     pub(crate) value: Value,
 }
 
-/// A value, as far as it matters.
+/// A value, as far as it is interpreted.
 #[derive(Debug)]
 pub(crate) enum Value {
     Text(String),
     List(Vec<Node>),
     Table(Table),
-    /// A table whose members are written with dots (`env.KEY = …`): nothing can be put into it.
+    /// A table with dotted members (`env.KEY = …`), to which nothing can be added.
     Dotted(Table),
     Other,
 }
@@ -32,16 +32,16 @@ pub(crate) struct Table {
     pub(crate) shape: Shape,
 }
 
-/// How a table is written, which says how a member is added to it.
+/// Notation of a table, which determines how a member is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Between braces, with commas between its members.
     Braces,
-    /// Under a header of its own, each member on its line.
+    /// Under a header, each member on its line.
     Lines,
 }
 
-/// A name and what it stands for.
+/// A key and its value.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) key: String,
@@ -55,7 +55,7 @@ impl Table {
         self.members.iter().find(|member| member.key == key)
     }
 
-    /// The table of this name.
+    /// Returns the table of this name.
     pub(crate) fn table(&self, key: &str) -> Option<&Table> {
         match &self.get(key)?.value.value {
             Value::Table(table) => Some(table),
@@ -63,7 +63,7 @@ impl Table {
         }
     }
 
-    /// Whether `later` comes right after `earlier`.
+    /// Returns whether `later` directly follows `earlier`.
     pub(crate) fn follows(&self, earlier: &Member, later: &Member) -> bool {
         let at = |wanted: &Member| self.members.iter().position(|member| std::ptr::eq(member, wanted));
         matches!((at(earlier), at(later)), (Some(earlier), Some(later)) if later == earlier + 1)
@@ -75,7 +75,7 @@ impl Member {
         self.value.text()
     }
 
-    /// All items, if it is a list of texts and nothing else.
+    /// Returns all items, if it is a list of texts and nothing else.
     pub(crate) fn texts(&self) -> Option<Vec<&str>> {
         self.items()?.iter().map(Node::text).collect()
     }

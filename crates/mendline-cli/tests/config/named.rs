@@ -22,7 +22,7 @@ fn an_unknown_name_is_said_with_the_nearest_one() {
         said.contains("there is no server \"nodes\" in HOME/mendline/config.json; did you mean \"notes\"?"),
         "{said}"
     );
-    assert!(said.contains("There are: notes, weather"), "{said}");
+    assert!(said.contains("Its servers are: notes, weather"), "{said}");
     assert_eq!(stage.started(), Vec::<i32>::new());
 }
 

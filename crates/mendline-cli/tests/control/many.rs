@@ -17,7 +17,7 @@ fn fifty_processes_are_one_table() {
     let said = stage.ask_until(&["status"], |said| said.stdout.contains("\n50 servers: 50 ready\n"));
     assert_eq!(said.code, Some(0), "{said:?}");
     for number in 0..50 {
-        assert!(said.stdout.contains(&format!("\nserver-{number:02}  child  ready ")), "{}", said.stdout);
+        assert!(said.stdout.contains(&format!("\nserver-{number:02}  stdio  ready ")), "{}", said.stdout);
     }
     assert_eq!(stage.sockets().len(), 50);
 }

@@ -81,7 +81,7 @@ fn each_server_that_does_not_run_is_greeted_and_ended_again() {
 fn what_is_shown_of_it_is_a_row_in_the_table() {
     let stage = Stage::new();
     let file = configured(&stage, &json!({ "rests": { "command": MENDLINE, "args": ["demo-server"] } }));
-    let is_probed = |said: &Said| said.stdout.contains("rests   child  not running; demo-server ");
+    let is_probed = |said: &Said| said.stdout.contains("rests   stdio  not running; demo-server ");
     let said = stage.ask_until(&["status", "--probe", "--config", &file], is_probed);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.stdout.contains("1 server not running, of which 1 would answer"), "{}", said.stdout);

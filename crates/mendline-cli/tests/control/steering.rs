@@ -73,7 +73,7 @@ fn an_isolated_server_gets_no_calls_until_it_is_resumed() {
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "breaker_open", "{result}");
     let said = stage.steer(&["isolate", "notes"]);
-    assert!(said.code == Some(0) && said.stdout.contains("it was isolated before"), "{said:?}");
+    assert!(said.code == Some(0) && said.stdout.contains("it is isolated already"), "{said:?}");
     let said = stage.steer(&["reconnect", "notes"]);
     assert!(said.code == Some(1) && said.stdout.contains("`mendline resume notes`"), "{said:?}");
     let said = stage.steer(&["resume", "--all"]);

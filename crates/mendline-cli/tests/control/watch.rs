@@ -77,10 +77,10 @@ fn whoever_comes_and_goes_is_seen() {
     terminal.until("1 server: 1 ready");
     let _other = stage.bridge("files");
     terminal.until("2 servers: 2 ready");
-    terminal.until("files  is there now");
+    terminal.until("files  has started");
     drop(bridge);
     terminal.until("1 server: 1 ready");
-    terminal.until("notes  is not there any more");
+    terminal.until("notes  has ended");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_process_that_hangs_does_not_freeze_the_screen() {
     terminal.until("does not answer");
     terminal.until("2 servers: 1 ready, 1 silent");
     terminal.press("?");
-    terminal.until("any key goes back");
+    terminal.until("any key returns");
     terminal.press("x");
     terminal.press("jr");
     // Whoever waits for an answer that does not come is told so, and can go on with something else meanwhile.
@@ -213,10 +213,10 @@ fn where_no_shell_is_it_does_not_go_to_sleep() {
     let terminal = stage.watch();
     terminal.until("1 server: 1 ready");
     terminal.press("\x1a");
-    terminal.until("there is no shell to go to");
+    terminal.until("there is no shell to suspend to");
     assert_ne!(state_of(terminal.process.id()), Some('T'));
     terminal.press("?");
-    terminal.until("any key goes back");
+    terminal.until("any key returns");
 }
 
 #[test]

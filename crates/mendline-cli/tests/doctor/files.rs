@@ -49,7 +49,7 @@ fn no_more_than_eight_servers_are_examined_at_once() {
     let servers: serde_json::Map<_, _> = (10..30).map(|number| (format!("s{number}"), entry.clone())).collect();
     let stage = Stage::with_file(&file(&servers.into()));
     let said = stage.run(&["doctor"]);
-    assert!(said.code == 0 && said.stdout.contains("All 20 servers are well"), "{}", said.stdout);
+    assert!(said.code == 0 && said.stdout.contains("All 20 servers are healthy"), "{}", said.stdout);
     let (mut running, mut most) = (0_i32, 0);
     for line in stage.ledger().lines() {
         running += i32::from(line.starts_with("start ")) - i32::from(line.starts_with("eof "));
@@ -100,7 +100,7 @@ fn a_state_directory_that_others_can_look_into_is_said() {
     fs::create_dir_all(&state).unwrap();
     fs::set_permissions(&state, fs::Permissions::from_mode(0o755)).unwrap();
     let said = stage.run(&["doctor"]);
-    assert!(said.stdout.contains("others can look into") && said.stdout.contains("chmod 700"), "{}", said.stdout);
+    assert!(said.stdout.contains("other users can read") && said.stdout.contains("chmod 700"), "{}", said.stdout);
     // Beside a single server, what is well with the machine is not worth a line, and this is.
     insta::assert_snapshot!(stage.doctor(&["--", MENDLINE, "demo-server"]));
 }

@@ -76,7 +76,7 @@ fn a_log_that_turns_to_its_next_file_is_followed_there_without_a_line_lost_or_do
     std::fs::create_dir_all(stage.path("config/mendline")).unwrap();
     let file = json!({ "mcpServers": { "notes": entry }, "mendline": { "logs": { "fileBytes": 65_536 } } });
     std::fs::write(stage.path("config/mendline/config.json"), file.to_string()).unwrap();
-    let mut follower = Follower::start(&stage, &["notes", "--grep", "of very much"]);
+    let mut follower = Follower::start(&stage, &["notes", "--grep", "of a flood"]);
     let mut client = stage.client(&["run", "notes"]);
     client.greet();
     for id in 0..4 {
@@ -92,7 +92,7 @@ fn a_log_that_turns_to_its_next_file_is_followed_there_without_a_line_lost_or_do
     }
     let expected: Vec<String> = (1..=4)
         .flat_map(|call| {
-            (0..500).map(move |line| format!("call {call}, line {line} of very much that nobody asked for"))
+            (0..500).map(move |line| format!("call {call}, line {line} of a flood on stderr"))
         })
         .collect();
     assert_eq!(seen, expected);

@@ -68,7 +68,7 @@ fn the_demonstration_keeps_its_word_and_leaves_nothing() {
     let shown = rows_of_the_readme();
     assert_eq!(shown, rows, "the README shows another table");
     assert!(said.contains("create_note was sent to the server"), "{faulty}");
-    assert!(said.contains("Nothing was lost, nothing ran twice, nothing was made up."), "{faulty}");
+    assert!(said.contains("No call was lost, no write ran twice, no write was invented."), "{faulty}");
     assert!(!said.contains('\u{1b}'), "a pipe gets plain lines: {faulty}");
     let longest = said.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(longest <= 80, "{longest} columns: {faulty}");

@@ -161,7 +161,7 @@ fn s11_backups_are_private_named_by_unwrap_and_deleted_by_clean() {
     let listed = home.run(&["unwrap", "--clean", "--dry-run"]);
     listed.is(0, &["~/.cursor/mcp.json.mendline-backup-1: a backup, to be deleted", "Nothing was written or deleted"]);
     assert!(backup(1).exists());
-    home.run(&["unwrap", "--clean"]).is(2, &["no terminal to ask on"]);
+    home.run(&["unwrap", "--clean"]).is(2, &["no terminal for the confirmation"]);
     assert!(backup(1).exists());
 
     let unwrapped = home.run(&["unwrap", "--yes"]);
@@ -269,7 +269,7 @@ fn every_client_is_found_and_what_a_project_shares_is_left_unless_asked_for() {
     told.is(
         0,
         &[
-            "~/garden/.mcp.json: not looked at",
+            "~/garden/.mcp.json: skipped",
             "(Claude Code, user and local)",
             "(Claude Desktop, user)",
             "(VS Code, user)",
@@ -292,7 +292,7 @@ fn every_client_is_found_and_what_a_project_shares_is_left_unless_asked_for() {
 fn without_a_terminal_nobody_is_asked_and_nothing_is_written() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);
-    home.wrap(&[]).is(2, &["no terminal to ask on", "--yes"]);
+    home.wrap(&[]).is(2, &["no terminal for the confirmation", "--yes"]);
     assert_eq!(fs::read_to_string(file).unwrap(), CURSOR);
 }
 

@@ -1,11 +1,11 @@
-//! One request as it came, read with as little HTTP as a well-behaved client needs.
+//! A minimal HTTP/1.1 request parser, for well-behaved clients.
 
 use std::io::{BufRead, Error, Read, Result};
 
-/// How long the head may be; nothing that talks to a demonstration needs more.
+/// Maximum length of the head.
 const HEAD: u64 = 16 << 10;
 
-/// How long the body may be.
+/// Maximum length of the body.
 const BODY: usize = 4 << 20;
 
 /// A request.
@@ -18,7 +18,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// The next one, or nothing at the end of the connection.
+    /// Reads the next request, or `None` at the end of the connection.
     pub(super) fn read(reader: &mut impl BufRead) -> Result<Option<Request>> {
         let mut head = reader.take(HEAD);
         let Some(first) = line(&mut head)? else { return Ok(None) };
@@ -46,13 +46,13 @@ impl Request {
         Ok(Some(request))
     }
 
-    /// The value of a header, by its name in small letters.
+    /// Returns the value of a header by its lower-case name.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(its_name, _)| its_name == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// A line without its end, or nothing where there is none.
+/// Reads a line without its end, or `None` at the end of the input.
 fn line(reader: &mut impl BufRead) -> Result<Option<String>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_follow_one_another_on_a_connection() {
+    fn requests_are_read_one_after_another() {
         let mut wire =
             &b"POST /mcp HTTP/1.1\r\nContent-Length: 2\r\nMcp-Session-Id: s\r\n\r\n{}GET /mcp HTTP/1.1\r\n\r\n"[..];
         let first = Request::read(&mut wire).unwrap().unwrap();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_without_measure_is_refused() {
+    fn cut_or_oversized_requests_are_rejected() {
         for wire in [
             "POST /mcp HT",
             "POST /mcp HTTP/1.1\r\nContent-Length: 2\r\n\r\n{",

@@ -1,9 +1,9 @@
-//! Files of JSON as people and programs write them: all kinds of entries, with comments, without line ends, with anything
-//! between them that the language allows.
+//! Generator of JSON files: all kinds of entries, with comments, without line ends, and in every notation that the
+//! language allows.
 
 use fastrand::Rng;
 
-/// What is to be written: tokens are as they will stand.
+/// A value to write; tokens are written verbatim.
 enum Piece {
     Token(String),
     List(Vec<Piece>),
@@ -18,7 +18,7 @@ struct Style {
     trailing_commas: bool,
 }
 
-/// A file of JSON in some manner.
+/// A generator of JSON files.
 pub(super) struct JsonFile {
     rng: Rng,
     style: Style,
@@ -29,7 +29,7 @@ impl JsonFile {
         JsonFile { rng, style: Style::default() }
     }
 
-    /// A whole file with servers in this section.
+    /// Generates a file with servers in this section.
     pub(super) fn written(mut self, section: &str) -> String {
         self.style = Style {
             newline: if self.rng.u8(..4) == 0 { "\r\n" } else { "\n" },
@@ -70,7 +70,7 @@ impl JsonFile {
         (name, Piece::Table(self.among_others(entry)))
     }
 
-    /// Members in some order, among others that Mendline does not know.
+    /// Shuffles members, and adds some that Mendline does not know.
     fn among_others(&mut self, mut entry: Vec<(String, Piece)>) -> Vec<(String, Piece)> {
         for other in ["disabled", "autoApprove", "timeout", "cwd", "envFile", "\\u0078-unknown"] {
             if self.rng.u8(..6) == 0 {
@@ -180,7 +180,7 @@ impl JsonFile {
         ]
     }
 
-    /// What is no entry, or none that can be wrapped.
+    /// A value that is no entry, or an entry that cannot be wrapped.
     fn odd(&mut self) -> Piece {
         let odd = [
             r#""npx""#,
@@ -268,7 +268,7 @@ impl JsonFile {
         text.push(close);
     }
 
-    /// Whitespace and perhaps a comment, ending on a new line.
+    /// Whitespace and perhaps a comment, up to a new line.
     fn gap(&mut self, depth: usize) -> String {
         if self.style.compact {
             return String::new();

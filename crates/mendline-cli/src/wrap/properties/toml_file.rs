@@ -1,8 +1,8 @@
-//! Files of TOML as people and programs write them: entries as tables, inline, and in pieces.
+//! Generator of TOML files: entries as tables, inline, and dotted.
 
 use fastrand::Rng;
 
-/// A file of TOML in some manner.
+/// A generator of TOML files.
 pub(super) struct TomlFile {
     rng: Rng,
 }
@@ -12,7 +12,7 @@ impl TomlFile {
         TomlFile { rng }
     }
 
-    /// A whole file.
+    /// Generates a file.
     pub(super) fn written(mut self) -> String {
         let newline = if self.rng.u8(..4) == 0 { "\r\n" } else { "\n" };
         let mut text = String::new();

@@ -1,0 +1,382 @@
+//! The MCP client of our own commands.
+//!
+//! It uses the engine and the driver of `mendline run`, in this process and over an in-memory pipe, so that a call from
+//! a shell recovers exactly like a call of an agent. It initializes the session in the legacy era first, which most
+//! servers support, and in the modern era if the server requires that. It declines requests of the server, because a
+//! command line can neither ask a person nor sample.
+//!
+//! Results keep the text that the server wrote.
+
+mod answer;
+mod event_observer;
+mod handshake;
+
+use std::task::Poll;
+use std::time::Duration;
+
+use mendline::decisions::config::{Catalogue, Startup};
+use mendline::decisions::port::Ending;
+use mendline::decisions::{ClientId, Config, Engine, Input, UpstreamId};
+use mendline::driver::{Client, Driver, Host, Observer};
+use mendline::observe::redact::Redactor;
+use mendline::transport::child::Children;
+use mendline::transport::guard::Guard;
+use mendline::transport::remote::Remote;
+use mendline_wire::{Limits, meta};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+pub(crate) use self::answer::{Failure, Notification, Progress, RequestError};
+use self::answer::{Incoming, decline_request, parse};
+pub(crate) use self::event_observer::{EventObserver, Observed};
+pub(crate) use self::handshake::{Era, ServerInfo};
+use self::handshake::{discovered, server_info};
+use crate::GUARD;
+use crate::plan::{Endpoint, Plan};
+
+/// Capacity of the pipe to the driver.
+const PIPE: usize = 64 * 1024;
+
+/// The newest revision of each era.
+const LEGACY: &str = "2025-11-25";
+const MODERN: &str = "2026-07-28";
+
+/// Time limit for closing: the shutdown sequence of a child, and a margin.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(7);
+
+/// Time limit for cancelling a request, which happens within this process.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Maximum number of pages of a list.
+const PAGES: usize = 1_000;
+
+/// Maximum number of rounds in which a modern server may request input.
+const INPUT_ROUNDS: usize = 3;
+
+/// One client, one server, and the driver between them.
+pub(crate) struct McpClient {
+    to: WriteHalf<DuplexStream>,
+    from: ReadHalf<DuplexStream>,
+    /// Received bytes without a whole line, and how many of them were searched for a line end.
+    buffer: Vec<u8>,
+    searched: usize,
+    driver: JoinHandle<Ending>,
+    inputs: UnboundedSender<Input>,
+    events: EventObserver,
+    last_id: u64,
+    era: Era,
+    /// True while a request has no response.
+    is_pending: bool,
+    /// Hides secrets in quoted text.
+    redactor: Redactor,
+}
+
+impl McpClient {
+    /// Starts or dials the server. Must be called inside a runtime.
+    pub(crate) fn open<O: Observer + 'static>(mut plan: Plan, observer: O) -> Result<McpClient, String> {
+        // Only fresh answers of the server count here, not cached ones.
+        plan.upstream.catalogue = Catalogue { cache: false, startup: Startup::Wait };
+        let redactor = Redactor::default();
+        redactor.learn(&plan.secrets());
+        let Plan { upstream, endpoint, limits } = plan;
+        let config = Config::new(vec![upstream]);
+        let (ours, theirs) = tokio::io::duplex(PIPE);
+        let (inputs, receiver) = unbounded_channel();
+        let events = EventObserver::default();
+        let observer = (events.clone(), observer);
+        let driver = match endpoint {
+            Endpoint::Child(command) => {
+                let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
+                drive(config, limits, Children::new(vec![command], guard), theirs, receiver, observer, redactor.clone())
+            }
+            Endpoint::Remote(address) => {
+                let target = address.target()?.limits(limits.clone());
+                drive(config, limits, Remote::new(target), theirs, receiver, observer, redactor.clone())
+            }
+        };
+        let (from, to) = tokio::io::split(ours);
+        let (buffer, era) = (Vec::new(), Era::Legacy);
+        Ok(McpClient {
+            to,
+            from,
+            buffer,
+            searched: 0,
+            driver,
+            inputs,
+            events,
+            last_id: 0,
+            era,
+            is_pending: false,
+            redactor,
+        })
+    }
+
+    /// Opens a connection and performs the handshake within a time limit.
+    pub(crate) async fn connect<O: Observer + 'static>(
+        plan: Plan,
+        time_limit: Duration,
+        observer: O,
+    ) -> Result<(McpClient, ServerInfo), RequestError> {
+        let mut client = McpClient::open(plan, observer).map_err(RequestError::InvalidResponse)?;
+        let result = timeout(time_limit, client.handshake()).await;
+        match result.unwrap_or(Err(RequestError::Timeout(time_limit))) {
+            Ok(info) => Ok((client, info)),
+            Err(trouble) => {
+                let seen = client.events.seen().trouble;
+                client.close().await;
+                // A timeout has a known reason, if a failure was observed.
+                Err(match (trouble, seen) {
+                    (RequestError::Timeout(_), Some(why)) => RequestError::Unavailable(why),
+                    (trouble, _) => trouble.before_a_call(),
+                })
+            }
+        }
+    }
+
+    /// Returns the observer of the connection's events.
+    pub(crate) fn events(&self) -> &EventObserver {
+        &self.events
+    }
+
+    /// Performs the handshake, in the era that the server supports.
+    pub(crate) async fn handshake(&mut self) -> Result<ServerInfo, RequestError> {
+        let who = json!({ "name": "mendline", "title": "Mendline", "version": env!("CARGO_PKG_VERSION") });
+        let hello = json!({ "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": who });
+        let refused = match self.request("initialize", members(hello), &mut ignore).await {
+            Ok(result) => return self.finish_handshake(&result).await,
+            Err(trouble) if trouble.is_from_server() => trouble,
+            Err(trouble) => return Err(trouble),
+        };
+        self.era = Era::Modern;
+        match self.request("server/discover", Vec::new(), &mut ignore).await {
+            Ok(result) => discovered(&result),
+            // A server that supports neither era has given its reason in the first response.
+            Err(_) => Err(refused),
+        }
+    }
+
+    /// Returns the modern description of a server that was initialized in the legacy era, if it supports both.
+    pub(crate) async fn discover(&mut self) -> Option<ServerInfo> {
+        let era = std::mem::replace(&mut self.era, Era::Modern);
+        let asked = self.request("server/discover", Vec::new(), &mut ignore).await;
+        self.era = era;
+        discovered(&asked.ok()?).ok()
+    }
+
+    async fn finish_handshake(&mut self, result: &RawValue) -> Result<ServerInfo, RequestError> {
+        let said: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
+        let Some(version) = said["protocolVersion"].as_str() else {
+            return Err(RequestError::InvalidResponse("its initialize result has no protocolVersion".to_owned()));
+        };
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await?;
+        Ok(server_info(Era::Legacy, version, &said["serverInfo"], &said))
+    }
+
+    /// Sends a request and waits for the response as long as the engine does. Other messages go to `notify`.
+    pub(crate) async fn request(
+        &mut self,
+        method: &str,
+        params: Vec<(String, Box<RawValue>)>,
+        notify: &mut dyn FnMut(Notification),
+    ) -> Result<Box<RawValue>, RequestError> {
+        let mut given: Option<(Map<String, Value>, Option<Value>)> = None;
+        for _ in 0..INPUT_ROUNDS {
+            let mut params = params.clone();
+            if let Some((responses, state)) = given.take() {
+                params.push(("inputResponses".to_owned(), raw(&Value::Object(responses))));
+                params.extend(state.map(|state| ("requestState".to_owned(), raw(&state))));
+            }
+            let result = self.request_once(method, params, notify).await?;
+            match answer::input_requests(&result) {
+                None => return Ok(result),
+                Some(input_requests) => given = Some((input_requests.declined()?, input_requests.state)),
+            }
+        }
+        Err(RequestError::InvalidResponse("it keeps requesting input, which a command line cannot provide".to_owned()))
+    }
+
+    async fn request_once(
+        &mut self,
+        method: &str,
+        mut params: Vec<(String, Box<RawValue>)>,
+        notify: &mut dyn FnMut(Notification),
+    ) -> Result<Box<RawValue>, RequestError> {
+        self.last_id += 1;
+        let id = self.last_id;
+        if let Some(meta) = self.meta(method, id) {
+            params.push(("_meta".to_owned(), raw(&meta)));
+        }
+        let text: Vec<String> =
+            params.iter().map(|(name, value)| format!("{}:{value}", Value::from(&**name))).collect();
+        let method = Value::from(method);
+        let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{{{}}}}}"#, text.join(","));
+        self.is_pending = true;
+        self.send(&line).await?;
+        loop {
+            let line = self.line().await?;
+            match parse(&line) {
+                Some(Incoming::Result { to, result }) if to == id => {
+                    self.is_pending = false;
+                    return Ok(result);
+                }
+                Some(Incoming::Error { to, trouble }) if to == id => {
+                    self.is_pending = false;
+                    return Err(trouble.redacted(&self.redactor));
+                }
+                Some(Incoming::Request { id, method }) => {
+                    self.send(&decline_request(&id, &method)).await?;
+                    notify(Notification::RequestDeclined(method));
+                }
+                Some(Incoming::Progress(progress)) => notify(Notification::Progress(progress.redacted(&self.redactor))),
+                Some(Incoming::Log { level, text }) => {
+                    notify(Notification::Log { level, text: answer::redacted(&text, &self.redactor) });
+                }
+                Some(Incoming::Result { .. } | Incoming::Error { .. }) | None => {}
+            }
+        }
+    }
+
+    /// Returns the `_meta` of a request.
+    fn meta(&self, method: &str, id: u64) -> Option<Value> {
+        let mut meta = Map::new();
+        if method == "tools/call" {
+            meta.insert(meta::PROGRESS_TOKEN.to_owned(), id.into());
+        }
+        if self.era == Era::Modern {
+            let who = json!({ "name": "mendline", "version": env!("CARGO_PKG_VERSION") });
+            meta.insert(meta::PROTOCOL_VERSION.to_owned(), MODERN.into());
+            meta.insert(meta::CLIENT_CAPABILITIES.to_owned(), json!({}));
+            meta.insert(meta::CLIENT_INFO.to_owned(), who);
+        }
+        (!meta.is_empty()).then_some(Value::Object(meta))
+    }
+
+    /// Reads every page of a list; each item stays as the server wrote it.
+    pub(crate) async fn list(&mut self, method: &str, member: &str) -> Result<Vec<Box<RawValue>>, RequestError> {
+        let mut items = Vec::new();
+        let mut cursor: Option<String> = None;
+        for _ in 0..PAGES {
+            let params = cursor.iter().map(|cursor| ("cursor".to_owned(), raw(&Value::from(&**cursor)))).collect();
+            let result = self.request(method, params, &mut ignore).await?;
+            let page: std::collections::BTreeMap<String, Box<RawValue>> =
+                serde_json::from_str(result.get()).map_err(|_| missing_list(method, member))?;
+            let listed = page.get(member).ok_or_else(|| missing_list(method, member))?;
+            let listed: Vec<Box<RawValue>> =
+                serde_json::from_str(listed.get()).map_err(|_| missing_list(method, member))?;
+            items.extend(listed);
+            let next = page.get("nextCursor").and_then(|next| serde_json::from_str::<Option<String>>(next.get()).ok());
+            match next.flatten() {
+                // A server that repeats a cursor would be read for ever.
+                Some(next) if cursor.as_ref() != Some(&next) => cursor = Some(next),
+                _ => return Ok(items),
+            }
+        }
+        Err(RequestError::InvalidResponse(format!("{method} does not end: {PAGES} pages were read")))
+    }
+
+    /// Pings the server. The modern era has no ping, so the cheapest request replaces it.
+    pub(crate) async fn ping(&mut self) -> Result<(), RequestError> {
+        let method = if self.era == Era::Legacy { "ping" } else { "server/discover" };
+        self.request(method, Vec::new(), &mut ignore).await.map(drop)
+    }
+
+    /// Cancels the last request.
+    pub(crate) async fn cancel(&mut self) {
+        let params = json!({ "requestId": self.last_id, "reason": "interrupted" });
+        let notice = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+        // The driver may have ended.
+        let _ = self.send(&notice.to_string()).await;
+        // Closing right away could lose the cancellation.
+        let cancelled = self.events.until(|seen| seen.is_cancelled.then_some(()));
+        if timeout(CANCEL_TIMEOUT, cancelled).await.is_ok() {
+            self.is_pending = false;
+        }
+    }
+
+    /// Closes the connection: finishes running calls, ends the session, and shuts the child down.
+    pub(crate) async fn close(self) {
+        let McpClient { to, from, mut driver, inputs, is_pending, .. } = self;
+        if is_pending {
+            // The response is no longer needed. A second stop skips the graceful shutdown.
+            if inputs.send(Input::Stop).is_ok() {
+                let _ = inputs.send(Input::Stop);
+            }
+        }
+        drop(from.unsplit(to));
+        if timeout(CLOSE_TIMEOUT, &mut driver).await.is_err() {
+            driver.abort();
+            let _ = driver.await;
+        }
+    }
+
+    async fn send(&mut self, line: &str) -> Result<(), RequestError> {
+        let sent = self.to.write_all(format!("{line}\n").as_bytes()).await;
+        sent.map_err(|_| RequestError::Closed)
+    }
+
+    /// Reads the next line. A cancelled wait loses nothing.
+    async fn line(&mut self) -> Result<String, RequestError> {
+        loop {
+            if let Some(end) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
+                let rest = self.buffer.split_off(self.searched + end + 1);
+                let line = std::mem::replace(&mut self.buffer, rest);
+                self.searched = 0;
+                return Ok(String::from_utf8_lossy(&line).into_owned());
+            }
+            self.searched = self.buffer.len();
+            match self.from.read_buf(&mut self.buffer).await {
+                Ok(count) if count > 0 => {}
+                _ => return Err(RequestError::Closed),
+            }
+        }
+    }
+}
+
+fn drive<H, O>(
+    config: Config,
+    limits: Limits,
+    host: H,
+    pipe: DuplexStream,
+    mut inputs: UnboundedReceiver<Input>,
+    observer: O,
+    redactor: Redactor,
+) -> JoinHandle<Ending>
+where
+    H: Host + 'static,
+    O: Observer + 'static,
+{
+    let (reader, writer) = tokio::io::split(pipe);
+    let engine = Engine::new(config, fastrand::u64(..));
+    let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
+    let driver = Driver::new(engine, limits, host, client, observer).hiding(redactor);
+    tokio::spawn(driver.run(move |cx| match inputs.poll_recv(cx) {
+        Poll::Ready(Some(input)) => Poll::Ready(input),
+        // The sender was dropped together with the pipe, and the closed pipe ends the driver.
+        Poll::Ready(None) | Poll::Pending => Poll::Pending,
+    }))
+}
+
+/// Returns the members of an object, each as raw JSON.
+pub(crate) fn members(object: Value) -> Vec<(String, Box<RawValue>)> {
+    match object {
+        Value::Object(members) => members.into_iter().map(|(name, value)| (name, raw(&value))).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns a value as raw JSON.
+pub(crate) fn raw(value: &Value) -> Box<RawValue> {
+    // A value has text keys and only numbers that JSON has, so serializing it does not fail.
+    to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// Ignores a notification.
+pub(crate) fn ignore(_: Notification) {}
+
+fn missing_list(method: &str, member: &str) -> RequestError {
+    RequestError::InvalidResponse(format!("its response to {method} has no list of {member}"))
+}

@@ -1,0 +1,36 @@
+//! Flags about the time before the server is ready.
+
+use clap::Args;
+use mendline::decisions::UpstreamConfig;
+use mendline::decisions::config::Startup;
+
+#[derive(Args)]
+#[command(next_help_heading = "Startup and cache")]
+pub(super) struct StartupFlags {
+    /// at-once: answer the client's handshake and lists from the cache while the server starts, without a cache after
+    /// three seconds; wait: leave the handshake to the server [default: at-once]
+    #[arg(long, value_name = "at-once|wait", value_enum, hide_possible_values = true)]
+    startup: Option<StartupFlag>,
+
+    /// Keep no cache of the server's handshake and lists, neither on disk nor while the server is away
+    #[arg(long)]
+    no_catalogue: bool,
+}
+
+/// Values of `--startup`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum StartupFlag {
+    AtOnce,
+    Wait,
+}
+
+impl StartupFlags {
+    pub(super) fn apply(&self, upstream: &mut UpstreamConfig) {
+        upstream.catalogue.cache &= !self.no_catalogue;
+        upstream.catalogue.startup = match self.startup {
+            Some(StartupFlag::AtOnce) => Startup::AtOnce,
+            Some(StartupFlag::Wait) => Startup::Wait,
+            None => upstream.catalogue.startup,
+        };
+    }
+}
