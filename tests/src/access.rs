@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_counted_by_their_answers_and_notifications_are_not() {
+    fn only_requests_are_counted_by_their_answers() {
         let up = lines(&[
             r#"{"id":1,"method":"a"}"#,
             r#"{"method":"b"}"#,
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn over_the_first_revision_s_transport_every_message_counts() {
+    fn over_sse_every_message_counts() {
         sent_once(LOG, &lines(&[r#"{"method":"b"}"#]), Sse).unwrap();
         sent_once(LOG, &lines(&[r#"{"method":"b"}"#, r#"{"id":1,"method":"a"}"#]), Sse).unwrap_err();
     }

@@ -90,7 +90,7 @@ mod tests {
     use crate::transcript::Transcript;
 
     #[test]
-    fn the_time_of_day_and_the_dice_go_and_nothing_else_does() {
+    fn only_clock_and_random_values_are_removed() {
         let transcript = Transcript {
             up: vec![],
             down: vec![
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_not_named_and_what_only_a_session_adds_is_not_there() {
+    fn session_ids_and_session_fields_are_removed() {
         let session = "0b8f3c52-8d3e-4d5e-9a51-0f6f1c2d3e4f";
         let said = |text: String| taken_out_of(&Transcript { up: vec![text], down: vec![] }).up.remove(0);
         for name in [session, "undefined"] {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_loses_the_same_things() {
+    fn report_is_normalized_like_transcript() {
         let mut report =
             serde_json::json!([{"data": "Info-level message", "level": "info"}, "created at 2:58:12 AM", 3]);
         taken_out_of_report(&mut report);

@@ -128,20 +128,20 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_changed_alike_everywhere_are_no_difference() {
+    fn consistent_renames_are_no_difference() {
         let renames = compare(&direct(), &server_side(), Some(Side::Server)).unwrap();
         assert_eq!(renames.len(), 3, "two requests and one progress token");
     }
 
     #[test]
-    fn a_conversation_is_the_same_as_itself_and_nothing_may_be_renamed_without_mendline() {
+    fn direct_conversation_equals_itself_without_renames() {
         assert!(compare(&direct(), &direct(), None).unwrap().is_empty());
         let why = compare(&direct(), &server_side(), None).unwrap_err();
         assert!(why.contains("which nothing allows"), "{why}");
     }
 
     #[test]
-    fn names_of_the_one_side_may_not_change_on_the_other() {
+    fn rename_on_wrong_side_is_detected() {
         let why = compare(&direct(), &server_side(), Some(Side::Client)).unwrap_err();
         assert!(why.contains("0 became 65536, which nothing allows"), "{why}");
         let why = objection(|bridged| {
@@ -152,31 +152,31 @@ mod tests {
     }
 
     #[test]
-    fn two_requests_with_one_name_are_seen() {
+    fn duplicate_request_id_is_detected() {
         let why = objection(|bridged| bridged.up[1] = bridged.up[1].replace("65537", "65536"));
         assert!(why.contains("are both called 65536"), "{why}");
     }
 
     #[test]
-    fn an_answer_to_another_request_is_seen() {
+    fn answer_to_other_request_is_detected() {
         let why = objection(|bridged| bridged.down[2] = bridged.down[2].replace("65536", "65538"));
         assert!(why.contains("0 is called 65536 and then 65538"), "{why}");
     }
 
     #[test]
-    fn a_cancellation_of_another_request_is_seen() {
+    fn cancellation_of_other_request_is_detected() {
         let why = objection(|bridged| bridged.up[2] = bridged.up[2].replace("65537", "65536"));
         assert!(why.contains("is called 65537 and then 65536"), "{why}");
     }
 
     #[test]
-    fn progress_under_another_token_is_seen() {
+    fn progress_with_other_token_is_detected() {
         let why = objection(|bridged| bridged.down[0] = bridged.down[0].replace("65536", "0"));
         assert!(why.contains("0 is called 65536 and then 0"), "{why}");
     }
 
     #[test]
-    fn keys_in_another_order_and_numbers_in_another_form_are_seen() {
+    fn changed_key_order_and_number_form_are_detected() {
         let why = objection(|bridged| bridged.down[2] = r#"{"id":65536,"result":{"a":[1,2],"b":1}}"#.into());
         assert!(why.contains("the text differs"), "{why}");
         let why = objection(|bridged| bridged.down[0] = bridged.down[0].replace("1.50", "1.5"));
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_lost_or_added_or_exchanged_are_seen() {
+    fn lost_added_and_swapped_lines_are_detected() {
         assert!(objection(|bridged| drop(bridged.down.pop())).contains("missing"));
         assert!(objection(|bridged| bridged.up.push("{}".into())).contains("extra"));
         assert!(objection(|bridged| bridged.up.swap(1, 2)).contains("the text differs"));
     }
 
     #[test]
-    fn a_name_that_is_no_number_is_seen() {
+    fn non_numeric_id_is_detected() {
         let why = objection(|bridged| bridged.up[0] = bridged.up[0].replace(r#""id":65536"#, r#""id":"65536""#));
         assert!(why.contains("no number of Mendline's"), "{why}");
     }

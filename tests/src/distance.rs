@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_compared_in_whichever_spelling_and_escapes_that_are_needed_stay() {
+    fn escaped_characters_equal_literal_ones() {
         assert_eq!(spelt_out(r#""\u00fc \ud83e\udd80 \u2028 \u007f""#), "\"ü 🦀 \u{2028} \u{7f}\"");
         for same in [r#""\u0000\u001f \" \\u00fc \\\n""#, "ü 🦀", r#""\ud83e alone""#, "\\", "\\u00", "\\ü"] {
             assert_eq!(spelt_out(same), same);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_has_to_be_refused_in_whichever_words() {
+    fn refusal_of_probe_may_have_any_text() {
         let probed = |answer: &str| {
             let up = vec![r#"{"id":1,"method":"server/discover"}"#.into(), r#"{"id":2,"method":"initialize"}"#.into()];
             let mut transcript = Transcript { up, down: vec![answer.into(), r#"{"id":2,"result":{}}"#.into()] };
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn each_difference_is_taken_out_for_the_peers_that_have_it_and_for_no_others() {
+    fn differences_are_removed_only_for_listed_peers() {
         let early = r#"{"method":"notifications/tools/list_changed"}"#.to_owned();
         let transcript = Transcript { up: vec![], down: vec![early, r#"{"id":1,"result":"\u00fc"}"#.into()] };
         let left = |era, server, over| taken_out_of(&transcript, &stage(era, server, over)).unwrap().down;
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_compared_without_the_guess_at_a_transport_and_a_posted_cancellation_of_ours_is_seen() {
+    fn transport_probe_is_ignored_and_posted_cancellation_is_detected() {
         let post = |path: &str, method: &str| {
             let body = format!(r#"{{"id":1,"method":"{method}"}}"#);
             let text = format!("POST {path} HTTP/1.1\r\ncontent-length: {}\r\n\r\n{body}", body.len());
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_a_client_hides_behind_a_status_is_compared_by_its_content() {
+    fn error_hidden_by_status_is_compared_by_content() {
         let body = r#"{"id":38,"error":{"code":-32601,"message":"Method not found","data":"no/such"}}"#;
         let error = serde_json::json!({"name": "SdkHttpError", "code": "HTTP", "data": {"status": 404, "text": body}});
         let mut report = serde_json::json!({"steps": [["raw", null, {"error": error}], ["ping", null, {}]]});

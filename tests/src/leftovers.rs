@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_and_progress_of_a_call_that_was_given_up_are_left_out_and_no_others() {
+    fn only_messages_of_cancelled_calls_are_removed() {
         let transcript = Transcript {
             up: vec![request(1), request(2), cancelled(2)],
             down: vec![progress(10), progress(20), answer(2), progress(10), answer(1)],
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_goes_for_questions_of_the_server_and_names_of_the_two_are_not_mixed_up() {
+    fn ids_of_server_and_client_requests_are_kept_apart() {
         let transcript = Transcript {
             up: vec![request(1), progress(10), answer(1), answer(2)],
             down: vec![request(1), cancelled(1), answer(1), request(2)],

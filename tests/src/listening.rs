@@ -89,14 +89,14 @@ mod tests {
     use super::{Listening, announced};
 
     #[test]
-    fn a_port_is_read_when_its_line_is_whole() {
+    fn port_is_read_from_complete_line() {
         assert_eq!(announced("Starting…\nlistening on 4"), None);
         assert_eq!(announced("Starting…\nlistening on 41001\nmore"), Some(41001));
         assert_eq!(announced("listening on port 41001\n"), None);
     }
 
     #[test]
-    fn a_server_that_ends_before_it_listens_is_told_with_its_last_words() {
+    fn exit_before_listening_is_reported_with_stderr_tail() {
         let log = std::env::temp_dir().join(format!("mendline-peers-listening-{}", std::process::id()));
         let command = ["sh", "-c", "echo the port is taken >&2; exit 3"].map(Into::into);
         let why = Listening::start(&command, &log).unwrap_err();

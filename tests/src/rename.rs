@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_cut_where_the_table_says_and_nowhere_else() {
+    fn line_is_split_exactly_as_table_says() {
         let line =
             r#"{"id" : "a", "method":"tools/call","params":{"id":1,"_meta":{"progressToken":7},"progressToken":8}}"#;
         let cut = Cut::new(line, Up);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_message_keeps_its_names_in_its_own_place() {
+    fn ids_of_each_message_kind_are_found() {
         assert_eq!(names(r#"{"method":"notifications/cancelled","params":{"requestId":3}}"#, Up), ["3"]);
         assert_eq!(names(r#"{"method":"notifications/cancelled","params":{"requestId":3}}"#, Down), ["3"]);
         assert_eq!(names(r#"{"method":"notifications/progress","params":{"progressToken":"t"}}"#, Down), ["\"t\""]);

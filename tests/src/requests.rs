@@ -147,7 +147,7 @@ mod tests {
     const CALL: &str = r#"{"id":1,"method":"tools/call","params":{"name":"a"}}"#;
 
     #[test]
-    fn requests_are_read_one_after_another_and_half_of_one_is_none() {
+    fn consecutive_requests_are_parsed_and_partial_one_rejected() {
         let text = "GET /mcp HTTP/1.1\r\nA: b\r\n\r\nPOST /mcp HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}";
         let requests = parse(text.as_bytes()).unwrap();
         assert_eq!(requests.iter().map(|it| (&*it.verb, &*it.body)).collect::<Vec<_>>(), [("GET", ""), ("POST", "{}")]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_the_same_when_they_mean_the_same() {
+    fn equivalent_headers_are_equal() {
         let one = post("Accept: application/json, text/event-stream\r\nMcp-Session-Id: 5\r\nUser-Agent: me\r\n", CALL);
         let other = post(
             "accept: text/event-stream,Application/JSON;q=1\r\nmcp-session-id: 6\r\n",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_may_come_in_another_order_but_not_with_another_text() {
+    fn body_key_order_is_ignored_and_text_is_compared() {
         let two = CALL.replace("\"a\"", "\"b\"").replace('1', "2");
         let one = [post("", CALL), post("", &two)].concat();
         let other = [post("", &two), post("", CALL)].concat();

@@ -52,14 +52,14 @@ mod tests {
     use crate::stage::Over;
 
     #[test]
-    fn a_step_is_left_out_over_the_transport_that_it_names_and_over_no_other() {
+    fn step_is_skipped_only_over_named_transport() {
         let steps = vec![json!({"do": "ping"}), json!({"do": "watch", "skip": {"stateless": "nobody to tell"}})];
         assert_eq!(carried(steps.clone(), Over::Http).unwrap(), steps);
         assert_eq!(carried(steps.clone(), Over::Stateless).unwrap(), steps[..1]);
     }
 
     #[test]
-    fn a_step_is_not_left_out_without_a_reason_or_for_a_misspelt_transport() {
+    fn skip_needs_reason_and_known_transport() {
         let why = carried(vec![json!({"do": "ping", "skip": {"sse": ""}})], Over::Stdio).unwrap_err();
         assert!(why.starts_with("skipped without a reason"), "{why}");
         let why = carried(vec![json!({"do": "ping", "skip": {"ses": "why not"}})], Over::Stdio).unwrap_err();

@@ -87,20 +87,20 @@ mod tests {
     }
 
     #[test]
-    fn what_came_over_different_connections_may_come_in_any_order() {
+    fn messages_of_different_connections_may_be_reordered() {
         let one = down(&[ANSWER_1, LOG_1, ASK, STEP, ANSWER_2, LOG_2]);
         assert_eq!(one, down(&[ASK, STEP, ANSWER_2, LOG_1, LOG_2, ANSWER_1]));
     }
 
     #[test]
-    fn progress_after_its_answer_and_messages_in_another_order_are_still_seen() {
+    fn progress_after_answer_is_still_detected() {
         let right = down(&[STEP, ANSWER_2, LOG_1, LOG_2]);
         assert_ne!(right, down(&[ANSWER_2, STEP, LOG_1, LOG_2]));
         assert_ne!(right, down(&[STEP, ANSWER_2, LOG_2, LOG_1]));
     }
 
     #[test]
-    fn what_a_client_says_by_itself_keeps_its_order_and_its_replies_keep_theirs() {
+    fn requests_and_replies_of_client_each_keep_order() {
         let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
         let up = lines(&[
             r#"{"id":1,"method":"a"}"#,

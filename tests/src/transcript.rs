@@ -85,14 +85,14 @@ mod tests {
     use super::Transcript;
 
     #[test]
-    fn a_log_is_split_by_direction_and_keeps_each_order() {
+    fn log_is_split_by_direction_in_order() {
         let transcript = Transcript::parse(b">{\"id\":1}\n<{\"id\":7}\n>{\"id\":2}\n").unwrap();
         assert_eq!(transcript.up, ["{\"id\":1}", "{\"id\":2}"]);
         assert_eq!(transcript.down, ["{\"id\":7}"]);
     }
 
     #[test]
-    fn half_a_line_is_not_taken_for_a_message() {
+    fn partial_line_is_not_a_message() {
         let why = Transcript::parse(b">{\"id\":1}\n{{\"id\"\n").unwrap_err();
         assert_eq!(why, "line 2 never ended: {\"id\"");
     }

@@ -90,7 +90,7 @@ fn w03_python_2_reads_every_failure() {
 }
 
 #[test]
-fn w03_python_2_reads_every_failure_of_the_modern_era() {
+fn w03_python_2_reads_every_modern_failure() {
     reads_every_failure(Python2, Modern);
 }
 
@@ -105,7 +105,7 @@ fn w03_typescript_2_reads_every_failure() {
 }
 
 #[test]
-fn w03_typescript_2_reads_every_failure_of_the_modern_era() {
+fn w03_typescript_2_reads_every_modern_failure() {
     reads_every_failure(TypeScript2, Modern);
 }
 
@@ -115,7 +115,7 @@ fn w03_rmcp_reads_every_failure() {
 }
 
 #[test]
-fn w03_rmcp_reads_every_failure_of_the_modern_era() {
+fn w03_rmcp_reads_every_modern_failure() {
     reads_every_failure(Rust, Modern);
 }
 

@@ -159,27 +159,27 @@ fn seed_000(client: Client) {
 }
 
 #[test]
-fn s52_python_1_gets_a_clear_error_where_it_hung_for_ever() {
+fn s52_python_1_gets_error_instead_of_hanging() {
     seed_000(Python1);
 }
 
 #[test]
-fn s52_python_2_gets_a_clear_error_where_it_hung_for_ever() {
+fn s52_python_2_gets_error_instead_of_hanging() {
     seed_000(Python2);
 }
 
 #[test]
-fn s52_typescript_1_gets_a_clear_error_where_it_hung_for_ever() {
+fn s52_typescript_1_gets_error_instead_of_hanging() {
     seed_000(TypeScript1);
 }
 
 #[test]
-fn s52_typescript_2_gets_a_clear_error_where_it_hung_for_ever() {
+fn s52_typescript_2_gets_error_instead_of_hanging() {
     seed_000(TypeScript2);
 }
 
 #[test]
-fn s52_rmcp_gets_a_clear_error_where_it_hung_for_ever() {
+fn s52_rmcp_gets_error_instead_of_hanging() {
     seed_000(Rust);
 }
 
@@ -251,12 +251,12 @@ fn seed_001(client: Client, path: &str) {
 }
 
 #[test]
-fn the_entry_of_the_report_outlives_its_remote_end_with_python_2_over_sse() {
+fn reported_bridge_entry_survives_restart_with_python_2_over_sse() {
     seed_001(Python2, "/sse");
 }
 
 #[test]
-fn the_entry_of_the_report_outlives_its_remote_end_with_typescript_1_over_streamable_http() {
+fn reported_bridge_entry_survives_restart_with_typescript_1_over_http() {
     seed_001(TypeScript1, "/mcp");
 }
 
@@ -297,12 +297,12 @@ fn calls_in_flight_over_a_bridge(path: &str) {
 }
 
 #[test]
-fn calls_in_flight_over_the_bridge_of_the_report_are_answered_once_over_sse() {
+fn reported_bridge_answers_calls_in_flight_once_over_sse() {
     calls_in_flight_over_a_bridge("/sse");
 }
 
 #[test]
-fn calls_in_flight_over_the_bridge_of_the_report_are_answered_once_over_streamable_http() {
+fn reported_bridge_answers_calls_in_flight_once_over_http() {
     calls_in_flight_over_a_bridge("/mcp");
 }
 
@@ -351,27 +351,27 @@ fn state_is_brought_back(client: Client, server: Server) {
 }
 
 #[test]
-fn typescript_1_finds_its_level_and_its_subscription_at_the_next_everything() {
+fn typescript_1_state_is_restored_at_restarted_everything() {
     state_is_brought_back(TypeScript1, Everything);
 }
 
 #[test]
-fn typescript_2_finds_its_level_and_its_subscription_at_the_next_everything() {
+fn typescript_2_state_is_restored_at_restarted_everything() {
     state_is_brought_back(TypeScript2, Everything);
 }
 
 #[test]
-fn python_1_finds_its_level_and_its_subscription_at_the_next_fixture() {
+fn python_1_state_is_restored_at_restarted_fixture() {
     state_is_brought_back(Python1, Fixture);
 }
 
 #[test]
-fn python_2_finds_its_level_and_its_subscription_at_the_next_fixture() {
+fn python_2_state_is_restored_at_restarted_fixture() {
     state_is_brought_back(Python2, Fixture);
 }
 
 #[test]
-fn rmcp_finds_its_level_and_its_subscription_at_the_next_fixture() {
+fn rmcp_state_is_restored_at_restarted_fixture() {
     state_is_brought_back(Rust, Fixture);
 }
 
@@ -396,12 +396,12 @@ fn listening_goes_on(client: Client) {
 }
 
 #[test]
-fn python_2_goes_on_listening_at_the_next_server() {
+fn python_2_subscription_continues_at_restarted_server() {
     listening_goes_on(Python2);
 }
 
 #[test]
-fn typescript_2_goes_on_listening_at_the_next_server() {
+fn typescript_2_subscription_continues_at_restarted_server() {
     listening_goes_on(TypeScript2);
 }
 
@@ -436,24 +436,24 @@ fn other_tools_after_a_restart(client: Client) {
 }
 
 #[test]
-fn m70_python_1_is_told_that_the_tools_have_changed() {
+fn m70_python_1_is_notified_of_changed_tools() {
     other_tools_after_a_restart(Python1);
 }
 
 #[test]
-fn m70_python_2_is_told_that_the_tools_have_changed() {
+fn m70_python_2_is_notified_of_changed_tools() {
     other_tools_after_a_restart(Python2);
 }
 
 #[test]
-fn m70_typescript_1_is_told_that_the_tools_have_changed() {
+fn m70_typescript_1_is_notified_of_changed_tools() {
     other_tools_after_a_restart(TypeScript1);
 }
 
 // ---- the client goes ----
 
 #[test]
-fn c87_a_client_that_is_killed_under_a_call_leaves_nothing_behind() {
+fn c87_client_killed_during_call_leaves_no_process() {
     let stage = stage(Python2, Legacy, Fixture);
     let folder = stage.folder("c87").unwrap();
     let log = folder.join("server-side.log");

@@ -72,166 +72,166 @@ fn every_row_was_seen(stage: &Stage, renames: &Renames) {
 }
 
 #[test]
-fn python_1_reaches_the_fixture_over_streamable_http_as_if_it_were_a_child() {
+fn python_1_uses_fixture_over_streamable_http_as_over_stdio() {
     same_as_dialed(Python1, Legacy, Fixture, Http);
 }
 
 #[test]
-fn python_1_reaches_the_fixture_without_sessions_as_if_it_were_a_child() {
+fn python_1_uses_fixture_without_sessions_as_over_stdio() {
     same_as_dialed(Python1, Legacy, Fixture, Stateless);
 }
 
 #[test]
-fn python_1_reaches_the_fixture_over_sse_as_if_it_were_a_child() {
+fn python_1_uses_fixture_over_sse_as_over_stdio() {
     same_as_dialed(Python1, Legacy, Fixture, Sse);
 }
 
 #[test]
-fn python_1_reaches_everything_over_streamable_http_as_if_it_were_a_child() {
+fn python_1_uses_everything_over_streamable_http_as_over_stdio() {
     same_as_dialed(Python1, Legacy, Everything, Http);
 }
 
 #[test]
-fn python_1_reaches_everything_over_sse_as_if_it_were_a_child() {
+fn python_1_uses_everything_over_sse_as_over_stdio() {
     same_as_dialed(Python1, Legacy, Everything, Sse);
 }
 
 #[test]
-fn python_2_reaches_the_fixture_over_streamable_http_as_if_it_were_a_child() {
+fn python_2_uses_fixture_over_streamable_http_as_over_stdio() {
     same_as_dialed(Python2, Legacy, Fixture, Http);
 }
 
 #[test]
-fn python_2_reaches_the_fixture_without_sessions_as_if_it_were_a_child() {
+fn python_2_uses_fixture_without_sessions_as_over_stdio() {
     same_as_dialed(Python2, Legacy, Fixture, Stateless);
 }
 
 #[test]
-fn python_2_reaches_the_fixture_over_sse_as_if_it_were_a_child() {
+fn python_2_uses_fixture_over_sse_as_over_stdio() {
     same_as_dialed(Python2, Legacy, Fixture, Sse);
 }
 
 #[test]
-fn python_2_reaches_everything_over_streamable_http_as_if_it_were_a_child() {
+fn python_2_uses_everything_over_streamable_http_as_over_stdio() {
     same_as_dialed(Python2, Legacy, Everything, Http);
 }
 
 #[test]
-fn python_2_reaches_everything_over_sse_as_if_it_were_a_child() {
+fn python_2_uses_everything_over_sse_as_over_stdio() {
     same_as_dialed(Python2, Legacy, Everything, Sse);
 }
 
 #[test]
-fn python_2_reaches_the_fixture_in_the_modern_era_over_http_as_if_it_were_a_child() {
+fn python_2_uses_modern_fixture_over_http_as_over_stdio() {
     same_as_dialed(Python2, Modern, Fixture, Http);
 }
 
 #[test]
-fn typescript_1_reaches_the_fixture_over_streamable_http_as_if_it_were_a_child() {
+fn typescript_1_uses_fixture_over_streamable_http_as_over_stdio() {
     same_as_dialed(TypeScript1, Legacy, Fixture, Http);
 }
 
 #[test]
-fn typescript_1_reaches_the_fixture_without_sessions_as_if_it_were_a_child() {
+fn typescript_1_uses_fixture_without_sessions_as_over_stdio() {
     same_as_dialed(TypeScript1, Legacy, Fixture, Stateless);
 }
 
 #[test]
-fn typescript_1_reaches_the_fixture_over_sse_as_if_it_were_a_child() {
+fn typescript_1_uses_fixture_over_sse_as_over_stdio() {
     same_as_dialed(TypeScript1, Legacy, Fixture, Sse);
 }
 
 #[test]
-fn typescript_1_reaches_everything_over_streamable_http_as_if_it_were_a_child() {
+fn typescript_1_uses_everything_over_streamable_http_as_over_stdio() {
     same_as_dialed(TypeScript1, Legacy, Everything, Http);
 }
 
 #[test]
-fn typescript_1_reaches_everything_over_sse_as_if_it_were_a_child() {
+fn typescript_1_uses_everything_over_sse_as_over_stdio() {
     same_as_dialed(TypeScript1, Legacy, Everything, Sse);
 }
 
 #[test]
-fn typescript_2_reaches_the_fixture_over_streamable_http_as_if_it_were_a_child() {
+fn typescript_2_uses_fixture_over_streamable_http_as_over_stdio() {
     same_as_dialed(TypeScript2, Legacy, Fixture, Http);
 }
 
 #[test]
-fn typescript_2_reaches_the_fixture_without_sessions_as_if_it_were_a_child() {
+fn typescript_2_uses_fixture_without_sessions_as_over_stdio() {
     same_as_dialed(TypeScript2, Legacy, Fixture, Stateless);
 }
 
 #[test]
-fn typescript_2_reaches_the_fixture_over_sse_as_if_it_were_a_child() {
+fn typescript_2_uses_fixture_over_sse_as_over_stdio() {
     same_as_dialed(TypeScript2, Legacy, Fixture, Sse);
 }
 
 #[test]
-fn typescript_2_reaches_everything_over_streamable_http_as_if_it_were_a_child() {
+fn typescript_2_uses_everything_over_streamable_http_as_over_stdio() {
     same_as_dialed(TypeScript2, Legacy, Everything, Http);
 }
 
 #[test]
-fn typescript_2_reaches_everything_over_sse_as_if_it_were_a_child() {
+fn typescript_2_uses_everything_over_sse_as_over_stdio() {
     same_as_dialed(TypeScript2, Legacy, Everything, Sse);
 }
 
 #[test]
-fn typescript_2_reaches_the_fixture_in_the_modern_era_over_http_as_if_it_were_a_child() {
+fn typescript_2_uses_modern_fixture_over_http_as_over_stdio() {
     same_as_dialed(TypeScript2, Modern, Fixture, Http);
 }
 
 #[test]
-fn python_2_reaches_the_server_in_typescript_as_if_it_were_a_child() {
+fn python_2_uses_typescript_server_as_over_stdio() {
     same_as_dialed(Python2, Modern, Server::TypeScript, Http);
 }
 
 #[test]
-fn typescript_2_reaches_the_server_in_typescript_as_if_it_were_a_child() {
+fn typescript_2_uses_typescript_server_as_over_stdio() {
     same_as_dialed(TypeScript2, Modern, Server::TypeScript, Http);
 }
 
 #[test]
-fn rmcp_reaches_the_server_in_typescript_as_if_it_were_a_child() {
+fn rmcp_uses_typescript_server_as_over_stdio() {
     same_as_dialed(Rust, Modern, Server::TypeScript, Http);
 }
 
 #[test]
-fn rmcp_reaches_the_fixture_over_streamable_http_as_if_it_were_a_child() {
+fn rmcp_uses_fixture_over_streamable_http_as_over_stdio() {
     same_as_dialed(Rust, Legacy, Fixture, Http);
 }
 
 #[test]
-fn rmcp_reaches_the_fixture_without_sessions_as_if_it_were_a_child() {
+fn rmcp_uses_fixture_without_sessions_as_over_stdio() {
     same_as_dialed(Rust, Legacy, Fixture, Stateless);
 }
 
 #[test]
-fn rmcp_reaches_the_fixture_over_sse_as_if_it_were_a_child() {
+fn rmcp_uses_fixture_over_sse_as_over_stdio() {
     same_as_dialed(Rust, Legacy, Fixture, Sse);
 }
 
 #[test]
-fn rmcp_reaches_everything_over_streamable_http_as_if_it_were_a_child() {
+fn rmcp_uses_everything_over_streamable_http_as_over_stdio() {
     same_as_dialed(Rust, Legacy, Everything, Http);
 }
 
 #[test]
-fn rmcp_reaches_everything_over_sse_as_if_it_were_a_child() {
+fn rmcp_uses_everything_over_sse_as_over_stdio() {
     same_as_dialed(Rust, Legacy, Everything, Sse);
 }
 
 #[test]
-fn rmcp_reaches_the_fixture_in_the_modern_era_over_http_as_if_it_were_a_child() {
+fn rmcp_uses_modern_fixture_over_http_as_over_stdio() {
     same_as_dialed(Rust, Modern, Fixture, Http);
 }
 
 #[test]
-fn python_2_probes_everything_over_http_for_the_modern_era_and_settles_as_with_a_child() {
+fn python_2_falls_back_to_legacy_over_http() {
     same_as_dialed(Python2, Probing, Everything, Http);
 }
 
 #[test]
-fn rmcp_probes_everything_over_http_for_the_modern_era_and_settles_as_with_a_child() {
+fn rmcp_falls_back_to_legacy_over_http() {
     same_as_dialed(Rust, Probing, Everything, Http);
 }

@@ -292,7 +292,7 @@ fn soak(caller: Caller, victim: Box<dyn Victim>) -> Soak {
 }
 
 #[test]
-fn i3_a_child_that_is_killed_every_twenty_seconds_is_hardly_noticed() {
+fn i3_soak_survives_child_killed_every_twenty_seconds() {
     let folder = TempDir::new().unwrap();
     let ledger = folder.path().join("ledger");
     let mendline = programs::built().mendline;
@@ -303,7 +303,7 @@ fn i3_a_child_that_is_killed_every_twenty_seconds_is_hardly_noticed() {
 }
 
 #[test]
-fn i3_a_server_at_a_url_that_is_killed_every_twenty_seconds_is_hardly_noticed() {
+fn i3_soak_survives_http_server_killed_every_twenty_seconds() {
     let folder = TempDir::new().unwrap();
     let words = ["era=legacy", "answers=json"];
     let faulty = Faulty::start(&programs::built().faults, &words, &folder.path().join("ledger")).unwrap();

@@ -77,21 +77,21 @@ fn has_its_tools_at_once(client: Client) {
 }
 
 #[test]
-fn python_1_has_its_tools_before_the_server_has_started_and_hears_of_a_new_one() {
+fn python_1_gets_cached_tools_and_change_notification() {
     has_its_tools_at_once(Python1);
 }
 
 #[test]
-fn python_2_has_its_tools_before_the_server_has_started_and_hears_of_a_new_one() {
+fn python_2_gets_cached_tools_and_change_notification() {
     has_its_tools_at_once(Python2);
 }
 
 #[test]
-fn typescript_1_has_its_tools_before_the_server_has_started_and_hears_of_a_new_one() {
+fn typescript_1_gets_cached_tools_and_change_notification() {
     has_its_tools_at_once(TypeScript1);
 }
 
 #[test]
-fn typescript_2_has_its_tools_before_the_server_has_started_and_hears_of_a_new_one() {
+fn typescript_2_gets_cached_tools_and_change_notification() {
     has_its_tools_at_once(TypeScript2);
 }

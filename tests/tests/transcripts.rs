@@ -66,7 +66,7 @@ fn same_twice(client: Client, era: Era, server: Server) {
 }
 
 #[test]
-fn two_direct_conversations_with_the_fixture_are_equal() {
+fn two_direct_conversations_with_fixture_are_equal() {
     same_twice(Python2, Legacy, Fixture);
 }
 
@@ -76,7 +76,7 @@ fn two_direct_conversations_with_everything_are_equal() {
 }
 
 #[test]
-fn python_1_sees_the_fixture_as_without_mendline() {
+fn python_1_sees_fixture_as_without_mendline() {
     same_through_mendline(Python1, Legacy, Fixture);
 }
 
@@ -86,7 +86,7 @@ fn python_1_sees_everything_as_without_mendline() {
 }
 
 #[test]
-fn python_2_sees_the_fixture_as_without_mendline() {
+fn python_2_sees_fixture_as_without_mendline() {
     same_through_mendline(Python2, Legacy, Fixture);
 }
 
@@ -96,12 +96,12 @@ fn python_2_sees_everything_as_without_mendline() {
 }
 
 #[test]
-fn python_2_sees_the_fixture_in_the_modern_era_as_without_mendline() {
+fn python_2_sees_modern_fixture_as_without_mendline() {
     same_through_mendline(Python2, Modern, Fixture);
 }
 
 #[test]
-fn typescript_1_sees_the_fixture_as_without_mendline() {
+fn typescript_1_sees_fixture_as_without_mendline() {
     same_through_mendline(TypeScript1, Legacy, Fixture);
 }
 
@@ -111,7 +111,7 @@ fn typescript_1_sees_everything_as_without_mendline() {
 }
 
 #[test]
-fn typescript_2_sees_the_fixture_as_without_mendline() {
+fn typescript_2_sees_fixture_as_without_mendline() {
     same_through_mendline(TypeScript2, Legacy, Fixture);
 }
 
@@ -121,27 +121,27 @@ fn typescript_2_sees_everything_as_without_mendline() {
 }
 
 #[test]
-fn typescript_2_sees_the_fixture_in_the_modern_era_as_without_mendline() {
+fn typescript_2_sees_modern_fixture_as_without_mendline() {
     same_through_mendline(TypeScript2, Modern, Fixture);
 }
 
 #[test]
-fn python_2_sees_the_server_in_typescript_as_without_mendline() {
+fn python_2_sees_typescript_server_as_without_mendline() {
     same_through_mendline(Python2, Modern, Server::TypeScript);
 }
 
 #[test]
-fn typescript_2_sees_the_server_in_typescript_as_without_mendline() {
+fn typescript_2_sees_typescript_server_as_without_mendline() {
     same_through_mendline(TypeScript2, Modern, Server::TypeScript);
 }
 
 #[test]
-fn rmcp_sees_the_server_in_typescript_as_without_mendline() {
+fn rmcp_sees_typescript_server_as_without_mendline() {
     same_through_mendline(Rust, Modern, Server::TypeScript);
 }
 
 #[test]
-fn rmcp_sees_the_fixture_as_without_mendline() {
+fn rmcp_sees_fixture_as_without_mendline() {
     same_through_mendline(Rust, Legacy, Fixture);
 }
 
@@ -151,16 +151,16 @@ fn rmcp_sees_everything_as_without_mendline() {
 }
 
 #[test]
-fn rmcp_sees_the_fixture_in_the_modern_era_as_without_mendline() {
+fn rmcp_sees_modern_fixture_as_without_mendline() {
     same_through_mendline(Rust, Modern, Fixture);
 }
 
 #[test]
-fn python_2_probes_everything_for_the_modern_era_and_settles_as_without_mendline() {
+fn python_2_falls_back_to_legacy_as_without_mendline() {
     same_through_mendline(Python2, Probing, Everything);
 }
 
 #[test]
-fn rmcp_probes_everything_for_the_modern_era_and_settles_as_without_mendline() {
+fn rmcp_falls_back_to_legacy_as_without_mendline() {
     same_through_mendline(Rust, Probing, Everything);
 }

@@ -47,7 +47,7 @@ fn why_unsent(stage: &mut Stage) -> String {
 }
 
 #[test]
-fn an_attempt_that_cannot_have_arrived_is_not_counted_and_not_called_a_retry() {
+fn attempt_that_cannot_have_arrived_is_not_counted() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     for _ in 0..3 {
@@ -62,7 +62,7 @@ fn an_attempt_that_cannot_have_arrived_is_not_counted_and_not_called_a_retry() {
 }
 
 #[test]
-fn a_read_goes_out_three_times_and_then_nobody_knows() {
+fn read_is_sent_three_times_and_then_unknown() {
     let mut stage = Stage::up();
     stage.client_says(LIST);
     for attempt in 1..=3 {
@@ -83,7 +83,7 @@ fn a_read_goes_out_three_times_and_then_nobody_knows() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_read_is_said_to_be_that() {
+fn unreadable_answer_is_reported_as_such() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
@@ -93,7 +93,7 @@ fn an_answer_that_cannot_be_read_is_said_to_be_that() {
 }
 
 #[test]
-fn a_call_that_waits_in_vain_is_told_what_is_the_matter_and_when_to_come_again() {
+fn call_that_waits_in_vain_gets_cause_and_retry_time() {
     let mut stage = greeted();
     stage.die(stage.written);
     stage.client_says(&call("1", "create_note"));
@@ -113,7 +113,7 @@ fn a_call_that_waits_in_vain_is_told_what_is_the_matter_and_when_to_come_again()
 }
 
 #[test]
-fn a_call_that_waits_for_a_greeting_in_vain_is_not_told_that_there_was_no_place() {
+fn call_waiting_for_handshake_does_not_report_full_queue() {
     let mut stage = greeted();
     stage.die(stage.written);
     next_child(&mut stage);
@@ -127,7 +127,7 @@ fn a_call_that_waits_for_a_greeting_in_vain_is_not_told_that_there_was_no_place(
 }
 
 #[test]
-fn a_call_that_did_not_get_out_says_what_was_in_the_way() {
+fn unsent_call_reports_what_blocked_it() {
     let mut stage = hurried(|_| {});
     stage.client_says(&call("1", "create_note"));
     let said = why_unsent(&mut stage);
@@ -148,7 +148,7 @@ fn a_call_that_did_not_get_out_says_what_was_in_the_way() {
 }
 
 #[test]
-fn the_pause_before_a_third_attempt_may_be_twice_as_long_as_the_one_before_a_second() {
+fn pause_before_third_attempt_doubles() {
     let mut stage = Stage::with(|notes| notes.retry.initial = Duration::from_secs(1));
     stage.accept_dial();
     let mut longest = [Duration::ZERO; 2];
@@ -176,7 +176,7 @@ fn the_pause_before_a_third_attempt_may_be_twice_as_long_as_the_one_before_a_sec
 }
 
 #[test]
-fn a_subscription_that_was_confirmed_is_opened_again_however_long_the_server_was_away() {
+fn confirmed_subscription_is_reopened_after_any_outage() {
     let mut stage = Stage::up();
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
     stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{{meta}}}}}"#));
@@ -194,7 +194,7 @@ fn a_subscription_that_was_confirmed_is_opened_again_however_long_the_server_was
 }
 
 #[test]
-fn the_place_of_a_call_that_waits_for_its_next_attempt_is_used_meanwhile() {
+fn slot_of_call_in_backoff_is_used_by_others() {
     let hour = Duration::from_secs(3_600);
     let mut stage = Stage::with(|notes| {
         notes.limits.in_flight = 1;

@@ -17,7 +17,7 @@ use stage::{Stage, call};
 // ---- what people may choose ----
 
 #[test]
-fn without_reconnecting_the_next_call_dials_once_and_is_answered_either_way() {
+fn no_reconnect_next_call_dials_once_and_is_answered() {
     let off = AutoReconnect { enabled: Some(false), ..AutoReconnect::default() };
     let mut stage = greeted_with(|notes| notes.reconnect = off.into());
     stage.die(stage.written);
@@ -40,7 +40,7 @@ fn without_reconnecting_the_next_call_dials_once_and_is_answered_either_way() {
 }
 
 #[test]
-fn a_number_of_retries_that_someone_chose_is_meant_exactly() {
+fn configured_retries_are_exact() {
     let three = AutoReconnect { max_retries: Some(Some(3)), ..AutoReconnect::default() };
     let mut stage = greeted_with(|notes| notes.reconnect = three.into());
     stage.pass(defaults::PROVEN);
@@ -55,7 +55,7 @@ fn a_number_of_retries_that_someone_chose_is_meant_exactly() {
 }
 
 #[test]
-fn a_server_that_worked_for_a_while_has_all_its_retries_again_and_one_that_did_not_has_not() {
+fn retries_are_restored_only_after_stable_uptime() {
     let two = || AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
     let mut lasting = greeted_with(|notes| notes.reconnect = two().into());
     for _ in 0..10 {
@@ -72,7 +72,7 @@ fn a_server_that_worked_for_a_while_has_all_its_retries_again_and_one_that_did_n
 }
 
 #[test]
-fn hints_of_a_server_that_is_not_trusted_count_for_nothing() {
+fn hints_of_untrusted_server_are_ignored() {
     for (trusted, outcome) in [(true, None), (false, Some("unknown"))] {
         let mut stage = greeted_with(|notes| notes.trust_hints = trusted);
         let tools = r#"{"tools":[{"name":"look","annotations":{"readOnlyHint":true}}]}"#;
@@ -86,7 +86,7 @@ fn hints_of_a_server_that_is_not_trusted_count_for_nothing() {
 }
 
 #[test]
-fn a_call_that_waits_for_its_server_a_second_time_may_wait_as_long_as_the_first() {
+fn second_wait_for_server_has_full_recovery_timeout() {
     let mut stage = greeted();
     stage.pass(defaults::PROVEN);
     stage.die(stage.written);
@@ -115,7 +115,7 @@ fn a_call_that_waits_for_its_server_a_second_time_may_wait_as_long_as_the_first(
 }
 
 #[test]
-fn a_quick_policy_that_has_used_up_its_burst_goes_on_at_a_steady_pace() {
+fn fast_backoff_continues_at_steady_rate_after_burst() {
     let quick = AutoReconnect {
         initial_retry_delay: Some(Duration::from_millis(50)),
         backoff_multiplier: Some(1.0),
@@ -139,7 +139,7 @@ fn a_quick_policy_that_has_used_up_its_burst_goes_on_at_a_steady_pace() {
 }
 
 #[test]
-fn a_person_can_say_what_a_tool_does() {
+fn configured_effect_of_tool_is_used() {
     let mut stage = greeted_with(|notes| {
         notes.tools = [("sync".into(), ToolPolicy { effect: Some(Effect::Idempotent), timeout: None })].into();
     });
@@ -151,7 +151,7 @@ fn a_person_can_say_what_a_tool_does() {
 }
 
 #[test]
-fn a_client_that_wants_to_hear_of_it_hears_of_it() {
+fn reconnect_is_announced_to_client_on_request() {
     let loud = AutoReconnect { silent: Some(false), ..AutoReconnect::default() };
     let mut stage = greeted_with(|notes| notes.reconnect = loud.into());
     ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
@@ -193,7 +193,7 @@ fn a_client_that_wants_to_hear_of_it_hears_of_it() {
 }
 
 #[test]
-fn retries_without_an_end_are_counted_without_one() {
+fn unlimited_retries_are_counted_without_limit() {
     let endless = AutoReconnect { silent: Some(false), max_retries: Some(None), ..AutoReconnect::default() };
     let mut stage = greeted_with(|notes| notes.reconnect = endless.into());
     stage.die(stage.written);
@@ -208,7 +208,7 @@ fn retries_without_an_end_are_counted_without_one() {
 }
 
 #[test]
-fn silence_is_the_default() {
+fn reconnect_is_not_announced_by_default() {
     let mut stage = greeted();
     ask(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":"t"}}}"#);
@@ -220,7 +220,7 @@ fn silence_is_the_default() {
 // ---- a laptop's day ----
 
 #[test]
-fn after_a_sleep_what_is_lost_is_tried_at_once_and_what_is_there_is_tested() {
+fn after_suspend_lost_links_dial_and_live_links_ping() {
     let mut stage = Stage::with(|notes| {
         notes.reconnect = Reconnect { attempts: 2, patience: Duration::ZERO, ..Reconnect::default() };
     });
@@ -245,7 +245,7 @@ fn after_a_sleep_what_is_lost_is_tried_at_once_and_what_is_there_is_tested() {
 }
 
 #[test]
-fn a_network_that_changes_all_the_time_is_tested_once_in_a_second() {
+fn network_changes_ping_at_most_once_per_second() {
     let mut stage = greeted();
     let mut pings = 0;
     for _ in 0..40 {
@@ -263,7 +263,7 @@ fn a_network_that_changes_all_the_time_is_tested_once_in_a_second() {
 }
 
 #[test]
-fn a_network_that_changes_all_the_time_is_no_reason_for_a_storm() {
+fn network_changes_cause_no_dial_storm() {
     let mut stage = greeted();
     stage.die(stage.written);
     for _ in 0..600 {

@@ -44,7 +44,7 @@ fn notification(length: usize) -> String {
 }
 
 #[test]
-fn so_many_questions_wait_for_a_client_and_the_next_one_is_declined() {
+fn server_requests_beyond_client_limit_are_declined() {
     let mut stage = Stage::up();
     for id in 0..defaults::ASKS {
         stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list"}}"#));
@@ -58,7 +58,7 @@ fn so_many_questions_wait_for_a_client_and_the_next_one_is_declined() {
 }
 
 #[test]
-fn what_a_client_has_read_does_not_count_against_it() {
+fn messages_read_by_client_free_its_limit() {
     let mut stage = Stage::up();
     let line = Port::Link(stage.spawned.unwrap());
     for _ in 0..3 {
@@ -75,7 +75,7 @@ fn what_a_client_has_read_does_not_count_against_it() {
 }
 
 #[test]
-fn a_subscription_that_listens_for_ever_does_not_keep_everything_running() {
+fn endless_subscription_does_not_delay_shutdown() {
     let mut stage = Stage::up();
     stage.client_says(&modern(1, "subscriptions/listen"));
     stage.server_reads().unwrap();
@@ -84,7 +84,7 @@ fn a_subscription_that_listens_for_ever_does_not_keep_everything_running() {
 }
 
 #[test]
-fn a_call_is_waited_for_whatever_became_of_a_subscription_before_it() {
+fn shutdown_waits_for_call_after_ended_subscription() {
     let mut stage = Stage::up();
     stage.client_says(&modern(1, "subscriptions/listen"));
     stage.server_reads().unwrap();
@@ -100,7 +100,7 @@ fn a_call_is_waited_for_whatever_became_of_a_subscription_before_it() {
 }
 
 #[test]
-fn what_a_client_says_last_reaches_the_child_before_its_stdin_is_closed() {
+fn last_message_of_client_reaches_child_before_eof() {
     let mut stage = greeted();
     stage.client_says(&call("1", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
@@ -116,7 +116,7 @@ fn what_a_client_says_last_reaches_the_child_before_its_stdin_is_closed() {
 }
 
 #[test]
-fn a_call_that_is_cancelled_before_it_has_left_leaves_no_trace() {
+fn call_cancelled_before_sending_is_not_sent() {
     let mut stage = greeted();
     stage.client_says(&call("1", "create_note"));
     stage.client_says(&cancel(1));
@@ -126,7 +126,7 @@ fn a_call_that_is_cancelled_before_it_has_left_leaves_no_trace() {
 }
 
 #[test]
-fn what_is_dropped_is_told() {
+fn dropped_message_is_reported() {
     let mut stage = Stage::up();
     stage.client_says(&cancel(77));
     stage.server_says(r#"{"jsonrpc":"2.0","id":4711,"result":{}}"#);
@@ -143,7 +143,7 @@ fn what_is_dropped_is_told() {
 }
 
 #[test]
-fn what_is_delivered_is_not_said_to_have_been_dropped() {
+fn delivered_message_is_not_reported_as_dropped() {
     let mut stage = Stage::up();
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/roots/list_changed");
@@ -151,7 +151,7 @@ fn what_is_delivered_is_not_said_to_have_been_dropped() {
 }
 
 #[test]
-fn a_client_that_is_gone_takes_only_its_own_calls_along_and_only_modern_ones_are_cancelled() {
+fn client_exit_cancels_only_its_modern_calls() {
     let mut stage = Stage::up();
     stage.tell(Input::ClientOpened { client: OTHER, upstream: NOTES });
     stage.client_says(&modern(1, "tools/call"));
@@ -174,7 +174,7 @@ fn a_client_that_is_gone_takes_only_its_own_calls_along_and_only_modern_ones_are
 }
 
 #[test]
-fn calls_are_counted_without_our_own_and_messages_until_they_are_pulled() {
+fn counts_exclude_internal_requests_and_include_unread_messages() {
     let mut stage = greeted();
     stage.pass(defaults::KEEP_ALIVE);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
@@ -188,7 +188,7 @@ fn calls_are_counted_without_our_own_and_messages_until_they_are_pulled() {
 }
 
 #[test]
-fn once_it_is_to_stop_it_takes_nothing_new_and_finishes_what_runs() {
+fn shutdown_rejects_new_calls_and_finishes_running_ones() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
@@ -205,7 +205,7 @@ fn once_it_is_to_stop_it_takes_nothing_new_and_finishes_what_runs() {
 }
 
 #[test]
-fn a_modern_call_to_a_child_is_cancelled_by_a_word_and_so_is_one_that_runs_out_of_time() {
+fn modern_stdio_call_is_cancelled_by_notification() {
     let mut stage = Stage::up();
     stage.client_says(&modern(1, "tools/call"));
     let id = stage.server_reads().unwrap()["id"].clone();

@@ -35,7 +35,7 @@ fn failing_with(dials: u32, change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
 }
 
 #[test]
-fn every_redial_takes_about_twice_as_long_as_the_one_before() {
+fn redial_delay_doubles() {
     let mut stage = Stage::new();
     let mut pauses = Vec::new();
     for _ in 0..6 {
@@ -48,7 +48,7 @@ fn every_redial_takes_about_twice_as_long_as_the_one_before() {
 }
 
 #[test]
-fn a_server_that_somebody_waits_for_is_dialed_sooner() {
+fn server_with_waiting_call_is_dialed_sooner() {
     for by_exit in [false, true] {
         let lost = |waited_for: bool| {
             let mut stage = failing(7);
@@ -70,7 +70,7 @@ fn a_server_that_somebody_waits_for_is_dialed_sooner() {
 }
 
 #[test]
-fn a_call_hurries_a_dial_that_is_far_away_and_a_hundred_calls_hurry_it_no_more_than_one() {
+fn waiting_calls_bring_distant_dial_forward_once() {
     let dialed_after = |calls: u32| {
         let mut stage = failing(9);
         for id in 0..calls {
@@ -85,7 +85,7 @@ fn a_call_hurries_a_dial_that_is_far_away_and_a_hundred_calls_hurry_it_no_more_t
 }
 
 #[test]
-fn a_dial_that_comes_as_soon_as_a_call_may_wish_is_not_hurried() {
+fn imminent_dial_is_not_brought_forward() {
     let due = |stage: &Stage| stage.engine.poll_timeout().expect("a dial to come").since(stage.now);
     let wait = due(&failing(9));
     let mut stage = failing_with(9, |notes| notes.reconnect.cap_called = wait);
@@ -94,7 +94,7 @@ fn a_dial_that_comes_as_soon_as_a_call_may_wish_is_not_hurried() {
 }
 
 #[test]
-fn a_server_that_has_worked_for_long_is_dialed_quickly_however_often_it_was_dialed_before() {
+fn long_stable_server_is_redialed_quickly() {
     let mut stage = greeted();
     for _ in 0..defaults::DIAL_BURST + 2 {
         stage.pass(defaults::CRASH_LOOP_WINDOW + defaults::PROVEN);
@@ -108,7 +108,7 @@ fn a_server_that_has_worked_for_long_is_dialed_quickly_however_often_it_was_dial
 }
 
 #[test]
-fn however_often_it_is_dialed_by_hand_it_dials_by_itself_thirty_times_a_minute_at_most() {
+fn automatic_dials_stay_below_thirty_per_minute() {
     let mut stage = Stage::new();
     let first = stage.now;
     for _ in 1..defaults::DIALS_PER_MINUTE {
@@ -122,7 +122,7 @@ fn however_often_it_is_dialed_by_hand_it_dials_by_itself_thirty_times_a_minute_a
 }
 
 #[test]
-fn a_parked_server_says_when_a_call_may_wake_it() {
+fn parked_server_reports_when_call_may_dial() {
     let mut stage = Stage::up();
     for _ in 1..defaults::CRASH_LOOP_EXITS {
         stage.die(0);
@@ -143,7 +143,7 @@ fn a_parked_server_says_when_a_call_may_wake_it() {
 }
 
 #[test]
-fn what_is_stopped_is_not_dialed_by_hand_either() {
+fn manual_reconnect_does_not_dial_during_shutdown() {
     let mut stage = Stage::up();
     stage.die(0);
     stage.tell(Input::Stop);
@@ -154,7 +154,7 @@ fn what_is_stopped_is_not_dialed_by_hand_either() {
 }
 
 #[test]
-fn a_sleep_while_it_is_up_forgives_nothing() {
+fn suspend_while_up_resets_no_retries() {
     let two = AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
     let mut stage = greeted_with(|notes| notes.reconnect = two.into());
     restart(&mut stage);
@@ -166,7 +166,7 @@ fn a_sleep_while_it_is_up_forgives_nothing() {
 }
 
 #[test]
-fn a_child_that_we_ended_is_said_to_have_ended_for_our_reason() {
+fn child_ended_by_mendline_is_reported_with_reason() {
     let last_move = |stage: &Stage| stage.heard.iter().rfind(|line| line.contains('→')).unwrap().clone();
     let mut stage = Stage::up();
     stage.tell(Input::Reconnect { upstream: NOTES });
@@ -195,7 +195,7 @@ fn told(stage: &mut Stage) -> Vec<Value> {
 }
 
 #[test]
-fn a_client_hears_what_is_as_bad_as_it_asked_for_and_nothing_less() {
+fn client_gets_log_messages_from_its_level_up() {
     for (level, heard) in
         [("info", vec!["warning", "error", "info"]), ("warning", vec!["warning", "error"]), ("error", vec!["error"])]
     {
@@ -213,7 +213,7 @@ fn a_client_hears_what_is_as_bad_as_it_asked_for_and_nothing_less() {
 }
 
 #[test]
-fn a_server_that_is_given_up_for_now_is_said_to_be_and_why() {
+fn parked_server_is_reported_with_reason() {
     let mut stage = loud("error", 1);
     stage.die(stage.written);
     stage.next_dial();

@@ -14,7 +14,7 @@ use stage::{Stage, call};
 // ---- gaps ----
 
 #[test]
-fn a_new_server_is_told_the_log_level_and_the_subscriptions_of_the_old_one() {
+fn log_level_and_subscriptions_are_restored_on_new_server() {
     let mut stage = greeted();
     ask(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
     ask(&mut stage, "logging/setLevel", &json!({ "level": "warning" }), "{}");
@@ -40,7 +40,7 @@ fn a_new_server_is_told_the_log_level_and_the_subscriptions_of_the_old_one() {
 }
 
 #[test]
-fn a_log_level_that_got_lost_on_its_way_to_a_new_server_does_not_undo_a_newer_one() {
+fn lost_restore_of_log_level_keeps_newer_level() {
     let mut stage = greeted_with(|notes| notes.keep_alive = None);
     ask(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
     ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
@@ -56,7 +56,7 @@ fn a_log_level_that_got_lost_on_its_way_to_a_new_server_does_not_undo_a_newer_on
 }
 
 #[test]
-fn so_many_subscriptions_are_restored_and_no_more() {
+fn restored_subscriptions_are_limited() {
     let mut stage = greeted();
     for at in 0..=defaults::SUBSCRIPTIONS {
         ask(&mut stage, "resources/subscribe", &json!({ "uri": format!("file:///{at}") }), "{}");
@@ -72,7 +72,7 @@ fn so_many_subscriptions_are_restored_and_no_more() {
 }
 
 #[test]
-fn a_subscription_that_the_new_server_refuses_is_not_tried_for_ever() {
+fn refused_subscription_restore_is_given_up() {
     let mut stage = greeted();
     ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
     restart(&mut stage);
@@ -84,7 +84,7 @@ fn a_subscription_that_the_new_server_refuses_is_not_tried_for_ever() {
 }
 
 #[test]
-fn what_a_new_server_did_not_take_in_is_told_again_when_it_answers() {
+fn failed_restore_is_repeated_when_server_answers() {
     let mut stage = greeted_with(|notes| notes.keep_alive = None);
     ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
     restart(&mut stage);
@@ -100,7 +100,7 @@ fn what_a_new_server_did_not_take_in_is_told_again_when_it_answers() {
 }
 
 #[test]
-fn what_a_client_chooses_anew_is_not_undone_by_what_it_chose_before() {
+fn restore_does_not_override_new_choice_of_client() {
     let mut stage = greeted();
     ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
     stage.die(stage.written);
@@ -118,7 +118,7 @@ fn what_a_client_chooses_anew_is_not_undone_by_what_it_chose_before() {
 }
 
 #[test]
-fn a_list_that_could_not_be_compared_is_looked_at_again() {
+fn list_that_could_not_be_compared_is_read_again() {
     let mut stage = greeted_with(|notes| notes.keep_alive = None);
     ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
     restart(&mut stage);
@@ -133,7 +133,7 @@ const ONE: &str = r#"{"name":"one"}"#;
 const TWO: &str = r#"{"name":"two","description":"…"}"#;
 
 #[test]
-fn a_list_that_reads_differently_after_a_gap_has_changed_and_one_that_does_not_has_not() {
+fn only_changed_list_is_announced_after_reconnect() {
     let mut stage = greeted();
     ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE},{TWO}]}}"#));
     ask(&mut stage, "prompts/list", &json!({}), r#"{"prompts":[{"name":"p"}]}"#);
@@ -146,7 +146,7 @@ fn a_list_that_reads_differently_after_a_gap_has_changed_and_one_that_does_not_h
 }
 
 #[test]
-fn as_many_pages_are_compared_as_the_client_has_read() {
+fn only_pages_read_by_client_are_compared() {
     let mut stage = greeted();
     ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}],"nextCursor":"2"}}"#));
     ask(&mut stage, "tools/list", &json!({ "cursor": "2" }), &format!(r#"{{"tools":[{TWO}]}}"#));
@@ -161,7 +161,7 @@ fn as_many_pages_are_compared_as_the_client_has_read() {
 }
 
 #[test]
-fn a_list_that_was_read_twice_is_compared_with_what_was_read_last() {
+fn list_is_compared_with_latest_read() {
     let mut stage = greeted();
     for _ in 0..2 {
         ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
@@ -172,7 +172,7 @@ fn a_list_that_was_read_twice_is_compared_with_what_was_read_last() {
 }
 
 #[test]
-fn pages_that_the_client_has_not_read_are_not_compared() {
+fn unread_pages_are_not_compared() {
     let mut stage = greeted();
     let page = format!(r#"{{"tools":[{ONE}],"nextCursor":"2"}}"#);
     ask(&mut stage, "tools/list", &json!({}), &page);
@@ -182,7 +182,7 @@ fn pages_that_the_client_has_not_read_are_not_compared() {
 }
 
 #[test]
-fn what_was_read_in_an_earlier_conversation_is_not_compared() {
+fn list_of_earlier_session_is_not_compared() {
     let mut stage = greeted();
     ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
     greet(&mut stage);
@@ -202,7 +202,7 @@ const LOOK: &str = r#"{"name":"look","annotations":{"readOnlyHint":true}}"#;
 const LOOK_UNSAFE: &str = r#"{"name":"look"}"#;
 
 #[test]
-fn what_is_read_to_compare_also_tells_which_tools_may_run_twice() {
+fn compared_list_updates_tool_hints() {
     for (trusted, before, after, repeated) in
         [(true, LOOK_UNSAFE, LOOK, true), (true, LOOK, LOOK_UNSAFE, false), (false, LOOK_UNSAFE, LOOK, false)]
     {
@@ -216,7 +216,7 @@ fn what_is_read_to_compare_also_tells_which_tools_may_run_twice() {
 }
 
 #[test]
-fn a_second_page_does_not_make_the_first_one_forgotten() {
+fn second_page_keeps_hints_of_first() {
     let mut stage = greeted();
     ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{LOOK}],"nextCursor":"2"}}"#));
     ask(&mut stage, "tools/list", &json!({ "cursor": "2" }), &format!(r#"{{"tools":[{ONE}]}}"#));
@@ -227,7 +227,7 @@ fn a_second_page_does_not_make_the_first_one_forgotten() {
 }
 
 #[test]
-fn hints_count_until_the_server_says_that_its_tools_have_changed() {
+fn hints_are_valid_until_list_changed() {
     for (notice, repeated) in
         [("notifications/prompts/list_changed", true), ("notifications/tools/list_changed", false)]
     {
@@ -240,7 +240,7 @@ fn hints_count_until_the_server_says_that_its_tools_have_changed() {
 }
 
 #[test]
-fn a_list_that_can_no_longer_be_read_has_changed() {
+fn unreadable_list_is_announced_as_changed() {
     let mut stage = greeted();
     ask(&mut stage, "resources/templates/list", &json!({}), r#"{"resourceTemplates":[]}"#);
     restart(&mut stage);
@@ -250,7 +250,7 @@ fn a_list_that_can_no_longer_be_read_has_changed() {
 }
 
 #[test]
-fn calls_that_waited_go_out_before_lists_are_compared() {
+fn waiting_calls_are_sent_before_lists_are_compared() {
     let mut stage = greeted();
     ask(&mut stage, "tools/list", &json!({}), r#"{"tools":[]}"#);
     stage.die(stage.written);
@@ -274,7 +274,7 @@ fn acknowledge(stage: &mut Stage) {
 }
 
 #[test]
-fn a_modern_subscription_is_opened_again_and_the_gap_is_shown() {
+fn modern_subscription_is_reopened_with_change_notifications() {
     let mut stage = Stage::up();
     stage.client_says(LISTEN);
     acknowledge(&mut stage);
@@ -311,7 +311,7 @@ fn server_fails(stage: &mut Stage, code: i64, words: &str) -> Value {
 }
 
 #[test]
-fn an_internal_error_to_a_read_is_asked_once_more_and_then_passed_on() {
+fn internal_error_to_read_is_retried_once() {
     let mut stage = greeted();
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
     for attempt in 1..=3 {
@@ -329,7 +329,7 @@ fn an_internal_error_to_a_read_is_asked_once_more_and_then_passed_on() {
 }
 
 #[test]
-fn a_read_that_was_answered_with_an_internal_error_is_not_said_to_have_been_unsent() {
+fn read_after_internal_error_is_not_reported_as_unsent() {
     let mut stage = greeted();
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
     server_fails(&mut stage, -32603, "database is locked");
@@ -339,7 +339,7 @@ fn a_read_that_was_answered_with_an_internal_error_is_not_said_to_have_been_unse
 }
 
 #[test]
-fn a_child_that_only_says_that_its_own_connection_is_gone_is_replaced() {
+fn child_reporting_only_lost_connection_is_replaced() {
     let mut stage = greeted();
     stage.pass(defaults::PROVEN);
     for id in 1..=3 {
@@ -352,7 +352,7 @@ fn a_child_that_only_says_that_its_own_connection_is_gone_is_replaced() {
 }
 
 #[test]
-fn other_answers_in_between_show_that_a_child_is_alive() {
+fn other_answers_prove_child_alive() {
     let mut stage = greeted();
     for _ in 0..5 {
         for (code, words) in [(-32000, "Connection closed"), (-32001, "Request timed out"), (-32000, "bad argument")] {

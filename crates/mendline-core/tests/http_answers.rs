@@ -25,7 +25,7 @@ fn replying() -> (Stage, Seen) {
 }
 
 #[test]
-fn a_202_to_a_request_is_said_and_an_html_page_too() {
+fn status_202_and_html_page_leave_call_unknown() {
     for (status, content) in [(202, Content::Empty), (200, Content::Other)] {
         let mut stage = Stage::greeted();
         stage.client_says(&call(1, "create_note"));
@@ -41,7 +41,7 @@ fn a_202_to_a_request_is_said_and_an_html_page_too() {
 }
 
 #[test]
-fn a_question_asked_in_a_lost_session_is_not_answered_in_the_next() {
+fn server_request_of_lost_session_is_not_answered_in_next() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     stage.client_says(&call(2, "create_note"));
@@ -57,7 +57,7 @@ fn a_question_asked_in_a_lost_session_is_not_answered_in_the_next() {
 }
 
 #[test]
-fn a_session_goes_on_over_a_new_connection_and_so_do_its_questions() {
+fn server_requests_survive_new_connection_of_same_session() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let asks = stage.takes();
@@ -75,7 +75,7 @@ fn a_session_goes_on_over_a_new_connection_and_so_do_its_questions() {
 }
 
 #[test]
-fn an_answer_to_a_question_that_may_not_have_arrived_is_sent_again_three_times_in_all() {
+fn undelivered_response_to_server_is_sent_three_times() {
     let (mut stage, first) = replying();
     stage.end(first.id, EndHow::Cut("reset".into()));
     let second = stage.takes();
@@ -87,7 +87,7 @@ fn an_answer_to_a_question_that_may_not_have_arrived_is_sent_again_three_times_i
 }
 
 #[test]
-fn an_answer_to_a_question_that_was_taken_or_whose_session_is_gone_is_not_sent_again() {
+fn accepted_or_obsolete_response_is_not_resent() {
     let (mut stage, reply) = replying();
     stage.status(reply.id, 202, Content::Empty, None);
     stage.end(reply.id, EndHow::Cut("reset".into()));
@@ -107,7 +107,7 @@ fn an_answer_to_a_question_that_was_taken_or_whose_session_is_gone_is_not_sent_a
 }
 
 #[test]
-fn a_notification_is_sent_again_only_if_it_cannot_have_arrived() {
+fn notification_is_resent_only_if_it_cannot_have_arrived() {
     for (written, again) in [(Written::Partly, 1), (Written::Whole, 0)] {
         let mut stage = Stage::greeted();
         stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
@@ -118,7 +118,7 @@ fn a_notification_is_sent_again_only_if_it_cannot_have_arrived() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_unknown_and_the_reason_is_the_cut() {
+fn truncated_answer_is_unknown_because_of_cut() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -130,7 +130,7 @@ fn an_answer_that_breaks_off_is_unknown_and_the_reason_is_the_cut() {
 }
 
 #[test]
-fn questions_are_withdrawn_when_everything_ends() {
+fn server_requests_are_cancelled_at_shutdown() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let asks = stage.takes();
@@ -143,7 +143,7 @@ fn questions_are_withdrawn_when_everything_ends() {
 }
 
 #[test]
-fn an_event_that_names_a_call_and_cannot_be_read_is_its_answer() {
+fn unreadable_event_with_call_id_ends_that_call() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -156,7 +156,7 @@ fn an_event_that_names_a_call_and_cannot_be_read_is_its_answer() {
 }
 
 #[test]
-fn a_server_that_wants_a_login_is_said_to_want_one() {
+fn missing_login_is_reported() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -168,7 +168,7 @@ fn a_server_that_wants_a_login_is_said_to_want_one() {
 }
 
 #[test]
-fn an_answer_under_a_wrong_label_is_taken_and_said_once() {
+fn answer_with_wrong_content_type_is_accepted_and_reported_once() {
     let mut stage = Stage::greeted();
     for id in 1..=3 {
         stage.client_says(&call(id, "create_note"));
@@ -182,7 +182,7 @@ fn an_answer_under_a_wrong_label_is_taken_and_said_once() {
 }
 
 #[test]
-fn whatever_is_wrong_with_an_answer_the_call_and_the_log_are_told_and_nothing_loops() {
+fn every_invalid_answer_is_reported_and_not_looped() {
     type Play = fn(&mut Stage, &Seen);
     let plays: [(&str, &str, Play); 5] = [
         ("not JSON-RPC", "HTML", |stage, seen| {
@@ -223,7 +223,7 @@ fn whatever_is_wrong_with_an_answer_the_call_and_the_log_are_told_and_nothing_lo
 }
 
 #[test]
-fn an_answer_under_its_own_label_is_nothing_to_speak_of_and_neither_is_a_page_that_is_none() {
+fn correct_content_type_and_html_page_are_not_reported() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -237,7 +237,7 @@ fn an_answer_under_its_own_label_is_nothing_to_speak_of_and_neither_is_a_page_th
 }
 
 #[test]
-fn a_body_that_cannot_be_read_is_judged_with_its_exchange() {
+fn unreadable_body_is_judged_when_exchange_ends() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -249,7 +249,7 @@ fn a_body_that_cannot_be_read_is_judged_with_its_exchange() {
 }
 
 #[test]
-fn a_broken_question_is_not_taken_for_the_answer_to_the_call_that_it_is_named_like() {
+fn invalid_server_request_with_call_id_is_not_its_answer() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -267,7 +267,7 @@ fn facts(answer: &serde_json::Value) -> &serde_json::Value {
 }
 
 #[test]
-fn t01_a_status_without_a_response_never_says_that_a_call_ran() {
+fn t01_status_without_response_never_reports_call_as_run() {
     let refused = [307, 308, 403, 404, 405, 406, 411, 413, 414, 415, 425, 426, 431];
     for status in (300..600).filter(|status| ![401, 421, 429, 503].contains(status)) {
         let (mut stage, notices) = without_a_session();
@@ -294,7 +294,7 @@ fn t01_a_status_without_a_response_never_says_that_a_call_ran() {
 }
 
 #[test]
-fn t01_misdirected_request_is_sent_once_more_on_a_fresh_connection() {
+fn t01_misdirected_request_is_resent_once_on_fresh_connection() {
     let mut stage = Stage::greeted();
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     let first = stage.takes();
@@ -311,7 +311,7 @@ fn t01_misdirected_request_is_sent_once_more_on_a_fresh_connection() {
 }
 
 #[test]
-fn t02_an_event_stream_that_ends_is_not_explained_by_the_status_of_the_post() {
+fn t02_ended_sse_stream_is_not_explained_by_post_status() {
     let (mut stage, stream) = over_a_trunk();
     stage.client_says(&call(1, "create_note"));
     let post = stage.takes();
@@ -324,7 +324,7 @@ fn t02_an_event_stream_that_ends_is_not_explained_by_the_status_of_the_post() {
 }
 
 #[test]
-fn t02_a_login_is_said_as_refused_and_not_to_be_retried() {
+fn t02_missing_login_is_refused_and_not_retried() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -338,7 +338,7 @@ fn t02_a_login_is_said_as_refused_and_not_to_be_retried() {
 }
 
 #[test]
-fn r22_a_ping_before_the_initialize_result_is_answered_in_the_session() {
+fn r22_ping_before_initialize_result_is_answered_in_session() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     let handshake = stage.takes();
@@ -351,7 +351,7 @@ fn r22_a_ping_before_the_initialize_result_is_answered_in_the_session() {
 }
 
 #[test]
-fn w06_an_error_about_the_session_does_not_change_the_status_that_came() {
+fn w06_session_error_does_not_change_http_status() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -365,7 +365,7 @@ fn w06_an_error_about_the_session_does_not_change_the_status_that_came() {
 }
 
 #[test]
-fn w04_a_server_cannot_state_facts_of_ours() {
+fn w04_server_cannot_forge_mendline_facts() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();

@@ -22,7 +22,7 @@ fn text(answer: &Value) -> &str {
 }
 
 #[test]
-fn a_server_that_refuses_three_times_is_not_asked_a_fourth_time() {
+fn server_refusing_three_times_is_not_tried_again() {
     type Refuse = fn(&mut Stage, &Seen);
     let busy: Refuse = |stage, seen| stage.busy(seen, 429, None);
     let closed: Refuse = |stage, seen| stage.end(seen.id, EndHow::Refused);
@@ -44,7 +44,7 @@ fn a_server_that_refuses_three_times_is_not_asked_a_fourth_time() {
 }
 
 #[test]
-fn a_stream_that_the_server_refused_was_not_processed_and_is_opened_again() {
+fn refused_http2_stream_is_resent() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let refused = stage.takes();
@@ -57,7 +57,7 @@ fn a_stream_that_the_server_refused_was_not_processed_and_is_opened_again() {
 }
 
 #[test]
-fn a_call_that_had_no_connection_has_made_no_attempt() {
+fn call_without_connection_has_made_no_attempt() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     stage.seen.pop_front().expect("a request that gets no connection");
@@ -74,7 +74,7 @@ fn a_call_that_had_no_connection_has_made_no_attempt() {
 }
 
 #[test]
-fn a_server_that_may_not_be_reached_is_parked() {
+fn forbidden_connection_parks_server() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.seen.pop_front().unwrap();
@@ -87,7 +87,7 @@ fn a_server_that_may_not_be_reached_is_parked() {
 }
 
 #[test]
-fn whoever_waits_while_another_looks_for_a_connection_is_told_so_too() {
+fn waiting_call_reports_missing_connection_like_probing_call() {
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     config.timeouts.call = Duration::from_secs(3);
     let mut stage = Stage::of(config);
@@ -102,7 +102,7 @@ fn whoever_waits_while_another_looks_for_a_connection_is_told_so_too() {
 }
 
 #[test]
-fn whoever_waits_behind_a_subscription_that_looks_for_a_connection_is_told_so_too() {
+fn call_waiting_for_probing_subscription_reports_missing_connection() {
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     config.timeouts.call = Duration::from_secs(3);
     let mut stage = Stage::of(config);
@@ -115,7 +115,7 @@ fn whoever_waits_behind_a_subscription_that_looks_for_a_connection_is_told_so_to
 }
 
 #[test]
-fn what_a_server_answered_is_said_with_its_status_and_a_page_is_called_what_it_is() {
+fn failure_names_status_and_html_page() {
     for (content, is_page) in [(Content::Empty, false), (Content::Json, false), (Content::Other, true)] {
         let mut stage = Stage::greeted();
         stage.client_says(&call(1, "create_note"));
@@ -129,7 +129,7 @@ fn what_a_server_answered_is_said_with_its_status_and_a_page_is_called_what_it_i
 }
 
 #[test]
-fn a_stream_of_events_that_was_cut_is_said_to_have_been() {
+fn cut_event_stream_is_reported_as_cut() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -140,7 +140,7 @@ fn a_stream_of_events_that_was_cut_is_said_to_have_been() {
 }
 
 #[test]
-fn a_greeting_that_could_not_be_replayed_is_told_with_the_reason() {
+fn failed_reinitialization_is_reported_with_reason() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let lost = stage.takes();
@@ -155,7 +155,7 @@ fn a_greeting_that_could_not_be_replayed_is_told_with_the_reason() {
 }
 
 #[test]
-fn a_greeting_whose_last_word_was_cut_off_is_made_again_and_the_reason_is_told() {
+fn cut_initialized_repeats_handshake_with_reason() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     stage.greet("s1");
@@ -174,7 +174,7 @@ fn a_greeting_whose_last_word_was_cut_off_is_made_again_and_the_reason_is_told()
 }
 
 #[test]
-fn every_try_of_what_never_gets_there_whole_waits_about_twice_as_long_as_the_one_before() {
+fn partly_written_request_is_resent_with_doubling_delay() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let mut pauses = Vec::new();
@@ -211,7 +211,7 @@ fn slowly(notes: &mut UpstreamConfig) {
 }
 
 #[test]
-fn the_pause_before_a_third_attempt_may_be_twice_as_long_as_the_one_before_a_second() {
+fn pause_before_third_attempt_doubles() {
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
     let longest = longest_pauses(Stage::with(Dialect::Auto, slowly).greeting(), list, |stage, _| {
         let seen = stage.takes();
@@ -222,7 +222,7 @@ fn the_pause_before_a_third_attempt_may_be_twice_as_long_as_the_one_before_a_sec
 }
 
 #[test]
-fn the_pause_after_a_refusal_for_headers_counts_the_attempts_before_it() {
+fn pause_after_header_refusal_counts_earlier_attempts() {
     let mut stage = Stage::with(Dialect::Auto, slowly);
     stage.client_says(&modern(1, "resources/list", ""));
     let proof = stage.takes();
@@ -243,7 +243,7 @@ fn the_pause_after_a_refusal_for_headers_counts_the_attempts_before_it() {
 }
 
 #[test]
-fn a_legacy_call_that_runs_out_of_time_is_cancelled_by_a_word_if_there_is_a_way_for_it() {
+fn timed_out_legacy_call_is_cancelled_by_notification() {
     let cancelled = |stage: &Stage| {
         let posts = stage.seen.iter().filter(|seen| seen.ask.verb == Verb::Post);
         posts.filter(|seen| seen.method() == "notifications/cancelled").count()
@@ -275,7 +275,7 @@ fn a_legacy_call_that_runs_out_of_time_is_cancelled_by_a_word_if_there_is_a_way_
 }
 
 #[test]
-fn a_modern_server_that_refuses_in_its_own_words_is_not_taken_for_a_legacy_one() {
+fn modern_refusal_with_own_error_is_not_legacy() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(&modern(1, "tools/list", ""));
     let seen = stage.takes();
@@ -287,7 +287,7 @@ fn a_modern_server_that_refuses_in_its_own_words_is_not_taken_for_a_legacy_one()
 }
 
 #[test]
-fn a_hint_when_to_come_again_is_obeyed() {
+fn retry_after_is_kept() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let busy = stage.takes();

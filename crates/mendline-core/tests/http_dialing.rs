@@ -23,7 +23,7 @@ fn state(stage: &Stage) -> Option<LinkState> {
 }
 
 #[test]
-fn a_head_proves_that_there_is_a_way_even_if_nobody_spoke_of_the_connection() {
+fn response_head_proves_connection_without_connect_event() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(&call(1, "create_note"));
     stage.client_says(&call(2, "create_note"));
@@ -34,7 +34,7 @@ fn a_head_proves_that_there_is_a_way_even_if_nobody_spoke_of_the_connection() {
 }
 
 #[test]
-fn the_head_of_a_trunk_proves_nothing_before_the_endpoint_is_named() {
+fn sse_head_proves_nothing_before_endpoint_event() {
     let mut stage = Stage::new(Dialect::Sse);
     stage.client_says(GREETING);
     let trunk = stage.seen.pop_front().unwrap();
@@ -43,7 +43,7 @@ fn the_head_of_a_trunk_proves_nothing_before_the_endpoint_is_named() {
 }
 
 #[test]
-fn when_nobody_wants_anything_any_more_nothing_is_looked_for() {
+fn no_probe_without_pending_calls() {
     let mut new = Stage::new(Dialect::Auto);
     let mut tested = Stage::with(Dialect::Auto, |_| {});
     for stage in [&mut new, &mut tested] {
@@ -62,7 +62,7 @@ fn when_nobody_wants_anything_any_more_nothing_is_looked_for() {
 }
 
 #[test]
-fn a_server_that_was_looked_for_too_often_is_waited_for_and_not_said_to_be_lost() {
+fn probe_limit_waits_without_reporting_loss() {
     let loud = AutoReconnect { silent: Some(false), ..AutoReconnect::default() };
     let mut stage = Stage::with(Dialect::Auto, |notes| notes.reconnect = loud.into());
     for id in 0..defaults::DIAL_BURST as u32 {
@@ -79,7 +79,7 @@ fn a_server_that_was_looked_for_too_often_is_waited_for_and_not_said_to_be_lost(
 }
 
 #[test]
-fn a_burst_is_over_when_its_minute_is() {
+fn dial_burst_resets_after_one_minute() {
     let look = |stage: &mut Stage| {
         stage.client_says(&call(1, "create_note"));
         stage.seen.pop_front().expect("it looks for a way");
@@ -94,7 +94,7 @@ fn a_burst_is_over_when_its_minute_is() {
 }
 
 #[test]
-fn whoever_waits_behind_initialized_is_the_only_one_that_looks_for_a_way() {
+fn first_call_waiting_for_initialized_probes_alone() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     stage.greet("s1");
@@ -110,7 +110,7 @@ fn whoever_waits_behind_initialized_is_the_only_one_that_looks_for_a_way() {
 }
 
 #[test]
-fn a_number_of_retries_that_someone_chose_is_meant_exactly_over_http_too() {
+fn configured_retries_are_exact_over_http() {
     let two = AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
     let mut stage = Stage::with(Dialect::Auto, |notes| {
         (notes.reconnect, notes.keep_alive) = (two.into(), None);
@@ -131,7 +131,7 @@ fn a_number_of_retries_that_someone_chose_is_meant_exactly_over_http_too() {
 }
 
 #[test]
-fn a_way_that_is_not_looked_for_by_itself_is_still_a_way() {
+fn no_reconnect_read_is_retried_after_503() {
     let off = AutoReconnect { enabled: Some(false), ..AutoReconnect::default() };
     let mut stage = Stage::with(Dialect::Auto, |notes| (notes.reconnect, notes.keep_alive) = (off.into(), None));
     for is_lost in [false, true] {
@@ -153,7 +153,7 @@ fn a_way_that_is_not_looked_for_by_itself_is_still_a_way() {
 }
 
 #[test]
-fn what_is_stopped_while_it_looks_for_a_way_says_goodbye_and_nothing_else() {
+fn shutdown_during_probe_only_deletes_session() {
     let mut stage = watched();
     stage.client_says(&call(1, "create_note"));
     stage.refuse_connection();
@@ -169,7 +169,7 @@ fn what_is_stopped_while_it_looks_for_a_way_says_goodbye_and_nothing_else() {
 }
 
 #[test]
-fn a_server_over_http_that_somebody_waits_for_is_looked_for_sooner() {
+fn http_server_with_waiting_call_is_dialed_sooner() {
     let after_losses = |stage: &mut Stage| {
         for _ in 0..7 {
             stage.refuse_connection();
@@ -192,7 +192,7 @@ fn a_server_over_http_that_somebody_waits_for_is_looked_for_sooner() {
 }
 
 #[test]
-fn each_session_has_a_name_of_its_own() {
+fn each_session_has_its_own_id() {
     let ask = |stage: &mut Stage, id: u32| {
         stage.client_says(&call(id, "create_note"));
         let asks = stage.takes();

@@ -58,7 +58,7 @@ const REFUSALS: &[(u16, i64, &str, bool, bool)] = &[
 ];
 
 #[test]
-fn r15_r16_an_error_says_that_the_session_is_lost_by_its_words() {
+fn r15_r16_error_text_reports_session_as_lost() {
     for (status, code, words, named, lost) in REFUSALS {
         let what = format!("HTTP {status}, {code} {words:?}, named: {named}");
         let mut stage = Stage::greeted();
@@ -83,7 +83,7 @@ fn r15_r16_an_error_says_that_the_session_is_lost_by_its_words() {
 }
 
 #[test]
-fn r15_r16_a_live_session_keeps_the_error_of_the_call_as_its_answer() {
+fn r15_r16_error_in_live_session_is_answer_of_call() {
     for (status, code, words, named, lost) in REFUSALS.iter().filter(|(.., lost)| *lost) {
         let what = format!("HTTP {status}, {code} {words:?}, named: {named}, lost: {lost}");
         let mut stage = Stage::greeted();
@@ -112,7 +112,7 @@ fn refused_barely(stage: &mut Stage, request: &str, status: u16) -> Seen {
 }
 
 #[test]
-fn r15_a_bare_404_in_a_live_session_is_refused() {
+fn r15_bare_404_in_live_session_is_refused() {
     let mut stage = Stage::greeted();
     let ping = refused_barely(&mut stage, &call(1, "create_note"), 404);
     stage.answer(&ping, "{}");
@@ -123,7 +123,7 @@ fn r15_a_bare_404_in_a_live_session_is_refused() {
 }
 
 #[test]
-fn r15_a_bare_400_is_unknown_and_begins_nothing() {
+fn r15_bare_400_is_unknown_and_starts_no_handshake() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -134,7 +134,7 @@ fn r15_a_bare_400_is_unknown_and_begins_nothing() {
 }
 
 #[test]
-fn r15_an_unanswered_ping_makes_an_unsafe_call_unknown_and_repeats_a_read() {
+fn r15_unanswered_ping_leaves_unsafe_call_unknown_and_repeats_read() {
     let ends: [fn(&mut Stage, &Seen); 4] = [
         |stage, ping| {
             // A second ping goes out when a broken connection took the first.
@@ -176,7 +176,7 @@ fn r15_an_unanswered_ping_makes_an_unsafe_call_unknown_and_repeats_a_read() {
 }
 
 #[test]
-fn r15_a_ping_that_live_sessions_refuse_confirms_nothing() {
+fn r15_ping_refused_by_live_session_confirms_nothing() {
     let mut stage = watched();
     stage.pass(defaults::KEEP_ALIVE);
     stage.confirm_loss(404);
@@ -197,7 +197,7 @@ fn r15_a_ping_that_live_sessions_refuse_confirms_nothing() {
 }
 
 #[test]
-fn r15_one_ping_serves_all_calls_that_a_session_refused() {
+fn r15_one_ping_serves_all_refused_calls() {
     let mut stage = Stage::greeted();
     (1..=8).for_each(|id| stage.client_says(&call(id, "create_note")));
     let calls: Vec<Seen> = stage.seen.drain(..).collect();
@@ -213,7 +213,7 @@ fn r15_one_ping_serves_all_calls_that_a_session_refused() {
 }
 
 #[test]
-fn r15_a_session_that_answered_only_its_handshake_is_not_asked_for_ever() {
+fn r15_session_answering_only_handshake_is_retried_with_backoff() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     let mut handshakes = 0;
@@ -250,7 +250,7 @@ fn r15_a_session_that_answered_only_its_handshake_is_not_asked_for_ever() {
 }
 
 #[test]
-fn where_there_is_no_session_none_can_be_lost() {
+fn server_without_session_cannot_lose_it() {
     let (mut stage, _notices) = without_a_session();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -269,7 +269,7 @@ fn where_there_is_no_session_none_can_be_lost() {
 }
 
 #[test]
-fn a_post_that_finds_its_session_gone_costs_the_trunk_and_goes_out_over_the_next() {
+fn post_to_lost_sse_session_is_resent_over_next_stream() {
     for named in [false, true] {
         let (mut stage, trunk) = over_a_trunk();
         stage.client_says(&call(1, "create_note"));
@@ -292,7 +292,7 @@ fn a_post_that_finds_its_session_gone_costs_the_trunk_and_goes_out_over_the_next
 }
 
 #[test]
-fn a_greeting_that_finds_nothing_where_the_trunk_sent_it_has_its_answer() {
+fn handshake_with_404_at_sse_endpoint_fails() {
     let mut stage = Stage::new(Dialect::Sse);
     stage.client_says(GREETING);
     let trunk = stage.takes().id;
@@ -305,7 +305,7 @@ fn a_greeting_that_finds_nothing_where_the_trunk_sent_it_has_its_answer() {
 }
 
 #[test]
-fn a_greeting_whose_endpoint_went_with_its_trunk_goes_out_over_the_next() {
+fn handshake_is_resent_over_next_sse_stream() {
     let mut stage = Stage::new(Dialect::Sse);
     stage.client_says(GREETING);
     let trunk = stage.takes().id;
@@ -323,7 +323,7 @@ fn a_greeting_whose_endpoint_went_with_its_trunk_goes_out_over_the_next() {
 }
 
 #[test]
-fn a_post_that_hears_late_that_its_session_is_gone_does_not_cost_the_next_trunk() {
+fn late_session_loss_does_not_close_next_sse_stream() {
     let (mut stage, trunk) = over_a_trunk();
     stage.client_says(&call(1, "create_note"));
     let post = stage.takes();
@@ -337,7 +337,7 @@ fn a_post_that_hears_late_that_its_session_is_gone_does_not_cost_the_next_trunk(
 }
 
 #[test]
-fn however_many_posts_go_down_with_one_trunk_its_loss_costs_the_budget_once() {
+fn loss_of_sse_stream_is_charged_once() {
     const BURST: u32 = 2 * defaults::BUDGET_BUCKET;
     let (mut stage, trunk) = over_a_trunk();
     (0..BURST).for_each(|id| stage.client_says(&call(id, "create_note")));

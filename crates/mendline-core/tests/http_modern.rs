@@ -43,7 +43,7 @@ fn refuse_headers(stage: &mut Stage, seen: &Seen, id: &Value) {
 }
 
 #[test]
-fn a_modern_call_is_cancelled_by_giving_its_exchange_up() {
+fn modern_call_is_cancelled_by_aborting_exchange() {
     let mut stage = Stage::new(Dialect::Streamable);
     stage.client_says(
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
@@ -56,7 +56,7 @@ fn a_modern_call_is_cancelled_by_giving_its_exchange_up() {
 }
 
 #[test]
-fn arguments_that_a_listed_tool_marks_travel_as_headers_too() {
+fn marked_arguments_are_sent_as_headers() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(&modern(1, "tools/list", ""));
     let list = stage.takes();
@@ -73,7 +73,7 @@ fn arguments_that_a_listed_tool_marks_travel_as_headers_too() {
 }
 
 #[test]
-fn a_tool_whose_marks_break_the_rules_is_left_out_of_the_list_and_nothing_else_is_touched() {
+fn tool_with_invalid_marks_is_removed_from_list() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(&modern(1, "tools/list", ""));
     let list = stage.takes();
@@ -94,7 +94,7 @@ fn a_tool_whose_marks_break_the_rules_is_left_out_of_the_list_and_nothing_else_i
 }
 
 #[test]
-fn a_call_that_is_refused_for_its_headers_goes_out_again_once_the_tools_are_listed() {
+fn header_refusal_is_resent_after_listing_tools() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(&query(1));
     stage.client_says(&query(2));
@@ -124,7 +124,7 @@ fn a_call_that_is_refused_for_its_headers_goes_out_again_once_the_tools_are_list
 }
 
 #[test]
-fn a_call_that_is_refused_for_its_headers_twice_has_its_answer() {
+fn second_header_refusal_is_answer() {
     for named in [true, false] {
         let mut stage = Stage::new(Dialect::Auto);
         stage.client_says(&query(1));
@@ -144,7 +144,7 @@ fn a_call_that_is_refused_for_its_headers_twice_has_its_answer() {
 }
 
 #[test]
-fn a_list_of_tools_that_does_not_come_holds_a_refused_call_for_a_moment_only() {
+fn unanswered_tool_list_holds_refused_call_only_briefly() {
     for how in ["silence", "a cut", "another error"] {
         let mut stage = Stage::new(Dialect::Auto);
         stage.client_says(&query(1));
@@ -169,7 +169,7 @@ fn a_list_of_tools_that_does_not_come_holds_a_refused_call_for_a_moment_only() {
 }
 
 #[test]
-fn the_end_of_a_subscription_names_it_as_the_client_did_and_other_answers_are_left_as_they_are() {
+fn end_of_subscription_has_client_id() {
     const NAMED: &str = r#"{"_meta":{"io.modelcontextprotocol/subscriptionId":77}}"#;
     for (method, named) in [("subscriptions/listen", 5), ("resources/list", 77)] {
         let mut stage = Stage::new(Dialect::Auto);
@@ -183,7 +183,7 @@ fn the_end_of_a_subscription_names_it_as_the_client_did_and_other_answers_are_le
 }
 
 #[test]
-fn a_legacy_server_that_refuses_a_modern_question_makes_the_client_greet_it() {
+fn legacy_refusal_of_modern_request_makes_client_initialize() {
     let said = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}"#;
     for (status, body) in [(400, Some(said)), (400, None), (404, None), (405, None), (406, Some(said))] {
         let mut stage = Stage::new(Dialect::Auto);
@@ -203,7 +203,7 @@ fn a_legacy_server_that_refuses_a_modern_question_makes_the_client_greet_it() {
 }
 
 #[test]
-fn a_modern_server_that_refuses_is_not_taken_for_a_legacy_one() {
+fn refusal_by_modern_server_is_not_legacy() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(&modern(1, "tools/list", ""));
     let seen = stage.takes();
@@ -217,7 +217,7 @@ fn a_modern_server_that_refuses_is_not_taken_for_a_legacy_one() {
 }
 
 #[test]
-fn subscriptions_take_no_place_from_calls_and_have_a_limit_of_their_own() {
+fn subscriptions_have_their_own_limit() {
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     (config.limits.in_flight, config.limits.waiting) = (2, 2);
     let mut stage = Stage::of(config);
@@ -256,7 +256,7 @@ fn page(stage: &mut Stage, list: &Seen, next: u32) {
 }
 
 #[test]
-fn other_lists_leave_what_is_known_of_the_tools_alone() {
+fn other_lists_do_not_change_tool_hints() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(&modern(1, "tools/list", ""));
     let list = stage.takes();
@@ -269,7 +269,7 @@ fn other_lists_leave_what_is_known_of_the_tools_alone() {
 }
 
 #[test]
-fn tools_are_not_listed_for_a_refused_call_that_is_none_of_a_tool() {
+fn tools_are_not_listed_for_refused_non_tool_request() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(&modern(1, "prompts/get", r#""name":"query","#));
     let seen = stage.takes();
@@ -281,7 +281,7 @@ fn tools_are_not_listed_for_a_refused_call_that_is_none_of_a_tool() {
 }
 
 #[test]
-fn a_list_of_tools_without_an_end_is_read_for_so_many_pages_and_no_more() {
+fn endless_tool_list_is_read_up_to_page_limit() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(&query(1));
     let call = stage.takes();
@@ -295,7 +295,7 @@ fn a_list_of_tools_without_an_end_is_read_for_so_many_pages_and_no_more() {
 }
 
 #[test]
-fn a_refused_call_waits_for_every_page_of_the_tools() {
+fn refused_call_waits_for_all_tool_pages() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(&query(1));
     let call = stage.takes();
@@ -312,7 +312,7 @@ fn a_refused_call_waits_for_every_page_of_the_tools() {
 }
 
 #[test]
-fn a_call_that_has_had_its_list_of_tools_does_not_go_out_early_when_another_gets_one() {
+fn tool_list_of_other_call_does_not_resend_early() {
     let mut stage = Stage::with(Dialect::Auto, |notes| {
         notes.tools = [("query".into(), ToolPolicy { effect: Some(Effect::Read), timeout: None })].into();
         (notes.retry.initial, notes.retry.cap) = (Duration::from_secs(3_600), Duration::from_secs(3_600));

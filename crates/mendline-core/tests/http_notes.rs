@@ -41,7 +41,7 @@ fn take(stage: &mut Stage, seen: &Seen) {
 }
 
 #[test]
-fn s04_server_that_asks_without_end_gets_sixteen_posts_at_a_time() {
+fn s04_endless_server_requests_get_sixteen_concurrent_posts() {
     let (mut stage, notices) = listening();
     asks(&mut stage, &notices, 20_000);
     assert_eq!(stage.seen.len(), defaults::NOTES);
@@ -60,7 +60,7 @@ fn s04_server_that_asks_without_end_gets_sixteen_posts_at_a_time() {
 }
 
 #[test]
-fn s04_note_that_is_not_taken_in_time_makes_room_for_the_next() {
+fn s04_unaccepted_post_times_out_and_frees_slot() {
     let (mut stage, notices) = listening();
     asks(&mut stage, &notices, defaults::ASKS + 3 * defaults::NOTES);
     for round in 1..=3 {
@@ -73,7 +73,7 @@ fn s04_note_that_is_not_taken_in_time_makes_room_for_the_next() {
 }
 
 #[test]
-fn s04_calls_and_cancellations_do_not_wait_behind_notes() {
+fn s04_calls_and_cancellations_do_not_wait_for_other_posts() {
     let (mut stage, notices) = listening();
     asks(&mut stage, &notices, 1_000);
     stage.seen.clear();
@@ -107,7 +107,7 @@ fn s04_cancellations_are_limited_and_none_is_dropped() {
 }
 
 #[test]
-fn s04_notes_of_a_lost_session_hold_no_place_in_the_next() {
+fn s04_posts_of_lost_session_free_their_slots() {
     let (mut stage, notices) = listening();
     stage.use_session();
     asks(&mut stage, &notices, 1_000);
@@ -130,7 +130,7 @@ fn s04_notes_of_a_lost_session_hold_no_place_in_the_next() {
 }
 
 #[test]
-fn s04_initialized_is_sent_while_every_place_is_taken() {
+fn s04_initialized_is_sent_while_every_slot_is_taken() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     let handshake = stage.takes();

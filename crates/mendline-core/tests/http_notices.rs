@@ -30,7 +30,7 @@ fn gets(stage: &Stage) -> usize {
 }
 
 #[test]
-fn a_stream_that_had_something_to_say_is_asked_for_again_soon_every_time() {
+fn get_stream_with_events_is_reopened_soon() {
     let (mut stage, mut notices) = listening();
     for round in 0..5 {
         stage.event(notices.id, None, NOTICE);
@@ -44,7 +44,7 @@ fn a_stream_that_had_something_to_say_is_asked_for_again_soon_every_time() {
 }
 
 #[test]
-fn the_stream_is_not_asked_for_while_the_way_to_the_server_is_lost() {
+fn get_stream_is_not_opened_without_connection() {
     let (mut stage, notices) = listening();
     stage.end(notices.id, EndHow::Cut("reset".into()));
     stage.client_says(&call(1, "create_note"));
@@ -62,7 +62,7 @@ fn the_stream_is_not_asked_for_while_the_way_to_the_server_is_lost() {
 }
 
 #[test]
-fn a_server_without_sessions_that_has_no_such_stream_is_not_asked_for_it_again() {
+fn server_without_session_or_get_stream_is_asked_once() {
     let (mut stage, notices) = without_a_session();
     stage.status(notices.id, 404, Content::Empty, None);
     stage.end(notices.id, EndHow::Complete);
@@ -76,7 +76,7 @@ fn a_server_without_sessions_that_has_no_such_stream_is_not_asked_for_it_again()
 }
 
 #[test]
-fn the_stream_of_a_session_ends_with_it_and_that_of_the_next_begins_anew() {
+fn get_stream_ends_with_session_and_reopens_in_next() {
     let (mut stage, notices) = listening();
     stage.use_session();
     stage.event(notices.id, Some("e1"), NOTICE);
@@ -95,7 +95,7 @@ fn the_stream_of_a_session_ends_with_it_and_that_of_the_next_begins_anew() {
 }
 
 #[test]
-fn a_thousand_events_are_remembered_so_that_none_of_them_is_heard_twice() {
+fn thousand_event_ids_are_kept_against_duplicates() {
     let (mut stage, notices) = listening();
     for at in 0..1_000 {
         stage.event(notices.id, Some(&format!("e{at}")), NOTICE);
@@ -113,7 +113,7 @@ fn a_thousand_events_are_remembered_so_that_none_of_them_is_heard_twice() {
 }
 
 #[test]
-fn what_a_server_took_is_not_said_to_be_lost_and_what_it_refused_is() {
+fn only_refused_notifications_are_reported_as_lost() {
     for (status, dropped) in [(202, 0), (200, 0), (404, 1), (500, 1)] {
         let (mut stage, _notices) = without_a_session();
         stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);

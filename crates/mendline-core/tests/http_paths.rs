@@ -13,7 +13,7 @@ use stage::NOTES;
 use stage::http::{Stage, call, complete_greeting, outcome, watched};
 
 #[test]
-fn calls_wait_for_a_server_that_is_not_there_and_one_exchange_at_a_time_looks_for_it() {
+fn calls_wait_while_one_exchange_probes() {
     let mut stage = Stage::new(Dialect::Auto);
     for id in 1..=5 {
         stage.client_says(&call(id, "create_note"));
@@ -31,7 +31,7 @@ fn calls_wait_for_a_server_that_is_not_there_and_one_exchange_at_a_time_looks_fo
 }
 
 #[test]
-fn a_server_that_goes_away_after_a_long_health_is_not_asked_without_growing_pauses() {
+fn probes_back_off_after_long_health() {
     let mut stage = Stage::greeted();
     stage.pass(Duration::from_secs(60));
     stage.client_says(&call(1, "create_note"));
@@ -44,7 +44,7 @@ fn a_server_that_goes_away_after_a_long_health_is_not_asked_without_growing_paus
 }
 
 #[test]
-fn a_request_that_never_gets_there_whole_is_sent_ever_more_slowly_and_not_for_ever() {
+fn partly_written_request_is_resent_with_backoff_and_limit() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let began = stage.now;
@@ -69,7 +69,7 @@ fn a_request_that_never_gets_there_whole_is_sent_ever_more_slowly_and_not_for_ev
 }
 
 #[test]
-fn a_call_that_waits_for_its_next_try_holds_nobody_up() {
+fn call_in_backoff_delays_no_other() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let busy = stage.takes();
@@ -82,7 +82,7 @@ fn a_call_that_waits_for_its_next_try_holds_nobody_up() {
 }
 
 #[test]
-fn a_call_that_never_had_a_connection_was_not_sent() {
+fn call_without_connection_is_not_sent() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     stage.seen.pop_front().expect("a request that gets no connection");
@@ -91,7 +91,7 @@ fn a_call_that_never_had_a_connection_was_not_sent() {
 }
 
 #[test]
-fn an_exchange_that_hangs_keeps_nobody_from_looking_for_a_path() {
+fn hanging_exchange_does_not_block_probe() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let hangs = stage.takes();
@@ -107,7 +107,7 @@ fn an_exchange_that_hangs_keeps_nobody_from_looking_for_a_path() {
 }
 
 #[test]
-fn lists_are_not_compared_while_the_way_to_the_server_is_lost() {
+fn lists_are_not_compared_without_connection() {
     let mut stage = watched();
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     let list = stage.takes();
@@ -126,7 +126,7 @@ fn lists_are_not_compared_while_the_way_to_the_server_is_lost() {
 }
 
 #[test]
-fn an_idle_server_that_has_gone_is_looked_for_and_found_by_itself() {
+fn lost_idle_server_is_probed_and_found() {
     let mut stage = watched();
     stage.pass(defaults::KEEP_ALIVE);
     for _ in 0..5 {
@@ -145,7 +145,7 @@ fn an_idle_server_that_has_gone_is_looked_for_and_found_by_itself() {
 }
 
 #[test]
-fn r14_a_refused_ping_on_an_idle_session_begins_nothing() {
+fn r14_refused_ping_on_idle_session_starts_no_handshake() {
     for status in [400, 404, 405, 500] {
         let mut stage = watched();
         for _ in 0..5 {
@@ -165,7 +165,7 @@ fn r14_a_refused_ping_on_an_idle_session_begins_nothing() {
 }
 
 #[test]
-fn r14_a_session_lost_while_idle_is_replaced_with_the_next_call() {
+fn r14_session_lost_while_idle_is_replaced_with_next_call() {
     let mut stage = watched();
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}"#);
     let level = stage.takes();
@@ -186,7 +186,7 @@ fn r14_a_session_lost_while_idle_is_replaced_with_the_next_call() {
 }
 
 #[test]
-fn pings_that_get_lost_cost_the_line_and_not_the_session() {
+fn lost_pings_cost_connection_but_not_session() {
     let mut stage = watched();
     stage.pass(defaults::KEEP_ALIVE);
     for _ in 0..defaults::KEEP_ALIVE_MISSES {
@@ -203,7 +203,7 @@ fn pings_that_get_lost_cost_the_line_and_not_the_session() {
 }
 
 #[test]
-fn a_server_that_answers_a_ping_with_any_status_is_there() {
+fn any_status_to_ping_proves_server_alive() {
     let mut stage = watched();
     for _ in 0..5 {
         stage.pass(defaults::KEEP_ALIVE);
@@ -215,7 +215,7 @@ fn a_server_that_answers_a_ping_with_any_status_is_there() {
 }
 
 #[test]
-fn lists_are_compared_when_a_session_outlives_a_gap() {
+fn lists_are_compared_when_session_survives_outage() {
     let mut stage = watched();
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     let list = stage.takes();
@@ -234,7 +234,7 @@ fn lists_are_compared_when_a_session_outlives_a_gap() {
 }
 
 #[test]
-fn a_call_that_runs_out_of_time_before_it_was_sent_says_what_was_in_the_way() {
+fn timeout_before_sending_reports_what_blocked_call() {
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     config.timeouts.call = Duration::from_secs(3);
     let mut stage = Stage::of(config.clone());

@@ -13,7 +13,7 @@ use stage::http::{GREETING, Seen, Stage, call, complete_greeting, outcome, watch
 use stage::{CLIENT, NOTES};
 
 #[test]
-fn a_call_carries_the_session_and_the_version_that_the_greeting_settled() {
+fn call_has_session_id_and_negotiated_version() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -24,7 +24,7 @@ fn a_call_carries_the_session_and_the_version_that_the_greeting_settled() {
 }
 
 #[test]
-fn nothing_overtakes_initialized() {
+fn no_message_overtakes_initialized() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     stage.greet("s1");
@@ -37,7 +37,7 @@ fn nothing_overtakes_initialized() {
 }
 
 #[test]
-fn a_lost_session_is_greeted_again_once_and_every_refused_call_goes_out_again() {
+fn lost_session_is_reinitialized_once_and_calls_are_resent() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     stage.client_says(&call(2, "create_note"));
@@ -66,7 +66,7 @@ fn a_lost_session_is_greeted_again_once_and_every_refused_call_goes_out_again() 
 }
 
 #[test]
-fn a_burst_that_is_refused_by_one_lost_session_costs_the_budget_once() {
+fn lost_session_under_burst_is_charged_once() {
     const BURST: u32 = 50;
     let mut stage = Stage::greeted();
     // The pings that keep the sessions in use earn one more.
@@ -102,7 +102,7 @@ fn a_burst_that_is_refused_by_one_lost_session_costs_the_budget_once() {
 }
 
 #[test]
-fn a_greeting_that_gets_no_answer_is_replayed_until_it_does() {
+fn unanswered_handshake_is_repeated_until_answered() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -126,7 +126,7 @@ fn a_greeting_that_gets_no_answer_is_replayed_until_it_does() {
 }
 
 #[test]
-fn a_replayed_greeting_that_has_to_be_fetched_is_fetched() {
+fn repeated_handshake_is_resumed_by_get() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -150,7 +150,7 @@ fn a_replayed_greeting_that_has_to_be_fetched_is_fetched() {
 }
 
 #[test]
-fn an_answer_that_speaks_of_a_lost_session_is_none_the_first_time_and_one_the_second() {
+fn second_session_error_is_answer_of_call() {
     for status in [200, 400, 404] {
         let mut stage = Stage::greeted();
         stage.client_says(&call(1, "create_note"));
@@ -174,7 +174,7 @@ fn an_answer_that_speaks_of_a_lost_session_is_none_the_first_time_and_one_the_se
 }
 
 #[test]
-fn a_session_that_is_refused_twice_is_the_servers_answer() {
+fn second_session_refusal_is_answer_of_call() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let refuse = |stage: &mut Stage| {
@@ -196,7 +196,7 @@ fn a_session_that_is_refused_twice_is_the_servers_answer() {
 }
 
 #[test]
-fn a_session_is_told_goodbye() {
+fn session_is_deleted_at_shutdown() {
     let mut stage = Stage::greeted();
     stage.tell(Input::ClientEnded { client: CLIENT });
     let goodbye = stage.takes();
@@ -207,7 +207,7 @@ fn a_session_is_told_goodbye() {
 }
 
 #[test]
-fn what_a_client_says_last_is_taken_before_the_session_is_told_goodbye() {
+fn last_notification_is_delivered_before_session_delete() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let post = stage.takes();
@@ -226,7 +226,7 @@ fn what_a_client_says_last_is_taken_before_the_session_is_told_goodbye() {
 }
 
 #[test]
-fn a_server_that_does_not_take_the_last_words_cannot_hold_us() {
+fn server_blocking_last_notification_does_not_delay_shutdown() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     stage.takes();
@@ -238,7 +238,7 @@ fn a_server_that_does_not_take_the_last_words_cannot_hold_us() {
 }
 
 #[test]
-fn a_session_that_is_lost_while_a_call_looks_for_a_way_is_greeted_again_when_the_way_is_found() {
+fn session_lost_during_probe_is_reinitialized_after_probe() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let first = stage.takes();
@@ -264,7 +264,7 @@ fn a_session_that_is_lost_while_a_call_looks_for_a_way_is_greeted_again_when_the
 }
 
 #[test]
-fn a_late_word_about_an_old_session_does_not_cost_the_new_one() {
+fn late_refusal_of_old_session_keeps_new_one() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     stage.client_says(&call(2, "create_note"));
@@ -284,7 +284,7 @@ fn a_late_word_about_an_old_session_does_not_cost_the_new_one() {
 }
 
 #[test]
-fn what_waited_for_initialized_waits_for_the_next_session_when_this_one_is_lost() {
+fn calls_waiting_for_initialized_wait_for_next_session() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -306,7 +306,7 @@ fn what_waited_for_initialized_waits_for_the_next_session_when_this_one_is_lost(
 }
 
 #[test]
-fn a_greeting_whose_last_word_did_not_arrive_is_made_again() {
+fn undelivered_initialized_repeats_handshake() {
     for refusal in [Some(429), Some(503), None] {
         let mut stage = Stage::new(Dialect::Auto);
         stage.client_says(GREETING);
@@ -329,7 +329,7 @@ fn a_greeting_whose_last_word_did_not_arrive_is_made_again() {
 }
 
 #[test]
-fn what_an_old_session_confirmed_late_is_told_to_the_one_that_took_its_place() {
+fn late_confirmation_is_restored_in_new_session() {
     let mut stage = watched();
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}"#);
     let slow = stage.takes();
@@ -348,7 +348,7 @@ fn what_an_old_session_confirmed_late_is_told_to_the_one_that_took_its_place() {
 }
 
 #[test]
-fn a_replayed_greeting_whose_answer_cannot_be_read_is_replayed_again_before_anything_else() {
+fn unreadable_handshake_answer_repeats_handshake_first() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -365,7 +365,7 @@ fn a_replayed_greeting_whose_answer_cannot_be_read_is_replayed_again_before_anyt
 }
 
 #[test]
-fn a_greeting_that_is_resumed_keeps_the_session_that_its_first_response_named() {
+fn resumed_handshake_keeps_session_of_first_response() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     let greeting = stage.takes();
@@ -385,7 +385,7 @@ fn a_greeting_that_is_resumed_keeps_the_session_that_its_first_response_named() 
 }
 
 #[test]
-fn initialized_that_comes_while_there_is_no_way_completes_a_new_greeting() {
+fn initialized_without_connection_completes_new_handshake() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     stage.greet("s1");
@@ -400,7 +400,7 @@ fn initialized_that_comes_while_there_is_no_way_completes_a_new_greeting() {
 }
 
 #[test]
-fn a_session_that_is_not_known_any_more_when_notices_are_asked_for_is_not_used_for_calls() {
+fn session_refused_by_get_is_not_used_for_calls() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     stage.greet("s1");

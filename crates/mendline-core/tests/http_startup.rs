@@ -37,7 +37,7 @@ fn at_once() -> Stage {
 }
 
 #[test]
-fn a_remote_server_that_is_away_at_the_start_is_greeted_when_it_is_there_and_its_tools_compared() {
+fn absent_http_server_is_initialized_later_and_lists_compared() {
     let mut stage = at_once();
     for _ in 0..3 {
         assert_eq!(stage.seen.len(), 1, "one pathfinder, and it is the greeting");
@@ -56,7 +56,7 @@ fn a_remote_server_that_is_away_at_the_start_is_greeted_when_it_is_there_and_its
 }
 
 #[test]
-fn a_greeting_under_way_to_a_remote_server_is_answered_in_its_stead_and_not_sent_twice() {
+fn pending_http_handshake_is_answered_provisionally_and_not_resent() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     let greeting = stage.takes();
@@ -75,7 +75,7 @@ fn a_greeting_under_way_to_a_remote_server_is_answered_in_its_stead_and_not_sent
 }
 
 #[test]
-fn a_server_that_wants_a_login_says_so_to_calls_although_the_client_was_greeted_without_it() {
+fn missing_login_is_reported_to_calls_after_provisional_answer() {
     let mut stage = at_once();
     stage.client_says(&call(2, "create_note"));
     let greeting = stage.takes();
@@ -87,7 +87,7 @@ fn a_server_that_wants_a_login_says_so_to_calls_although_the_client_was_greeted_
 }
 
 #[test]
-fn a_modern_list_from_the_catalogue_makes_us_look_for_a_remote_server_by_ourselves() {
+fn cached_modern_list_triggers_internal_request_to_server() {
     let modern = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(modern);

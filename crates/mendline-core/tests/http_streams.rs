@@ -22,7 +22,7 @@ fn broken_off(stage: &mut Stage) -> Seen {
 }
 
 #[test]
-fn a_response_that_breaks_off_is_resumed_and_not_sent_again() {
+fn cut_response_is_resumed_and_not_resent() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -43,7 +43,7 @@ fn a_response_that_breaks_off_is_resumed_and_not_sent_again() {
 }
 
 #[test]
-fn a_server_that_primes_and_closes_for_ever_is_asked_ten_times_and_then_it_is_said() {
+fn always_closing_stream_is_resumed_ten_times_and_reported() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
@@ -73,7 +73,7 @@ fn a_server_that_primes_and_closes_for_ever_is_asked_ten_times_and_then_it_is_sa
 }
 
 #[test]
-fn a_resumption_that_finds_the_session_gone_does_not_send_the_call_again() {
+fn resumption_in_lost_session_does_not_resend_call() {
     let mut stage = Stage::greeted();
     broken_off(&mut stage);
     stage.pass(defaults::RESUME_WAIT);
@@ -89,7 +89,7 @@ fn a_resumption_that_finds_the_session_gone_does_not_send_the_call_again() {
 }
 
 #[test]
-fn a_resumption_that_finds_nobody_is_tried_again_and_does_not_make_the_call_unsent() {
+fn resumption_without_connection_is_retried_and_call_stays_sent() {
     let mut stage = Stage::greeted();
     let sent = broken_off(&mut stage);
     stage.pass(defaults::RESUME_WAIT);
@@ -105,7 +105,7 @@ fn a_resumption_that_finds_nobody_is_tried_again_and_does_not_make_the_call_unse
 }
 
 #[test]
-fn a_notice_that_is_replayed_when_its_stream_is_resumed_is_not_passed_on_twice() {
+fn replayed_notification_is_forwarded_once() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     stage.greet("s1");
@@ -127,7 +127,7 @@ fn a_notice_that_is_replayed_when_its_stream_is_resumed_is_not_passed_on_twice()
 }
 
 #[test]
-fn a_stream_for_notices_that_ends_at_once_is_asked_for_ever_more_slowly_but_never_given_up() {
+fn get_stream_that_ends_at_once_is_reopened_with_backoff() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     stage.greet("s1");

@@ -13,7 +13,7 @@ use stage::NOTES;
 use stage::http::{GREETING, Stage, call, complete_greeting, endpoint, outcome, over_a_trunk};
 
 #[test]
-fn a_server_that_knows_only_the_old_way_is_found_out_and_answers_over_its_trunk() {
+fn sse_only_server_is_detected_and_answers_over_stream() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     let post = stage.takes();
@@ -39,7 +39,7 @@ fn a_server_that_knows_only_the_old_way_is_found_out_and_answers_over_its_trunk(
 }
 
 #[test]
-fn a_server_that_knows_neither_way_is_said_to_and_not_looped_over() {
+fn server_without_known_transport_is_reported_and_not_looped() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     for status in [404, 404] {
@@ -57,7 +57,7 @@ fn a_server_that_knows_neither_way_is_said_to_and_not_looped_over() {
 }
 
 #[test]
-fn a_new_connection_by_hand_gives_the_trunk_up_and_makes_another() {
+fn manual_reconnect_replaces_sse_stream() {
     let (mut stage, trunk) = over_a_trunk();
     stage.tell(Input::Reconnect { upstream: NOTES });
     assert_eq!(stage.aborted, [trunk]);
@@ -70,7 +70,7 @@ fn a_new_connection_by_hand_gives_the_trunk_up_and_makes_another() {
 }
 
 #[test]
-fn a_message_that_finds_no_way_while_the_trunk_stands_tries_again_and_the_trunk_stays() {
+fn post_without_connection_is_retried_and_sse_stream_stays() {
     let (mut stage, trunk) = over_a_trunk();
     stage.client_says(&call(1, "create_note"));
     for _ in 0..3 {
@@ -87,7 +87,7 @@ fn a_message_that_finds_no_way_while_the_trunk_stands_tries_again_and_the_trunk_
 }
 
 #[test]
-fn a_trunk_that_may_have_been_greeted_is_not_greeted_twice() {
+fn sse_stream_with_possible_handshake_is_not_initialized_twice() {
     let mut stage = Stage::new(Dialect::Sse);
     stage.client_says(GREETING);
     let trunk = stage.takes().id;
@@ -102,7 +102,7 @@ fn a_trunk_that_may_have_been_greeted_is_not_greeted_twice() {
 }
 
 #[test]
-fn a_trunk_whose_line_breaks_does_not_prove_that_the_server_speaks_neither_way() {
+fn cut_sse_stream_does_not_exclude_transport() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_says(GREETING);
     let post = stage.takes();
@@ -123,7 +123,7 @@ fn a_trunk_whose_line_breaks_does_not_prove_that_the_server_speaks_neither_way()
 }
 
 #[test]
-fn a_call_on_its_way_to_a_trunk_that_is_lost_was_sent_only_if_it_had_a_connection() {
+fn post_under_lost_sse_stream_counts_as_sent_if_connected() {
     let (mut stage, trunk) = over_a_trunk();
     stage.client_says(&call(1, "create_note"));
     stage.client_says(&call(2, "create_note"));
@@ -137,7 +137,7 @@ fn a_call_on_its_way_to_a_trunk_that_is_lost_was_sent_only_if_it_had_a_connectio
 }
 
 #[test]
-fn a_post_that_may_not_be_sent_costs_its_call_and_not_the_trunk() {
+fn forbidden_post_fails_its_call_and_keeps_sse_stream() {
     let (mut stage, trunk) = over_a_trunk();
     stage.client_says(&call(1, "create_note"));
     let post = stage.seen.pop_front().expect("a post");
@@ -155,7 +155,7 @@ fn a_post_that_may_not_be_sent_costs_its_call_and_not_the_trunk() {
 }
 
 #[test]
-fn a_post_whose_end_is_unknown_costs_its_call_and_not_the_trunk() {
+fn post_with_unknown_end_keeps_sse_stream() {
     let (mut stage, _) = over_a_trunk();
     stage.client_says(&call(1, "create_note"));
     let post = stage.takes();
@@ -167,7 +167,7 @@ fn a_post_whose_end_is_unknown_costs_its_call_and_not_the_trunk() {
 }
 
 #[test]
-fn a_client_that_asks_again_and_again_for_what_cannot_be_bridged_is_no_storm() {
+fn repeated_handshake_with_unknown_transport_causes_no_storm() {
     let mut stage = Stage::new(Dialect::Auto);
     let mut requests = 0;
     for _ in 0..200 {
@@ -185,7 +185,7 @@ fn a_client_that_asks_again_and_again_for_what_cannot_be_bridged_is_no_storm() {
 }
 
 #[test]
-fn a_trunk_that_names_no_endpoint_is_given_up_in_time_and_another_made() {
+fn sse_stream_without_endpoint_times_out_and_is_replaced() {
     let mut stage = Stage::new(Dialect::Sse);
     stage.client_says(GREETING);
     let mute = stage.takes();
@@ -199,7 +199,7 @@ fn a_trunk_that_names_no_endpoint_is_given_up_in_time_and_another_made() {
 }
 
 #[test]
-fn a_server_that_comes_back_with_the_other_dialect_is_found_out_again() {
+fn transport_change_after_restart_is_detected() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     let lost = stage.takes();
@@ -235,7 +235,7 @@ fn a_server_that_comes_back_with_the_other_dialect_is_found_out_again() {
 }
 
 #[test]
-fn a_proxy_that_answers_404_for_a_server_that_worked_is_waited_out() {
+fn proxy_404_for_known_server_is_retried() {
     let mut stage = Stage::greeted();
     stage.client_says(&call(1, "create_note"));
     // The call and the ping, then the handshake and the event stream, twice.
@@ -253,7 +253,7 @@ fn a_proxy_that_answers_404_for_a_server_that_worked_is_waited_out() {
 }
 
 #[test]
-fn a_post_whose_trunk_ended_is_judged_by_its_own_end_if_that_comes_soon() {
+fn post_after_ended_sse_stream_is_judged_by_its_end() {
     let cut = || EndHow::Cut("reset".into());
     for (status, how, written, after) in [
         (None, cut(), Written::Partly, "not_sent"),
@@ -292,7 +292,7 @@ fn a_post_whose_trunk_ended_is_judged_by_its_own_end_if_that_comes_soon() {
 }
 
 #[test]
-fn a_post_whose_trunk_ended_and_that_says_nothing_is_unknown_after_a_moment() {
+fn silent_post_after_ended_sse_stream_is_unknown_soon() {
     let (mut stage, trunk) = over_a_trunk();
     stage.client_says(&call(1, "create_note"));
     let post = stage.takes();
@@ -305,7 +305,7 @@ fn a_post_whose_trunk_ended_and_that_says_nothing_is_unknown_after_a_moment() {
 }
 
 #[test]
-fn a_server_of_the_old_way_that_is_sick_is_asked_for_its_trunk_again() {
+fn unhealthy_sse_server_is_asked_for_stream_again() {
     let (mut stage, trunk) = over_a_trunk();
     stage.end(trunk, EndHow::Complete);
     stage.client_says(&call(1, "create_note"));
@@ -319,7 +319,7 @@ fn a_server_of_the_old_way_that_is_sick_is_asked_for_its_trunk_again() {
 }
 
 #[test]
-fn what_was_being_said_over_a_trunk_is_given_up_with_it() {
+fn posts_of_sse_stream_are_aborted_with_it() {
     let (mut stage, trunk) = over_a_trunk();
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     let note = stage.takes();

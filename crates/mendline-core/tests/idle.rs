@@ -13,7 +13,7 @@ use stage::greeted::{ended_by_the_ladder, greeted, greeted_with};
 use stage::{Stage, call};
 
 #[test]
-fn a_silent_line_is_tested_and_two_pings_without_an_answer_end_the_child() {
+fn idle_link_is_pinged_and_two_misses_end_child() {
     let mut stage = greeted();
     stage.pass(defaults::KEEP_ALIVE);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
@@ -27,7 +27,7 @@ fn a_silent_line_is_tested_and_two_pings_without_an_answer_end_the_child() {
 }
 
 #[test]
-fn a_server_that_answers_its_pings_is_left_alone_for_ever() {
+fn server_answering_pings_is_kept() {
     let mut stage = greeted();
     for _ in 0..100 {
         stage.pass(defaults::KEEP_ALIVE);
@@ -38,7 +38,7 @@ fn a_server_that_answers_its_pings_is_left_alone_for_ever() {
 }
 
 #[test]
-fn an_error_to_a_ping_is_an_answer_too() {
+fn error_to_ping_counts_as_answer() {
     let mut stage = greeted();
     for _ in 0..3 {
         stage.pass(defaults::KEEP_ALIVE);
@@ -51,7 +51,7 @@ fn an_error_to_a_ping_is_an_answer_too() {
 }
 
 #[test]
-fn a_busy_child_is_not_tested_and_after_a_call_that_timed_out_it_is_tested_at_once() {
+fn busy_child_is_pinged_only_after_timed_out_call() {
     let mut stage = greeted();
     stage.client_says(&call("1", "slow"));
     stage.server_reads().unwrap();
@@ -66,7 +66,7 @@ fn a_busy_child_is_not_tested_and_after_a_call_that_timed_out_it_is_tested_at_on
 }
 
 #[test]
-fn a_line_is_not_tested_when_the_end_of_one_call_lets_the_next_one_out() {
+fn link_is_not_pinged_when_next_call_starts() {
     let mut stage = greeted_with(|notes| notes.limits.in_flight = 1);
     stage.client_says(&call("1", "slow"));
     stage.server_reads().unwrap();
@@ -79,7 +79,7 @@ fn a_line_is_not_tested_when_the_end_of_one_call_lets_the_next_one_out() {
 }
 
 #[test]
-fn whatever_is_heard_shows_that_somebody_is_there() {
+fn any_message_proves_child_alive() {
     let mut stage = greeted();
     let mut silence = defaults::KEEP_ALIVE;
     for _ in 0..5 {
@@ -97,7 +97,7 @@ fn whatever_is_heard_shows_that_somebody_is_there() {
 }
 
 #[test]
-fn a_modern_conversation_and_one_that_has_not_begun_are_not_tested() {
+fn modern_and_uninitialized_links_are_not_pinged() {
     let mut stage = Stage::up();
     stage.pass(Duration::from_secs(600));
     assert_eq!(stage.server_reads(), None);
@@ -113,7 +113,7 @@ fn a_modern_conversation_and_one_that_has_not_begun_are_not_tested() {
 }
 
 #[test]
-fn a_miss_long_ago_is_forgotten_with_the_next_answer() {
+fn answer_resets_missed_pings() {
     let mut stage = greeted();
     for _ in 0..3 {
         stage.pass(defaults::KEEP_ALIVE);
@@ -125,7 +125,7 @@ fn a_miss_long_ago_is_forgotten_with_the_next_answer() {
 }
 
 #[test]
-fn a_reason_to_doubt_the_line_is_a_reason_to_test_it_now_unless_it_was_tested_just_now() {
+fn suspicion_pings_link_at_once_unless_just_pinged() {
     let mut stage = greeted();
     stage.pass(defaults::KEEP_ALIVE);
     for pause in [defaults::KEEP_ALIVE_PAUSE, defaults::KEEP_ALIVE_TIMEOUT] {
@@ -142,7 +142,7 @@ fn a_reason_to_doubt_the_line_is_a_reason_to_test_it_now_unless_it_was_tested_ju
 }
 
 #[test]
-fn there_is_no_test_where_there_is_nothing_to_test_or_nobody_wants_it() {
+fn no_ping_without_link_or_keep_alive() {
     let mut off = greeted_with(|notes| notes.keep_alive = None);
     let mut new = Stage::up();
     for stage in [&mut off, &mut new] {
@@ -160,7 +160,7 @@ fn there_is_no_test_where_there_is_nothing_to_test_or_nobody_wants_it() {
 }
 
 #[test]
-fn what_was_heard_just_before_a_test_does_not_count_as_its_answer() {
+fn message_before_ping_is_not_its_answer() {
     let mut stage = greeted();
     stage.pass(defaults::KEEP_ALIVE / 2);
     stage.server_says(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}"#);
@@ -173,7 +173,7 @@ fn what_was_heard_just_before_a_test_does_not_count_as_its_answer() {
 }
 
 #[test]
-fn a_line_that_was_tested_for_another_reason_is_not_tested_again_within_the_pause() {
+fn link_pinged_for_other_reason_is_not_pinged_again_soon() {
     let mut stage = greeted_with(|notes| {
         notes.keep_alive = Some(KeepAlive { interval: Duration::from_secs(1), timeout: Duration::from_millis(500) });
     });

@@ -27,7 +27,7 @@ fn too_long(stage: &mut Stage, id: &Value) {
 }
 
 #[test]
-fn a_list_that_has_become_too_long_to_be_read_again_has_changed() {
+fn list_grown_beyond_limit_is_announced_as_changed() {
     let mut stage = greeted();
     ask(&mut stage, "tools/list", &json!({}), r#"{"tools":[{"name":"look"}]}"#);
     restart(&mut stage);
@@ -39,7 +39,7 @@ fn a_list_that_has_become_too_long_to_be_read_again_has_changed() {
 }
 
 #[test]
-fn a_call_that_is_cancelled_before_it_left_was_never_there() {
+fn call_cancelled_in_queue_is_never_written() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     stage.client_says(&call("2", "create_note"));
@@ -51,7 +51,7 @@ fn a_call_that_is_cancelled_before_it_left_was_never_there() {
 }
 
 #[test]
-fn a_call_that_ran_out_of_time_before_it_left_is_not_cancelled_at_the_server() {
+fn unsent_timed_out_call_is_not_cancelled_at_server() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     stage.pass(defaults::CALL);
@@ -60,7 +60,7 @@ fn a_call_that_ran_out_of_time_before_it_left_is_not_cancelled_at_the_server() {
 }
 
 #[test]
-fn nothing_more_is_written_to_a_child_that_is_being_ended() {
+fn no_message_is_written_to_ending_child() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     stage.tell(Input::Reconnect { upstream: NOTES });
@@ -74,7 +74,7 @@ fn nothing_more_is_written_to_a_child_that_is_being_ended() {
 }
 
 #[test]
-fn what_was_queued_for_a_child_that_died_is_not_said_to_the_next_one() {
+fn queue_of_dead_child_is_not_written_to_next() {
     let mut stage = Stage::up();
     let before = stage.engine.load();
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
@@ -86,7 +86,7 @@ fn what_was_queued_for_a_child_that_died_is_not_said_to_the_next_one() {
 }
 
 #[test]
-fn what_a_client_answers_to_a_child_that_is_being_ended_goes_nowhere_and_is_told() {
+fn response_to_ending_child_is_dropped_and_reported() {
     let mut stage = Stage::up();
     let ask = |id: &str| {
         let params = format!(r#"{{"_meta":{{"progressToken":"{id}"}}}}"#);
@@ -110,7 +110,7 @@ fn what_a_client_answers_to_a_child_that_is_being_ended_goes_nowhere_and_is_told
 }
 
 #[test]
-fn a_word_about_a_child_that_is_over_starts_nothing() {
+fn late_event_of_ended_child_is_ignored() {
     let mut stage = Stage::up();
     let old = stage.spawned.unwrap();
     stage.die(0);
@@ -121,7 +121,7 @@ fn a_word_about_a_child_that_is_over_starts_nothing() {
 }
 
 #[test]
-fn an_id_that_comes_back_in_disguise_is_known_and_one_that_only_looks_like_it_is_not() {
+fn only_equivalent_forms_of_id_are_matched() {
     for disguise in ["\"N\"", "N.0"] {
         let mut stage = Stage::up();
         stage.client_says(&call("1", "create_note"));
@@ -140,7 +140,7 @@ fn an_id_that_comes_back_in_disguise_is_known_and_one_that_only_looks_like_it_is
 }
 
 #[test]
-fn an_answer_to_something_that_has_not_left_the_house_is_nobodys() {
+fn response_to_unsent_request_is_ignored() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     stage.server_reads().unwrap();
@@ -153,7 +153,7 @@ fn an_answer_to_something_that_has_not_left_the_house_is_nobodys() {
 }
 
 #[test]
-fn a_server_ends_its_own_subscriptions_and_nothing_else() {
+fn server_may_end_only_its_subscriptions() {
     let mut stage = Stage::up();
     stage.client_says(LISTEN);
     stage.client_says(&call("1", "create_note"));
@@ -170,7 +170,7 @@ fn a_server_ends_its_own_subscriptions_and_nothing_else() {
 }
 
 #[test]
-fn a_subscription_that_has_not_left_cannot_be_ended_by_the_server() {
+fn unsent_subscription_cannot_be_ended_by_server() {
     let mut stage = Stage::up();
     stage.client_says(LISTEN);
     stage.server_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":65536}}"#);
@@ -179,7 +179,7 @@ fn a_subscription_that_has_not_left_cannot_be_ended_by_the_server() {
 }
 
 #[test]
-fn an_answer_that_is_too_long_costs_its_call_and_not_the_child_unless_it_is_the_greeting() {
+fn overlong_answer_ends_child_only_during_handshake() {
     let mut stage = greeted();
     stage.client_says(&call("1", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
@@ -196,7 +196,7 @@ fn an_answer_that_is_too_long_costs_its_call_and_not_the_child_unless_it_is_the_
 }
 
 #[test]
-fn only_errors_of_a_kind_speak_of_a_dead_connection() {
+fn only_certain_errors_report_dead_connection() {
     let mut stage = greeted();
     for round in 0..3 {
         stage.client_says(&call("1", "create_note"));
@@ -212,7 +212,7 @@ fn only_errors_of_a_kind_speak_of_a_dead_connection() {
 }
 
 #[test]
-fn a_bridge_that_only_said_that_its_other_end_is_gone_has_not_proven_anything() {
+fn connection_errors_do_not_prove_bridge_alive() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     stage.server_answers("{}");
@@ -230,7 +230,7 @@ fn a_bridge_that_only_said_that_its_other_end_is_gone_has_not_proven_anything() 
 }
 
 #[test]
-fn errands_of_our_own_take_no_place_from_calls() {
+fn internal_requests_take_no_slot_from_calls() {
     let mut stage = greeted_with(|notes| notes.limits.in_flight = 1);
     stage.pass(defaults::KEEP_ALIVE);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
@@ -241,7 +241,7 @@ fn errands_of_our_own_take_no_place_from_calls() {
 }
 
 #[test]
-fn a_subscription_that_was_made_before_the_child_ran_goes_out_when_it_does() {
+fn subscription_before_start_is_sent_when_child_runs() {
     let mut stage = Stage::new();
     stage.client_says(LISTEN);
     stage.accept_dial();
@@ -249,7 +249,7 @@ fn a_subscription_that_was_made_before_the_child_ran_goes_out_when_it_does() {
 }
 
 #[test]
-fn the_last_line_that_a_child_said_is_its_last_words() {
+fn last_stderr_line_is_stderr_tail() {
     let mut stage = Stage::up();
     let link = stage.spawned.unwrap();
     for at in 0..100 {

@@ -80,7 +80,7 @@ fn is_held_back(stage: &mut Web, id: u32) -> Value {
 }
 
 #[test]
-fn a_server_that_fails_five_times_in_a_row_is_held_back_and_callers_are_told_until_when() {
+fn breaker_opens_after_five_failures_and_reports_wait() {
     let mut stage = sick();
     assert!(stage.heard.iter().any(|line| line.contains("breaker opened for") && line.contains("5 calls in a row")));
     let told = is_held_back(&mut stage, 6);
@@ -93,7 +93,7 @@ fn a_server_that_fails_five_times_in_a_row_is_held_back_and_callers_are_told_unt
 }
 
 #[test]
-fn one_call_tries_and_the_second_answer_lets_all_others_through() {
+fn half_open_breaker_closes_after_second_answer() {
     let mut stage = sick();
     stage.pass(6 * SECOND);
     stage.client_says(&http::call(7, "create_note"));
@@ -115,7 +115,7 @@ fn one_call_tries_and_the_second_answer_lets_all_others_through() {
 }
 
 #[test]
-fn a_trial_that_fails_holds_everybody_back_for_longer() {
+fn failed_trial_keeps_breaker_open_longer() {
     let mut stage = sick();
     stage.pass(6 * SECOND);
     meets(&mut stage, 7, 500);
@@ -124,7 +124,7 @@ fn a_trial_that_fails_holds_everybody_back_for_longer() {
 }
 
 #[test]
-fn a_trial_that_is_cancelled_says_nothing_and_the_next_call_tries() {
+fn cancelled_trial_decides_nothing_and_next_call_tries() {
     let mut stage = sick();
     stage.pass(6 * SECOND);
     stage.client_says(&http::call(7, "create_note"));
@@ -136,7 +136,7 @@ fn a_trial_that_is_cancelled_says_nothing_and_the_next_call_tries() {
 }
 
 #[test]
-fn an_exact_time_is_kept_and_a_policy_can_be_left_out() {
+fn exact_open_time_is_kept_and_breaker_can_be_disabled() {
     let exactly = |notes: &mut UpstreamConfig| {
         let open_for = OpenFor::Exactly(60 * SECOND);
         notes.breaker = Some(Breaker { failures: 2, open_for, ..Breaker::default() });
@@ -153,7 +153,7 @@ fn an_exact_time_is_kept_and_a_policy_can_be_left_out() {
 }
 
 #[test]
-fn being_busy_and_the_mistakes_of_a_client_are_no_sickness() {
+fn overload_and_client_errors_do_not_open_breaker() {
     let mut stage = web(|notes| notes.retry.attempts = 1);
     for id in 1..=20 {
         assert_eq!(cause(&meets(&mut stage, id, 429)), "rate_limited");
@@ -169,7 +169,7 @@ fn being_busy_and_the_mistakes_of_a_client_are_no_sickness() {
 }
 
 #[test]
-fn what_never_arrived_is_the_links_business() {
+fn unsent_calls_do_not_count_for_breaker() {
     let mut stage = web(|_| {});
     for id in 1..=10 {
         stage.client_says(&http::call(id, "create_note"));
@@ -182,7 +182,7 @@ fn what_never_arrived_is_the_links_business() {
 }
 
 #[test]
-fn a_child_that_dies_under_many_calls_has_failed_once() {
+fn child_death_under_many_calls_counts_once() {
     let mut stage = Stage::up();
     for id in 1..=20 {
         stage.client_says(&call(&id.to_string(), "create_note"));
@@ -200,7 +200,7 @@ fn a_child_that_dies_under_many_calls_has_failed_once() {
 }
 
 #[test]
-fn a_child_that_every_call_kills_is_held_back() {
+fn child_killed_by_every_call_opens_breaker() {
     let mut stage = Stage::with(|notes| notes.reconnect.attempts = 1_000);
     stage.accept_dial();
     for id in 1..=5 {
@@ -218,7 +218,7 @@ fn a_child_that_every_call_kills_is_held_back() {
 }
 
 #[test]
-fn calls_that_wait_are_answered_when_the_breaker_opens() {
+fn waiting_calls_fail_when_breaker_opens() {
     let mut stage = web(|notes| notes.limits.in_flight = 1);
     for id in 1..=4 {
         meets(&mut stage, id, 502);
@@ -241,7 +241,7 @@ fn calls_that_wait_are_answered_when_the_breaker_opens() {
 }
 
 #[test]
-fn a_read_is_not_sent_again_to_a_server_that_is_held_back() {
+fn read_is_not_resent_while_breaker_is_open() {
     let mut stage = web(|notes| notes.breaker = Some(Breaker { failures: 2, ..Breaker::default() }));
     stage.client_says(LIST);
     for _ in 0..2 {
@@ -257,7 +257,7 @@ fn a_read_is_not_sent_again_to_a_server_that_is_held_back() {
 }
 
 #[test]
-fn a_ping_passes_and_proves_nothing() {
+fn ping_passes_open_breaker_without_closing_it() {
     let mut stage = sick();
     stage.client_says(r#"{"jsonrpc":"2.0","id":50,"method":"ping"}"#);
     let ping = stage.takes();
@@ -276,7 +276,7 @@ fn answers_error(stage: &mut Stage, code: i64) {
 }
 
 #[test]
-fn a_tool_that_never_answers_is_held_back_and_the_others_are_not() {
+fn breaker_opens_for_hanging_tool_only() {
     let slow = ToolPolicy { effect: None, timeout: Some(2 * SECOND) };
     let mut stage = Stage::with(|notes| notes.tools = [("search".to_owned(), slow)].into());
     stage.accept_dial();
@@ -308,7 +308,7 @@ fn a_tool_that_never_answers_is_held_back_and_the_others_are_not() {
 }
 
 #[test]
-fn internal_errors_count_against_their_tool_and_other_errors_do_not() {
+fn only_internal_errors_count_against_tool() {
     for (code, counts) in [(-32603, true), (-32602, false), (-32601, false), (-32001, false)] {
         let mut stage = Stage::up();
         for id in 1..=12 {
@@ -324,7 +324,7 @@ fn internal_errors_count_against_their_tool_and_other_errors_do_not() {
 }
 
 #[test]
-fn a_result_that_says_is_error_counts_only_if_a_person_says_so() {
+fn is_error_result_counts_only_if_configured() {
     for count_tool_errors in [false, true] {
         let policy = Breaker { count_tool_errors, ..Breaker::default() };
         let mut stage = Stage::with(|notes| notes.breaker = Some(policy));
@@ -340,7 +340,7 @@ fn a_result_that_says_is_error_counts_only_if_a_person_says_so() {
 }
 
 #[test]
-fn a_tool_has_its_own_time_and_the_others_have_the_servers() {
+fn timeout_of_tool_applies_to_it_alone() {
     let quick = ToolPolicy { effect: None, timeout: Some(SECOND) };
     let mut stage = Stage::with(|notes| notes.tools = [("quick".to_owned(), quick)].into());
     stage.accept_dial();
@@ -355,7 +355,7 @@ fn a_tool_has_its_own_time_and_the_others_have_the_servers() {
 }
 
 #[test]
-fn what_a_person_says_about_an_error_decides_whether_it_is_sent_again() {
+fn configured_error_codes_decide_about_retry() {
     let codes = [(-32603, OnError::Never), (-32050, OnError::Always)];
     let mut stage = Stage::with(|notes| notes.retry.codes = codes.into());
     stage.accept_dial();
@@ -373,7 +373,7 @@ fn what_a_person_says_about_an_error_decides_whether_it_is_sent_again() {
 // ---- pauses ----
 
 #[test]
-fn a_server_that_names_a_pause_is_left_alone_by_everybody() {
+fn pause_named_by_server_holds_for_all_calls() {
     let mut stage = web(|_| {});
     stage.client_says(&http::call(1, "create_note"));
     let seen = stage.takes();
@@ -396,7 +396,7 @@ fn a_server_that_names_a_pause_is_left_alone_by_everybody() {
 }
 
 #[test]
-fn an_hour_of_retry_after_makes_nobody_sleep_an_hour() {
+fn retry_after_of_one_hour_blocks_no_call() {
     let mut stage = web(|_| {});
     stage.client_says(&http::call(1, "create_note"));
     let seen = stage.takes();
@@ -413,7 +413,7 @@ fn an_hour_of_retry_after_makes_nobody_sleep_an_hour() {
 }
 
 #[test]
-fn a_pause_answers_those_at_once_who_cannot_wait_for_its_end() {
+fn pause_beyond_deadline_fails_call_at_once() {
     let mut stage = web(|notes| {
         notes.limits.in_flight = 1;
         notes.tools = [("quick".to_owned(), ToolPolicy { effect: None, timeout: Some(5 * SECOND) })].into();
@@ -429,7 +429,7 @@ fn a_pause_answers_those_at_once_who_cannot_wait_for_its_end() {
 }
 
 #[test]
-fn a_503_with_a_pause_is_waited_for_and_is_no_sickness() {
+fn retry_after_of_503_is_awaited_without_opening_breaker() {
     let mut stage = web(|_| {});
     for round in 0..8 {
         stage.client_says(LIST);
@@ -452,7 +452,7 @@ fn a_503_with_a_pause_is_waited_for_and_is_no_sickness() {
 }
 
 #[test]
-fn a_bare_429_is_waited_out_by_the_one_that_met_it() {
+fn bare_429_delays_only_its_call() {
     let mut stage = web(|_| {});
     stage.client_says(&http::call(1, "create_note"));
     let seen = stage.takes();
@@ -465,7 +465,7 @@ fn a_bare_429_is_waited_out_by_the_one_that_met_it() {
 }
 
 #[test]
-fn a_greeting_that_meets_a_pause_is_made_again_when_it_is_over() {
+fn handshake_is_repeated_after_pause() {
     let mut stage = web(|_| {});
     stage.client_says(&http::call(1, "create_note"));
     let lost = stage.takes();
@@ -494,7 +494,7 @@ fn reads_all(stage: &mut Stage) -> usize {
 }
 
 #[test]
-fn a_burst_goes_at_once_and_the_rest_in_its_turn() {
+fn burst_is_sent_at_once_and_rest_at_rate() {
     let mut stage = limited(3, 2.0);
     for id in 1..=7 {
         stage.client_says(&call(&id.to_string(), "create_note"));
@@ -510,7 +510,7 @@ fn a_burst_goes_at_once_and_the_rest_in_its_turn() {
 }
 
 #[test]
-fn a_call_whose_turn_comes_too_late_is_told_so_at_once_and_when_to_come_back() {
+fn rate_limit_beyond_deadline_fails_call_with_retry_time() {
     let mut stage = limited(1, 0.1);
     for id in 1..=6 {
         stage.client_says(&call(&id.to_string(), "create_note"));
@@ -523,7 +523,7 @@ fn a_call_whose_turn_comes_too_late_is_told_so_at_once_and_when_to_come_back() {
 }
 
 #[test]
-fn second_attempts_use_the_limit_up_and_errands_of_ours_do_not() {
+fn retries_use_rate_limit_and_internal_requests_do_not() {
     let mut stage = limited(2, 0.5);
     stage.client_says(LIST);
     answers_error(&mut stage, -32603);
@@ -547,7 +547,7 @@ fn second_attempts_use_the_limit_up_and_errands_of_ours_do_not() {
 // ---- by hand ----
 
 #[test]
-fn an_isolated_server_is_neither_called_nor_dialed_until_it_is_resumed() {
+fn isolated_server_is_not_called_or_dialed_until_resumed() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     let running = stage.server_reads().unwrap();
@@ -578,7 +578,7 @@ fn an_isolated_server_is_neither_called_nor_dialed_until_it_is_resumed() {
 }
 
 #[test]
-fn isolation_ends_the_wait_for_a_server_that_is_away() {
+fn isolation_ends_wait_for_server() {
     let mut stage = Stage::up();
     stage.die(0);
     stage.client_says(&call("1", "create_note"));
@@ -593,7 +593,7 @@ fn isolation_ends_the_wait_for_a_server_that_is_away() {
 }
 
 #[test]
-fn isolation_over_http_holds_everything_back_and_resuming_lets_it_go() {
+fn isolation_over_http_blocks_requests_until_resumed() {
     let mut stage = web(|_| {});
     stage.tell(Input::Isolate { upstream: NOTES });
     is_held_back(&mut stage, 1);

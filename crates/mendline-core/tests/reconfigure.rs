@@ -32,7 +32,7 @@ fn cause(answer: &Value) -> &str {
 }
 
 #[test]
-fn a_running_call_keeps_its_deadline_and_the_next_one_has_the_new_one() {
+fn running_call_keeps_old_deadline_and_next_call_gets_new() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     stage.server_reads().unwrap();
@@ -49,7 +49,7 @@ fn a_running_call_keeps_its_deadline_and_the_next_one_has_the_new_one() {
 }
 
 #[test]
-fn a_running_call_keeps_its_policy_through_two_edits() {
+fn running_call_keeps_policy_through_two_reloads() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     stage.server_reads().unwrap();
@@ -61,14 +61,14 @@ fn a_running_call_keeps_its_policy_through_two_edits() {
 }
 
 #[test]
-fn new_policies_restart_nothing() {
+fn policy_change_restarts_nothing() {
     let mut stage = Stage::up();
     edit(&mut stage, Change::Policies, |config| config.retry.attempts = 1);
     assert_eq!((stage.state(), renewed(&stage)), (LinkState::Up, 0));
 }
 
 #[test]
-fn a_server_is_replaced_when_no_call_is_with_it_and_not_before() {
+fn server_is_replaced_after_its_calls_end() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     stage.server_reads().unwrap();
@@ -94,7 +94,7 @@ fn a_server_is_replaced_when_no_call_is_with_it_and_not_before() {
 }
 
 #[test]
-fn a_server_that_is_parked_for_a_wrong_command_is_tried_when_the_command_is_mended() {
+fn parked_server_is_dialed_when_command_changes() {
     let mut stage = Stage::new();
     let link = stage.spawned.take().unwrap();
     let why = SpawnFailure { kind: SpawnFailureKind::NotFound, text: "`notes-sever` was not found".into() };
@@ -107,7 +107,7 @@ fn a_server_that_is_parked_for_a_wrong_command_is_tried_when_the_command_is_mend
 }
 
 #[test]
-fn a_child_that_is_just_being_started_is_replaced_when_it_is_there() {
+fn starting_child_is_replaced_once_started() {
     let mut stage = Stage::new();
     edit(&mut stage, Change::Way, |_| {});
     assert_eq!((stage.state(), renewed(&stage)), (LinkState::Dialing, 0));
@@ -116,7 +116,7 @@ fn a_child_that_is_just_being_started_is_replaced_when_it_is_there() {
 }
 
 #[test]
-fn whoever_was_left_alone_is_looked_for_when_that_is_wanted_now() {
+fn enabling_reconnect_dials_lost_server() {
     let off = Reconnect::from(AutoReconnect { enabled: Some(false), ..AutoReconnect::default() });
     let mut stage = Stage::with(|config| config.reconnect = off);
     stage.accept_dial();
@@ -130,7 +130,7 @@ fn whoever_was_left_alone_is_looked_for_when_that_is_wanted_now() {
 }
 
 #[test]
-fn a_shorter_interval_of_keep_alive_holds_for_the_line_that_is_there() {
+fn shorter_keep_alive_applies_to_current_link() {
     let mut stage = Stage::up();
     stage.client_says(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#);
     stage.server_answers(
@@ -149,7 +149,7 @@ fn a_shorter_interval_of_keep_alive_holds_for_the_line_that_is_there() {
 }
 
 #[test]
-fn more_places_are_used_at_once() {
+fn raised_in_flight_limit_is_used_at_once() {
     let mut stage = Stage::with(|config| config.limits.in_flight = 1);
     stage.accept_dial();
     stage.client_says(&call("1", "create_note"));
@@ -161,7 +161,7 @@ fn more_places_are_used_at_once() {
 }
 
 #[test]
-fn a_server_that_is_replaced_is_dialed_again_even_if_it_would_be_left_alone_when_lost() {
+fn replaced_server_is_dialed_even_without_reconnect() {
     let off = Reconnect::from(AutoReconnect { enabled: Some(false), ..AutoReconnect::default() });
     let mut stage = Stage::with(|config| config.reconnect = off.clone());
     stage.accept_dial();
@@ -176,7 +176,7 @@ fn a_server_that_is_replaced_is_dialed_again_even_if_it_would_be_left_alone_when
 }
 
 #[test]
-fn a_server_that_is_isolated_is_not_dialed_because_its_way_has_changed() {
+fn target_change_does_not_dial_isolated_server() {
     let mut stage = Stage::up();
     let dials = stage.dials;
     stage.tell(Input::Isolate { upstream: NOTES });
@@ -190,7 +190,7 @@ fn a_server_that_is_isolated_is_not_dialed_because_its_way_has_changed() {
 }
 
 #[test]
-fn breakers_limits_and_times_of_tools_are_edited_like_everything_else() {
+fn reload_changes_breakers_limits_and_tool_timeouts() {
     let mut stage = Stage::up();
     edit(&mut stage, Change::Policies, |config| {
         config.rate_limit = Some(RateLimit { burst: 1, per_second: 0.01 });
@@ -214,7 +214,7 @@ fn breakers_limits_and_times_of_tools_are_edited_like_everything_else() {
 }
 
 #[test]
-fn whoever_waits_for_a_slow_turn_has_the_faster_one_from_now_on() {
+fn raised_rate_limit_applies_to_waiting_calls() {
     let mut stage = Stage::with(|config| config.rate_limit = Some(RateLimit { burst: 1, per_second: 0.1 }));
     stage.accept_dial();
     for id in ["1", "2", "3"] {

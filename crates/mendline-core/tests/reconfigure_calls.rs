@@ -87,7 +87,7 @@ fn in_an_hour(config: &mut UpstreamConfig) {
 }
 
 #[test]
-fn a_running_call_has_as_many_attempts_as_when_it_came_whoever_answers_it_by_an_error() {
+fn running_call_keeps_attempt_limit_after_error() {
     let (mut stage, mut sent) = edited(thrice, once, &read(1));
     for attempt in 2..=3 {
         fails(&mut stage, &sent, -32603);
@@ -107,7 +107,7 @@ fn a_running_call_has_as_many_attempts_as_when_it_came_whoever_answers_it_by_an_
 }
 
 #[test]
-fn a_running_call_has_as_many_attempts_as_when_it_came_when_its_child_dies() {
+fn running_call_keeps_attempt_limit_after_child_death() {
     for (before, after, is_sent_again) in [(thrice as Edit, once as Edit, true), (once, thrice, false)] {
         let (mut stage, _) = edited(before, after, &read(1));
         stage.die(stage.written);
@@ -119,7 +119,7 @@ fn a_running_call_has_as_many_attempts_as_when_it_came_when_its_child_dies() {
 }
 
 #[test]
-fn a_running_call_waits_as_long_between_attempts_as_was_said_when_it_came() {
+fn running_call_keeps_its_backoff() {
     let (mut stage, sent) = edited(at_once, in_an_hour, &read(1));
     fails(&mut stage, &sent, -32603);
     assert!(reads_soon(&mut stage, MOMENT).is_some(), "at once, as it was");
@@ -134,7 +134,7 @@ fn a_running_call_waits_as_long_between_attempts_as_was_said_when_it_came() {
 }
 
 #[test]
-fn a_running_call_whose_answer_cannot_be_read_waits_as_was_said_when_it_came() {
+fn running_call_keeps_backoff_after_unreadable_answer() {
     for (before, after, is_quick) in [(at_once as Edit, in_an_hour as Edit, true), (in_an_hour, at_once, false)] {
         let (mut stage, sent) = edited(before, after, &read(1));
         stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, sent["id"]));
@@ -143,7 +143,7 @@ fn a_running_call_whose_answer_cannot_be_read_waits_as_was_said_when_it_came() {
 }
 
 #[test]
-fn an_unreadable_answer_to_a_later_attempt_is_waited_out_longer() {
+fn backoff_after_unreadable_answer_grows() {
     let doubling: Edit = |config| {
         (config.retry.initial, config.retry.cap, config.retry.attempts) = (MOMENT, HOUR, 18);
         config.breaker = None;
@@ -168,7 +168,7 @@ fn an_unreadable_answer_to_a_later_attempt_is_waited_out_longer() {
 }
 
 #[test]
-fn a_running_call_keeps_what_was_said_about_error_codes() {
+fn running_call_keeps_error_code_policy() {
     let always: Edit = |config| config.retry.codes = BTreeMap::from([(-32050, OnError::Always)]);
     let never: Edit = |_| {};
     let (mut stage, sent) = edited(always, never, &call("1", "create_note"));
@@ -180,7 +180,7 @@ fn a_running_call_keeps_what_was_said_about_error_codes() {
 }
 
 #[test]
-fn a_running_call_does_to_the_world_what_it_did_when_it_came() {
+fn running_call_keeps_its_effect() {
     let harmless: Edit = |config| {
         config.tools = [("sync".into(), ToolPolicy { effect: Some(Effect::Idempotent), timeout: None })].into();
     };
@@ -195,7 +195,7 @@ fn a_running_call_does_to_the_world_what_it_did_when_it_came() {
 }
 
 #[test]
-fn a_call_that_waits_for_its_server_keeps_its_policy_like_one_that_is_out() {
+fn waiting_call_keeps_its_policy() {
     let mut stage = Stage::with(once);
     stage.client_says(&read(1));
     stage.tell(policies(UpstreamConfig::child("notes", "notes-server")));
@@ -206,7 +206,7 @@ fn a_call_that_waits_for_its_server_keeps_its_policy_like_one_that_is_out() {
 }
 
 #[test]
-fn over_http_a_running_call_keeps_its_attempts() {
+fn running_http_call_keeps_attempt_limit() {
     let (mut stage, mut sent) = edited_http(thrice, once, &http::call(1, "create_note"));
     for attempt in 2..=3 {
         stage.busy(&sent, 429, None);
@@ -223,7 +223,7 @@ fn over_http_a_running_call_keeps_its_attempts() {
 }
 
 #[test]
-fn over_http_a_running_call_keeps_its_pauses() {
+fn running_http_call_keeps_backoff() {
     for (before, after, is_quick) in [(at_once as Edit, in_an_hour as Edit, true), (in_an_hour, at_once, false)] {
         let (mut stage, sent) = edited_http(before, after, &http::call(1, "create_note"));
         stage.busy(&sent, 429, None);
@@ -242,7 +242,7 @@ fn over_http_a_running_call_keeps_its_pauses() {
 }
 
 #[test]
-fn over_http_a_running_call_that_does_not_get_out_whole_keeps_its_pauses() {
+fn partly_written_http_call_keeps_backoff() {
     let usual: Edit = |_| {};
     let slow: Edit = |config| {
         config.reconnect =
@@ -258,7 +258,7 @@ fn over_http_a_running_call_that_does_not_get_out_whole_keeps_its_pauses() {
 }
 
 #[test]
-fn over_http_a_running_call_keeps_how_often_its_response_is_asked_for_again() {
+fn running_http_call_keeps_resumption_limit() {
     let resumes: Edit = |config| config.resume_attempts = 2;
     let never: Edit = |config| config.resume_attempts = 0;
     for (before, after, is_resumed) in [(resumes, never, true), (never, resumes, false)] {
@@ -273,7 +273,7 @@ fn over_http_a_running_call_keeps_how_often_its_response_is_asked_for_again() {
 }
 
 #[test]
-fn over_http_what_a_client_said_is_repeated_as_often_as_was_allowed_when_it_said_so() {
+fn http_notification_keeps_attempt_limit() {
     let notice = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
     for (before, after, is_repeated) in [(thrice as Edit, once as Edit, true), (once, thrice, false)] {
         let (mut stage, sent) = edited_http(before, after, notice);

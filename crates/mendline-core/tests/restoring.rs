@@ -18,7 +18,7 @@ fn answer(stage: &mut Stage, request: &Value) {
 }
 
 #[test]
-fn a_new_server_is_told_a_few_things_at_a_time() {
+fn restore_requests_are_limited_in_flight() {
     let mut stage = greeted();
     for at in 0..defaults::RESTORES * 2 {
         ask(&mut stage, "resources/subscribe", &json!({ "uri": format!("file:///{at}") }), "{}");
@@ -31,7 +31,7 @@ fn a_new_server_is_told_a_few_things_at_a_time() {
 }
 
 #[test]
-fn calls_do_not_wait_for_what_a_new_server_is_told() {
+fn calls_do_not_wait_for_restore() {
     let mut stage = greeted();
     ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
     restart(&mut stage);
@@ -41,7 +41,7 @@ fn calls_do_not_wait_for_what_a_new_server_is_told() {
 }
 
 #[test]
-fn what_a_client_chooses_while_the_old_choice_is_on_its_way_waits_for_it() {
+fn new_choice_waits_for_pending_restore() {
     let mut stage = greeted();
     ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
     restart(&mut stage);
@@ -54,7 +54,7 @@ fn what_a_client_chooses_while_the_old_choice_is_on_its_way_waits_for_it() {
 }
 
 #[test]
-fn what_could_not_be_told_because_the_way_was_lost_is_told_when_the_way_is_found() {
+fn interrupted_restore_is_repeated_after_reconnect() {
     let mut stage = watched();
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}"#);
     let subscribed = stage.takes();

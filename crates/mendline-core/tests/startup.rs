@@ -70,7 +70,7 @@ fn comes_up(stage: &mut Stage, hello: &str) {
 // ---- from the catalogue ----
 
 #[test]
-fn a_greeting_and_the_tools_are_answered_before_the_server_has_even_started() {
+fn cache_answers_handshake_and_tools_before_start() {
     let mut stage = served();
     assert_eq!(stage.state(), LinkState::Dialing);
     comes_up(&mut stage, HELLO);
@@ -83,7 +83,7 @@ fn a_greeting_and_the_tools_are_answered_before_the_server_has_even_started() {
 }
 
 #[test]
-fn what_is_answered_from_the_catalogue_is_byte_for_byte_what_the_server_said() {
+fn cached_answer_equals_server_bytes() {
     let mut stage = Stage::knowing(Some(remembered()), |_| {});
     stage.client_says(&greeting("2025-11-25"));
     let text = stage.engine.poll_write(mendline_core::Port::Client(stage::CLIENT)).unwrap().to_bytes();
@@ -94,7 +94,7 @@ fn what_is_answered_from_the_catalogue_is_byte_for_byte_what_the_server_said() {
 }
 
 #[test]
-fn a_list_that_reads_differently_once_the_server_is_there_is_said_to_have_changed() {
+fn changed_list_is_announced_when_server_is_up() {
     let mut stage = served();
     comes_up(&mut stage, HELLO);
     stage.server_answers(r#"{"tools":[{"name":"look"}]}"#);
@@ -106,7 +106,7 @@ fn a_list_that_reads_differently_once_the_server_is_there_is_said_to_have_change
 }
 
 #[test]
-fn a_list_from_the_catalogue_is_looked_at_again_when_the_first_look_got_lost() {
+fn interrupted_check_of_cached_list_is_repeated() {
     let mut stage = served();
     comes_up(&mut stage, HELLO);
     assert_eq!(stage.server_reads().unwrap()["method"], "tools/list");
@@ -118,7 +118,7 @@ fn a_list_from_the_catalogue_is_looked_at_again_when_the_first_look_got_lost() {
 }
 
 #[test]
-fn calls_wait_for_the_server_and_go_out_after_its_greeting() {
+fn calls_wait_until_handshake_completes() {
     let mut stage = served();
     stage.client_says(&call("3", "make"));
     assert_eq!(stage.client_reads(), None);
@@ -128,7 +128,7 @@ fn calls_wait_for_the_server_and_go_out_after_its_greeting() {
 }
 
 #[test]
-fn a_server_that_says_something_else_than_the_client_was_told_is_named_in_the_log() {
+fn difference_from_cached_handshake_is_logged() {
     let mut stage = served();
     comes_up(
         &mut stage,
@@ -144,7 +144,7 @@ fn a_server_that_says_something_else_than_the_client_was_told_is_named_in_the_lo
 }
 
 #[test]
-fn a_server_that_refuses_the_greeting_is_not_answered_for_the_next_time() {
+fn rejected_handshake_clears_cache() {
     let mut stage = served();
     stage.client_says(&call("3", "make"));
     stage.accept_dial();
@@ -161,7 +161,7 @@ fn a_server_that_refuses_the_greeting_is_not_answered_for_the_next_time() {
 }
 
 #[test]
-fn another_revision_than_the_catalogue_knows_waits_for_the_server() {
+fn uncached_protocol_version_waits_for_server() {
     let mut stage = Stage::knowing(Some(remembered()), |_| {});
     stage.accept_dial();
     stage.client_says(&greeting("2025-03-26"));
@@ -175,7 +175,7 @@ fn another_revision_than_the_catalogue_knows_waits_for_the_server() {
 }
 
 #[test]
-fn tools_that_the_catalogue_knows_as_reads_are_reads() {
+fn cached_read_hints_are_used() {
     let mut stage = served();
     comes_up(&mut stage, HELLO);
     stage.server_reads().unwrap();
@@ -196,7 +196,7 @@ fn tools_that_the_catalogue_knows_as_reads_are_reads() {
 }
 
 #[test]
-fn a_list_is_answered_at_once_while_its_server_is_away_even_when_it_is_parked() {
+fn cache_answers_list_while_server_is_away() {
     let mut stage = served();
     comes_up(&mut stage, HELLO);
     stage.server_answers(TOOLS);
@@ -213,7 +213,7 @@ fn a_list_is_answered_at_once_while_its_server_is_away_even_when_it_is_parked() 
 }
 
 #[test]
-fn a_list_of_several_pages_that_was_begun_from_the_catalogue_is_read_to_its_end_from_there() {
+fn list_started_from_cache_is_completed_from_cache() {
     let pages = [r#"{"tools":[{"name":"a"}],"nextCursor":"p2"}"#, r#"{"tools":[{"name":"b"}]}"#];
     let next = r#"{"jsonrpc":"2.0","id":9,"method":"tools/list","params":{"cursor":"p2"}}"#;
     let mut stage = Stage::up();
@@ -240,7 +240,7 @@ fn a_list_of_several_pages_that_was_begun_from_the_catalogue_is_read_to_its_end_
 }
 
 #[test]
-fn who_wants_no_catalogue_gets_none_and_nothing_is_kept() {
+fn disabled_cache_is_neither_used_nor_written() {
     let mut stage = Stage::knowing(Some(remembered()), |notes| {
         notes.catalogue = Catalogue { cache: false, startup: Startup::AtOnce }
     });
@@ -256,7 +256,7 @@ fn who_wants_no_catalogue_gets_none_and_nothing_is_kept() {
 }
 
 #[test]
-fn who_prefers_to_wait_gets_the_servers_own_greeting_however_long_it_takes() {
+fn without_provisional_answer_handshake_waits_for_server() {
     let mut stage =
         Stage::knowing(Some(remembered()), |notes| notes.catalogue = Catalogue { cache: true, startup: Startup::Wait });
     stage.accept_dial();
@@ -270,7 +270,7 @@ fn who_prefers_to_wait_gets_the_servers_own_greeting_however_long_it_takes() {
 // ---- keeping it ----
 
 #[test]
-fn the_catalogue_is_kept_when_there_is_news_and_seldom() {
+fn cache_is_saved_only_after_changes_and_rarely() {
     let mut stage = Stage::with(|notes| notes.keep_alive = None);
     stage.accept_dial();
     stage.client_says(&greeting("2025-11-25"));
@@ -292,7 +292,7 @@ fn the_catalogue_is_kept_when_there_is_news_and_seldom() {
 }
 
 #[test]
-fn what_is_not_kept_when_everything_ends_is_kept_then() {
+fn unsaved_cache_is_saved_at_shutdown() {
     let mut stage = Stage::up();
     stage.client_says(&greeting("2025-11-25"));
     stage.server_answers(HELLO);
@@ -303,7 +303,7 @@ fn what_is_not_kept_when_everything_ends_is_kept_then() {
 // ---- without one ----
 
 #[test]
-fn a_server_that_answers_within_its_grace_answers_for_itself() {
+fn answer_within_grace_is_passed_on() {
     let mut stage = Stage::up();
     stage.client_says(&greeting("2025-11-25"));
     stage.pass(defaults::GRACE - Duration::from_millis(1));
@@ -315,7 +315,7 @@ fn a_server_that_answers_within_its_grace_answers_for_itself() {
 }
 
 #[test]
-fn a_greeting_that_was_sent_is_answered_in_the_servers_stead_and_not_sent_twice() {
+fn pending_handshake_is_answered_provisionally_and_not_resent() {
     let mut stage = Stage::up();
     stage.client_says(&greeting("2025-06-18"));
     let sent = stage.server_reads().unwrap();
@@ -336,7 +336,7 @@ fn a_greeting_that_was_sent_is_answered_in_the_servers_stead_and_not_sent_twice(
 }
 
 #[test]
-fn the_greeting_of_a_server_that_is_down_at_the_start_is_made_when_it_comes_up() {
+fn server_down_at_start_is_initialized_when_up() {
     let mut stage = Stage::new();
     stage.client_says(&greeting("2025-11-25"));
     let down = |stage: &mut Stage| {
@@ -363,7 +363,7 @@ fn the_greeting_of_a_server_that_is_down_at_the_start_is_made_when_it_comes_up()
 }
 
 #[test]
-fn a_list_that_a_server_turns_out_not_to_have_is_empty() {
+fn unsupported_list_is_answered_as_empty() {
     let mut stage = Stage::up();
     stage.client_says(&greeting("2025-11-25"));
     let sent = stage.server_reads().unwrap();
@@ -385,7 +385,7 @@ fn a_list_that_a_server_turns_out_not_to_have_is_empty() {
 }
 
 #[test]
-fn a_greeting_that_the_client_no_longer_waits_for_may_take_as_long_as_any_call() {
+fn handshake_after_provisional_answer_has_call_timeout() {
     let mut stage = Stage::up();
     stage.client_says(&greeting("2025-11-25"));
     let sent = stage.server_reads().unwrap();
@@ -398,7 +398,7 @@ fn a_greeting_that_the_client_no_longer_waits_for_may_take_as_long_as_any_call()
 }
 
 #[test]
-fn a_child_that_dies_over_a_greeting_that_was_answered_early_is_replaced_and_greeted_again() {
+fn child_lost_after_provisional_answer_is_reinitialized() {
     let mut stage = Stage::up();
     stage.client_says(&greeting("2025-11-25"));
     stage.server_reads().unwrap();
@@ -412,7 +412,7 @@ fn a_child_that_dies_over_a_greeting_that_was_answered_early_is_replaced_and_gre
 }
 
 #[test]
-fn a_revision_that_nobody_knows_is_the_servers_business() {
+fn unknown_protocol_version_is_forwarded() {
     let mut stage = Stage::up();
     stage.client_says(&greeting("2031-01-01"));
     stage.pass(defaults::HANDSHAKE);
@@ -448,7 +448,7 @@ fn modern_stage(age: Duration) -> Stage {
 }
 
 #[test]
-fn a_modern_client_is_answered_at_once_and_told_that_nothing_of_it_is_certain() {
+fn modern_answer_from_cache_has_zero_ttl() {
     let mut stage = modern_stage(Duration::from_secs(1));
     stage.client_says(&modern(3, "server/discover", ""));
     stage.client_says(&modern(4, "tools/list", ""));
@@ -464,7 +464,7 @@ fn a_modern_client_is_answered_at_once_and_told_that_nothing_of_it_is_certain() 
 }
 
 #[test]
-fn a_modern_list_from_the_catalogue_is_read_again_in_the_clients_own_name_and_its_listener_told() {
+fn cached_modern_list_is_reread_and_change_is_announced() {
     let mut stage = modern_stage(Duration::from_secs(1));
     stage.client_says(&modern(4, "tools/list", ""));
     stage.client_reads().unwrap();
@@ -487,7 +487,7 @@ fn a_modern_list_from_the_catalogue_is_read_again_in_the_clients_own_name_and_it
 }
 
 #[test]
-fn a_modern_list_that_still_holds_is_not_asked_for_again_and_lives_no_longer_than_its_server_said() {
+fn fresh_cached_modern_list_is_used_until_ttl() {
     let mut stage = modern_stage(Duration::from_secs(8));
     stage.accept_dial();
     stage.client_says(&call("1", "make"));
@@ -512,7 +512,7 @@ fn a_modern_list_that_still_holds_is_not_asked_for_again_and_lives_no_longer_tha
 }
 
 #[test]
-fn a_server_that_does_not_know_the_modern_era_need_not_be_asked_twice() {
+fn cached_legacy_verdict_answers_modern_probe() {
     let mut stage = Stage::up();
     stage.client_says(&modern(1, "server/discover", ""));
     let id = stage.server_reads().unwrap()["id"].clone();

@@ -16,7 +16,7 @@ use serde_json::Value;
 use stage::{CLIENT, NOTES, Stage, call};
 
 #[test]
-fn an_answer_comes_back_under_the_id_as_it_was_written() {
+fn answer_has_request_id_verbatim() {
     let mut stage = Stage::up();
     stage.client_says(&call(r#""a\u0062c""#, "create_note"));
     stage.server_answers(r#"{"content":[],"x":1e3}"#);
@@ -26,7 +26,7 @@ fn an_answer_comes_back_under_the_id_as_it_was_written() {
 }
 
 #[test]
-fn an_unsafe_call_is_not_sent_twice_when_its_answer_is_lost() {
+fn unsafe_call_with_lost_answer_is_not_resent() {
     let mut stage = Stage::up();
     stage.client_says(&call("7", "create_note"));
     stage.server_reads().unwrap();
@@ -42,7 +42,7 @@ fn an_unsafe_call_is_not_sent_twice_when_its_answer_is_lost() {
 }
 
 #[test]
-fn an_unsafe_call_whose_line_was_cut_short_is_sent_again() {
+fn partly_written_unsafe_call_is_resent() {
     let mut stage = Stage::up();
     stage.client_says(&call("7", "create_note"));
     let first = stage.server_reads().unwrap();
@@ -56,7 +56,7 @@ fn an_unsafe_call_whose_line_was_cut_short_is_sent_again() {
 }
 
 #[test]
-fn a_read_is_sent_again_after_the_greeting_was_replayed() {
+fn read_is_resent_after_reinitialization() {
     let mut stage = Stage::up();
     stage.client_says(
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","odd":true}}"#,
@@ -84,7 +84,7 @@ fn a_read_is_sent_again_after_the_greeting_was_replayed() {
 }
 
 #[test]
-fn a_deadline_is_kept_and_the_server_is_told_to_stop() {
+fn deadline_is_kept_and_server_gets_cancellation() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "slow"));
     let request = stage.server_reads().unwrap();
@@ -103,7 +103,7 @@ fn a_deadline_is_kept_and_the_server_is_told_to_stop() {
 }
 
 #[test]
-fn a_server_that_starts_and_dies_for_ever_is_parked_however_often_it_starts() {
+fn crash_loop_parks_server() {
     let mut stage = Stage::up();
     for _ in 0..defaults::CRASH_LOOP_EXITS - 1 {
         stage.die(0);
@@ -121,7 +121,7 @@ fn a_server_that_starts_and_dies_for_ever_is_parked_however_often_it_starts() {
 }
 
 #[test]
-fn a_command_that_does_not_exist_is_said_at_once_and_tried_again_slowly() {
+fn missing_command_is_reported_at_once_and_retried_slowly() {
     let mut stage = Stage::new();
     stage.client_says(r#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
     let link = stage.spawned.take().unwrap();
@@ -135,7 +135,7 @@ fn a_command_that_does_not_exist_is_said_at_once_and_tried_again_slowly() {
 }
 
 #[test]
-fn a_command_that_does_not_exist_is_remembered_even_when_nobody_waits_for_it() {
+fn missing_command_is_reported_to_later_calls() {
     let mut stage = Stage::new();
     stage.tell(Input::ClientEnded { client: CLIENT });
     let link = stage.spawned.take().unwrap();
@@ -145,7 +145,7 @@ fn a_command_that_does_not_exist_is_remembered_even_when_nobody_waits_for_it() {
 }
 
 #[test]
-fn a_question_of_a_server_that_died_is_withdrawn_and_its_answer_goes_nowhere() {
+fn request_of_dead_server_is_cancelled_and_response_dropped() {
     let mut stage = Stage::up();
     stage.server_says(r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
     let question = stage.client_reads().unwrap();
@@ -162,7 +162,7 @@ fn a_question_of_a_server_that_died_is_withdrawn_and_its_answer_goes_nowhere() {
 }
 
 #[test]
-fn end_of_input_lets_running_calls_finish_and_then_ends_the_child_by_the_ladder() {
+fn eof_finishes_calls_and_runs_shutdown_sequence() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     let request = stage.server_reads().unwrap();
@@ -181,7 +181,7 @@ fn end_of_input_lets_running_calls_finish_and_then_ends_the_child_by_the_ladder(
 }
 
 #[test]
-fn the_queue_has_an_end_and_says_so_at_once() {
+fn full_queue_rejects_call_at_once() {
     let mut stage = Stage::up();
     let limit = defaults::IN_FLIGHT + defaults::WAITING;
     for id in 0..=limit {
@@ -197,7 +197,7 @@ fn the_queue_has_an_end_and_says_so_at_once() {
 }
 
 #[test]
-fn what_is_held_for_a_request_is_given_back_with_its_answer() {
+fn memory_of_request_is_freed_with_answer() {
     let mut stage = Stage::up();
     let before = stage.engine.load();
     for id in ["1", "2", "3"] {
@@ -213,7 +213,7 @@ fn what_is_held_for_a_request_is_given_back_with_its_answer() {
 }
 
 #[test]
-fn a_server_that_asked_a_client_that_has_gone_is_told_so() {
+fn request_to_departed_client_is_answered_with_error() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     stage.server_reads().unwrap();
@@ -225,7 +225,7 @@ fn a_server_that_asked_a_client_that_has_gone_is_told_so() {
 }
 
 #[test]
-fn progress_of_an_answer_to_a_servers_question_reaches_it_under_its_own_token() {
+fn progress_for_server_request_keeps_server_token() {
     let mut stage = Stage::up();
     stage.server_says(
         r#"{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"_meta":{"progressToken":"mine"}}}"#,
@@ -239,7 +239,7 @@ fn progress_of_an_answer_to_a_servers_question_reaches_it_under_its_own_token() 
 }
 
 #[test]
-fn a_client_that_does_not_read_slows_its_server_down_until_it_does() {
+fn backpressure_of_client_pauses_server() {
     let mut stage = Stage::up();
     let line = Port::Link(stage.spawned.unwrap());
     for sent in 0..defaults::CLIENT_QUEUE_SOFT {
@@ -252,7 +252,7 @@ fn a_client_that_does_not_read_slows_its_server_down_until_it_does() {
 }
 
 #[test]
-fn a_line_of_a_child_that_has_been_replaced_is_nobodys_answer() {
+fn line_of_replaced_child_is_ignored() {
     let mut stage = Stage::up();
     let old = stage.spawned.unwrap();
     stage.die(0);
@@ -268,7 +268,7 @@ fn a_line_of_a_child_that_has_been_replaced_is_nobodys_answer() {
 }
 
 #[test]
-fn a_server_that_closes_its_output_and_ends_is_said_to_have_ended_as_it_did() {
+fn exit_after_closed_stdout_is_reported_with_status() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     stage.server_reads().unwrap();
@@ -280,7 +280,7 @@ fn a_server_that_closes_its_output_and_ends_is_said_to_have_ended_as_it_did() {
 }
 
 #[test]
-fn a_server_is_said_to_be_ready_with_its_first_answer_and_only_then() {
+fn server_is_ready_after_first_answer() {
     let mut stage = Stage::up();
     for id in ["1", "2", "3"] {
         assert_eq!(stage.heard.iter().any(|line| line.contains("ready after")), id != "1");
@@ -291,7 +291,7 @@ fn a_server_is_said_to_be_ready_with_its_first_answer_and_only_then() {
 }
 
 #[test]
-fn a_line_that_is_not_protocol_is_shown_by_its_beginning_without_what_would_move_a_cursor() {
+fn non_protocol_line_is_truncated_and_escaped_in_log() {
     let mut stage = Stage::up();
     stage.server_says(&format!("listening on\t\x1b[1mport 8080{}", "!".repeat(1000)));
     let shown = stage.heard.iter().find(|line| line.contains("listening on  [1mport 8080!")).expect("the log shows it");
@@ -299,7 +299,7 @@ fn a_line_that_is_not_protocol_is_shown_by_its_beginning_without_what_would_move
 }
 
 #[test]
-fn a_server_that_closes_its_output_and_stays_is_ended_by_the_ladder() {
+fn live_server_with_closed_stdout_gets_shutdown_sequence() {
     let mut stage = Stage::up();
     let link = stage.spawned.unwrap();
     stage.tell(Input::LinkBroken { link, pipe: Pipe::Stdout });
@@ -309,7 +309,7 @@ fn a_server_that_closes_its_output_and_stays_is_ended_by_the_ladder() {
 }
 
 #[test]
-fn a_question_that_the_server_takes_back_is_the_one_that_the_client_is_told_of() {
+fn cancellation_by_server_names_its_own_request() {
     let mut stage = Stage::up();
     stage.server_says(r#"{"jsonrpc":"2.0","id":"a","method":"roots/list"}"#);
     stage.server_says(r#"{"jsonrpc":"2.0","id":"b","method":"roots/list"}"#);
@@ -321,7 +321,7 @@ fn a_question_that_the_server_takes_back_is_the_one_that_the_client_is_told_of()
 }
 
 #[test]
-fn nothing_is_kept_for_a_client_that_can_no_longer_be_written_to() {
+fn messages_for_unwritable_client_are_dropped() {
     let mut stage = Stage::up();
     let before = stage.engine.load();
     stage.server_says(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}"#);
@@ -332,7 +332,7 @@ fn nothing_is_kept_for_a_client_that_can_no_longer_be_written_to() {
 }
 
 #[test]
-fn a_client_that_only_writes_is_not_listened_to_until_it_reads() {
+fn client_that_never_reads_is_not_read_either() {
     let mut stage = Stage::up();
     for sent in 0..defaults::CLIENT_QUEUE_HARD {
         assert!(stage.engine.may_read(Port::Client(CLIENT)), "{sent} messages are not too many");
@@ -344,7 +344,7 @@ fn a_client_that_only_writes_is_not_listened_to_until_it_reads() {
 }
 
 #[test]
-fn an_answer_that_is_too_long_is_said_to_be_so_and_the_call_ends() {
+fn overlong_answer_ends_call_with_error() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
@@ -357,7 +357,7 @@ fn an_answer_that_is_too_long_is_said_to_be_so_and_the_call_ends() {
 }
 
 #[test]
-fn a_new_connection_by_hand_is_made_at_once_whatever_the_backoff_says() {
+fn manual_reconnect_ignores_backoff() {
     let mut stage = Stage::up();
     stage.die(0);
     assert_eq!((stage.state(), stage.dials), (LinkState::Waiting, 1));
@@ -366,7 +366,7 @@ fn a_new_connection_by_hand_is_made_at_once_whatever_the_backoff_says() {
 }
 
 #[test]
-fn the_last_words_of_a_server_that_never_answered_are_passed_on() {
+fn stderr_tail_of_server_that_never_answered_is_reported() {
     let mut stage = Stage::up();
     stage.client_says(&call("1", "create_note"));
     stage.server_reads().unwrap();
@@ -380,7 +380,7 @@ fn the_last_words_of_a_server_that_never_answered_are_passed_on() {
 }
 
 #[test]
-fn a_child_that_does_not_read_is_sent_so_many_notifications_and_no_more() {
+fn notifications_to_child_that_never_reads_are_limited() {
     let mut stage = Stage::up();
     for _ in 0..defaults::LINK_QUEUE + 10 {
         stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);

@@ -69,7 +69,7 @@ fn served(stage: &mut Stage) -> Vec<String> {
 }
 
 #[test]
-fn clients_that_wait_for_a_place_take_turns() {
+fn waiting_clients_are_served_round_robin() {
     let mut stage = shared(|notes| notes.limits.in_flight = 1);
     calls(&mut stage, CLIENT, 1..=4);
     calls(&mut stage, OTHER, 1..=2);
@@ -78,7 +78,7 @@ fn clients_that_wait_for_a_place_take_turns() {
 }
 
 #[test]
-fn a_client_that_fills_the_queue_makes_room_for_another() {
+fn full_queue_evicts_newest_call_of_busiest_client() {
     let mut stage = shared(narrow);
     calls(&mut stage, CLIENT, 1..=6);
     assert_eq!(turned_away(&mut stage, CLIENT), [(6, "overloaded".to_owned())], "one is out and four wait");
@@ -94,7 +94,7 @@ fn a_client_that_fills_the_queue_makes_room_for_another() {
 }
 
 #[test]
-fn what_gives_way_was_not_sent_and_says_so() {
+fn evicted_call_is_reported_as_not_sent() {
     let mut stage = shared(narrow);
     calls(&mut stage, CLIENT, 1..=5);
     calls(&mut stage, OTHER, [1]);
@@ -110,7 +110,7 @@ fn what_gives_way_was_not_sent_and_says_so() {
 }
 
 #[test]
-fn what_has_been_out_before_does_not_give_way() {
+fn call_sent_before_is_not_evicted() {
     let mut stage = shared(|notes| {
         narrow(notes);
         (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);
@@ -129,7 +129,7 @@ fn what_has_been_out_before_does_not_give_way() {
 }
 
 #[test]
-fn a_client_whose_turn_is_soon_is_not_told_that_it_comes_too_late_because_others_wait_long() {
+fn estimated_wait_counts_own_turn_only() {
     let mut stage = shared(|notes| notes.rate_limit = Some(RateLimit { burst: 1, per_second: 0.1 }));
     calls(&mut stage, CLIENT, 1..=6);
     assert_eq!(turned_away(&mut stage, CLIENT), [(6, "rate_limited".to_owned())], "its turn is in fifty seconds");
@@ -141,7 +141,7 @@ fn a_client_whose_turn_is_soon_is_not_told_that_it_comes_too_late_because_others
 }
 
 #[test]
-fn a_call_that_others_overtake_is_told_of_the_limit_when_its_patience_ends() {
+fn overtaken_call_reports_rate_limit_at_timeout() {
     let mut stage = shared(|notes| {
         notes.rate_limit = Some(RateLimit { burst: 1, per_second: 0.1 });
         notes.timeouts.recovery = 45 * SECOND;
@@ -162,7 +162,7 @@ fn a_call_that_others_overtake_is_told_of_the_limit_when_its_patience_ends() {
 }
 
 #[test]
-fn those_who_wait_for_their_next_attempt_keep_nobody_from_a_free_place() {
+fn calls_in_backoff_do_not_block_free_slot() {
     let mut stage = shared(|notes| {
         narrow(notes);
         (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);
@@ -181,7 +181,7 @@ fn those_who_wait_for_their_next_attempt_keep_nobody_from_a_free_place() {
 }
 
 #[test]
-fn those_who_wait_for_their_next_attempt_do_not_become_more_and_more() {
+fn number_of_calls_in_backoff_is_limited() {
     let mut stage = shared(|notes| {
         narrow(notes);
         (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);

@@ -49,7 +49,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn every_word_that_a_model_reads_is_on_one_page() {
+fn every_failure_text_is_in_words_txt() {
     let mut page = String::new();
     for (cause, outcome, retryable, attempts, retry_after, detail) in CASES {
         let failure = Failure {
@@ -75,7 +75,7 @@ fn every_word_that_a_model_reads_is_on_one_page() {
 }
 
 #[test]
-fn no_cause_is_missing_from_the_page() {
+fn every_cause_has_failure_text() {
     for cause in [
         Cause::Unavailable,
         Cause::OutcomeUnknown,

@@ -218,7 +218,7 @@ const WRITE: &str =
     r#"{"jsonrpc":"2.0","id":"w","method":"tools/call","params":{"name":"create_note","arguments":{}}}"#;
 
 #[tokio::test(start_paused = true)]
-async fn a_call_goes_down_and_comes_back_without_waiting_for_anything() {
+async fn call_is_answered_without_delay() {
     let mut world = World::new(&[]);
     let mut server = world.program().await;
     let begin = tokio::time::Instant::now();
@@ -230,7 +230,7 @@ async fn a_call_goes_down_and_comes_back_without_waiting_for_anything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_child_wrote_before_it_died_is_heard_before_its_end() {
+async fn stdout_of_dead_child_is_read_before_exit() {
     let mut world = World::new(&[]);
     let mut server = world.program().await;
     world.send(WRITE).await;
@@ -242,7 +242,7 @@ async fn what_a_child_wrote_before_it_died_is_heard_before_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_words_on_stderr_are_heard_before_the_end() {
+async fn stderr_tail_is_read_before_exit() {
     let mut world = World::new(&[]);
     let mut server = world.program().await;
     server.stderr.write_all(b"out of memory").await.unwrap();
@@ -252,7 +252,7 @@ async fn the_last_words_on_stderr_are_heard_before_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pipe_that_closes_just_before_its_process_ends_is_no_fault_of_its_own() {
+async fn pipe_closed_just_before_exit_is_not_separate_fault() {
     let mut world = World::new(&[]);
     let mut server = world.program().await;
     server.stdout = None;
@@ -264,7 +264,7 @@ async fn a_pipe_that_closes_just_before_its_process_ends_is_no_fault_of_its_own(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_lives_on_without_its_stdout_is_replaced() {
+async fn live_process_with_closed_stdout_is_replaced() {
     let mut world = World::new(&[]);
     let mut server = world.program().await;
     server.stdout = None;
@@ -276,7 +276,7 @@ async fn a_process_that_lives_on_without_its_stdout_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_accepted_only_in_part_was_not_sent_and_goes_to_the_next_child() {
+async fn partly_written_call_goes_to_next_child() {
     let mut world = World::new(&[WRITE.len() / 2]);
     let server = world.program().await;
     world.send(WRITE).await;
@@ -291,7 +291,7 @@ async fn a_call_that_was_accepted_only_in_part_was_not_sent_and_goes_to_the_next
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_accepted_whole_is_not_sent_twice() {
+async fn fully_written_call_is_not_resent() {
     let mut world = World::new(&[]);
     let server = world.program().await;
     world.send(WRITE).await;
@@ -302,7 +302,7 @@ async fn a_call_that_was_accepted_whole_is_not_sent_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_never_stops_talking_does_not_keep_others_from_being_heard() {
+async fn flooding_child_does_not_starve_others() {
     let mut world = World::new(&[]);
     let mut server = world.program().await;
     let mut stderr = std::mem::replace(&mut server.stderr, tokio::io::duplex(1).0);
@@ -317,7 +317,7 @@ async fn a_child_that_never_stops_talking_does_not_keep_others_from_being_heard(
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_small_messages_and_a_large_one_keep_their_order() {
+async fn small_and_large_messages_keep_order() {
     let mut world = World::new(&[]);
     let mut server = world.program().await;
     let sender = tokio::spawn(async move {
@@ -338,7 +338,7 @@ async fn many_small_messages_and_a_large_one_keep_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_client_has_gone_the_driver_ends_with_its_child() {
+async fn client_exit_ends_driver_and_child() {
     let mut world = World::new(&[]);
     let mut server = world.program().await;
     world.to_us.shutdown().await.unwrap();
@@ -351,7 +351,7 @@ async fn when_the_client_has_gone_the_driver_ends_with_its_child() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_came_while_we_stood_still_is_in_time() {
+async fn answer_during_suspend_is_in_time() {
     let mut world = World::new(&[]);
     let mut program = world.program().await;
     world.send(WRITE).await;
@@ -364,7 +364,7 @@ async fn an_answer_that_came_while_we_stood_still_is_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_there_in_time_is_in_time_however_little_late_we_look() {
+async fn answer_before_deadline_is_accepted_when_read_late() {
     for late in [Duration::from_millis(1), Duration::from_secs(4)] {
         let mut world = World::new(&[]);
         let mut program = world.program().await;
@@ -379,7 +379,7 @@ async fn an_answer_that_was_there_in_time_is_in_time_however_little_late_we_look
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_passed_while_we_stood_still_is_kept_once_we_go_on() {
+async fn deadline_passed_during_suspend_is_kept_afterwards() {
     let mut world = World::new(&[]);
     let mut program = world.program().await;
     world.send(WRITE).await;
@@ -390,7 +390,7 @@ async fn a_deadline_that_passed_while_we_stood_still_is_kept_once_we_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_is_kept_in_time_is_no_sign_of_sleep() {
+async fn punctual_deadline_is_not_taken_for_suspend() {
     let mut world = World::new(&[]);
     let mut program = world.program().await;
     world.send(WRITE).await;

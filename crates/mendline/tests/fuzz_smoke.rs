@@ -59,7 +59,7 @@ fn certificate() -> Vec<u8> {
 }
 
 #[test]
-fn s11_every_target_of_the_shell_holds_on_a_seeded_corpus() {
+fn s11_shell_fuzz_targets_pass_on_seeded_corpus() {
     let read = mendline::transport::http::fuzzing::certificate(&certificate()).expect("a certificate");
     assert_eq!(read.names, ["server.test", "127.0.0.1", "::"], "the seed is read in full");
     let mut seeds: Vec<Vec<u8>> = SEEDS.iter().map(|seed| seed.to_vec()).collect();

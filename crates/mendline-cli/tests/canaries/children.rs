@@ -15,7 +15,7 @@ fn entry(script: &str) -> Value {
 }
 
 #[test]
-fn s01_s06_stderr_of_a_crashing_child_tells_no_secret_anywhere() {
+fn s01_s06_stderr_of_crashing_child_leaks_no_secret() {
     let home = Home::new();
     let said: Vec<String> = forms(VARIABLE).into_iter().chain(across_limits(VARIABLE)).collect();
     let said = home.give("said", &(said.join("\n") + "\n"));
@@ -74,7 +74,7 @@ fn s01_s06_stderr_of_a_crashing_child_tells_no_secret_anywhere() {
 }
 
 #[test]
-fn s01_s06_noise_on_stdout_tells_no_secret_anywhere() {
+fn s01_s06_noise_on_stdout_leaks_no_secret() {
     let home = Home::new();
     let noise: Vec<String> = forms(VARIABLE).into_iter().chain(across_limits(VARIABLE)).collect();
     let noise = home.give("noise", &(noise.join("\n") + "\nthe end of the noise\n"));

@@ -28,7 +28,7 @@ fn try_through(answer: &'static str, scheme: &str) {
 }
 
 #[test]
-fn s01_s10_proxy_that_repeats_its_credentials_tells_them_nowhere() {
+fn s01_s10_credentials_echoed_by_proxy_are_redacted() {
     let answers = [
         ("HTTP/1.1 {} x\r\n\r\n", "http://"),
         ("HTTP/1.1 502 {}\r\nX: {}\r\n\r\n", "http://"),

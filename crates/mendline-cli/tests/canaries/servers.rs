@@ -38,7 +38,7 @@ fn borrowed(variables: &[(String, String)]) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn s01_s10_server_that_refuses_tells_no_secret_anywhere() {
+fn s01_s10_refusal_by_server_leaks_no_secret() {
     for manner in
         [Manner::Refuses(400), Manner::Refuses(500), Manner::Shows(404), Manner::Shows(500), Manner::Redirects]
     {
@@ -79,7 +79,7 @@ fn s01_s10_server_that_refuses_tells_no_secret_anywhere() {
 }
 
 #[test]
-fn s01_s10_server_that_repeats_secrets_has_them_in_no_file() {
+fn s01_s10_secrets_echoed_by_server_are_in_no_file() {
     let home = Home::new();
     let address = server(Manner::Works, SECRETS);
     let variables = variables(&format!("http://{address}/{PATH}/mcp?key={QUERY}"));
@@ -106,7 +106,7 @@ fn s01_s10_server_that_repeats_secrets_has_them_in_no_file() {
 }
 
 #[test]
-fn s10_user_in_a_url_is_shown_by_no_command() {
+fn s10_user_in_url_is_shown_by_no_command() {
     let home = Home::new();
     let url = format!("http://me:{USER}@127.0.0.1:9/mcp");
     let variables = [("FAR_URL", &*url)];

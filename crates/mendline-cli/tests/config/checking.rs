@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::stage::{Stage, demo, file};
 
 #[test]
-fn ten_mistakes_are_ten_findings_with_their_lines() {
+fn each_mistake_is_reported_with_its_line() {
     let stage = Stage::with(include_str!("../../../mendline-config/tests/files/ten-mistakes.json"));
     let (code, said) = stage.said(&["check"]);
     assert_eq!(code, 2);
@@ -18,7 +18,7 @@ fn ten_mistakes_are_ten_findings_with_their_lines() {
 }
 
 #[test]
-fn what_is_right_is_summed_up_without_secrets() {
+fn check_summarizes_valid_file_without_secrets() {
     let mut notes = demo();
     notes["env"] = json!({ "API_TOKEN": "${STAGE_TOKEN}" });
     notes["autoReconnect"] = json!({ "maxRetries": 5, "initialRetryDelay": "2s" });
@@ -55,7 +55,7 @@ fn check_agrees_with_run() {
 }
 
 #[test]
-fn the_schema_is_printed_as_json() {
+fn schema_is_printed_as_json() {
     let stage = Stage::with("{}");
     let (code, said) = stage.said(&["schema"]);
     let schema: Value = serde_json::from_str(&said).unwrap();
@@ -64,7 +64,7 @@ fn the_schema_is_printed_as_json() {
 }
 
 #[test]
-fn z108_world_readable_secrets_are_warned_about_and_never_shown() {
+fn z108_world_readable_secrets_cause_warning_and_are_not_shown() {
     use std::os::unix::fs::PermissionsExt;
     let mut entry = demo();
     entry["env"] = json!({ "API_TOKEN": "literal-secret" });

@@ -6,7 +6,7 @@ use crate::client::{SOON, eventually};
 use crate::stage::{SECRET, Stage, demo, file};
 
 #[test]
-fn a_server_is_run_by_its_name() {
+fn server_runs_by_name() {
     let stage = Stage::with(&file(&json!({ "notes": demo(), "other": { "command": "/nonexistent" } })));
     let mut client = stage.client(&["notes"]);
     let result = client.result("1", "lookup", &json!({ "key": "k" }));
@@ -14,7 +14,7 @@ fn a_server_is_run_by_its_name() {
 }
 
 #[test]
-fn an_unknown_name_is_said_with_the_nearest_one() {
+fn unknown_name_is_reported_with_nearest_match() {
     let stage = Stage::with(&file(&json!({ "notes": demo(), "weather": demo() })));
     let (code, said) = stage.said(&["run", "nodes"]);
     assert_eq!(code, 3);
@@ -27,7 +27,7 @@ fn an_unknown_name_is_said_with_the_nearest_one() {
 }
 
 #[test]
-fn a_file_in_the_working_directory_chooses_nothing() {
+fn file_in_working_directory_is_ignored() {
     let stage = Stage::with(&file(&json!({})));
     for name in [".mcp.json", "mcp.json", "config.json", "mendline.json"] {
         stage.other(name, &file(&json!({ "notes": demo() })));
@@ -37,7 +37,7 @@ fn a_file_in_the_working_directory_chooses_nothing() {
 }
 
 #[test]
-fn a_clients_own_file_will_do_and_the_variable_names_one_too() {
+fn config_may_be_client_file_or_come_from_variable() {
     let stage = Stage::with("{}");
     let cursor = stage.other("mcp.json", &json!({ "mcpServers": { "notes": demo() } }).to_string());
     stage.client(&["--config", cursor.to_str().unwrap(), "notes"]);
@@ -51,7 +51,7 @@ fn a_clients_own_file_will_do_and_the_variable_names_one_too() {
 }
 
 #[test]
-fn variables_of_an_entry_reach_the_server_and_nobody_else() {
+fn env_of_entry_reaches_only_its_server() {
     let mut entry = demo();
     entry["env"] = json!({ "HANDED_ON": "Bearer ${STAGE_TOKEN}" });
     let stage = Stage::with(&file(&json!({ "notes": entry })));
@@ -69,7 +69,7 @@ fn variables_of_an_entry_reach_the_server_and_nobody_else() {
 }
 
 #[test]
-fn flags_win_over_the_file() {
+fn flags_override_file() {
     let mut entry = demo();
     // With these nobody could be greeted; what is to be too short for a call is only so for its tool.
     entry["timeouts"] = json!({ "call": "1ms", "total": "1ms" });
@@ -84,7 +84,7 @@ fn flags_win_over_the_file() {
 }
 
 #[test]
-fn a_policy_of_the_file_holds() {
+fn policy_of_file_is_applied() {
     let mut entry = demo();
     // For the tool alone: the greeting may take as long as it needs.
     entry["tools"] = json!({ "lookup": { "timeout": 300 } });
@@ -95,7 +95,7 @@ fn a_policy_of_the_file_holds() {
 }
 
 #[test]
-fn an_entry_that_is_wrapped_already_is_not_nested() {
+fn wrapped_entry_is_not_wrapped_again() {
     let mut entry = demo();
     entry["args"] = json!(["run", "--tool-timeout", "lookup=300ms", "--", crate::client::MENDLINE, "demo-server"]);
     let stage = Stage::with(&file(&json!({ "notes": entry })));
@@ -113,7 +113,7 @@ fn an_entry_that_is_wrapped_already_is_not_nested() {
 }
 
 #[test]
-fn a_file_with_mistakes_starts_nothing() {
+fn invalid_file_starts_no_server() {
     let stage = Stage::with(include_str!("../../../mendline-config/tests/files/ten-mistakes.json"));
     let (code, said) = stage.said(&["run", "both"]);
     assert_eq!(code, 2);
@@ -127,7 +127,7 @@ fn a_file_with_mistakes_starts_nothing() {
 }
 
 #[test]
-fn what_only_concerns_another_server_is_mentioned_and_stops_nobody() {
+fn mistake_in_other_server_is_reported_and_not_fatal() {
     let stage = Stage::with(&file(&json!({ "notes": demo(), "away": { "url": "https://${NOT_SET}/mcp" } })));
     let client = stage.client(&["notes"]);
     eventually("it is said", SOON, || client.log().contains("other servers in it cannot be used"));

@@ -28,7 +28,7 @@ fn is_timed_out(result: &Value) -> bool {
 }
 
 #[test]
-fn x97_reload_during_calls_gives_new_policies_to_new_calls_and_loses_none() {
+fn x97_reload_during_calls_applies_to_new_calls_and_loses_none() {
     let stage = Stage::with(&with("timeouts", json!({ "call": "1m" })));
     let mut client = stage.client(&["notes"]);
     let done = stage.path().with_file_name("done");
@@ -46,7 +46,7 @@ fn x97_reload_during_calls_gives_new_policies_to_new_calls_and_loses_none() {
 }
 
 #[test]
-fn x97_reload_of_a_command_replaces_the_server_when_its_calls_are_done() {
+fn x97_reload_of_command_replaces_server_after_its_calls() {
     let stage = Stage::with(&file(&json!({ "notes": demo() })));
     let mut client = stage.client(&["notes"]);
     let done = stage.path().with_file_name("done");
@@ -71,7 +71,7 @@ fn x97_reload_of_a_command_replaces_the_server_when_its_calls_are_done() {
 
 /// The greeting is a call too, so the short time is only chosen when the server is up.
 #[test]
-fn progress_renews_a_call_only_until_its_total_time_is_over() {
+fn progress_extends_call_only_up_to_total_timeout() {
     let stage = Stage::with(&file(&json!({ "notes": demo() })));
     let mut client = stage.client(&["notes"]);
     stage.write(&with("timeouts", json!({ "total": "700ms" })));
@@ -86,7 +86,7 @@ fn progress_renews_a_call_only_until_its_total_time_is_over() {
 }
 
 #[test]
-fn x98_reload_invalid_keeps_the_old_configuration_and_says_why() {
+fn x98_invalid_reload_keeps_old_configuration_and_logs_reason() {
     let stage = Stage::with(&with("timeouts", json!({ "call": "1m" })));
     let mut client = stage.client(&["notes"]);
     for (text, words) in [
@@ -109,7 +109,7 @@ fn x98_reload_invalid_keeps_the_old_configuration_and_says_why() {
 }
 
 #[test]
-fn a_hang_up_reads_the_file_at_once() {
+fn sighup_reloads_file_at_once() {
     let stage = Stage::with(&file(&json!({ "notes": demo() })));
     let mut client = stage.client(&["notes"]);
     stage.write(&with("tools", json!({ "lookup": { "timeout": "200ms" } })));
@@ -123,7 +123,7 @@ fn a_hang_up_reads_the_file_at_once() {
 }
 
 #[test]
-fn a_command_that_was_wrong_is_tried_as_soon_as_it_is_mended() {
+fn corrected_command_is_tried_at_once() {
     let stage = Stage::with(&file(&json!({ "notes": { "command": "/nonexistent/server" } })));
     let mut command = stage.command(&["run", "--startup", "wait", "notes"]);
     let mut client = Client::start(command.stdin(std::process::Stdio::piped()));
@@ -135,7 +135,7 @@ fn a_command_that_was_wrong_is_tried_as_soon_as_it_is_mended() {
 }
 
 #[test]
-fn x97_reload_of_a_url_moves_to_the_new_one_when_the_calls_to_the_old_one_are_done() {
+fn x97_reload_of_url_moves_after_calls_to_old_url() {
     let (old, new) = (Site::start(json_answers()), Site::start(event_answers()));
     let at = |site: &Site| file(&json!({ "notes": { "url": site.url(), "headers": { "X-Key": "${STAGE_TOKEN}" } } }));
     let stage = Stage::with(&at(&old));

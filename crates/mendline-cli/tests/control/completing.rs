@@ -194,25 +194,25 @@ fn used(stage: &Stage, name: &str) {
 }
 
 #[test]
-fn bash_completes_the_names_of_servers() {
+fn bash_completes_server_names() {
     names_are_completed("bash");
     what_runs_and_what_ran_is_completed("bash");
 }
 
 #[test]
-fn zsh_completes_the_names_of_servers() {
+fn zsh_completes_server_names() {
     names_are_completed("zsh");
     what_runs_and_what_ran_is_completed("zsh");
 }
 
 #[test]
-fn fish_completes_the_names_of_servers() {
+fn fish_completes_server_names() {
     names_are_completed("fish");
     what_runs_and_what_ran_is_completed("fish");
 }
 
 #[test]
-fn servers_of_one_name_are_offered_with_their_processes_too() {
+fn servers_with_same_name_are_completed_with_pid() {
     let stage = Stage::new();
     let bridges = [stage.bridge("notes"), stage.bridge("notes")];
     let mut pids = bridges.each_ref().map(|bridge| bridge.process.id());
@@ -222,7 +222,7 @@ fn servers_of_one_name_are_offered_with_their_processes_too() {
 }
 
 #[test]
-fn whoever_completes_is_not_kept_waiting_and_hears_no_complaint() {
+fn completion_is_fast_and_prints_no_error() {
     let stage = Stage::new();
     let hung = stage.bridge("hung");
     kill(hung.process.id().try_into().unwrap(), Signal::STOP);

@@ -26,7 +26,7 @@ fn look_up(client: &mut Client, id: &str) {
 }
 
 #[test]
-fn whoever_follows_hears_what_happens_in_order_and_in_words() {
+fn follower_gets_events_in_order_as_text() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let mut events = only(&stage).follow(Level::Debug, SOON).unwrap();
@@ -47,7 +47,7 @@ fn whoever_follows_hears_what_happens_in_order_and_in_words() {
 }
 
 #[test]
-fn whoever_follows_quietly_is_not_told_of_every_call_but_of_what_is_lost() {
+fn follower_without_calls_gets_losses_only() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let mut events = only(&stage).follow(Level::Warn, SOON).unwrap();
@@ -63,7 +63,7 @@ fn whoever_follows_quietly_is_not_told_of_every_call_but_of_what_is_lost() {
 }
 
 #[test]
-fn whoever_follows_and_never_reads_misses_events_and_costs_no_call_anything() {
+fn follower_that_never_reads_loses_events_and_delays_no_call() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let mut stream = BufReader::new(guest(&stage));
@@ -99,7 +99,7 @@ fn whoever_follows_and_never_reads_misses_events_and_costs_no_call_anything() {
 }
 
 #[test]
-fn nonsense_is_refused_and_the_bridge_goes_on() {
+fn invalid_control_request_is_rejected_and_bridge_continues() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let endless = "x".repeat(1 << 20);
@@ -123,7 +123,7 @@ fn nonsense_is_refused_and_the_bridge_goes_on() {
 }
 
 #[test]
-fn too_many_guests_are_refused_and_find_a_place_when_others_leave() {
+fn control_connections_are_limited_and_freed_on_close() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let silent: Vec<UnixStream> = (0..40).map(|_| guest(&stage)).collect();
@@ -139,7 +139,7 @@ fn too_many_guests_are_refused_and_find_a_place_when_others_leave() {
 }
 
 #[test]
-fn a_guest_who_says_nothing_is_dropped_after_a_while() {
+fn silent_control_connection_is_closed_after_timeout() {
     let stage = Stage::new();
     let _client = stage.bridge("notes");
     let mut stream = guest(&stage);
@@ -148,7 +148,7 @@ fn a_guest_who_says_nothing_is_dropped_after_a_while() {
 }
 
 #[test]
-fn one_connection_may_ask_again_and_again() {
+fn one_control_connection_serves_many_requests() {
     let stage = Stage::new();
     let _client = stage.bridge("notes");
     let mut stream = guest(&stage);

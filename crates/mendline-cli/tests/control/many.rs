@@ -4,7 +4,7 @@ use crate::client::MENDLINE;
 use crate::stage::{LATER, Stage};
 
 #[test]
-fn fifty_processes_are_one_table() {
+fn fifty_processes_are_shown_in_one_table() {
     let stage = Stage::new();
     let mut clients: Vec<_> = (0..50)
         .map(|number| {

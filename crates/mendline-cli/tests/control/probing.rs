@@ -16,7 +16,7 @@ fn configured(stage: &Stage, servers: &Value) -> String {
 }
 
 #[test]
-fn each_server_that_does_not_run_is_greeted_and_ended_again() {
+fn probe_initializes_each_stopped_server_and_ends_it() {
     let (stage, site, guarded) = (Stage::new(), Site::start(json_answers()), Site::start(json_answers()));
     guarded.breaks(Rule::new("a73_token_expired_401").verb("POST"));
     let demo = json!({ "command": MENDLINE, "args": ["demo-server"] });
@@ -78,7 +78,7 @@ fn each_server_that_does_not_run_is_greeted_and_ended_again() {
 }
 
 #[test]
-fn what_is_shown_of_it_is_a_row_in_the_table() {
+fn probed_server_is_row_of_table() {
     let stage = Stage::new();
     let file = configured(&stage, &json!({ "rests": { "command": MENDLINE, "args": ["demo-server"] } }));
     let is_probed = |said: &Said| said.stdout.contains("rests   child  not running; demo-server ");
@@ -89,7 +89,7 @@ fn what_is_shown_of_it_is_a_row_in_the_table() {
 }
 
 #[test]
-fn without_a_file_there_is_nothing_to_probe() {
+fn probe_without_file_reports_no_servers() {
     let stage = Stage::new();
     let said = stage.ask(&["status", "--probe"]);
     assert!(said.code == Some(2) && said.stderr.contains("error:"), "{said:?}");

@@ -79,7 +79,7 @@ fn check(value: &Value, schema: &Value, place: &str) -> Result<(), String> {
 }
 
 #[test]
-fn everything_that_is_printed_is_described_and_everything_described_is_required() {
+fn status_json_matches_schema_and_schema_requires_every_member() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let said = stage.ask(&["status", "--schema"]);
     assert_eq!(said.code, Some(0), "{said:?}");

@@ -17,7 +17,7 @@ fn mode(path: &std::path::Path) -> u32 {
 }
 
 #[test]
-fn only_its_user_can_reach_it_and_it_goes_with_its_process() {
+fn socket_is_private_and_removed_at_exit() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let sockets = stage.sockets();
@@ -31,7 +31,7 @@ fn only_its_user_can_reach_it_and_it_goes_with_its_process() {
 }
 
 #[test]
-fn what_a_killed_process_leaves_is_swept_by_whoever_looks() {
+fn socket_of_killed_process_is_removed_by_status() {
     let stage = Stage::new();
     let (mut killed, _stays) = (stage.bridge("killed"), stage.bridge("stays"));
     killed.signal(Signal::KILL);
@@ -46,7 +46,7 @@ fn what_a_killed_process_leaves_is_swept_by_whoever_looks() {
 }
 
 #[test]
-fn where_nothing_runs_that_is_said_with_what_to_do() {
+fn status_without_processes_says_what_to_do() {
     let stage = Stage::new();
     let said = stage.ask(&["status"]);
     assert_eq!(said.code, Some(3), "{said:?}");
@@ -57,7 +57,7 @@ fn where_nothing_runs_that_is_said_with_what_to_do() {
 }
 
 #[test]
-fn a_process_that_stands_still_costs_a_moment_and_hides_nobody() {
+fn stopped_process_delays_status_briefly_and_hides_no_other() {
     let stage = Stage::new();
     let (hung, _well) = (stage.bridge("hung"), stage.bridge("well"));
     hung.signal(Signal::STOP);
@@ -78,7 +78,7 @@ fn a_process_that_stands_still_costs_a_moment_and_hides_nobody() {
 }
 
 #[test]
-fn whoever_takes_no_connections_at_all_does_not_keep_us_waiting() {
+fn full_backlog_does_not_block_status() {
     let stage = Stage::new();
     let _well = stage.bridge("well");
     let full = stage.runtime().join("full-1.sock");
@@ -103,7 +103,7 @@ fn connect_at_once(path: &std::path::Path) -> rustix::io::Result<std::os::fd::Ow
 }
 
 #[test]
-fn whoever_talks_nonsense_is_named_and_what_is_no_socket_is_left_alone() {
+fn invalid_reply_is_reported_and_non_socket_is_kept() {
     let stage = Stage::new();
     let _well = stage.bridge("well");
     let runtime = stage.runtime();
@@ -130,7 +130,7 @@ fn whoever_talks_nonsense_is_named_and_what_is_no_socket_is_left_alone() {
 }
 
 #[test]
-fn a_directory_that_others_can_look_into_is_not_used() {
+fn runtime_directory_readable_by_others_is_not_used() {
     let stage = Stage::new();
     fs::create_dir(stage.runtime()).unwrap();
     fs::set_permissions(stage.runtime(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -144,7 +144,7 @@ fn a_directory_that_others_can_look_into_is_not_used() {
 }
 
 #[test]
-fn a_directory_of_another_user_is_not_used() {
+fn runtime_directory_of_other_user_is_not_used() {
     let stage = Stage::new();
     fs::create_dir(stage.runtime()).unwrap();
     fs::set_permissions(stage.runtime(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -159,7 +159,7 @@ fn a_directory_of_another_user_is_not_used() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_keeps_nobody_from_calling() {
+fn missing_runtime_directory_stops_no_call() {
     let stage = Stage::at("missing/run");
     let mut client = stage.bridge("notes");
     assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42");
@@ -167,7 +167,7 @@ fn a_directory_that_cannot_be_made_keeps_nobody_from_calling() {
 }
 
 #[test]
-fn a_path_that_is_too_long_for_a_socket_will_do() {
+fn overlong_socket_path_works() {
     let stage = Stage::at(&"x".repeat(150));
     let _client = stage.bridge(&"n".repeat(64));
     let server = stage.until(&"n".repeat(64), "it is ready", |server| kind(server) == "ready");

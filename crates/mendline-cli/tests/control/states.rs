@@ -12,7 +12,7 @@ use crate::site::{Site, event_answers, json_answers};
 use crate::stage::{Stage, child, kind};
 
 #[test]
-fn a_server_that_answers_is_ready_and_its_calls_are_counted_and_timed() {
+fn answering_server_is_ready_with_call_counts_and_times() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     for number in 0..5 {
@@ -34,7 +34,7 @@ fn a_server_that_answers_is_ready_and_its_calls_are_counted_and_timed() {
 }
 
 #[test]
-fn a_call_that_runs_is_in_flight_and_one_that_is_taken_back_is_cancelled() {
+fn running_call_is_in_flight_and_cancelled_call_is_counted() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     client.call("slow", "lookup", &json!({ "key": "k", "delayMs": 600_000 }));
@@ -45,7 +45,7 @@ fn a_call_that_runs_is_in_flight_and_one_that_is_taken_back_is_cancelled() {
 }
 
 #[test]
-fn a_killed_child_is_a_loss_and_its_successor_is_another_process() {
+fn killed_child_counts_as_loss_and_gets_new_pid() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let before = stage.until("notes", "it is ready", |server| kind(server) == "ready");
@@ -60,7 +60,7 @@ fn a_killed_child_is_a_loss_and_its_successor_is_another_process() {
 }
 
 #[test]
-fn an_unknown_outcome_is_counted_as_one() {
+fn unknown_outcome_is_counted() {
     let stage = Stage::new();
     let arguments = ["--name", "notes", "--", MENDLINE, "demo-server", "--temper", "die-after=1"];
     let mut client = stage.run(&arguments);
@@ -73,7 +73,7 @@ fn an_unknown_outcome_is_counted_as_one() {
 }
 
 #[test]
-fn a_command_that_does_not_exist_is_parked_in_words_and_the_exit_code_says_so() {
+fn missing_command_is_parked_and_sets_exit_code() {
     let stage = Stage::new();
     let _client = stage.run(&["--name", "ghost", "--", "/nonexistent/server"]);
     let server = stage.until("ghost", "it is parked", |server| kind(server) == "parked");
@@ -90,7 +90,7 @@ fn a_command_that_does_not_exist_is_parked_in_words_and_the_exit_code_says_so() 
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_reconnecting_with_its_attempts_and_the_call_waits() {
+fn unreachable_server_shows_attempts_and_call_waits() {
     let stage = Stage::new();
     // Bound and never listened on: nothing else can take the port, and nobody answers there.
     let reserved = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -111,7 +111,7 @@ fn a_server_that_cannot_be_reached_is_reconnecting_with_its_attempts_and_the_cal
 }
 
 #[test]
-fn a_pause_that_the_server_asks_for_is_shown_with_what_is_left_of_it() {
+fn retry_after_pause_is_shown_with_remaining_time() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "busy", &site.url()]);
     client.greet();
@@ -126,7 +126,7 @@ fn a_pause_that_the_server_asks_for_is_shown_with_what_is_left_of_it() {
 }
 
 #[test]
-fn a_server_that_wants_a_login_says_so_until_it_lets_somebody_in() {
+fn server_needs_login_until_credential_is_accepted() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "guarded", &site.url()]);
     client.greet();
@@ -142,7 +142,7 @@ fn a_server_that_wants_a_login_says_so_until_it_lets_somebody_in() {
 }
 
 #[test]
-fn an_open_breaker_says_why_and_when_it_is_tried() {
+fn open_breaker_shows_reason_and_next_trial() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let options = ["--name", "sick", "--breaker-threshold", "2", "--breaker-reset", "60s"];
     let mut client = stage.run(&[&options[..], &[&site.url()]].concat());
@@ -164,7 +164,7 @@ fn an_open_breaker_says_why_and_when_it_is_tried() {
 }
 
 #[test]
-fn a_rate_limit_and_the_older_transport_are_shown_as_they_are() {
+fn rate_limit_and_sse_transport_are_shown() {
     let (stage, site) = (Stage::new(), Site::start(event_answers()));
     let mut client = stage.run(&["--name", "old", "--rate-limit", "30/m:5", &site.sse_url()]);
     client.greet();

@@ -8,7 +8,7 @@ use crate::site::{Site, json_answers};
 use crate::stage::{Said, Stage, child, kind, until_gone};
 
 #[test]
-fn a_reconnected_child_is_another_process_and_no_loss() {
+fn reconnect_of_child_starts_new_process_without_loss() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let before = stage.until("notes", "it is ready", |server| kind(server) == "ready");
@@ -27,7 +27,7 @@ fn a_reconnected_child_is_another_process_and_no_loss() {
 }
 
 #[test]
-fn a_reconnect_that_fails_says_why() {
+fn failed_reconnect_reports_reason() {
     let stage = Stage::new();
     let _client = stage.run(&["--name", "ghost", "--", "/nonexistent/server"]);
     stage.until("ghost", "it is parked", |server| kind(server) == "parked");
@@ -38,7 +38,7 @@ fn a_reconnect_that_fails_says_why() {
 }
 
 #[test]
-fn a_parked_server_that_has_been_mended_is_brought_back_at_once() {
+fn reconnect_brings_repaired_parked_server_back_at_once() {
     let stage = Stage::new();
     let program = stage.folder().join("server");
     let mut client = stage.run(&["--name", "mended", "--", program.to_str().unwrap(), "demo-server"]);
@@ -51,7 +51,7 @@ fn a_parked_server_that_has_been_mended_is_brought_back_at_once() {
 }
 
 #[test]
-fn over_http_a_reconnect_leaves_the_session_usable() {
+fn reconnect_over_http_keeps_session() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "far", &site.url()]);
     client.greet();
@@ -63,7 +63,7 @@ fn over_http_a_reconnect_leaves_the_session_usable() {
 }
 
 #[test]
-fn an_isolated_server_gets_no_calls_until_it_is_resumed() {
+fn isolated_server_gets_no_calls_until_resumed() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let said = stage.steer(&["isolate", "notes"]);
@@ -83,7 +83,7 @@ fn an_isolated_server_gets_no_calls_until_it_is_resumed() {
 }
 
 #[test]
-fn a_child_that_dies_while_isolated_stays_away_until_it_is_resumed() {
+fn child_that_dies_while_isolated_restarts_only_after_resume() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     assert_eq!(stage.steer(&["isolate", "notes"]).code, Some(0));
@@ -97,7 +97,7 @@ fn a_child_that_dies_while_isolated_stays_away_until_it_is_resumed() {
 }
 
 #[test]
-fn two_of_one_name_are_told_apart_by_their_processes() {
+fn servers_with_same_name_are_selected_by_pid() {
     let stage = Stage::new();
     let (one, two) = (stage.bridge("notes"), stage.bridge("notes"));
     let _other = stage.bridge("files");
@@ -119,7 +119,7 @@ fn two_of_one_name_are_told_apart_by_their_processes() {
 }
 
 #[test]
-fn whoever_names_nothing_that_runs_is_told_what_does() {
+fn unknown_server_name_lists_running_servers() {
     let stage = Stage::new();
     for command in ["status", "reconnect", "isolate", "resume"] {
         let said = stage.ask(&[command, "notes"]);

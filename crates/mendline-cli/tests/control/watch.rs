@@ -46,7 +46,7 @@ fn child_of(parent: u32) -> i32 {
 }
 
 #[test]
-fn a_server_is_shown_and_its_keys_steer_it() {
+fn watch_shows_server_and_keys_control_it() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
     let before = child(&stage.server("notes"));
@@ -69,7 +69,7 @@ fn a_server_is_shown_and_its_keys_steer_it() {
 }
 
 #[test]
-fn whoever_comes_and_goes_is_seen() {
+fn watch_shows_processes_that_start_and_end() {
     let stage = Stage::new();
     let terminal = stage.watch();
     terminal.until("No Mendline is running.");
@@ -84,7 +84,7 @@ fn whoever_comes_and_goes_is_seen() {
 }
 
 #[test]
-fn a_process_that_hangs_does_not_freeze_the_screen() {
+fn hanging_process_does_not_freeze_watch() {
     let stage = Stage::new();
     let bridge = stage.bridge("notes");
     let _other = stage.bridge("files");
@@ -106,7 +106,7 @@ fn a_process_that_hangs_does_not_freeze_the_screen() {
 }
 
 #[test]
-fn the_terminal_is_left_as_it_was_by_key_and_by_signal() {
+fn watch_restores_terminal_after_key_and_signal() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
     type Leave<'a> = &'a dyn Fn(&Terminal);
@@ -132,7 +132,7 @@ fn the_terminal_is_left_as_it_was_by_key_and_by_signal() {
 }
 
 #[test]
-fn it_goes_to_the_shell_and_comes_back() {
+fn watch_suspends_to_shell_and_resumes() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
     let terminal = Terminal::start(&stage.shell(&["sh", "-i"]), 120, 30);
@@ -169,7 +169,7 @@ fn it_goes_to_the_shell_and_comes_back() {
 /// The leader of the session is outside, where it has no number that can be known here.
 /// Left out, with the reason printed, only where the kernel does not allow namespaces.
 #[test]
-fn it_goes_to_the_shell_of_a_container_and_comes_back() {
+fn watch_suspends_to_container_shell_and_resumes() {
     let isolated = ["unshare", "--map-root-user", "--pid", "--mount-proc", "--fork", "--kill-child"];
     let attempt = Command::new(isolated[0]).args(&isolated[1..]).arg("true").output().expect("unshare, of util-linux");
     if !attempt.status.success() {
@@ -191,7 +191,7 @@ fn it_goes_to_the_shell_of_a_container_and_comes_back() {
 }
 
 #[test]
-fn it_ends_when_its_window_is_closed() {
+fn watch_ends_when_terminal_closes() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
     let mut terminal = stage.watch();
@@ -207,7 +207,7 @@ fn it_ends_when_its_window_is_closed() {
 }
 
 #[test]
-fn where_no_shell_is_it_does_not_go_to_sleep() {
+fn watch_without_shell_does_not_suspend() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
     let terminal = stage.watch();
@@ -220,7 +220,7 @@ fn where_no_shell_is_it_does_not_go_to_sleep() {
 }
 
 #[test]
-fn a_terminal_may_change_its_size() {
+fn watch_follows_terminal_resize() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
     let terminal = stage.watch();
@@ -233,7 +233,7 @@ fn a_terminal_may_change_its_size() {
 }
 
 #[test]
-fn without_a_terminal_it_says_what_to_use_instead() {
+fn watch_without_terminal_names_alternative() {
     let stage = Stage::new();
     let said = stage.ask(&["status", "--watch"]);
     assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));

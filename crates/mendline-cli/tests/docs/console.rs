@@ -215,12 +215,12 @@ pub(crate) fn follow(path: &str) {
 }
 
 #[test]
-fn the_guide_shows_what_really_happens() {
+fn guide_shows_real_output() {
     follow("docs/guide.md");
 }
 
 #[test]
-fn a_page_that_shows_something_else_is_found_out() {
+fn page_with_wrong_output_is_detected() {
     let page = "```console\n$ echo one; echo 17\none\n[..]\n$ printf 'a\\nb\\nc\\n'\n[...]\nc\n```\n";
     assert_eq!(followed(page).as_deref(), Ok(page));
     let wrong = followed(&page.replace("\none\n", "\ntwo\n")).unwrap_err();
@@ -230,13 +230,13 @@ fn a_page_that_shows_something_else_is_found_out() {
 }
 
 #[test]
-fn files_of_a_page_are_there_for_its_commands_and_homes_are_nobodys() {
+fn files_of_page_exist_in_isolated_home() {
     let page = "```json ~/a/b.json\n{}\n```\n```console\n$ cat a/b.json; pwd\n{}\n/home/you\n```\n";
     assert_eq!(followed(page).as_deref(), Ok(page));
 }
 
 #[test]
-fn what_runs_in_the_background_is_waited_for_and_ends_with_the_page() {
+fn background_command_is_awaited_and_ends_with_page() {
     let page = "```console\n$ sh -c 'sleep 0.3; echo there > x; cat' &\n$ cat x\nthere\n```\n";
     assert_eq!(followed(page).as_deref(), Ok(page));
 }

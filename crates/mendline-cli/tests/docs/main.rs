@@ -44,7 +44,7 @@ fn quoted<'a>(page: &'a str, prefix: &str) -> BTreeSet<&'a str> {
 }
 
 #[test]
-fn every_page_has_the_same_shape() {
+fn every_strategy_page_has_same_sections() {
     let shape = ["About", "Configuration", "Defaults", "What you see", "Diagram", "Anti-patterns"];
     for (name, page) in strategies() {
         let headings: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
@@ -53,7 +53,7 @@ fn every_page_has_the_same_shape() {
 }
 
 #[test]
-fn every_configuration_on_the_pages_is_one_that_check_accepts() {
+fn check_accepts_every_configuration_on_pages() {
     let folder = tempfile::tempdir().unwrap();
     for (name, page) in strategies() {
         let snippets = blocks(&page, "jsonc");
@@ -68,7 +68,7 @@ fn every_configuration_on_the_pages_is_one_that_check_accepts() {
 }
 
 #[test]
-fn every_flag_on_the_pages_is_one_of_run() {
+fn every_flag_on_pages_belongs_to_run() {
     let help = said_by(&["run", "--help"]);
     let defaults = ("defaults".to_owned(), fs::read_to_string(root().join("docs/defaults.md")).unwrap());
     for (name, page) in strategies().into_iter().chain([defaults]) {
@@ -79,7 +79,7 @@ fn every_flag_on_the_pages_is_one_of_run() {
 }
 
 #[test]
-fn every_key_that_sets_a_default_is_in_the_schema() {
+fn every_key_with_default_is_in_schema() {
     let schema = said_by(&["schema"]);
     let page = fs::read_to_string(root().join("docs/defaults.md")).unwrap();
     let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
@@ -97,7 +97,7 @@ fn every_key_that_sets_a_default_is_in_the_schema() {
 }
 
 #[test]
-fn every_sentence_for_a_model_is_one_that_it_can_get() {
+fn every_quoted_failure_text_can_occur() {
     let words = fs::read_to_string(root().join("crates/mendline-core/tests/words.txt")).unwrap();
     for (name, page) in strategies() {
         for sentence in page.lines().filter_map(|line| line.strip_prefix("> ")) {
@@ -116,7 +116,7 @@ fn commands() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_guide_names_every_command_and_only_flags_that_there_are() {
+fn guide_names_every_command_and_only_existing_flags() {
     let page = fs::read_to_string(root().join("docs/guide.md")).unwrap();
     let commands = commands();
     for command in &commands {
@@ -143,7 +143,7 @@ fn the_guide_names_every_command_and_only_flags_that_there_are() {
 }
 
 #[test]
-fn what_is_shown_without_being_run_waits_for_a_command_that_is_not_there() {
+fn block_not_run_uses_command_that_is_missing() {
     let commands = commands();
     for line in console::pending(&fs::read_to_string(root().join("docs/guide.md")).unwrap()) {
         let name = line.split("mendline ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().to_owned();
@@ -155,7 +155,7 @@ fn what_is_shown_without_being_run_waits_for_a_command_that_is_not_there() {
 }
 
 #[test]
-fn the_guide_names_every_exit_code_and_variable_of_the_manual() {
+fn guide_names_every_exit_code_and_variable_of_manual() {
     let guide = fs::read_to_string(root().join("docs/guide.md")).unwrap();
     let manual = said_by(&["man"]);
     let (_, lists) = manual.split_once(".SH EXIT STATUS").unwrap();

@@ -21,7 +21,7 @@ fn demo(stage: &Stage, arguments: &[&str], tempers: &[&str]) -> Said {
 }
 
 #[test]
-fn tools_are_listed_for_people() {
+fn tools_are_listed_as_text() {
     let site = legacy();
     let stage = Stage::new();
     insta::assert_snapshot!("tools", stage.reviewed(&stage.run(&["tools", &site.url()])));
@@ -33,7 +33,7 @@ fn tools_are_listed_for_people() {
 }
 
 #[test]
-fn tools_are_listed_for_programs_as_the_server_wrote_them() {
+fn tools_are_listed_as_json_exactly_as_sent() {
     for site in [legacy(), modern()] {
         let said = Stage::new().run(&["tools", "--json", &site.url()]);
         assert_eq!(said.code, 0, "{}", said.stderr);
@@ -44,7 +44,7 @@ fn tools_are_listed_for_programs_as_the_server_wrote_them() {
 }
 
 #[test]
-fn a_call_answers_in_every_era_and_over_every_transport() {
+fn call_works_in_every_era_and_transport() {
     let (old, new) = (legacy(), modern());
     for url in [old.url(), old.sse_url(), new.url()] {
         let said = Stage::new().run(&["call", &url, "create_note", r#"{"key":"k"}"#]);
@@ -56,7 +56,7 @@ fn a_call_answers_in_every_era_and_over_every_transport() {
 }
 
 #[test]
-fn arguments_come_from_the_line_from_a_file_and_from_stdin() {
+fn arguments_come_from_command_line_file_or_stdin() {
     let stage = Stage::new();
     fs::write(stage.path().join("a.json"), "{\"key\": \"file\"}\n").unwrap();
     let said = demo(&stage, &["call", "lookup", "@a.json"], &[]);
@@ -71,13 +71,13 @@ fn arguments_come_from_the_line_from_a_file_and_from_stdin() {
 }
 
 #[test]
-fn what_is_wrong_with_a_call_is_said_before_it_is_made() {
+fn invalid_call_is_rejected_before_it_is_sent() {
     let stage = Stage::new();
     for (name, arguments) in [
-        ("arguments_that_are_not_json", &["call", "lookup", "{\"key\" 5}"][..]),
-        ("arguments_that_are_no_object", &["call", "lookup", "[1]"]),
-        ("a_tool_that_does_not_exist", &["call", "lookpu"]),
-        ("an_argument_of_the_wrong_kind", &["call", "lookup", "--arg", "delayMs=soon"]),
+        ("arguments_not_json", &["call", "lookup", "{\"key\" 5}"][..]),
+        ("arguments_not_an_object", &["call", "lookup", "[1]"]),
+        ("unknown_tool", &["call", "lookpu"]),
+        ("argument_of_wrong_type", &["call", "lookup", "--arg", "delayMs=soon"]),
     ] {
         insta::assert_snapshot!(name, stage.reviewed(&demo(&stage, arguments, &[])));
     }
@@ -88,14 +88,14 @@ fn what_is_wrong_with_a_call_is_said_before_it_is_made() {
 }
 
 #[test]
-fn an_argument_that_the_tool_does_not_know_is_hinted_at_and_sent() {
+fn unknown_argument_causes_warning_and_is_sent() {
     let said = demo(&Stage::new(), &["call", "lookup", "--arg", "kye=x"], &[]);
     assert_eq!((said.code, said.stdout.as_str()), (0, "- is 42\n"));
     assert_eq!(said.stderr, "note: lookup knows no argument `kye`; did you mean `key`?\n");
 }
 
 #[test]
-fn a_call_that_only_reads_heals_and_one_that_writes_is_said_to_be_unknown() {
+fn interrupted_read_is_repeated_and_interrupted_write_is_unknown() {
     let stage = Stage::new();
     let read = demo(&stage, &["call", "lookup", "--arg", "key=r"], &["die-after=1"]);
     assert_eq!((read.code, read.stdout.as_str()), (0, "r is 42\n"), "{}", read.stderr);
@@ -108,7 +108,7 @@ fn a_call_that_only_reads_heals_and_one_that_writes_is_said_to_be_unknown() {
 }
 
 #[test]
-fn a_server_that_is_not_there_or_wants_a_login_has_an_exit_code_of_its_own() {
+fn missing_server_and_missing_login_have_own_exit_codes() {
     let (stage, nobody) = (Stage::new(), Nobody::new());
     for words in [&["tools"][..], &["call"]] {
         let tool: &[&str] = if words == ["call"] { &["lookup"] } else { &[] };
@@ -124,7 +124,7 @@ fn a_server_that_is_not_there_or_wants_a_login_has_an_exit_code_of_its_own() {
 }
 
 #[test]
-fn a_call_that_takes_too_long_is_given_up_and_its_outcome_said() {
+fn slow_call_times_out_and_outcome_is_reported() {
     let stage = Stage::new();
     let call = || demo(&stage, &["call", "--timeout", "2s", "create_note", r#"{"key":"k","delayMs":60000}"#], &[]);
     let mut said = call();
@@ -138,7 +138,7 @@ fn a_call_that_takes_too_long_is_given_up_and_its_outcome_said() {
 }
 
 #[test]
-fn ctrl_c_takes_the_call_back() {
+fn ctrl_c_cancels_call() {
     let stage = Stage::new();
     let slow = ["call", "slow", r#"{"key":"k","steps":1000,"stepMs":100}"#];
     let process = stage.command(&[&slow[..], &DEMO].concat()).spawn().unwrap();
@@ -155,7 +155,7 @@ fn ctrl_c_takes_the_call_back() {
 }
 
 #[test]
-fn questions_of_a_server_are_declined() {
+fn requests_of_server_are_declined() {
     for (site, what, answer) in
         [(legacy(), "elicitation", "decline"), (legacy(), "roots", "roots"), (modern(), "elicitation", "decline")]
     {
@@ -208,7 +208,7 @@ done"#;
 }
 
 #[test]
-fn every_page_of_a_list_is_read_and_a_list_without_end_is_not_read_for_ever() {
+fn all_list_pages_are_read_up_to_limit() {
     let stage = Stage::new();
     let three = paged(&stage, r#"$([ $page -lt 3 ] && echo ',"nextCursor":"p'$page'"')"#);
     let said = stage.run(&["tools", "--json", "--", "sh", &three]);
@@ -229,7 +229,7 @@ fn every_page_of_a_list_is_read_and_a_list_without_end_is_not_read_for_ever() {
 }
 
 #[test]
-fn progress_is_nothing_where_nobody_sees_it() {
+fn progress_is_not_printed_without_terminal() {
     let said = demo(&Stage::new(), &["call", "slow", r#"{"key":"k","steps":3,"stepMs":5}"#], &[]);
     assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (0, "k is done\n", ""));
 }
@@ -242,7 +242,7 @@ fn drawn(result: &Value, flags: &[&str]) -> (Stage, Said) {
 }
 
 #[test]
-fn pictures_are_named_or_saved_and_structured_output_is_shown_as_data() {
+fn images_are_named_or_saved_and_structured_output_is_printed() {
     let result = json!({
         "content": [
             { "type": "text", "text": "here it is" },
@@ -261,7 +261,7 @@ fn pictures_are_named_or_saved_and_structured_output_is_shown_as_data() {
 }
 
 #[test]
-fn a_tool_that_says_it_failed_is_a_negative_result_on_stderr() {
+fn tool_error_goes_to_stderr_with_exit_code_1() {
     let (_, said) = drawn(&json!({ "content": [{ "type": "text", "text": "no paper" }], "isError": true }), &[]);
     assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (1, "", "no paper\n"));
     let (_, said) =
@@ -270,7 +270,7 @@ fn a_tool_that_says_it_failed_is_a_negative_result_on_stderr() {
 }
 
 #[test]
-fn a_pipe_gets_the_text_as_it_is() {
+fn text_in_pipe_is_unchanged() {
     let (_, said) = drawn(&json!({ "content": [{ "type": "text", "text": "\u{1b}[31mred\u{1b}[0m" }] }), &[]);
     assert_eq!(said.stdout, "\u{1b}[31mred\u{1b}[0m\n");
 }

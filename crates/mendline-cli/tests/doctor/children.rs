@@ -16,12 +16,12 @@ macro_rules! story {
     };
 }
 
-story!(a_command_that_is_well, MENDLINE, "demo-server");
-story!(a_command_that_prints_noise, MENDLINE, "demo-server", "--temper", "noise");
-story!(a_command_that_ends_at_once, "sh", "-c", "echo 'NOTES_TOKEN is not set' >&2; exit 3");
-story!(a_command_that_ends_without_a_word, "false");
-story!(a_command_that_is_not_there, "/nonexistent/notes-server");
-story!(a_command_that_answers_no, "sh", "-c", NO);
+story!(healthy_command_is_reported, MENDLINE, "demo-server");
+story!(noise_on_stdout_is_reported, MENDLINE, "demo-server", "--temper", "noise");
+story!(immediate_exit_is_reported_with_stderr, "sh", "-c", "echo 'NOTES_TOKEN is not set' >&2; exit 3");
+story!(silent_exit_is_reported, "false");
+story!(missing_command_is_reported, "/nonexistent/notes-server");
+story!(error_to_handshake_is_reported, "sh", "-c", NO);
 
 /// Answers everything with an error, under its own id.
 const NO: &str = r#"while read line; do
@@ -58,16 +58,16 @@ while read line; do
     printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$body"
 done"#;
 
-story!(a_command_that_lets_the_first_request_decide_its_era, "sh", "-c", UNDECIDED);
-story!(a_command_that_ends_when_it_is_asked_for_the_other_era, "sh", "-c", TIMID);
+story!(era_chosen_by_first_request_is_reported, "sh", "-c", UNDECIDED);
+story!(exit_on_request_of_other_era_is_reported, "sh", "-c", TIMID);
 
 #[test]
-fn a_command_that_never_answers() {
+fn unanswered_handshake_is_reported() {
     insta::assert_snapshot!(Stage::new().doctor(&["--timeout", "1s", "--", "sleep", "60"]));
 }
 
 #[test]
-fn a_command_that_talks_to_people_on_stdout_and_nothing_else() {
+fn plain_text_on_stdout_is_reported() {
     let shell = "echo Welcome to notes!; exec sleep 60";
     let examine = || Stage::new().doctor(&["--timeout", "1s", "--", "sh", "-c", shell]);
     let mut said = examine();
@@ -80,7 +80,7 @@ fn a_command_that_talks_to_people_on_stdout_and_nothing_else() {
 }
 
 #[test]
-fn a_command_that_may_not_be_executed() {
+fn command_without_execute_permission_is_reported() {
     let stage = Stage::new();
     let path = stage.path().join("notes-server");
     fs::write(&path, "#!/bin/sh\n").unwrap();
@@ -89,7 +89,7 @@ fn a_command_that_may_not_be_executed() {
 }
 
 #[test]
-fn a_command_that_is_nearly_the_right_one() {
+fn mistyped_command_gets_suggestion() {
     let stage = Stage::new();
     let folder = stage.path().join("bin");
     fs::create_dir(&folder).unwrap();
@@ -101,7 +101,7 @@ fn a_command_that_is_nearly_the_right_one() {
 }
 
 #[test]
-fn a_command_that_was_examined_is_gone_afterwards() {
+fn examined_command_is_ended() {
     let stage = Stage::new();
     assert_eq!(stage.run(&["doctor", "--", MENDLINE, "demo-server"]).code, 0);
     let started = stage.ledger();

@@ -13,7 +13,7 @@ fn file(servers: &serde_json::Value) -> String {
 }
 
 #[test]
-fn every_server_of_the_file_is_examined() {
+fn every_server_of_file_is_examined() {
     let (site, nobody) = (legacy(), Nobody::new());
     let stage = Stage::with_file(&file(&json!({
         "notes": { "url": site.url() },
@@ -25,7 +25,7 @@ fn every_server_of_the_file_is_examined() {
 }
 
 #[test]
-fn servers_are_examined_at_once_and_shown_in_the_order_of_the_file() {
+fn servers_are_examined_concurrently_and_shown_in_file_order() {
     // The first answers only when the others have been started, and is shown before them.
     let after = |name: &str, wanted: &str| {
         let run = format!("touch {name}; exec {MENDLINE} demo-server --temper wait-for={wanted}");
@@ -44,7 +44,7 @@ fn servers_are_examined_at_once_and_shown_in_the_order_of_the_file() {
 }
 
 #[test]
-fn no_more_than_eight_servers_are_examined_at_once() {
+fn at_most_eight_servers_are_examined_concurrently() {
     let entry = json!({ "command": MENDLINE, "args": ["demo-server", "--temper", "slow-start=100ms"] });
     let servers: serde_json::Map<_, _> = (10..30).map(|number| (format!("s{number}"), entry.clone())).collect();
     let stage = Stage::with_file(&file(&servers.into()));
@@ -59,7 +59,7 @@ fn no_more_than_eight_servers_are_examined_at_once() {
 }
 
 #[test]
-fn one_server_of_the_file_by_its_name() {
+fn one_server_of_file_is_examined_by_name() {
     let (site, nobody) = (legacy(), Nobody::new());
     let stage = Stage::with_file(&file(&json!({ "notes": { "url": site.url() }, "gone": { "url": nobody.url() } })));
     insta::assert_snapshot!(stage.doctor(&["notes"]));
@@ -69,7 +69,7 @@ fn one_server_of_the_file_by_its_name() {
 }
 
 #[test]
-fn what_is_wrong_with_the_file_is_said_with_its_place() {
+fn mistakes_of_file_are_reported_with_position() {
     let stage = Stage::with_file(
         "{\n  \"mcpServers\": {\n    \"a\": { \"command\": \"true\", \"timeuots\": {} },\n    \"b\": { \"url\": \"http://127.0.0.1:1/\", \"headers\": { \"X\": \"${MENDLINE_TEST_UNSET}\" } }\n  }\n}\n",
     );
@@ -77,7 +77,7 @@ fn what_is_wrong_with_the_file_is_said_with_its_place() {
 }
 
 #[test]
-fn i12_secrets_that_others_can_read_are_said_and_not_shown() {
+fn i12_secrets_readable_by_others_are_reported_and_not_shown() {
     let stage = Stage::with_file(&file(&json!({
         "demo": { "command": MENDLINE, "args": ["demo-server"], "env": { "API_TOKEN": "canary-s3cret" } },
     })));
@@ -89,12 +89,12 @@ fn i12_secrets_that_others_can_read_are_said_and_not_shown() {
 }
 
 #[test]
-fn without_a_file_only_the_machine_is_examined() {
+fn without_file_only_machine_is_examined() {
     insta::assert_snapshot!(Stage::new().doctor(&[]));
 }
 
 #[test]
-fn a_state_directory_that_others_can_look_into_is_said() {
+fn state_directory_readable_by_others_is_reported() {
     let stage = Stage::new();
     let state = stage.path().join("state/mendline");
     fs::create_dir_all(&state).unwrap();

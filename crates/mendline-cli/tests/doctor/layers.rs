@@ -38,44 +38,44 @@ fn greeted_with(rule: Rule) -> Site {
     site
 }
 
-story!(a_legacy_server_that_is_well, legacy(), at_site);
-story!(a_modern_server_that_is_well, modern(), at_site);
-story!(a_server_that_speaks_both_eras, both(), at_site);
-story!(a_server_of_the_old_transport, legacy(), |site: &Site| site.sse_url());
-story!(a_server_of_the_old_transport_by_name, legacy(), |site: &Site| site.sse_url(), ["--transport", "sse"]);
-story!(a_connection_that_is_refused, Nobody::new(), |nobody: &Nobody| nobody.url());
-story!(a_server_that_does_not_speak_http, Canned::answer("SSH-2.0-OpenSSH_9.6\r\n"), at);
-story!(a_server_that_closes_without_a_word, Canned::answer(""), at);
-story!(a_server_that_says_nothing, Canned::silent(), at, ["--timeout", "2s"]);
-story!(nothing_at_this_path, Canned::http("404 Not Found", "text/html", "<title>Not here</title>"), at);
-story!(a_path_that_takes_no_messages, Canned::http("405 No", "text/plain", "no"), at);
-story!(a_web_page, greeted_with(Rule::new("h37_html_instead_of_json")), at_site);
-story!(json_that_is_no_message, Canned::http("200 OK", "application/json", "{\"hello\":1}"), at);
-story!(a_server_that_fails_itself, greeted_with(Rule::new("h26_500")), at_site);
-story!(a_server_that_is_too_busy, greeted_with(Rule::new("h30_429_retry_after").value(7)), at_site);
-story!(a_token_that_has_expired, greeted_with(Rule::new("a73_token_expired_401")), at_site);
+story!(healthy_legacy_server_is_reported, legacy(), at_site);
+story!(healthy_modern_server_is_reported, modern(), at_site);
+story!(server_of_both_eras_is_reported, both(), at_site);
+story!(sse_server_is_reported, legacy(), |site: &Site| site.sse_url());
+story!(sse_server_chosen_by_flag_is_reported, legacy(), |site: &Site| site.sse_url(), ["--transport", "sse"]);
+story!(refused_connection_is_reported, Nobody::new(), |nobody: &Nobody| nobody.url());
+story!(non_http_server_is_reported, Canned::answer("SSH-2.0-OpenSSH_9.6\r\n"), at);
+story!(close_without_response_is_reported, Canned::answer(""), at);
+story!(missing_response_is_reported, Canned::silent(), at, ["--timeout", "2s"]);
+story!(status_404_is_reported, Canned::http("404 Not Found", "text/html", "<title>Not here</title>"), at);
+story!(status_405_is_reported, Canned::http("405 No", "text/plain", "no"), at);
+story!(html_response_is_reported, greeted_with(Rule::new("h37_html_instead_of_json")), at_site);
+story!(json_that_is_not_json_rpc_is_reported, Canned::http("200 OK", "application/json", "{\"hello\":1}"), at);
+story!(status_500_is_reported, greeted_with(Rule::new("h26_500")), at_site);
+story!(status_429_is_reported, greeted_with(Rule::new("h30_429_retry_after").value(7)), at_site);
+story!(expired_token_is_reported, greeted_with(Rule::new("a73_token_expired_401")), at_site);
 story!(
-    a_login_that_is_missing,
+    missing_login_is_reported,
     Canned::answer(
         "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"notes\", scope=\"read write\", \
          resource_metadata=\"https://notes.test/.well-known/oauth-protected-resource?x=1\"\r\nContent-Length: 0\r\n\r\n"
     ),
     at
 );
-story!(a_server_that_forbids, Canned::http("403 Forbidden", "text/plain", "no"), at);
+story!(status_403_is_reported, Canned::http("403 Forbidden", "text/plain", "no"), at);
 story!(
-    a_server_that_sends_us_elsewhere,
+    redirect_to_other_origin_is_reported,
     Canned::answer("HTTP/1.1 302 Found\r\nLocation: https://login.test/in?key=s3cret\r\nContent-Length: 0\r\n\r\n"),
     at
 );
-story!(a_server_that_has_moved, greeted_with(Rule::new("h38_redirect_same_origin")), at_site);
+story!(redirect_within_origin_is_reported, greeted_with(Rule::new("h38_redirect_same_origin")), at_site);
 story!(
-    a_server_that_refuses_the_greeting,
+    rejected_handshake_is_reported,
     Canned::json_rpc("error", r#"{"code":-32000,"message":"the database is away\u001b[2J"}"#),
     at
 );
 story!(
-    lists_that_never_come,
+    unanswered_list_is_reported,
     {
         let site = legacy();
         site.add(Rule::new("m72_list_hangs").method("tools/list")).unwrap();
@@ -86,7 +86,7 @@ story!(
 );
 
 #[test]
-fn no_such_name() {
+fn unknown_host_name_is_reported() {
     // Why a name is not known, and how long that takes, is up to the machine's resolver.
     let said = Stage::new().run(&["doctor", "--json", "http://no-such-host.invalid/mcp"]);
     assert_eq!(said.code, 1, "{}", said.stdout);
@@ -99,7 +99,7 @@ fn no_such_name() {
 }
 
 #[test]
-fn a_greeting_that_is_long_is_a_greeting() {
+fn long_handshake_result_is_accepted() {
     let greeting = json!({
         "protocolVersion": "2025-06-18",
         "capabilities": {},
@@ -114,7 +114,7 @@ fn a_greeting_that_is_long_is_a_greeting() {
 }
 
 #[test]
-fn a_look_leaves_no_session_behind() {
+fn doctor_deletes_its_sessions() {
     let site = legacy();
     let said = Stage::new().run(&["doctor", &site.url()]);
     assert_eq!(said.code, 0, "{}", said.stdout);
@@ -123,7 +123,7 @@ fn a_look_leaves_no_session_behind() {
 }
 
 #[test]
-fn i12_the_doctor_uses_a_credential_and_never_shows_it() {
+fn i12_doctor_uses_credential_and_never_shows_it() {
     let site = greeted_with(Rule::new("a73_token_expired_401"));
     let stage = Stage::new();
     for json in [&[][..], &["--json"]] {
@@ -137,7 +137,7 @@ fn i12_the_doctor_uses_a_credential_and_never_shows_it() {
 }
 
 #[test]
-fn i12_what_a_server_repeats_of_a_credential_is_not_shown() {
+fn i12_credential_echoed_by_server_is_not_shown() {
     let server = Canned::answer(
         "HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer error_description=\"canary-s3cret is too old\"\r\nContent-Length: 0\r\n\r\n",
     );
@@ -154,7 +154,7 @@ fn i12_what_a_server_repeats_of_a_credential_is_not_shown() {
 }
 
 #[test]
-fn i12_the_doctor_never_shows_a_query() {
+fn i12_doctor_never_shows_query() {
     let nobody = Nobody::new();
     let url = format!("{}?key=canary-s3cret", nobody.url());
     let said = Stage::new().run(&["doctor", &url]);
@@ -162,7 +162,7 @@ fn i12_the_doctor_never_shows_a_query() {
 }
 
 #[test]
-fn a_clock_that_is_wrong_is_worth_a_look() {
+fn wrong_clock_causes_warning() {
     let server = Canned::answer(
         "HTTP/1.1 404 Not Found\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
     );
@@ -174,7 +174,7 @@ fn a_clock_that_is_wrong_is_worth_a_look() {
 }
 
 #[test]
-fn programs_are_told_the_same_in_json() {
+fn json_report_has_every_layer() {
     let site = legacy();
     let said = Stage::new().run(&["doctor", "--json", &site.url()]);
     assert_eq!((said.code, said.stderr.as_str()), (0, ""));
@@ -202,7 +202,7 @@ fn programs_are_told_the_same_in_json() {
 }
 
 #[test]
-fn programs_are_told_of_both_eras() {
+fn json_report_lists_both_eras() {
     let eras = |site: &Site| {
         let said = Stage::new().run(&["doctor", "--json", &site.url()]).json();
         let steps = said["servers"][0]["steps"].as_array().unwrap().clone();
@@ -214,7 +214,7 @@ fn programs_are_told_of_both_eras() {
 }
 
 #[test]
-fn a_proxy_that_a_variable_names_is_used_and_said() {
+fn proxy_from_variable_is_used_and_reported() {
     // The host is not this machine by its name, so the proxy is asked for it; and the proxy is a server that answers.
     let proxy = Canned::http("404 Not Found", "text/plain", "no");
     let place = proxy.url().replace("/mcp", "");

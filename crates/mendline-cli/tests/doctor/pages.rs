@@ -108,11 +108,11 @@ fn is_true(name: &str) {
 }
 
 #[test]
-fn the_page_about_the_doctor_is_true() {
+fn doctor_page_shows_real_output() {
     is_true("doctor.md");
 }
 
 #[test]
-fn the_page_about_tools_and_calls_is_true() {
+fn call_page_shows_real_output() {
     is_true("call.md");
 }

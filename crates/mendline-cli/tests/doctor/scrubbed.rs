@@ -47,7 +47,7 @@ fn without_port(word: &str) -> String {
 }
 
 #[test]
-fn only_what_changes_is_replaced() {
+fn scrubbing_replaces_only_variable_parts() {
     let text =
         "  ✓ ping       0.2 ms  5 pings, the slowest 1.2 ms, good for 90 days\nx http://127.0.0.1:4711/mcp, 4 tools";
     let expected =

@@ -25,47 +25,47 @@ fn authority() -> Authority {
 }
 
 #[test]
-fn a_certificate_that_is_trusted() {
+fn trusted_certificate_is_reported() {
     let authority = authority();
     let identity = authority.vouch(Certificate { host: HERE, until: LATER }).unwrap();
     insta::assert_snapshot!(said(&authority, identity));
 }
 
 #[test]
-fn a_certificate_that_has_expired() {
+fn expired_certificate_is_reported() {
     let authority = authority();
     let identity = authority.vouch(Certificate { host: HERE, until: 2024 }).unwrap();
     insta::assert_snapshot!(said(&authority, identity));
 }
 
 #[test]
-fn a_certificate_for_another_name() {
+fn certificate_of_other_host_is_reported() {
     let authority = authority();
     let identity = authority.vouch(Certificate { host: "other.test", until: LATER }).unwrap();
     insta::assert_snapshot!(said(&authority, identity));
 }
 
 #[test]
-fn a_certificate_that_vouches_for_itself() {
+fn self_signed_certificate_is_reported() {
     let identity = Identity::of_itself(Certificate { host: HERE, until: LATER }).unwrap();
     insta::assert_snapshot!(said(&authority(), identity));
 }
 
 #[test]
-fn a_certificate_of_an_unknown_authority() {
+fn certificate_of_unknown_authority_is_reported() {
     let other = Authority::new("Another authority").unwrap();
     let identity = other.vouch(Certificate { host: HERE, until: LATER }).unwrap();
     insta::assert_snapshot!(said(&authority(), identity));
 }
 
 #[test]
-fn a_server_without_tls_at_an_https_address() {
+fn plain_server_at_https_url_is_reported() {
     let site = legacy();
     insta::assert_snapshot!(Stage::new().doctor(&[&site.url().replace("http://", "https://")]));
 }
 
 #[test]
-fn a_server_with_tls_at_an_http_address() {
+fn tls_server_at_http_url_is_reported() {
     let identity = Identity::of_itself(Certificate { host: HERE, until: LATER }).unwrap();
     let site = Site::start_secure(json_answers(), identity);
     let said = Stage::new().doctor(&[&site.url().replace("https://", "http://")]);
@@ -73,7 +73,7 @@ fn a_server_with_tls_at_an_http_address() {
 }
 
 #[test]
-fn a_handshake_that_never_ends() {
+fn unfinished_tls_handshake_is_reported() {
     let server = Canned::silent();
     insta::assert_snapshot!(Stage::new().doctor(&["--timeout", "2s", &server.url().replace("http://", "https://")]));
 }

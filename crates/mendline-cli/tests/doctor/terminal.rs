@@ -31,7 +31,7 @@ fn on_a_terminal(stage: &Stage, arguments: &[&str]) -> (String, i32) {
 }
 
 #[test]
-fn progress_is_a_bar_that_is_wiped_before_the_answer() {
+fn progress_bar_is_cleared_before_result() {
     let stage = Stage::new();
     let slow = ["call", "slow", r#"{"key":"k","steps":4,"stepMs":30}"#, "--", MENDLINE, "demo-server"];
     let (seen, code) = on_a_terminal(&stage, &slow);
@@ -41,7 +41,7 @@ fn progress_is_a_bar_that_is_wiped_before_the_answer() {
 }
 
 #[test]
-fn a_server_cannot_talk_to_the_terminal() {
+fn server_text_is_escaped_on_terminal() {
     let stage = Stage::new();
     let echo = ["call", "lookup", r#"{"key":"\u001b[2J\u202e"}"#, "--", MENDLINE, "demo-server"];
     let (seen, code) = on_a_terminal(&stage, &echo);
@@ -50,7 +50,7 @@ fn a_server_cannot_talk_to_the_terminal() {
 }
 
 #[test]
-fn the_doctor_paints_its_signs() {
+fn doctor_colors_its_symbols() {
     let (seen, code) = on_a_terminal(&Stage::new(), &["doctor", "--", MENDLINE, "demo-server"]);
     assert_eq!(code, 0, "{seen}");
     assert!(seen.contains("\u{1b}[32m✓\u{1b}[0m"), "{seen:?}");

@@ -17,7 +17,7 @@ use crate::support::{Bridge, Setup};
 const LATER: Duration = Duration::from_secs(30);
 
 #[test]
-fn p55_a_server_that_crashes_in_a_loop_is_parked_with_its_last_words() {
+fn p55_crash_loop_parks_server_with_stderr_tail() {
     let mut bridge = Bridge::start(Setup { tempers: &["exit-at-once=3"], ..Setup::default() });
     bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = answer_within(&mut bridge, "init", LATER)["error"].clone();
@@ -41,7 +41,7 @@ fn p55_a_server_that_crashes_in_a_loop_is_parked_with_its_last_words() {
 }
 
 #[test]
-fn p55_a_server_that_stops_crashing_is_found_by_the_next_call() {
+fn p55_next_call_reaches_server_that_stopped_crashing() {
     let folder = tempfile::tempdir().unwrap();
     let gate = folder.path().join("may-live");
     let script = format!(
@@ -73,7 +73,7 @@ fn p55_a_server_that_stops_crashing_is_found_by_the_next_call() {
 }
 
 #[test]
-fn p57_a_stopped_server_is_replaced_and_what_it_was_sent_is_unknown() {
+fn p57_stopped_server_is_replaced_and_its_calls_are_unknown() {
     let mut bridge = Bridge::start(Setup { options: &["--tool-timeout", "create_note=1s"], ..Setup::default() });
     bridge.greet();
     let frozen = bridge.server();
@@ -92,7 +92,7 @@ fn p57_a_stopped_server_is_replaced_and_what_it_was_sent_is_unknown() {
 }
 
 #[test]
-fn p57_a_server_that_is_only_stopped_for_a_moment_is_left_alone() {
+fn p57_briefly_stopped_server_is_kept() {
     let mut bridge = Bridge::start(Setup { options: &["--tool-timeout", "lookup=1s"], ..Setup::default() });
     bridge.greet();
     kill(bridge.server(), Signal::STOP);
@@ -121,7 +121,7 @@ fn limit_processes(pid: u32, to: &str) {
 }
 
 #[test]
-fn p61_while_the_machine_gives_no_process_calls_wait_and_then_they_run() {
+fn p61_calls_wait_until_fork_succeeds() {
     let folder = tempfile::tempdir().unwrap();
     // The target directory may be closed to other users, so the binary is where they may run it.
     let (binary, ledger) = (folder.path().join("mendline"), folder.path().join("ledger"));

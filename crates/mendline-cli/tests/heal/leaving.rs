@@ -51,7 +51,7 @@ fn ends(mut process: Child, within: Duration) {
 }
 
 #[test]
-fn c86_a_legacy_call_runs_on_when_its_client_has_left() {
+fn c86_legacy_call_continues_after_client_exit() {
     let site = Site::start(event_answers());
     let mut client = Leaver::before(&site.url());
     let hello =
@@ -69,7 +69,7 @@ fn c86_a_legacy_call_runs_on_when_its_client_has_left() {
 }
 
 #[test]
-fn c86_a_modern_call_is_cancelled_when_its_client_has_left() {
+fn c86_modern_call_is_cancelled_after_client_exit() {
     let site = Site::start(modern(Answers::Events));
     let mut client = Leaver::before(&site.url());
     let meta = json!({
@@ -88,7 +88,7 @@ fn c86_a_modern_call_is_cancelled_when_its_client_has_left() {
 }
 
 #[test]
-fn c86_a_legacy_call_that_is_cancelled_in_the_last_breath_is_cancelled_at_the_server() {
+fn c86_legacy_cancellation_just_before_eof_reaches_server() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     client.call("a", "create_note", &json!({ "key": "k", "delayMs": 60_000 }));
@@ -101,7 +101,7 @@ fn c86_a_legacy_call_that_is_cancelled_in_the_last_breath_is_cancelled_at_the_se
 }
 
 #[test]
-fn c88_a_client_that_uses_an_id_twice_gets_two_answers() {
+fn c88_duplicate_request_id_gets_two_answers() {
     let mut bridge = Bridge::around(&[]);
     for (key, delay) in [("a", 300), ("b", 100)] {
         bridge.call("same", "create_note", &json!({ "key": key, "delayMs": delay }));

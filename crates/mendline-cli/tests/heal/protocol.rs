@@ -26,7 +26,7 @@ fn modern_call(client: &mut Client, id: &str, tool: &str, arguments: &Value, mor
 }
 
 #[test]
-fn m66_an_answer_under_the_id_as_a_string_is_the_answer() {
+fn m66_response_with_id_as_string_is_accepted() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("m66_id_type_changed"));
@@ -36,7 +36,7 @@ fn m66_an_answer_under_the_id_as_a_string_is_the_answer() {
 }
 
 #[test]
-fn m67_a_storm_of_notifications_holds_no_answer_up_and_loses_none() {
+fn m67_notification_storm_delays_no_answer_and_loses_none() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("m67_notification_storm").value(5000).first(1));
@@ -56,7 +56,7 @@ fn m67_a_storm_of_notifications_holds_no_answer_up_and_loses_none() {
 }
 
 #[test]
-fn m68_progress_for_ever_is_passed_on_until_the_client_has_enough() {
+fn m68_endless_progress_is_forwarded_until_client_cancels() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--call-timeout", "5s"]);
     site.breaks(Rule::new("m68_progress_forever").first(1));
@@ -85,7 +85,7 @@ fn m68_progress_for_ever_is_passed_on_until_the_client_has_enough() {
 }
 
 #[test]
-fn m68_progress_for_ever_that_nobody_asked_for_does_not_outlast_the_call() {
+fn m68_unrequested_endless_progress_does_not_extend_call() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--tool-timeout", "create_note=2s"]);
     site.breaks(Rule::new("m68_progress_forever").first(1));
@@ -95,7 +95,7 @@ fn m68_progress_for_ever_that_nobody_asked_for_does_not_outlast_the_call() {
 }
 
 #[test]
-fn m69_a_server_that_comes_back_in_another_era_is_said_in_words_and_found_when_it_is_itself_again() {
+fn m69_era_change_after_restart_is_reported_and_recovers() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("m69_era_flip").first(1));
@@ -113,7 +113,7 @@ fn m69_a_server_that_comes_back_in_another_era_is_said_in_words_and_found_when_i
 }
 
 #[test]
-fn m71_what_was_asked_before_a_restart_is_answered_to_the_next_server() {
+fn m71_answer_to_earlier_input_request_goes_to_next_server() {
     let site = Site::start(modern(Answers::Json));
     let mut client = run(&site.url(), &[], &[]);
     let asked = modern_call(&mut client, "a", "ask", &json!({ "key": "k" }), &json!({}))["result"].clone();
@@ -127,7 +127,7 @@ fn m71_what_was_asked_before_a_restart_is_answered_to_the_next_server() {
 }
 
 #[test]
-fn m71_a_call_that_continues_something_is_never_sent_twice_even_if_its_tool_only_reads() {
+fn m71_continued_call_is_never_resent_even_for_reads() {
     let site = Site::start(modern(Answers::Json));
     let mut client = run(&site.url(), &[], &[]);
     client.request("list", "tools/list", &json!({ "_meta": modern_meta() }));
@@ -141,7 +141,7 @@ fn m71_a_call_that_continues_something_is_never_sent_twice_even_if_its_tool_only
 }
 
 #[test]
-fn m71_a_question_of_a_server_that_went_away_is_taken_back() {
+fn m71_request_of_lost_server_is_cancelled_at_client() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     client.call("a", "ask", &json!({ "key": "k", "what": "roots" }));
@@ -172,7 +172,7 @@ fn m71_a_question_of_a_server_that_went_away_is_taken_back() {
 }
 
 #[test]
-fn m72_a_list_that_hangs_costs_its_own_deadline_and_nobody_elses() {
+fn m72_hanging_list_times_out_alone() {
     let site = Site::start(json_answers());
     let mut client = site.client(&["--call-timeout", "6s", "--tool-timeout", "lookup=1m"]);
     site.breaks(Rule::new("m72_list_hangs"));
@@ -187,7 +187,7 @@ fn m72_a_list_that_hangs_costs_its_own_deadline_and_nobody_elses() {
 }
 
 #[test]
-fn m72_a_list_that_hangs_after_a_gap_holds_no_call_up() {
+fn m72_hanging_list_after_reconnect_delays_no_call() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("m72_list_hangs"));

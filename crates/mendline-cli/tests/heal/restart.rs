@@ -14,7 +14,7 @@ use crate::site::{Site, greeted, json_answers};
 const CALLS: usize = 24;
 
 #[test]
-fn h34_all_calls_that_waited_for_a_server_run_when_it_comes_back_without_its_sessions() {
+fn h34_waiting_calls_run_when_server_returns_without_sessions() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
     let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &[]);

@@ -11,7 +11,7 @@ use crate::client::{SOON, eventually, failure};
 use crate::site::{Site, event_answers, greeted, json_answers};
 
 #[test]
-fn a_call_waits_for_a_lost_server_as_long_as_was_chosen() {
+fn call_waits_for_lost_server_up_to_recovery_timeout() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
     let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &["--recovery-timeout", "600ms"]);
@@ -29,7 +29,7 @@ fn a_call_waits_for_a_lost_server_as_long_as_was_chosen() {
 }
 
 #[test]
-fn s52_a_stream_that_is_closed_for_ever_is_asked_for_as_often_as_was_chosen() {
+fn s52_always_closed_stream_is_resumed_up_to_configured_limit() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--resume-attempts", "2"]);
     site.breaks(Rule::new("s52_prime_then_close_for_ever").value(1));

@@ -21,7 +21,7 @@ fn leave(mut client: Client) {
 }
 
 #[test]
-fn a_legacy_server_with_sessions_is_greeted_once_and_told_goodbye() {
+fn legacy_session_is_initialized_once_and_deleted_at_exit() {
     for settings in [json_answers(), event_answers()] {
         let site = Site::start(settings);
         let mut client = site.client(&[]);
@@ -39,7 +39,7 @@ fn a_legacy_server_with_sessions_is_greeted_once_and_told_goodbye() {
 }
 
 #[test]
-fn a_legacy_server_without_sessions_is_not_told_of_any() {
+fn legacy_server_without_sessions_gets_no_session_header() {
     for settings in [json_answers(), event_answers()] {
         let site = Site::start(Settings { sessions: false, ..settings });
         let mut client = site.client(&[]);
@@ -52,7 +52,7 @@ fn a_legacy_server_without_sessions_is_not_told_of_any() {
 }
 
 #[test]
-fn a_legacy_sse_server_is_found_by_itself() {
+fn sse_server_is_detected() {
     let site = Site::start(json_answers());
     let mut client = greeted(&site.sse_url(), &[]);
     works(&mut client);
@@ -62,7 +62,7 @@ fn a_legacy_sse_server_is_found_by_itself() {
 }
 
 #[test]
-fn a_legacy_sse_server_that_is_named_as_such_is_not_asked_for_anything_else() {
+fn configured_sse_transport_tries_no_other() {
     let site = Site::start(json_answers());
     let mut client = greeted(&site.sse_url(), &["--transport", "sse"]);
     works(&mut client);
@@ -73,7 +73,7 @@ fn a_legacy_sse_server_that_is_named_as_such_is_not_asked_for_anything_else() {
 }
 
 #[test]
-fn a_legacy_sse_server_is_not_tried_when_only_streamable_http_is_allowed() {
+fn streamable_http_only_does_not_fall_back_to_sse() {
     let site = Site::start(json_answers());
     let mut client = run(&site.sse_url(), &["--transport", "http"], &[]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
@@ -83,7 +83,7 @@ fn a_legacy_sse_server_is_not_tried_when_only_streamable_http_is_allowed() {
 }
 
 #[test]
-fn a_question_of_the_server_travels_down_and_its_answer_up() {
+fn server_request_reaches_client_and_response_returns() {
     let streamable = Site::start(event_answers());
     let oldest = Site::start(event_answers());
     for (site, url) in [(&streamable, streamable.url()), (&oldest, oldest.sse_url())] {
@@ -100,7 +100,7 @@ fn a_question_of_the_server_travels_down_and_its_answer_up() {
 }
 
 #[test]
-fn what_the_server_says_unasked_comes_over_its_own_stream() {
+fn unsolicited_notifications_arrive_over_get_stream() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     site.until("the stream for notices is open", |counts| counts.gets == 1);
@@ -115,7 +115,7 @@ fn what_the_server_says_unasked_comes_over_its_own_stream() {
 }
 
 #[test]
-fn progress_comes_under_the_token_of_the_client_and_in_order() {
+fn progress_keeps_client_token_and_order() {
     let streamable = Site::start(event_answers());
     let oldest = Site::start(event_answers());
     for url in [streamable.url(), oldest.sse_url()] {
@@ -133,7 +133,7 @@ fn progress_comes_under_the_token_of_the_client_and_in_order() {
 }
 
 #[test]
-fn i18_a_cancelled_call_is_told_to_a_legacy_server_by_a_notification() {
+fn i18_legacy_cancellation_is_sent_as_notification() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     client.call("a", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
@@ -145,7 +145,7 @@ fn i18_a_cancelled_call_is_told_to_a_legacy_server_by_a_notification() {
 }
 
 #[test]
-fn a_modern_server_gets_headers_that_say_what_the_body_says() {
+fn modern_request_headers_match_body() {
     for answers in [Answers::Json, Answers::Events] {
         let site = Site::start(modern(answers));
         let mut client = discovered(&site, &[]);
@@ -163,7 +163,7 @@ fn a_modern_server_gets_headers_that_say_what_the_body_says() {
 }
 
 #[test]
-fn i18_a_cancelled_call_is_told_to_a_modern_server_by_closing_the_response() {
+fn i18_modern_cancellation_closes_response() {
     for answers in [Answers::Json, Answers::Events] {
         let site = Site::start(modern(answers));
         let mut client = discovered(&site, &[]);
@@ -177,7 +177,7 @@ fn i18_a_cancelled_call_is_told_to_a_modern_server_by_closing_the_response() {
 }
 
 #[test]
-fn h35_a_modern_method_that_the_server_does_not_have_is_its_own_answer() {
+fn h35_modern_method_not_found_is_passed_on() {
     let site = Site::start(modern(Answers::Json));
     let mut client = discovered(&site, &[]);
     client.request("a", "notes/shred", &said(json!({})));
@@ -190,7 +190,7 @@ fn h35_a_modern_method_that_the_server_does_not_have_is_its_own_answer() {
 }
 
 #[test]
-fn h36_a_modern_call_that_was_refused_for_its_headers_is_sent_again_and_runs_once() {
+fn h36_header_mismatch_is_resent_and_runs_once() {
     let site = Site::start(modern(Answers::Json));
     let mut client = discovered(&site, &[]);
     site.breaks(Rule::new("h36_400_header_mismatch").tool("create_note").nth(1));
@@ -201,7 +201,7 @@ fn h36_a_modern_call_that_was_refused_for_its_headers_is_sent_again_and_runs_onc
 }
 
 #[test]
-fn i11_unknown_fields_and_key_order_survive_the_way_through_http() {
+fn i11_unknown_fields_and_key_order_survive_http() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     let params = r#"{"z":1,"a":{"y":[1.50,1e3],"b":"\u00e9"},"_x":null}"#;
@@ -213,7 +213,7 @@ fn i11_unknown_fields_and_key_order_survive_the_way_through_http() {
 }
 
 #[test]
-fn x92_sigterm_lets_calls_over_http_finish_and_says_goodbye() {
+fn x92_sigterm_finishes_http_calls_and_deletes_session() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     client.call("a", "create_note", &json!({ "key": "k", "delayMs": 300 }));

@@ -11,7 +11,7 @@ use crate::site::{Site, json_answers, run};
 const CANARY: &str = "canary-77ab10";
 
 #[test]
-fn headers_with_variables_go_with_every_request() {
+fn headers_with_variables_are_sent_with_every_request() {
     let site = Site::start(json_answers());
     let recorder = Recorder::before(site.address());
     let options = ["--header", "Authorization: Bearer ${API_TOKEN}", "--header", "X-Team: ${TEAM:-none}"];
@@ -33,7 +33,7 @@ fn headers_with_variables_go_with_every_request() {
 }
 
 #[test]
-fn a73_a_call_that_needs_a_login_is_told_so_and_not_sent_again() {
+fn a73_call_that_needs_login_fails_and_is_not_resent() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("a73_token_expired_401"));
@@ -54,7 +54,7 @@ fn a73_a_call_that_needs_a_login_is_told_so_and_not_sent_again() {
 }
 
 #[test]
-fn a73_a_server_that_lets_nobody_in_without_a_login_is_told_so_by_its_code_and_asked_no_more_than_needed() {
+fn a73_server_without_login_is_reported_and_rarely_tried() {
     let site = Site::start(json_answers());
     site.breaks(Rule::new("a73_token_expired_401").verb("POST"));
     site.breaks(Rule::new("a73_token_expired_401").verb("GET"));
@@ -69,7 +69,7 @@ fn a73_a_server_that_lets_nobody_in_without_a_login_is_told_so_by_its_code_and_a
 }
 
 #[test]
-fn i12_a_secret_in_a_header_appears_nowhere() {
+fn i12_secret_in_header_appears_nowhere() {
     let site = Site::start(json_answers());
     let recorder = Recorder::before(site.address());
     let options = ["--log-level", "debug", "--header", "Authorization: Bearer ${API_TOKEN}"];
@@ -151,8 +151,8 @@ fn s10_credential_over_http_in_file_needs_key_or_flag() {
 }
 
 #[test]
-fn s10_credential_goes_over_http_when_that_is_allowed() {
-    inside("credentials::s10_credential_goes_over_http_when_that_is_allowed", || {
+fn s10_credential_is_sent_over_http_when_allowed() {
+    inside("credentials::s10_credential_is_sent_over_http_when_allowed", || {
         ip(&["address", "add", &format!("{ELSEWHERE}/32"), "dev", "lo"]);
         let site = Site::start(json_answers());
         let proxy = site.proxy_on(format!("{ELSEWHERE}:0").parse().unwrap());

@@ -11,7 +11,7 @@ use crate::sockets::{cut_all, sockets};
 const CUTS: [&str; 3] = ["t13_reset_before_headers", "t14_reset_mid_body", "t15_eof_without_response"];
 
 #[test]
-fn t13_t14_t15_a_read_whose_answer_is_cut_is_sent_again() {
+fn t13_t14_t15_read_with_cut_response_is_resent() {
     for fault in CUTS {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
@@ -23,7 +23,7 @@ fn t13_t14_t15_a_read_whose_answer_is_cut_is_sent_again() {
 }
 
 #[test]
-fn t13_t14_t15_an_unsafe_call_whose_answer_is_cut_is_unknown_and_never_sent_twice() {
+fn t13_t14_t15_unsafe_call_with_cut_response_is_unknown() {
     for fault in CUTS {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
@@ -37,7 +37,7 @@ fn t13_t14_t15_an_unsafe_call_whose_answer_is_cut_is_unknown_and_never_sent_twic
 }
 
 #[test]
-fn t13_an_unsafe_call_that_never_ran_is_not_guessed_to_be_safe() {
+fn t13_unsafe_call_that_never_ran_is_still_unknown() {
     for fault in ["t13_reset_before_headers", "t15_eof_without_response"] {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
@@ -49,7 +49,7 @@ fn t13_an_unsafe_call_that_never_ran_is_not_guessed_to_be_safe() {
 }
 
 #[test]
-fn t11_a_connection_that_was_reset_while_it_rested_costs_an_unsafe_call_nothing() {
+fn t11_reset_of_idle_connection_does_not_affect_unsafe_call() {
     for ending in [Ending::Reset, Ending::Fin] {
         let site = Site::start(Settings { sessions: false, ..json_answers() });
         let mut client = site.client(&[]);
@@ -65,7 +65,7 @@ fn t11_a_connection_that_was_reset_while_it_rested_costs_an_unsafe_call_nothing(
 }
 
 #[test]
-fn t12_an_unsafe_call_that_was_cut_on_its_way_up_was_not_sent_and_goes_again() {
+fn t12_unsafe_call_cut_while_sending_is_resent() {
     for ending in [Ending::Reset, Ending::Fin] {
         let site = Site::start(json_answers());
         let (proxy, mut client) = through_a_proxy(&site, &["--log-level", "debug"]);
@@ -92,7 +92,7 @@ fn t12_an_unsafe_call_that_was_cut_on_its_way_up_was_not_sent_and_goes_again() {
 }
 
 #[test]
-fn t12_an_unsafe_call_that_left_whole_is_unknown_although_it_was_cut_further_up() {
+fn t12_fully_written_unsafe_call_cut_in_network_is_unknown() {
     for ending in [Ending::Reset, Ending::Fin] {
         let site = Site::start(json_answers());
         let (proxy, mut client) = through_a_proxy(&site, &[]);
@@ -108,7 +108,7 @@ fn t12_an_unsafe_call_that_left_whole_is_unknown_although_it_was_cut_further_up(
 }
 
 #[test]
-fn t22_an_answer_that_is_cut_on_its_way_down_is_fetched_again_for_a_read_and_unknown_for_the_rest() {
+fn t22_cut_response_repeats_read_and_leaves_unsafe_call_unknown() {
     for ending in [Ending::Reset, Ending::Fin] {
         let site = Site::start(json_answers());
         // More attempts than can be made and cut before the toxic is gone.
@@ -126,7 +126,7 @@ fn t22_an_answer_that_is_cut_on_its_way_down_is_fetched_again_for_a_read_and_unk
 }
 
 #[test]
-fn a_legacy_sse_stream_that_is_cut_leaves_an_unsafe_call_unknown_and_a_read_to_be_sent_again() {
+fn cut_sse_stream_repeats_read_and_leaves_unsafe_call_unknown() {
     let site = Site::start(json_answers());
     let mut client = greeted(&site.sse_url(), &["--transport", "sse"]);
     site.breaks(never_answered("lookup", 1));
@@ -141,7 +141,7 @@ fn a_legacy_sse_stream_that_is_cut_leaves_an_unsafe_call_unknown_and_a_read_to_b
 }
 
 #[test]
-fn i1_many_calls_in_flight_are_each_answered_once_when_all_connections_are_reset() {
+fn i1_all_connections_reset_answers_each_call_once() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     site.breaks(never_answered("lookup", 8));

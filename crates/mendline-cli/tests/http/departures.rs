@@ -18,7 +18,7 @@ fn leave_at_once(client: &mut Client) {
 }
 
 #[test]
-fn c86_i18_a_client_that_leaves_closes_what_it_asked_of_a_modern_server() {
+fn c86_i18_client_exit_closes_modern_calls() {
     for answers in [Answers::Json, Answers::Events] {
         let site = Site::start(modern(answers));
         let mut client = discovered(&site, &[]);
@@ -33,7 +33,7 @@ fn c86_i18_a_client_that_leaves_closes_what_it_asked_of_a_modern_server() {
 }
 
 #[test]
-fn c86_i18_a_client_that_leaves_does_not_cancel_what_it_asked_of_a_legacy_server() {
+fn c86_i18_client_exit_does_not_cancel_legacy_calls() {
     for settings in [json_answers(), event_answers()] {
         let site = Site::start(settings);
         let mut client = site.client(&[]);
@@ -48,7 +48,7 @@ fn c86_i18_a_client_that_leaves_does_not_cancel_what_it_asked_of_a_legacy_server
 }
 
 #[test]
-fn c86_a_client_that_leaves_is_waited_for_as_long_as_its_calls_take() {
+fn c86_client_exit_waits_for_running_calls() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     client.call("a", "create_note", &json!({ "key": "k", "delayMs": 300 }));
@@ -60,7 +60,7 @@ fn c86_a_client_that_leaves_is_waited_for_as_long_as_its_calls_take() {
 }
 
 #[test]
-fn c87_a_mendline_that_is_killed_leaves_a_legacy_call_running_and_takes_a_modern_one_along() {
+fn c87_killed_mendline_leaves_legacy_call_running_and_cancels_modern() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     client.call("a", "create_note", &json!({ "key": "k", "delayMs": NEVER }));

@@ -10,7 +10,7 @@ use crate::site::{Site, event_answers};
 use crate::sockets::cut_all;
 
 #[test]
-fn s42_events_in_single_bytes_with_odd_line_ends_are_understood() {
+fn s42_events_in_single_bytes_with_any_line_end_are_parsed() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("s42_sse_split_crlf_bom"));
@@ -20,7 +20,7 @@ fn s42_events_in_single_bytes_with_odd_line_ends_are_understood() {
 }
 
 #[test]
-fn s43_an_event_over_the_limit_is_a_clear_answer_and_no_reason_to_call_again() {
+fn s43_event_over_limit_is_error_and_not_resent() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("s43_event_over_limit").first(1));
@@ -32,7 +32,7 @@ fn s43_an_event_over_the_limit_is_a_clear_answer_and_no_reason_to_call_again() {
 }
 
 #[test]
-fn s44_a_stream_of_comments_costs_the_calls_deadline_and_no_more() {
+fn s44_endless_comments_end_at_call_deadline() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--tool-timeout", "create_note=1500ms"]);
     site.breaks(Rule::new("s44_comments_only").first(1));
@@ -44,7 +44,7 @@ fn s44_a_stream_of_comments_costs_the_calls_deadline_and_no_more() {
 }
 
 #[test]
-fn s45_a_retry_of_nothing_is_still_a_pause_and_the_answer_is_fetched() {
+fn s45_zero_retry_still_pauses_and_stream_is_resumed() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("s45_retry_absurd").value(0).first(1));
@@ -57,7 +57,7 @@ fn s45_a_retry_of_nothing_is_still_a_pause_and_the_answer_is_fetched() {
 }
 
 #[test]
-fn s45_a_retry_of_eleven_days_does_not_outlast_the_call() {
+fn s45_retry_of_eleven_days_is_bounded_by_call_deadline() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--tool-timeout", "create_note=1500ms"]);
     site.breaks(Rule::new("s45_retry_absurd").value(1_000_000_000u64).first(1));
@@ -87,7 +87,7 @@ fn steps_and_answer(client: &mut Client) -> (Vec<u64>, Value) {
 }
 
 #[test]
-fn t14_a_stream_that_is_cut_is_resumed_where_it_broke_and_the_call_is_not_sent_again() {
+fn t14_cut_stream_is_resumed_and_call_is_not_resent() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     slow_call_is_cut(&site, &mut client);
@@ -98,7 +98,7 @@ fn t14_a_stream_that_is_cut_is_resumed_where_it_broke_and_the_call_is_not_sent_a
 }
 
 #[test]
-fn s46_what_is_told_again_after_a_resumption_reaches_the_client_once() {
+fn s46_events_replayed_after_resumption_reach_client_once() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("s46_replays_seen_events"));
@@ -109,7 +109,7 @@ fn s46_what_is_told_again_after_a_resumption_reaches_the_client_once() {
 }
 
 #[test]
-fn s47_a_refused_resumption_leaves_a_read_to_be_sent_again() {
+fn s47_refused_resumption_resends_read() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("s47_resume_refused"));
@@ -133,27 +133,27 @@ fn unsafe_call_is_unknown_after_a_resumption_met(status: u16) {
 }
 
 #[test]
-fn s47_a_resumption_that_meets_a_server_error_leaves_an_unsafe_call_unknown() {
+fn s47_resumption_answered_by_500_leaves_unsafe_call_unknown() {
     unsafe_call_is_unknown_after_a_resumption_met(500);
 }
 
 #[test]
-fn s47_a_resumption_that_meets_a_405_leaves_an_unsafe_call_unknown() {
+fn s47_resumption_answered_by_405_leaves_unsafe_call_unknown() {
     unsafe_call_is_unknown_after_a_resumption_met(405);
 }
 
 #[test]
-fn s47_a_resumption_that_meets_a_400_leaves_an_unsafe_call_unknown() {
+fn s47_resumption_answered_by_400_leaves_unsafe_call_unknown() {
     unsafe_call_is_unknown_after_a_resumption_met(400);
 }
 
 #[test]
-fn s47_a_resumption_that_meets_a_404_leaves_an_unsafe_call_unknown() {
+fn s47_resumption_answered_by_404_leaves_unsafe_call_unknown() {
     unsafe_call_is_unknown_after_a_resumption_met(404);
 }
 
 #[test]
-fn s47_an_unsafe_call_whose_session_was_lost_before_its_response_could_be_resumed_is_unknown() {
+fn s47_session_lost_before_resumption_leaves_unsafe_call_unknown() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     client.call("a", "create_note", &json!({ "key": "k", "delayMs": 600_000 }));
@@ -167,7 +167,7 @@ fn s47_an_unsafe_call_whose_session_was_lost_before_its_response_could_be_resume
 }
 
 #[test]
-fn s52_a_stream_that_is_primed_and_closed_for_ever_is_asked_for_ten_times_and_never_after() {
+fn s52_primed_stream_that_always_closes_is_resumed_ten_times() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("s52_prime_then_close_for_ever").value(1));
@@ -183,7 +183,7 @@ fn s52_a_stream_that_is_primed_and_closed_for_ever_is_asked_for_ten_times_and_ne
 }
 
 #[test]
-fn s52_a_read_that_meets_it_is_bounded_as_well() {
+fn s52_read_over_always_closing_stream_is_bounded() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("s52_prime_then_close_for_ever").value(1));

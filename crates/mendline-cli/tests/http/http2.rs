@@ -17,7 +17,7 @@ fn at_a_secure_site() -> (Site, Client) {
 const REFUSALS: [&str; 2] = ["h32_h2_goaway", "h33_h2_refused_stream"];
 
 #[test]
-fn h32_h33_an_unsafe_call_that_was_not_looked_at_is_sent_again_and_runs_once() {
+fn h32_h33_unprocessed_unsafe_call_is_resent_and_runs_once() {
     for fault in REFUSALS {
         let (site, mut client) = at_a_secure_site();
         site.breaks(Rule::new(fault).tool("create_note").nth(1));
@@ -30,7 +30,7 @@ fn h32_h33_an_unsafe_call_that_was_not_looked_at_is_sent_again_and_runs_once() {
 }
 
 #[test]
-fn h32_calls_that_a_leaving_server_had_accepted_are_unknown_and_only_the_others_go_again() {
+fn h32_goaway_makes_accepted_calls_unknown_and_resends_others() {
     let (site, mut client) = at_a_secure_site();
     client.call("early", "create_note", &json!({ "key": "early", "delayMs": 60_000 }));
     site.until("the first call runs", |counts| counts.executions_of("early") == 1);
@@ -48,7 +48,7 @@ fn h32_calls_that_a_leaving_server_had_accepted_are_unknown_and_only_the_others_
 }
 
 #[test]
-fn h33_a_server_that_refuses_every_stream_has_refused_and_is_not_asked_for_ever() {
+fn h33_server_refusing_every_stream_ends_in_refused() {
     let (site, mut client) = at_a_secure_site();
     site.breaks(Rule::new("h33_h2_refused_stream").tool("create_note"));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
@@ -60,7 +60,7 @@ fn h33_a_server_that_refuses_every_stream_has_refused_and_is_not_asked_for_ever(
 }
 
 #[test]
-fn t13_a_connection_that_is_reset_under_many_streams_is_unknown_for_each_unsafe_call_and_again_for_each_read() {
+fn t13_reset_under_many_streams_repeats_reads_only() {
     let (site, mut client) = at_a_secure_site();
     site.breaks(never_answered("lookup", 3));
     site.breaks(never_answered("create_note", 3));
@@ -84,7 +84,7 @@ fn t13_a_connection_that_is_reset_under_many_streams_is_unknown_for_each_unsafe_
 }
 
 #[test]
-fn i18_a_cancelled_modern_call_closes_its_stream_and_no_other() {
+fn i18_modern_cancellation_resets_only_its_stream() {
     let trusted = Trusted::new();
     let site = Site::start_secure(modern(Answers::Events), trusted.good());
     let mut client = trusted.run(&site.url(), &[]);

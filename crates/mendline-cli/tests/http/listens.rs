@@ -27,7 +27,7 @@ fn heard(client: &mut Client) -> Value {
 }
 
 #[test]
-fn a_subscription_outlasts_the_deadline_of_calls_and_ends_with_the_servers_own_answer() {
+fn subscription_outlives_call_deadline_and_ends_with_server_answer() {
     let site = Site::start(modern(Answers::Events));
     let mut client = listening(&site, &["--call-timeout", "3s", "--tool-timeout", "create_note=1m"]);
     let begin = Instant::now();
@@ -49,7 +49,7 @@ fn a_subscription_outlasts_the_deadline_of_calls_and_ends_with_the_servers_own_a
 }
 
 #[test]
-fn a_silent_subscription_is_left_alone() {
+fn silent_subscription_is_kept() {
     let site = Site::start(modern(Answers::Events));
     let mut client = listening(&site, &["--call-timeout", "3s", "--tool-timeout", "create_note=1200ms"]);
     // Calls come to their deadlines meanwhile, and the three of them take longer than the deadline of everything else.
@@ -65,7 +65,7 @@ fn a_silent_subscription_is_left_alone() {
 }
 
 #[test]
-fn a_subscription_that_is_cancelled_is_closed_at_the_server() {
+fn cancelled_subscription_is_closed_at_server() {
     let site = Site::start(modern(Answers::Events));
     let mut client = listening(&site, &[]);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}"#);
@@ -74,7 +74,7 @@ fn a_subscription_that_is_cancelled_is_closed_at_the_server() {
 }
 
 #[test]
-fn c86_a_client_that_leaves_closes_its_subscription_and_does_not_wait_for_it() {
+fn c86_client_exit_closes_subscription_without_waiting() {
     let site = Site::start(modern(Answers::Events));
     let mut client = listening(&site, &[]);
     let begin = Instant::now();
@@ -86,7 +86,7 @@ fn c86_a_client_that_leaves_closes_its_subscription_and_does_not_wait_for_it() {
 }
 
 #[test]
-fn a_subscription_whose_connection_is_cut_is_opened_again_and_goes_on_under_its_name() {
+fn cut_subscription_is_reopened_under_same_id() {
     let site = Site::start(modern(Answers::Events));
     let mut client = listening(&site, &[]);
     site.cut(Ending::Reset);

@@ -71,8 +71,8 @@ fn assert_each_try_looks_up_once(names: &NameServer, before: usize, client: &Cli
 }
 
 #[test]
-fn n01_a_call_to_a_name_that_nobody_knows_waits_and_is_told_so() {
-    inside("names::n01_a_call_to_a_name_that_nobody_knows_waits_and_is_told_so", || {
+fn n01_call_to_unknown_host_waits_and_fails() {
+    inside("names::n01_call_to_unknown_host_waits_and_fails", || {
         let names = NameServer::start(Tells::Address(HERE));
         let site = Site::start(json_answers());
         let proxy = site.proxy();
@@ -92,8 +92,8 @@ fn n01_a_call_to_a_name_that_nobody_knows_waits_and_is_told_so() {
 }
 
 #[test]
-fn n02_a_call_waits_for_a_name_server_that_says_nothing_and_is_told_so() {
-    inside("names::n02_a_call_waits_for_a_name_server_that_says_nothing_and_is_told_so", || {
+fn n02_call_during_silent_dns_waits_and_fails() {
+    inside("names::n02_call_during_silent_dns_waits_and_fails", || {
         let names = NameServer::start(Tells::Address(HERE));
         let site = Site::start(json_answers());
         let proxy = site.proxy();
@@ -114,8 +114,8 @@ fn n02_a_call_waits_for_a_name_server_that_says_nothing_and_is_told_so() {
 }
 
 #[test]
-fn n02_a_look_up_that_the_system_itself_gives_up_is_told_in_its_words() {
-    inside("names::n02_a_look_up_that_the_system_itself_gives_up_is_told_in_its_words", || {
+fn n02_lookup_failure_of_system_is_reported_verbatim() {
+    inside("names::n02_lookup_failure_of_system_is_reported_verbatim", || {
         let _names = NameServer::start(Tells::Nothing);
         // The system takes a second for the name, and another one for what it makes of it.
         let options = [&WAITING[..], &["--call-timeout", "6s"]].concat();
@@ -129,8 +129,8 @@ fn n02_a_look_up_that_the_system_itself_gives_up_is_told_in_its_words() {
 }
 
 #[test]
-fn n03_calls_follow_a_server_that_moves_as_soon_as_its_name_does() {
-    inside("names::n03_calls_follow_a_server_that_moves_as_soon_as_its_name_does", || {
+fn n03_calls_follow_dns_change_at_once() {
+    inside("names::n03_calls_follow_dns_change_at_once", || {
         let names = NameServer::start(Tells::Address(HERE));
         let site = Site::start(json_answers());
         let here = site.proxy();
@@ -152,8 +152,8 @@ fn n03_calls_follow_a_server_that_moves_as_soon_as_its_name_does() {
 }
 
 #[test]
-fn n04_public_name_that_turns_private_gets_no_byte() {
-    inside("names::n04_public_name_that_turns_private_gets_no_byte", || {
+fn n04_public_name_turned_private_gets_no_byte() {
+    inside("names::n04_public_name_turned_private_gets_no_byte", || {
         ip(&["address", "add", FAR_ADDRESS, "dev", "lo"]);
         let names = NameServer::start(Tells::Address(FAR.parse().unwrap()));
         let site = Site::start(json_answers());
@@ -195,8 +195,8 @@ fn n04_link_local_address_is_reached_only_when_url_holds_it() {
 }
 
 #[test]
-fn n07_a_call_to_a_machine_that_no_route_leads_to_waits_and_is_told_so() {
-    inside("names::n07_a_call_to_a_machine_that_no_route_leads_to_waits_and_is_told_so", || {
+fn n07_call_without_route_waits_and_fails() {
+    inside("names::n07_call_without_route_waits_and_fails", || {
         ip(&["route", "add", "unreachable", FAR_NETWORK]);
         // An address of our own goes before every route.
         ip(&["address", "add", FAR_ADDRESS, "dev", "lo"]);

@@ -18,9 +18,9 @@ fn changes(client: &Client) -> usize {
 }
 
 #[test]
-fn x96b_a_call_that_waits_for_the_network_is_answered_as_soon_as_it_is_back() {
+fn x96b_call_waiting_for_network_runs_when_it_returns() {
     inside(
-        "network::x96b_a_call_that_waits_for_the_network_is_answered_as_soon_as_it_is_back",
+        "network::x96b_call_waiting_for_network_runs_when_it_returns",
         the_network_goes_and_comes_back,
     );
 }

@@ -86,7 +86,7 @@ fn w01_notification_may_be_answered_in_any_way() {
 }
 
 #[test]
-fn w01_hidden_message_in_a_result_does_not_reach_the_client() {
+fn w01_hidden_message_in_result_does_not_reach_client() {
     // What a result holds is the tool's business, another message included.
     let site = Site::start(json_answers());
     site.breaks(Rule::new("pretty_json").value("lf").tool("lookup"));
@@ -98,7 +98,7 @@ fn w01_hidden_message_in_a_result_does_not_reach_the_client() {
 }
 
 #[test]
-fn r23_unknown_content_coding_is_named_and_not_asked_for_again() {
+fn r23_unknown_content_coding_is_named_and_not_retried() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("content_coding").value("br").tool("create_note"));
@@ -109,7 +109,7 @@ fn r23_unknown_content_coding_is_named_and_not_asked_for_again() {
 }
 
 #[test]
-fn s04_questions_without_end_open_few_connections() {
+fn s04_endless_server_requests_open_few_connections() {
     let site = Site::start(event_answers());
     site.breaks(Rule::new("questions_without_end").tool("lookup").value(2_000));
     let mut client = site.client(&[]);

@@ -14,7 +14,7 @@ fn wait(result: &Value) -> Duration {
 }
 
 #[test]
-fn i20_a_server_that_keeps_failing_is_held_back_and_let_in_again_when_it_is_well() {
+fn i20_breaker_opens_for_failing_server_and_closes_when_healthy() {
     let site = Site::start(json_answers());
     let mut client = site.client(&["--breaker-reset", "5s"]);
     site.breaks(Rule::new("h27_502").tool("create_note").first(5).before());
@@ -36,7 +36,7 @@ fn i20_a_server_that_keeps_failing_is_held_back_and_let_in_again_when_it_is_well
 }
 
 #[test]
-fn i20_a_tool_that_never_answers_is_held_back_while_another_works() {
+fn i20_breaker_opens_for_hanging_tool_only() {
     let site = Site::start(json_answers());
     let breaker = ["--breaker-threshold", "2", "--breaker-reset", "1m"];
     let mut client = site.client(&[&breaker[..], &["--tool-timeout", "lookup=1s"]].concat());
@@ -55,7 +55,7 @@ fn i20_a_tool_that_never_answers_is_held_back_while_another_works() {
 }
 
 #[test]
-fn i21_h30_a_pause_that_one_call_hears_of_is_kept_by_all() {
+fn i21_h30_pause_named_to_one_call_holds_for_all() {
     for value in [json!(2), json!({ "date": 3 })] {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
@@ -79,7 +79,7 @@ fn i21_h30_a_pause_that_one_call_hears_of_is_kept_by_all() {
 }
 
 #[test]
-fn i21_h28_h30_an_hour_makes_nobody_sleep_an_hour() {
+fn i21_h28_h30_retry_after_of_one_hour_blocks_no_call() {
     for (fault, outcome) in [("h30_429_retry_after", "refused"), ("h28_503_retry_after", "unknown")] {
         for value in [json!(3_600), json!({ "date": 3_600 })] {
             let site = Site::start(json_answers());

@@ -16,7 +16,7 @@ pub(crate) fn close(proxy: &Proxy) {
 }
 
 #[test]
-fn n05_a_server_that_comes_up_later_is_waited_for() {
+fn n05_call_waits_for_server_that_starts_later() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
     close(&proxy);
@@ -31,7 +31,7 @@ fn n05_a_server_that_comes_up_later_is_waited_for() {
 }
 
 #[test]
-fn a_server_that_is_restarted_is_greeted_again_and_the_call_that_waited_runs_once() {
+fn restarted_server_is_reinitialized_and_waiting_call_runs_once() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
     let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &[]);
@@ -49,7 +49,7 @@ fn a_server_that_is_restarted_is_greeted_again_and_the_call_that_waited_runs_onc
 }
 
 #[test]
-fn n05_a_server_that_is_not_there_is_said_in_words_and_nothing_was_sent() {
+fn n05_missing_server_is_reported_as_not_sent() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
     close(&proxy);
@@ -64,7 +64,7 @@ fn n05_a_server_that_is_not_there_is_said_in_words_and_nothing_was_sent() {
 }
 
 #[test]
-fn n10_a_name_whose_other_addresses_are_dead_is_reached_at_the_one_that_lives() {
+fn n10_only_reachable_address_of_host_is_used() {
     let site = Site::start(json_answers());
     // The name stands for an address of each family, where the machine has both; the server listens at one.
     let mut client = greeted(&format!("http://localhost:{}/mcp", site.address().port()), &[]);
@@ -73,7 +73,7 @@ fn n10_a_name_whose_other_addresses_are_dead_is_reached_at_the_one_that_lives() 
 }
 
 #[test]
-fn n06_a_connection_that_nobody_answers_costs_the_calls_deadline_and_the_next_call_takes_another() {
+fn n06_unanswered_connection_times_out_and_next_call_reconnects() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
     let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &["--tool-timeout", "create_note=1500ms"]);

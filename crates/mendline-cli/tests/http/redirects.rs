@@ -7,7 +7,7 @@ use crate::client::{Client, failure};
 use crate::site::{Site, greeted, json_answers, run};
 
 #[test]
-fn h38_a_redirect_within_the_origin_is_followed_and_the_call_runs_once() {
+fn h38_redirect_within_origin_is_followed_and_runs_once() {
     for status in [307, 308] {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
@@ -20,7 +20,7 @@ fn h38_a_redirect_within_the_origin_is_followed_and_the_call_runs_once() {
 }
 
 #[test]
-fn h38_a_redirect_that_would_turn_a_post_into_a_get_is_not_followed() {
+fn h38_redirect_from_post_to_get_is_not_followed() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     site.breaks(Rule::new("h38_redirect_same_origin").value(302));
@@ -31,7 +31,7 @@ fn h38_a_redirect_that_would_turn_a_post_into_a_get_is_not_followed() {
 }
 
 #[test]
-fn h39_i13_a_redirect_to_another_origin_is_refused_and_nothing_is_sent_there() {
+fn h39_i13_redirect_to_other_origin_is_refused_and_sends_nothing() {
     for status in [301, 302, 303, 307, 308] {
         let site = Site::start(json_answers());
         let mut client = greeted(&site.url(), &["--header", "Authorization: Bearer secret-of-the-origin"]);
@@ -48,7 +48,7 @@ fn h39_i13_a_redirect_to_another_origin_is_refused_and_nothing_is_sent_there() {
 }
 
 #[test]
-fn i13_an_endpoint_at_another_origin_is_refused_and_nothing_is_sent_there() {
+fn i13_endpoint_at_other_origin_is_refused_and_sends_nothing() {
     let site = Site::start(json_answers());
     site.breaks(Rule::new("endpoint_elsewhere"));
     let options = ["--call-timeout", "2s", "--header", "Authorization: Bearer secret-of-the-origin"];

@@ -18,7 +18,7 @@ const WORDS: &str = "MENDLINE_FAULTS_WORDS";
 /// Not a story: what the stories below start as a process of its own. Without being told so it does nothing.
 #[test]
 #[ignore = "started by the others"]
-fn the_server_itself() {
+fn server_process() {
     let Ok(words) = std::env::var(WORDS) else { return };
     let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -38,7 +38,7 @@ struct Apart {
 impl Apart {
     fn start(words: &str) -> Apart {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "restarts::the_server_itself", "--ignored", "--nocapture"])
+            .args(["--exact", "restarts::server_process", "--ignored", "--nocapture"])
             .env(WORDS, format!("server answers=json era=legacy {words}").trim_end())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -110,7 +110,7 @@ impl Drop for Apart {
 }
 
 #[test]
-fn a_server_that_was_killed_and_started_again_is_greeted_again_and_goes_on() {
+fn killed_server_is_reinitialized_after_restart() {
     let mut server = Apart::start("");
     let mut client = greeted(&server.url(), &[]);
     for round in 0..3 {
@@ -137,7 +137,7 @@ fn a_server_that_was_killed_and_started_again_is_greeted_again_and_goes_on() {
 }
 
 #[test]
-fn a_server_that_was_killed_while_nobody_called_is_greeted_by_the_next_call_and_within_a_second() {
+fn server_killed_while_idle_is_reinitialized_by_next_call() {
     let mut server = Apart::start("");
     let mut client = greeted(&server.url(), &[]);
     server.kill();

@@ -54,7 +54,7 @@ impl Trusted {
 }
 
 #[test]
-fn a_server_under_a_private_authority_is_believed_when_the_authority_is_named() {
+fn private_authority_is_trusted_when_configured() {
     let trusted = Trusted::new();
     for (identity, http2) in [(trusted.good(), true), (trusted.good().with_http1_only(), false)] {
         let site = Site::start_secure(event_answers(), identity);
@@ -72,7 +72,7 @@ fn a_server_under_a_private_authority_is_believed_when_the_authority_is_named() 
 }
 
 #[test]
-fn a_legacy_sse_server_behind_tls_is_found_by_itself() {
+fn sse_server_behind_tls_is_detected() {
     let trusted = Trusted::new();
     let site = Site::start_secure(json_answers(), trusted.good());
     let mut client = trusted.greeted(&site.sse_url(), &[]);
@@ -97,19 +97,19 @@ fn is_refused(trusted: &Trusted, identity: Identity, words: &str) {
 }
 
 #[test]
-fn n09_a_certificate_that_has_expired_is_refused_with_its_date() {
+fn n09_expired_certificate_is_refused_with_date() {
     let trusted = Trusted::new();
     is_refused(&trusted, trusted.vouch(HERE, 2024), "its certificate expired on 2024-05-17");
 }
 
 #[test]
-fn n09_a_certificate_for_another_host_is_refused_with_its_name() {
+fn n09_certificate_of_other_host_is_refused_with_name() {
     let trusted = Trusted::new();
     is_refused(&trusted, trusted.vouch("other.test", LATER), "its certificate is for other.test, not for 127.0.0.1");
 }
 
 #[test]
-fn n09_a_certificate_of_an_unknown_authority_or_of_none_is_refused() {
+fn n09_certificate_of_unknown_authority_is_refused() {
     let trusted = Trusted::new();
     let unknown = Trusted::called("Another authority").good();
     is_refused(&trusted, unknown, "an authority that this machine does not know");
@@ -135,7 +135,7 @@ fn of_openssl(names: &str, days: &str, more: &[&str]) -> Option<(Identity, Named
 }
 
 #[test]
-fn u06_certificate_of_openssl_is_accepted_when_it_is_trusted() {
+fn u06_trusted_openssl_certificate_is_accepted() {
     for more in [&[][..], &["-addext", "basicConstraints=critical,CA:FALSE"]] {
         let Some((identity, file)) = of_openssl("IP:127.0.0.1,DNS:localhost", "30", more) else { return };
         let site = Site::start_secure(json_answers(), identity);
@@ -147,7 +147,7 @@ fn u06_certificate_of_openssl_is_accepted_when_it_is_trusted() {
 }
 
 #[test]
-fn u06_certificate_of_openssl_is_refused_in_plain_words() {
+fn u06_untrusted_openssl_certificate_is_refused_with_reason() {
     let Some((identity, _)) = of_openssl("IP:127.0.0.1", "30", &[]) else { return };
     let advice = "its certificate is self-signed; if it is yours, trust it with NODE_EXTRA_CA_CERTS=/path/cert.pem";
     is_refused(&Trusted::new(), identity, advice);
@@ -157,7 +157,7 @@ fn u06_certificate_of_openssl_is_refused_in_plain_words() {
 }
 
 #[test]
-fn n08_a_handshake_that_stalls_is_given_up_and_the_call_that_waited_runs_once() {
+fn n08_stalled_tls_handshake_is_abandoned_and_call_runs_once() {
     let trusted = Trusted::new();
     let site = Site::start_secure(json_answers(), trusted.good());
     let proxy = site.proxy();
@@ -173,7 +173,7 @@ fn n08_a_handshake_that_stalls_is_given_up_and_the_call_that_waited_runs_once() 
 }
 
 #[test]
-fn n08_a_handshake_that_never_ends_is_said_and_nothing_was_sent() {
+fn n08_unfinished_tls_handshake_is_reported_as_not_sent() {
     let trusted = Trusted::new();
     let site = Site::start_secure(json_answers(), trusted.good());
     let proxy = site.proxy();
@@ -189,7 +189,7 @@ fn n08_a_handshake_that_never_ends_is_said_and_nothing_was_sent() {
 }
 
 #[test]
-fn a_server_without_tls_at_an_https_address_is_told_apart_from_one_that_is_not_trusted() {
+fn plain_server_at_https_url_is_not_reported_as_untrusted() {
     let site = Site::start(json_answers());
     let url = site.url().replace("http://", "https://");
     let mut client = run(&url, &["--call-timeout", "1s"], &[]);

@@ -10,7 +10,7 @@ use crate::site::{Site, event_answers, greeted, json_answers};
 const LOSSES: [&str; 3] = ["h34_404_session_expired", "h35b_400_session_lost", "session_lost_in_body"];
 
 #[test]
-fn h34_h35b_an_unsafe_call_in_a_lost_session_runs_once_in_the_next_one() {
+fn h34_h35b_unsafe_call_in_lost_session_runs_once_in_next() {
     for fault in LOSSES {
         for settings in [json_answers(), event_answers()] {
             let site = Site::start(settings);
@@ -27,7 +27,7 @@ fn h34_h35b_an_unsafe_call_in_a_lost_session_runs_once_in_the_next_one() {
 }
 
 #[test]
-fn h34_a_session_that_is_lost_for_many_calls_at_once_is_replaced_once() {
+fn h34_session_lost_under_many_calls_is_replaced_once() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     site.until("the stream for notices is open", |counts| counts.gets == 1);
@@ -45,7 +45,7 @@ fn h34_a_session_that_is_lost_for_many_calls_at_once_is_replaced_once() {
 }
 
 #[test]
-fn h34_a_server_that_loses_every_session_is_not_greeted_for_ever() {
+fn h34_server_losing_every_session_is_reinitialized_bounded_times() {
     for fault in LOSSES {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
@@ -62,7 +62,7 @@ fn h34_a_server_that_loses_every_session_is_not_greeted_for_ever() {
 }
 
 #[test]
-fn h34_a_new_session_gets_a_new_stream_for_notices() {
+fn h34_new_session_gets_new_get_stream() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     site.until("the first stream is open", |counts| counts.gets == 1);
@@ -78,7 +78,7 @@ fn h34_a_new_session_gets_a_new_stream_for_notices() {
 }
 
 #[test]
-fn a_legacy_sse_server_that_ends_its_stream_is_greeted_again() {
+fn ended_sse_stream_is_reinitialized() {
     let site = Site::start(json_answers());
     let mut client = greeted(&site.sse_url(), &[]);
     site.forget_sessions();
@@ -89,7 +89,7 @@ fn a_legacy_sse_server_that_ends_its_stream_is_greeted_again() {
 }
 
 #[test]
-fn h34_an_unsafe_call_to_a_legacy_sse_session_that_is_gone_runs_in_the_next_one_or_is_said_to_be_unknown() {
+fn h34_unsafe_call_in_lost_sse_session_is_resent_or_unknown() {
     let site = Site::start(json_answers());
     let mut client = greeted(&site.sse_url(), &["--transport", "sse"]);
     site.forget_sessions();

@@ -120,7 +120,7 @@ fn t18_two_way() -> Duration {
 type Story = fn() -> Duration;
 
 #[test]
-fn t16_t17_t18_a_connection_that_fell_silent_is_found_within_its_bound_and_without_a_deadline() {
+fn t16_t17_t18_silent_connection_is_detected_within_bound() {
     let stories: [(&str, Story); 6] = [
         ("an unsafe call over HTTP/1.1", t16_over_http1),
         ("an unsafe call over HTTP/2", t16_over_http2),
@@ -138,7 +138,7 @@ fn t16_t17_t18_a_connection_that_fell_silent_is_found_within_its_bound_and_witho
 }
 
 #[test]
-fn t18_a_partition_that_heals_before_anybody_gives_up_is_only_a_delay() {
+fn t18_short_partition_only_delays_call() {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
     site.until("the stream for notices is open", |counts| counts.gets == 1);
@@ -159,7 +159,7 @@ fn t18_a_partition_that_heals_before_anybody_gives_up_is_only_a_delay() {
 }
 
 #[test]
-fn t16_a_connection_that_fell_silent_costs_the_calls_deadline_and_the_next_call_takes_another() {
+fn t16_silent_connection_times_out_and_next_call_reconnects() {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &["--tool-timeout", "lookup=1500ms"]);
     client.call("a", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));

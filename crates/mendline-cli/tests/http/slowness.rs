@@ -13,7 +13,7 @@ use crate::site::{Site, event_answers, greeted, json_answers, through_a_proxy};
 const PATIENCE: Duration = Duration::from_secs(15);
 
 #[test]
-fn t19_five_seconds_of_latency_make_it_slower_and_nothing_else() {
+fn t19_five_seconds_of_latency_only_delay_call() {
     let site = Site::start(event_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
     proxy.add(Direction::Both, Toxic::Latency(Latency { ms: 2_500 }));
@@ -39,7 +39,7 @@ fn t21_single_bytes_in_both_directions_change_nothing() {
 }
 
 #[test]
-fn t20_a_line_of_a_thousand_bytes_a_second_carries_an_answer_of_three_thousand() {
+fn t20_bandwidth_of_thousand_bytes_per_second_suffices() {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
     proxy.add(Direction::Both, Toxic::Bandwidth(Bandwidth { bytes_per_second: 1_000 }));
@@ -52,7 +52,7 @@ fn t20_a_line_of_a_thousand_bytes_a_second_carries_an_answer_of_three_thousand()
 }
 
 #[test]
-fn t23_a_connection_whose_end_comes_late_is_not_taken_for_one_that_lives() {
+fn t23_delayed_close_is_not_taken_for_open_connection() {
     for ending in [Ending::Fin, Ending::Reset] {
         let site = Site::start(json_answers());
         let (proxy, mut client) = through_a_proxy(&site, &[]);

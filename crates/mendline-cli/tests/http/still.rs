@@ -7,7 +7,7 @@ use crate::client::{SOON, eventually};
 use crate::site::{Site, json_answers};
 
 #[test]
-fn x96_a_server_is_asked_over_a_fresh_connection_as_soon_as_we_go_on() {
+fn x96_server_is_pinged_over_fresh_connection_after_suspend() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     site.until("the stream for notices is open", |counts| counts.gets == 1);
@@ -27,7 +27,7 @@ fn x96_a_server_is_asked_over_a_fresh_connection_as_soon_as_we_go_on() {
 }
 
 #[test]
-fn a_server_at_a_url_is_connected_to_anew_by_hand() {
+fn manual_reconnect_uses_new_connection() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     client.signal(Signal::USR1);

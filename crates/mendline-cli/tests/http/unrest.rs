@@ -29,7 +29,7 @@ fn refusals(client: &Client) -> usize {
 }
 
 #[test]
-fn t24_a_line_that_flaps_every_second_costs_no_answer_and_no_storm_of_dials() {
+fn t24_flapping_network_loses_no_answer_and_bounds_dials() {
     let site = Site::start(json_answers());
     // With a quick policy the dials find every second second; the default one may miss several of them in a row, by chance.
     // After ten dials they are three seconds apart whatever the policy says, which finds one up-second in two.
@@ -64,7 +64,7 @@ fn t24_a_line_that_flaps_every_second_costs_no_answer_and_no_storm_of_dials() {
 }
 
 #[test]
-fn t25_connections_that_clog_one_after_another_and_go_on_in_another_order_lose_nothing() {
+fn t25_connections_stalling_in_turn_lose_nothing() {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
     // No answer is passed on before all connections are clogged.

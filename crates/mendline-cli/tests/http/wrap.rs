@@ -65,7 +65,7 @@ fn command_lines(root: u32) -> Vec<String> {
 }
 
 #[test]
-fn i12_headers_of_a_wrapped_entry_arrive_and_are_on_no_command_line() {
+fn i12_headers_of_wrapped_entry_are_on_no_command_line() {
     let site = Site::start(json_answers());
     let recorder = Recorder::before(site.address());
     let folder = tempfile::tempdir().unwrap();
@@ -79,7 +79,7 @@ fn i12_headers_of_a_wrapped_entry_arrive_and_are_on_no_command_line() {
 }
 
 #[test]
-fn i12_a_key_in_a_url_arrives_and_is_on_no_command_line() {
+fn i12_key_in_url_is_on_no_command_line() {
     let site = Site::start(json_answers());
     let recorder = Recorder::before(site.address());
     let folder = tempfile::tempdir().unwrap();
@@ -111,7 +111,7 @@ fn s03_key_in_url_path_is_on_no_command_line() {
 }
 
 #[test]
-fn i12_a_bridge_is_replaced_and_its_headers_arrive() {
+fn i12_replaced_bridge_keeps_its_headers() {
     let site = Site::start(json_answers());
     let recorder = Recorder::before(site.address());
     let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use crate::client::{Client, MENDLINE, eventually};
 use crate::stage::{LATER, Stage, end};
 
 #[test]
-fn x94_a_place_that_cannot_be_written_to_is_named_once_and_stops_no_call() {
+fn x94_unwritable_log_directory_is_reported_once_and_stops_nothing() {
     let stage = Stage::new();
     fs::create_dir(stage.path("state")).unwrap();
     fs::write(stage.path("state/logs"), "a file where a folder should be").unwrap();
@@ -28,7 +28,7 @@ fn x94_a_place_that_cannot_be_written_to_is_named_once_and_stops_no_call() {
 }
 
 #[test]
-fn x94_a_limit_on_the_size_of_files_is_said_once_and_stops_no_call() {
+fn x94_file_size_limit_is_reported_once_and_stops_nothing() {
     let stage = Stage::new();
     let mut command = Command::new("prlimit");
     command.args([
@@ -60,7 +60,7 @@ fn x94_a_limit_on_the_size_of_files_is_said_once_and_stops_no_call() {
 }
 
 #[test]
-fn a_folder_that_is_removed_is_made_again() {
+fn removed_log_directory_is_created_again() {
     let stage = Stage::new();
     let mut client = stage.bridge(&[], &["stderr-flood=1"]);
     eventually("there is a file", LATER, || !stage.files().is_empty());
@@ -72,7 +72,7 @@ fn a_folder_that_is_removed_is_made_again() {
 
 /// Left out, with the reason printed, only where the kernel does not let us mount anything.
 #[test]
-fn x94_a_full_disk_is_said_once_and_stops_no_call() {
+fn x94_full_disk_is_reported_once_and_stops_nothing() {
     let stage = Stage::new();
     fs::create_dir(stage.path("state")).unwrap();
     let isolated = ["--map-root-user", "--mount", "--", "sh", "-c"];

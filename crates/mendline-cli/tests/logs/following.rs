@@ -54,7 +54,7 @@ impl Drop for Follower {
 }
 
 #[test]
-fn what_comes_is_shown_of_every_process_that_begins_and_the_end_is_clean() {
+fn follow_shows_new_processes_and_ends_cleanly() {
     let stage = Stage::new();
     let mut follower = Follower::start(&stage, &[]);
     for _ in 0..2 {
@@ -70,7 +70,7 @@ fn what_comes_is_shown_of_every_process_that_begins_and_the_end_is_clean() {
 }
 
 #[test]
-fn a_log_that_turns_to_its_next_file_is_followed_there_without_a_line_lost_or_doubled() {
+fn follow_across_rotation_neither_loses_nor_repeats_lines() {
     let stage = Stage::new();
     let entry = json!({ "command": crate::client::MENDLINE, "args": ["demo-server", "--temper", "stderr-flood=500"] });
     std::fs::create_dir_all(stage.path("config/mendline")).unwrap();
@@ -102,7 +102,7 @@ fn a_log_that_turns_to_its_next_file_is_followed_there_without_a_line_lost_or_do
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn closed_pipe_of_reader_is_not_an_error() {
     let stage = Stage::new();
     let text: String =
         (0..20_000).map(|at| crate::stage::line(at, "notes", 1, "info", "a line like any other")).collect();

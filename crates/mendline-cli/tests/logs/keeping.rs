@@ -9,7 +9,7 @@ use crate::client::failure;
 use crate::stage::{Stage, end};
 
 #[test]
-fn what_a_server_said_and_what_was_decided_is_there_afterwards_and_nobody_else_may_read_it() {
+fn log_file_has_stderr_and_decisions_and_is_private() {
     let stage = Stage::new();
     let mut client = stage.bridge(&[], &["stderr-flood=1", "die-before=2"]);
     client.result("a", "lookup", &json!({ "key": "a" }));
@@ -31,7 +31,7 @@ fn what_a_server_said_and_what_was_decided_is_there_afterwards_and_nobody_else_m
 }
 
 #[test]
-fn the_story_of_a_call_that_failed_is_told_by_the_number_in_its_error() {
+fn log_of_failed_call_is_found_by_its_number() {
     let stage = Stage::new();
     let mut client = stage.bridge(&[], &["die-after=3"]);
     for id in ["a", "b"] {
@@ -57,7 +57,7 @@ fn the_story_of_a_call_that_failed_is_told_by_the_number_in_its_error() {
 }
 
 #[test]
-fn at_debug_every_call_has_its_story() {
+fn debug_level_logs_every_call() {
     let stage = Stage::new();
     let mut client = stage.bridge(&["--log-file-level", "debug"], &[]);
     client.result("a", "create_note", &json!({ "key": "a" }));
@@ -71,7 +71,7 @@ fn at_debug_every_call_has_its_story() {
 }
 
 #[test]
-fn a_flag_or_a_variable_turns_them_off() {
+fn flag_or_variable_turns_log_files_off() {
     let stage = Stage::new();
     end(stage.bridge(&["--no-log-files"], &[]));
     end(stage.bridge(&["--log-file-level", "off"], &[]));
@@ -84,7 +84,7 @@ fn a_flag_or_a_variable_turns_them_off() {
 }
 
 #[test]
-fn the_configuration_file_decides_when_nobody_else_does() {
+fn configuration_file_sets_log_level_by_default() {
     let stage = Stage::new();
     let entry = json!({ "command": crate::client::MENDLINE, "args": ["demo-server", "--temper", "stderr-flood=1"] });
     let write = |logs: serde_json::Value| {
@@ -110,7 +110,7 @@ fn the_configuration_file_decides_when_nobody_else_does() {
 }
 
 #[test]
-fn a_log_that_is_full_goes_on_in_the_next_file_and_the_oldest_go() {
+fn full_log_rotates_and_oldest_files_are_deleted() {
     let stage = Stage::new();
     let entry = json!({ "command": crate::client::MENDLINE, "args": ["demo-server", "--temper", "stderr-flood=2000"] });
     fs::create_dir_all(stage.path("config/mendline")).unwrap();

@@ -8,7 +8,7 @@ use crate::client::MENDLINE;
 use crate::stage::{Stage, line};
 
 #[test]
-fn where_nothing_is_logged_it_is_said_where_that_would_be_and_how_it_comes_about() {
+fn missing_log_is_reported_with_path_and_reason() {
     let stage = Stage::new();
     let told = stage.told(&[]);
     assert_eq!((told.code, told.stdout.as_str()), (3, ""));
@@ -17,7 +17,7 @@ fn where_nothing_is_logged_it_is_said_where_that_would_be_and_how_it_comes_about
 }
 
 #[test]
-fn a_name_that_is_wrong_is_met_with_the_right_one() {
+fn unknown_name_gets_suggestion() {
     let stage = Stage::new();
     stage.put("notes", 1, 1, &line(1, "notes", 1, "info", "x"));
     let told = stage.told(&["nots"]);
@@ -28,7 +28,7 @@ fn a_name_that_is_wrong_is_met_with_the_right_one() {
 }
 
 #[test]
-fn lines_of_all_servers_come_by_time_and_each_can_be_had_alone() {
+fn lines_of_all_servers_are_merged_by_time() {
     let stage = Stage::new();
     stage.put("notes", 1, 1, &(line(10, "notes", 1, "info", "one") + &line(30, "notes", 1, "info", "three")));
     stage.put("notes", 1, 2, &line(50, "notes", 1, "info", "five"));
@@ -53,7 +53,7 @@ fn lines_of_all_servers_come_by_time_and_each_can_be_had_alone() {
 }
 
 #[test]
-fn errors_and_statuses_are_found_in_everybodys_words() {
+fn errors_and_statuses_are_searchable() {
     let stage = Stage::new();
     let said = ["connect ECONNREFUSED ::1:80", "timed out (os error 110)", "upstream said HTTP 503", "call 15038 sent"];
     let text: String = said.iter().zip(1..).map(|(text, at)| line(at, "notes", 1, "info", text)).collect();
@@ -69,7 +69,7 @@ fn errors_and_statuses_are_found_in_everybodys_words() {
 }
 
 #[test]
-fn what_cannot_be_read_is_left_out_and_counted_and_half_a_line_is_neither() {
+fn unreadable_lines_are_skipped_and_counted() {
     let stage = Stage::new();
     let (one, two, half) =
         (line(1, "notes", 1, "info", "one"), line(2, "notes", 1, "info", "two"), line(3, "notes", 1, "info", "x"));
@@ -82,7 +82,7 @@ fn what_cannot_be_read_is_left_out_and_counted_and_half_a_line_is_neither() {
 }
 
 #[test]
-fn z105_a_line_can_neither_forge_another_nor_talk_to_the_terminal() {
+fn z105_line_cannot_forge_another_or_control_terminal() {
     let stage = Stage::new();
     let text = "a\u{1b}[2J\u{1b}[31mred\u{1b}[0m\n2026-01-01T08:00:00.000Z ERROR notes forged\r\u{202e}";
     stage.put("notes", 1, 1, &line(1, "notes", 1, "info", text));
@@ -93,7 +93,7 @@ fn z105_a_line_can_neither_forge_another_nor_talk_to_the_terminal() {
 }
 
 #[test]
-fn processes_of_one_name_at_one_time_are_told_apart() {
+fn concurrent_processes_of_one_name_are_distinguished() {
     let stage = Stage::new();
     stage.put("notes", 1, 1, &line(1, "notes", 1, "info", "one"));
     assert!(!stage.told(&[]).stdout.contains("notes#"));
@@ -103,7 +103,7 @@ fn processes_of_one_name_at_one_time_are_told_apart() {
 }
 
 #[test]
-fn a_call_that_several_processes_had_is_the_latest_and_the_others_are_named() {
+fn ambiguous_call_number_shows_latest_and_names_others() {
     let stage = Stage::new();
     let call = |at, pid, text| line(at, "notes", pid, "info", text).replace("\"kind\"", "\"call\":65536,\"kind\"");
     stage.put("notes", 1, 1, &call(1, 1, "older"));
@@ -115,7 +115,7 @@ fn a_call_that_several_processes_had_is_the_latest_and_the_others_are_named() {
 }
 
 #[test]
-fn as_json_every_line_is_as_it_was_kept() {
+fn json_output_repeats_stored_lines() {
     let stage = Stage::new();
     let kept = line(1, "notes", 1, "info", "one");
     stage.put("notes", 1, 1, &kept);
@@ -134,7 +134,7 @@ fn shown_within(stage: &Stage, seconds: u32, arguments: &[&str]) -> Vec<String> 
 }
 
 #[test]
-fn a_gigabyte_is_read_from_its_end_and_from_a_moment_on_without_the_rest() {
+fn gigabyte_log_is_read_partially_from_end_or_time() {
     const LINES: u64 = 1_000_000;
     let stage = Stage::new();
     stage.put("notes", 1, 1, "");
@@ -177,7 +177,7 @@ fn a_gigabyte_is_read_from_its_end_and_from_a_moment_on_without_the_rest() {
 }
 
 #[test]
-fn a_huge_log_is_read_with_little_memory_from_either_end_and_from_the_middle() {
+fn huge_log_is_read_with_little_memory() {
     let stage = Stage::new();
     stage.put("notes", 1, 1, "");
     let path = stage.logs().join("notes.20260101T080000Z.1.1.jsonl");
@@ -196,7 +196,7 @@ fn a_huge_log_is_read_with_little_memory_from_either_end_and_from_the_middle() {
 }
 
 #[test]
-fn every_flag_and_key_on_the_page_about_logs_exists() {
+fn every_flag_and_key_on_logs_page_exists() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/logs.md")).unwrap();
     let stage = Stage::new();
     let help: String = [["logs", "--help"], ["run", "--help"]]

@@ -10,7 +10,7 @@ use crate::site::{Site, json_answers};
 use crate::stage::{LATER, Stage, end};
 
 #[test]
-fn z106_a_server_that_prints_its_own_secrets_has_them_in_no_file_and_in_no_log() {
+fn z106_secrets_printed_by_server_are_in_no_log() {
     let stage = Stage::new();
     // It says everything that it was told, and a little more that nobody told it.
     let script = format!(
@@ -39,7 +39,7 @@ fn z106_a_server_that_prints_its_own_secrets_has_them_in_no_file_and_in_no_log()
 }
 
 #[test]
-fn i12_headers_and_what_is_secret_in_a_url_are_in_no_file() {
+fn i12_headers_and_secrets_in_url_are_in_no_file() {
     let stage = Stage::new();
     let site = Site::start(json_answers());
     let url = format!("{}?key=canary-query", site.url());

@@ -16,7 +16,7 @@ fn arrows(stage: &Stage, of: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_message_is_seen_on_each_of_its_ways_with_a_child_and_over_http() {
+fn message_is_logged_at_every_hop_over_stdio_and_http() {
     let expected = ["client →", "→ server", "← server", "client ←"];
     let stage = Stage::new();
     let mut client = stage.bridge(&["--record-wire"], &[]);
@@ -36,7 +36,7 @@ fn a_message_is_seen_on_each_of_its_ways_with_a_child_and_over_http() {
 }
 
 #[test]
-fn messages_are_kept_only_when_that_was_asked_for_and_shown_only_then() {
+fn messages_are_stored_and_shown_only_on_request() {
     let stage = Stage::new();
     let mut client = stage.bridge(&[], &[]);
     client.result("a", "lookup", &json!({ "key": "needle" }));
@@ -51,7 +51,7 @@ fn messages_are_kept_only_when_that_was_asked_for_and_shown_only_then() {
 }
 
 #[test]
-fn a_long_message_is_shortened_unless_all_of_it_is_wanted() {
+fn long_message_is_truncated_unless_full_is_requested() {
     let stage = Stage::new();
     let mut client = stage.bridge(&["--record-wire"], &[]);
     client.request("a", "demo/echo", &json!({ "text": "x".repeat(300_000) }));
@@ -65,7 +65,7 @@ fn a_long_message_is_shortened_unless_all_of_it_is_wanted() {
 }
 
 #[test]
-fn the_story_of_a_call_has_the_messages_of_all_its_attempts_in_it() {
+fn log_of_call_has_messages_of_all_attempts() {
     let stage = Stage::new();
     let mut client = stage.bridge(&["--record-wire"], &["die-after=2", "die-after=3"]);
     // Another one first, whose messages are none of its.
@@ -105,7 +105,7 @@ fn followed(stage: &Stage, call: &str) -> String {
 }
 
 #[test]
-fn messages_that_were_cut_are_in_the_story_too() {
+fn log_of_call_has_truncated_messages() {
     let stage = Stage::new();
     let mut client = stage.bridge(&["--record-wire", "--log-file-level", "debug"], &[]);
     client.request("a", "demo/echo", &json!({ "text": "x".repeat(300_000) }));
@@ -118,7 +118,7 @@ fn messages_that_were_cut_are_in_the_story_too() {
 }
 
 #[test]
-fn what_is_said_of_a_call_while_it_runs_is_in_its_story() {
+fn log_of_call_has_its_progress() {
     let stage = Stage::new();
     let mut client = stage.bridge(&["--record-wire"], &[]);
     let arguments = json!({ "key": "k", "steps": 1000, "stepMs": 20 });
@@ -136,7 +136,7 @@ fn what_is_said_of_a_call_while_it_runs_is_in_its_story() {
 }
 
 #[test]
-fn the_story_of_a_call_has_its_messages_in_it() {
+fn log_of_call_has_its_messages() {
     let stage = Stage::new();
     let mut client = stage.bridge(&["--record-wire", "--log-file-level", "debug"], &[]);
     client.result("a", "lookup", &json!({ "key": "needle" }));

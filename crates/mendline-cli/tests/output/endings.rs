@@ -219,12 +219,12 @@ fn all(way: Way) {
 }
 
 #[test]
-fn u01_reader_that_never_reads_ends_no_command_badly() {
+fn u01_output_that_is_never_read_causes_no_failure() {
     all(Way::NoReader);
 }
 
 #[test]
-fn u01_reader_of_one_line_ends_no_command_badly() {
+fn u01_reader_of_one_line_causes_no_failure() {
     all(Way::OneLine);
 }
 
@@ -234,27 +234,27 @@ fn u01_full_disk_is_reported_once_with_exit_code() {
 }
 
 #[test]
-fn u01_closed_stdout_ends_no_command_badly() {
+fn u01_closed_stdout_causes_no_failure() {
     all(Way::Closed);
 }
 
 #[test]
-fn u01_stderr_without_reader_ends_no_command_badly() {
+fn u01_stderr_without_reader_causes_no_failure() {
     all(Way::NoReaderOfErrors);
 }
 
 #[test]
-fn u01_stderr_on_full_disk_ends_no_command_badly() {
+fn u01_stderr_on_full_disk_causes_no_failure() {
     all(Way::FullDiskForErrors);
 }
 
 #[test]
-fn u01_closed_stderr_ends_no_command_badly() {
+fn u01_closed_stderr_causes_no_failure() {
     all(Way::ClosedErrors);
 }
 
 #[test]
-fn u01_closed_descriptors_end_no_command_badly() {
+fn u01_closed_descriptors_cause_no_failure() {
     all(Way::ClosedAll);
 }
 
@@ -267,7 +267,7 @@ fn u01_every_command_is_in_the_table() {
 
 /// The demonstration takes long; without a reader it ends early.
 #[test]
-fn u01_demonstration_ends_when_it_cannot_be_shown() {
+fn u01_demo_ends_when_its_output_fails() {
     let stage = stage();
     for (way, code) in [(Way::NoReader, 0), (Way::OneLine, 0), (Way::FullDisk, 1)] {
         let ended = way.run(&stage, &["demo".to_owned()]);

@@ -349,7 +349,7 @@ fn s07_error_of_tool_is_escaped_everywhere() {
 }
 
 #[test]
-fn s07_escaped_json_means_what_the_server_said() {
+fn s07_escaped_json_equals_server_text() {
     let stage = stage();
     let ended = finish(&mut stage.command(&["call", "--config", "good.json", "--json", "good", "answers"]));
     let value: Value = serde_json::from_slice(&ended.stdout).unwrap();

@@ -31,7 +31,7 @@ fn stage() -> Stage {
 }
 
 #[test]
-fn s10_slip_names_the_flag_and_never_the_value() {
+fn s10_usage_error_names_flag_and_never_value() {
     let stage = stage();
     let url = "http://127.0.0.1:9/";
     let (colon, equals) = (format!("Authorization: Bearer {SECRET}"), format!("Authorization=Bearer {SECRET}"));
@@ -80,7 +80,7 @@ fn s10_slip_names_the_flag_and_never_the_value() {
 }
 
 #[test]
-fn s10_header_without_quotes_and_other_words_are_not_repeated() {
+fn s10_unquoted_header_and_extra_words_are_not_repeated() {
     let stage = stage();
     let (pair, twice) = (format!("n={SECRET}"), format!("delayMs={SECRET}"));
     let user = format!("https://me:{SECRET}@127.0.0.1:9/mcp");
@@ -107,7 +107,7 @@ fn s10_header_without_quotes_and_other_words_are_not_repeated() {
 }
 
 #[test]
-fn s10_slip_in_an_entry_is_not_repeated() {
+fn s10_mistake_in_entry_is_not_repeated() {
     let stage = stage();
     for line in
         [&["check"][..], &["run", "one"], &["run", "two"], &["tools", "three"], &["doctor", "four"], &["doctor"]]
@@ -182,7 +182,7 @@ fn s11_absurd_number_is_refused_by_every_flag() {
 }
 
 #[test]
-fn s11_absurd_time_of_logs_does_not_panic() {
+fn s11_absurd_log_time_does_not_panic() {
     let stage = stage();
     for value in ["500000000000y", "0s", "9999-12-31", "0000-01-01", "99999-01-01", "-5s", "", "NaN"] {
         for flag in ["--since", "--until"] {

@@ -19,7 +19,7 @@ fn chosen(options: &[&str], tempers: &[&str]) -> Bridge {
 }
 
 #[test]
-fn a_server_that_keeps_failing_is_parked_after_exactly_as_many_retries_as_were_chosen() {
+fn failing_server_is_parked_after_configured_retries() {
     let options = &["--max-retries", "2", "--initial-retry-delay", "20ms"];
     let mut bridge = Bridge::start(Setup { options, tempers: &["exit-at-once"], ..Setup::default() });
     eventually("it is parked", SOON, || bridge.log().contains("→ Parked"));
@@ -30,7 +30,7 @@ fn a_server_that_keeps_failing_is_parked_after_exactly_as_many_retries_as_were_c
 }
 
 #[test]
-fn without_reconnecting_a_lost_server_is_tried_once_by_the_next_call() {
+fn no_reconnect_dials_lost_server_once_with_next_call() {
     for options in [&["--log-level", "debug", "--no-reconnect"][..], &["--log-level", "debug", "--max-retries", "0"]] {
         let mut bridge = chosen(options, &[]);
         kill(bridge.server(), Signal::KILL);
@@ -43,7 +43,7 @@ fn without_reconnecting_a_lost_server_is_tried_once_by_the_next_call() {
 }
 
 #[test]
-fn without_reconnecting_a_call_that_finds_no_server_tries_once_and_is_told() {
+fn no_reconnect_call_without_server_dials_once_and_fails() {
     let setup =
         Setup { options: &["--log-level", "debug", "--no-reconnect"], tempers: &["exit-at-once"], ..Setup::default() };
     let mut bridge = Bridge::start(setup);
@@ -55,7 +55,7 @@ fn without_reconnecting_a_call_that_finds_no_server_tries_once_and_is_told() {
 }
 
 #[test]
-fn a_client_that_wants_to_know_sees_the_reconnecting_as_progress() {
+fn reconnect_is_shown_as_progress_on_request() {
     let mut bridge = chosen(&["--tell-client", "--initial-retry-delay", "300ms"], &["die-after=1"]);
     let params = json!({ "name": "lookup", "arguments": { "key": "k" }, "_meta": { "progressToken": "mine" } });
     bridge.request("a", "tools/call", &params);
@@ -70,7 +70,7 @@ fn a_client_that_wants_to_know_sees_the_reconnecting_as_progress() {
 }
 
 #[test]
-fn a_client_that_did_not_ask_is_spared_the_news() {
+fn reconnect_is_not_shown_without_request() {
     let mut bridge = chosen(&["--initial-retry-delay", "300ms"], &["die-after=1"]);
     let params = json!({ "name": "lookup", "arguments": { "key": "k" }, "_meta": { "progressToken": "mine" } });
     bridge.request("a", "tools/call", &params);
@@ -79,7 +79,7 @@ fn a_client_that_did_not_ask_is_spared_the_news() {
 }
 
 #[test]
-fn a_tool_that_a_person_calls_idempotent_is_called_again() {
+fn tool_configured_as_idempotent_is_resent() {
     let mut bridge = chosen(&["--effect", "create_note=idempotent"], &["die-after=1"]);
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
@@ -87,7 +87,7 @@ fn a_tool_that_a_person_calls_idempotent_is_called_again() {
 }
 
 #[test]
-fn a_tool_that_a_person_calls_unsafe_is_not_called_again_whatever_its_server_says() {
+fn tool_configured_as_unsafe_is_never_resent() {
     let mut bridge = chosen(&["--effect", "lookup=unsafe"], &["die-after=1"]);
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown");
@@ -95,7 +95,7 @@ fn a_tool_that_a_person_calls_unsafe_is_not_called_again_whatever_its_server_say
 }
 
 #[test]
-fn hints_that_are_not_trusted_change_nothing() {
+fn untrusted_hints_are_ignored() {
     let mut bridge = chosen(&["--no-trust-hints", "--effect", "big=read"], &["die-after=1", "die-after=2"]);
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown");
@@ -105,7 +105,7 @@ fn hints_that_are_not_trusted_change_nothing() {
 }
 
 #[test]
-fn one_attempt_means_one() {
+fn max_attempts_of_one_sends_once() {
     let mut bridge = chosen(&["--max-attempts", "1"], &["die-after=1"]);
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown");
@@ -113,7 +113,7 @@ fn one_attempt_means_one() {
 }
 
 #[test]
-fn p57_a_child_that_froze_while_idle_is_found_out_and_replaced() {
+fn p57_child_that_froze_while_idle_is_replaced() {
     let mut bridge = chosen(&["--keep-alive", "1s", "--keep-alive-timeout", "500ms"], &[]);
     let frozen = bridge.server();
     kill(frozen, Signal::STOP);
@@ -126,7 +126,7 @@ fn p57_a_child_that_froze_while_idle_is_found_out_and_replaced() {
 }
 
 #[test]
-fn a_child_that_does_not_answer_its_new_greeting_in_the_chosen_time_is_replaced() {
+fn child_exceeding_handshake_timeout_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let gate = folder.path().join("gate");
     fs::write(&gate, "").unwrap();
@@ -138,7 +138,7 @@ fn a_child_that_does_not_answer_its_new_greeting_in_the_chosen_time_is_replaced(
 }
 
 #[test]
-fn l82_as_many_calls_run_and_wait_as_were_chosen_and_the_next_is_refused_at_once() {
+fn l82_calls_beyond_configured_limits_are_rejected_at_once() {
     let mut bridge = chosen(&["--max-in-flight", "1", "--max-waiting", "1"], &[]);
     let call = |id: &str| {
         let params = json!({ "name": "lookup", "arguments": { "key": id, "delayMs": 500 } });

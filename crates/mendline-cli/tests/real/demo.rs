@@ -54,7 +54,7 @@ fn servers(folder: &Path) -> Vec<i32> {
 }
 
 #[test]
-fn the_demonstration_keeps_its_word_and_leaves_nothing() {
+fn demo_results_match_readme_and_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let output = demo(&folder).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
@@ -76,7 +76,7 @@ fn the_demonstration_keeps_its_word_and_leaves_nothing() {
 }
 
 #[test]
-fn a_demonstration_that_is_stopped_leaves_no_process_and_no_file() {
+fn stopped_demo_leaves_no_process_or_file() {
     for (signal, when) in [(Signal::INT, " 2/10"), (Signal::TERM, " 6/10")] {
         let folder = tempfile::tempdir().unwrap();
         let mut process = demo(&folder).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -97,7 +97,7 @@ fn a_demonstration_that_is_stopped_leaves_no_process_and_no_file() {
 }
 
 #[test]
-fn a_demonstration_that_nobody_reads_any_more_ends() {
+fn demo_ends_when_its_output_closes() {
     let folder = tempfile::tempdir().unwrap();
     let mut process = demo(&folder).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     drop(process.stdout.take());

@@ -16,7 +16,7 @@ const FIVE_SECONDS: Duration = Duration::from_secs(5);
 const DRAIN: Duration = Duration::from_secs(10);
 
 #[test]
-fn the_end_of_stdin_ends_everything_cleanly() {
+fn eof_on_stdin_ends_mendline_cleanly() {
     let mut bridge = Bridge::around(&[]);
     let server = bridge.server();
     let children = children_of(bridge.process.id());
@@ -30,7 +30,7 @@ fn the_end_of_stdin_ends_everything_cleanly() {
 }
 
 #[test]
-fn calls_in_flight_at_the_end_of_stdin_are_still_answered() {
+fn calls_in_flight_at_eof_are_answered() {
     let mut bridge = Bridge::around(&[]);
     bridge.call("a", "lookup", &json!({ "key": "k", "delayMs": 200 }));
     bridge.stdin = None;
@@ -52,7 +52,7 @@ fn cancelled(id: &str) -> Value {
 }
 
 #[test]
-fn a_call_that_is_cancelled_in_the_last_breath_is_cancelled_at_the_server() {
+fn cancellation_just_before_eof_reaches_server() {
     let mut bridge = Bridge::around(&[]);
     bridge.call("a", "create_note", &json!({ "key": "k", "delayMs": 60_000 }));
     eventually("the call runs", SOON, || bridge.executions("create_note", "k") == 1);
@@ -65,7 +65,7 @@ fn a_call_that_is_cancelled_in_the_last_breath_is_cancelled_at_the_server() {
 }
 
 #[test]
-fn a_server_sees_both_or_neither_of_a_call_and_its_cancellation_that_are_said_in_the_last_breath() {
+fn call_and_cancellation_before_eof_arrive_both_or_neither() {
     for _ in 0..5 {
         let mut bridge = Bridge::around(&[]);
         let params = json!({ "name": "create_note", "arguments": { "key": "k", "delayMs": 60_000 } });
@@ -91,7 +91,7 @@ fn x92_sigterm_lets_running_calls_finish() {
 }
 
 #[test]
-fn x92_sigterm_twice_means_at_once_and_is_still_an_answer() {
+fn x92_second_sigterm_ends_at_once_and_answers_calls() {
     let mut bridge = Bridge::around(&[]);
     bridge.call("a", "create_note", &json!({ "key": "k", "delayMs": 60_000 }));
     eventually("the call runs", SOON, || bridge.executions("create_note", "k") == 1);
@@ -108,7 +108,7 @@ fn x92_sigterm_twice_means_at_once_and_is_still_an_answer() {
 }
 
 #[test]
-fn p58_a_server_that_ignores_eof_and_term_is_killed_with_its_group() {
+fn p58_server_ignoring_eof_and_term_is_killed_with_group() {
     let mut bridge = Bridge::around(&["ignore-eof", "ignore-term", "grandchild"]);
     eventually("the grandchild runs", SOON, || !bridge.noted("grandchild").is_empty());
     let (server, grandchild) = (bridge.server(), bridge.noted("grandchild")[0]);
@@ -121,7 +121,7 @@ fn p58_a_server_that_ignores_eof_and_term_is_killed_with_its_group() {
 }
 
 #[test]
-fn p59_a_grandchild_that_holds_the_pipes_dies_with_its_parent() {
+fn p59_grandchild_holding_pipes_is_killed_with_parent() {
     let mut bridge = Bridge::around(&["grandchild"]);
     eventually("the grandchild runs", SOON, || !bridge.noted("grandchild").is_empty());
     let grandchild = bridge.noted("grandchild")[0];
@@ -132,7 +132,7 @@ fn p59_a_grandchild_that_holds_the_pipes_dies_with_its_parent() {
 }
 
 #[test]
-fn x91_nothing_outlives_a_killed_mendline() {
+fn x91_no_process_outlives_killed_mendline() {
     let mut bridge = Bridge::around(&["ignore-eof", "ignore-term", "grandchild"]);
     eventually("the grandchild runs", SOON, || !bridge.noted("grandchild").is_empty());
     let mut all = children_of(bridge.process.id());
@@ -145,7 +145,7 @@ fn x91_nothing_outlives_a_killed_mendline() {
 }
 
 #[test]
-fn x91_a_guard_that_was_killed_is_replaced_with_the_next_server() {
+fn x91_killed_guard_is_replaced_with_next_server() {
     let mut bridge = Bridge::around(&[]);
     let id = bridge.process.id();
     let first = bridge.server();
@@ -162,7 +162,7 @@ fn x91_a_guard_that_was_killed_is_replaced_with_the_next_server() {
 }
 
 #[test]
-fn x91_killing_mendline_by_name_leaves_the_guard_alone() {
+fn x91_killing_mendline_by_name_spares_guard() {
     let bridge = Bridge::around(&[]);
     let guards: Vec<String> = children_of(bridge.process.id())
         .into_iter()
@@ -173,7 +173,7 @@ fn x91_killing_mendline_by_name_leaves_the_guard_alone() {
 }
 
 #[test]
-fn x99_a_client_that_closes_our_stdout_is_a_client_that_left() {
+fn x99_closed_stdout_counts_as_client_exit() {
     let mut bridge = Bridge::around(&[]);
     let server = bridge.server();
     bridge.lines = None;
@@ -194,7 +194,7 @@ fn x99_a_client_that_closes_our_stdout_is_a_client_that_left() {
 }
 
 #[test]
-fn an_empty_stdin_is_an_end() {
+fn empty_stdin_ends_mendline() {
     let mut bridge = Bridge::start(Setup { stdin: Some(Stdio::null()), ..Setup::default() });
     bridge.exit_code(SOON);
     assert_eq!(bridge.rest(), Vec::<String>::new());

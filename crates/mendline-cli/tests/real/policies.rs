@@ -13,7 +13,7 @@ fn chosen(options: &[&str]) -> Bridge {
 }
 
 #[test]
-fn i21_a_child_is_sent_no_more_than_was_chosen_and_everybody_has_a_turn() {
+fn i21_rate_limit_holds_and_serves_every_call() {
     let mut bridge = chosen(&["--rate-limit", "5/s:2"]);
     let begin = Instant::now();
     let ids: Vec<String> = (0..8).map(|number| format!("call{number}")).collect();
@@ -32,7 +32,7 @@ fn i21_a_child_is_sent_no_more_than_was_chosen_and_everybody_has_a_turn() {
 }
 
 #[test]
-fn i21_a_call_whose_turn_comes_too_late_is_told_so_at_once() {
+fn i21_call_that_would_wait_too_long_is_rejected_at_once() {
     // Two for the greeting and its list, one for the first call.
     let mut bridge = chosen(&["--rate-limit", "1/m:3"]);
     let first = bridge.result("a", "create_note", &json!({ "key": "a" }));
@@ -45,7 +45,7 @@ fn i21_a_call_whose_turn_comes_too_late_is_told_so_at_once() {
 }
 
 #[test]
-fn i20_a_tool_of_a_child_that_never_answers_is_held_back_while_another_works() {
+fn i20_breaker_opens_for_hanging_tool_of_child_only() {
     let mut bridge = chosen(&["--breaker-threshold", "2", "--tool-timeout", "lookup=300ms"]);
     for id in ["a", "b"] {
         let result = bridge.result(id, "lookup", &json!({ "key": "k", "delayMs": 60_000 }));

@@ -73,8 +73,8 @@ fn assert_bystanders_live(command: &[&str], log: &str, end: End) {
 }
 
 #[test]
-fn s02_guard_spares_process_with_number_of_failed_start() {
-    inside_of(&PID_NAMESPACE, "reuse::s02_guard_spares_process_with_number_of_failed_start", || {
+fn s02_guard_spares_process_with_pid_of_failed_start() {
+    inside_of(&PID_NAMESPACE, "reuse::s02_guard_spares_process_with_pid_of_failed_start", || {
         let folder = tempfile::tempdir().unwrap();
         let plain = folder.path().join("plain");
         fs::write(&plain, "neither a program nor a script").unwrap();
@@ -86,8 +86,8 @@ fn s02_guard_spares_process_with_number_of_failed_start() {
 }
 
 #[test]
-fn s02_guard_spares_process_with_number_of_reaped_child() {
-    inside_of(&PID_NAMESPACE, "reuse::s02_guard_spares_process_with_number_of_reaped_child", || {
+fn s02_guard_spares_process_with_pid_of_reaped_child() {
+    inside_of(&PID_NAMESPACE, "reuse::s02_guard_spares_process_with_pid_of_reaped_child", || {
         for end in [End::Normal, End::Killed] {
             assert_bystanders_live(&["false"], "exit code 1", end);
         }

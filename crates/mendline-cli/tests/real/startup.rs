@@ -104,7 +104,7 @@ fn parsed(line: &str) -> Value {
 }
 
 #[test]
-fn i22_the_second_time_greeting_and_tools_are_there_before_the_server_is() {
+fn i22_second_start_answers_handshake_and_tools_from_cache() {
     let house = House::new();
     let said = house.get_to_know();
     let served = house.served();
@@ -119,7 +119,7 @@ fn i22_the_second_time_greeting_and_tools_are_there_before_the_server_is() {
 }
 
 #[test]
-fn a_tool_that_is_new_the_second_time_is_announced_when_the_server_is_there() {
+fn new_tool_is_announced_when_server_is_up() {
     let house = House::new();
     let said = house.get_to_know();
     fs::write(house.path("more"), "").unwrap();
@@ -140,7 +140,7 @@ fn a_tool_that_is_new_the_second_time_is_announced_when_the_server_is_there() {
 }
 
 #[test]
-fn the_first_time_a_slow_server_is_stood_in_for_and_its_tools_are_waited_for() {
+fn first_start_answers_handshake_provisionally_and_waits_for_tools() {
     let house = House::new();
     let mut client = house.run(&[], &[]);
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {} });
@@ -163,7 +163,7 @@ fn the_first_time_a_slow_server_is_stood_in_for_and_its_tools_are_waited_for() {
 }
 
 #[test]
-fn what_one_credential_may_see_is_not_shown_to_another() {
+fn cached_lists_are_separate_per_credential() {
     let house = House::new();
     house.get_to_know();
     let mut client = house.run(&[], &[("GITHUB_TOKEN", "s3cr3t-canary")]);
@@ -183,7 +183,7 @@ fn what_one_credential_may_see_is_not_shown_to_another() {
 }
 
 #[test]
-fn what_was_kept_and_is_damaged_is_set_aside_and_the_server_speaks_for_itself() {
+fn damaged_cache_is_set_aside_and_server_answers() {
     let house = House::new();
     let said = house.get_to_know();
     let served = house.served();
@@ -203,7 +203,7 @@ fn what_was_kept_and_is_damaged_is_set_aside_and_the_server_speaks_for_itself() 
 }
 
 #[test]
-fn x94_a_state_directory_that_cannot_be_written_to_is_said_once_and_stops_no_call() {
+fn x94_unwritable_state_directory_is_reported_once_and_stops_nothing() {
     let house = House::new();
     house.open_the_gate();
     fs::write(house.path("state"), "a file where a folder should be").unwrap();
@@ -217,7 +217,7 @@ fn x94_a_state_directory_that_cannot_be_written_to_is_said_once_and_stops_no_cal
 }
 
 #[test]
-fn who_wants_neither_catalogue_nor_log_files_leaves_no_trace() {
+fn without_catalogue_and_log_files_nothing_is_written() {
     let house = House::new();
     house.open_the_gate();
     let mut client = house.run(&["--no-catalogue", "--no-log-files"], &[]);

@@ -14,7 +14,7 @@ fn stand_still(bridge: &Bridge) {
 }
 
 #[test]
-fn x96_a_child_is_asked_whether_it_is_there_as_soon_as_we_go_on() {
+fn x96_child_is_pinged_after_suspend() {
     let mut bridge = Bridge::around(&[]);
     assert_eq!(bridge.noted("ping"), [0; 0], "it was not silent for long");
     stand_still(&bridge);
@@ -29,7 +29,7 @@ fn x96_a_child_is_asked_whether_it_is_there_as_soon_as_we_go_on() {
 }
 
 #[test]
-fn x96_a_child_that_died_meanwhile_is_replaced_and_the_call_that_waited_runs_once() {
+fn x96_child_that_died_during_suspend_is_replaced() {
     let mut bridge = Bridge::around(&[]);
     bridge.signal(Signal::STOP);
     let id = i32::try_from(bridge.process.id()).unwrap();
@@ -45,7 +45,7 @@ fn x96_a_child_that_died_meanwhile_is_replaced_and_the_call_that_waited_runs_onc
 }
 
 #[test]
-fn a_child_is_not_asked_when_nobody_wants_it_to_be() {
+fn child_is_not_pinged_without_keep_alive() {
     let mut bridge = Bridge::start(Setup { options: &["--keep-alive", "off"], ..Setup::default() });
     bridge.greet();
     stand_still(&bridge);
@@ -56,7 +56,7 @@ fn a_child_is_not_asked_when_nobody_wants_it_to_be() {
 }
 
 #[test]
-fn a_child_is_replaced_by_hand() {
+fn manual_reconnect_replaces_child() {
     let mut bridge = Bridge::around(&[]);
     let first = bridge.server();
     bridge.signal(Signal::USR1);
@@ -69,7 +69,7 @@ fn a_child_is_replaced_by_hand() {
 }
 
 #[test]
-fn a_server_that_is_left_alone_is_started_by_hand() {
+fn manual_reconnect_starts_server_without_automatic_reconnect() {
     let options = &["--log-level", "debug", "--no-reconnect"];
     let mut bridge = Bridge::start(Setup { options, ..Setup::default() });
     bridge.greet();

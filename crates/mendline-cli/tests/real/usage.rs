@@ -42,65 +42,65 @@ macro_rules! story {
 }
 
 story!(help, ["--help"]);
-story!(check_without_a_file, ["check"]);
-story!(check_of_a_file_that_is_not_there, ["check", "/nonexistent/x.json"]);
-story!(a_configuration_for_a_command, ["run", "--config", "x.json", "--", "true"]);
-story!(logs_since_something_that_is_no_time, ["logs", "--since", "yesterday"]);
-story!(logs_of_a_call_that_is_none, ["logs", "--call", "mine"]);
-story!(logs_of_no_level_at_all, ["logs", "--level", "off"]);
-story!(log_files_of_a_level_that_is_none_in_the_environment, ["run", "--", "true"], &[("MENDLINE_LOG_FILES", "loud")]);
+story!(check_without_file_is_rejected, ["check"]);
+story!(check_of_missing_file_is_rejected, ["check", "/nonexistent/x.json"]);
+story!(config_with_command_is_rejected, ["run", "--config", "x.json", "--", "true"]);
+story!(logs_since_invalid_time_is_rejected, ["logs", "--since", "yesterday"]);
+story!(logs_of_invalid_call_number_is_rejected, ["logs", "--call", "mine"]);
+story!(logs_of_level_off_is_rejected, ["logs", "--level", "off"]);
+story!(invalid_log_file_level_in_environment_is_rejected, ["run", "--", "true"], &[("MENDLINE_LOG_FILES", "loud")]);
 story!(version, ["--version"]);
-story!(nothing_at_all, []);
-story!(a_mistyped_command, ["chek"]);
-story!(a_url_in_place_of_a_command, ["https://mcp.example.com/mcp"]);
-story!(a_server_in_place_of_a_command, ["uvx", "notes-server"]);
-story!(completions_without_a_shell, ["completions"]);
-story!(completions_for_a_shell_that_is_none, ["completions", "tcsh"]);
-story!(the_manual_page_of_a_command_that_is_none, ["man", "fly"]);
-story!(the_manual_page_of_check, ["man", "check"]);
-story!(run_without_a_command, ["run"]);
-story!(run_without_the_dashes, ["run", "notes-server"]);
-story!(a_timeout_without_a_unit, ["run", "--call-timeout", "5", "--", "true"]);
-story!(a_timeout_of_nothing, ["run", "--call-timeout", "0s", "--", "true"]);
-story!(a_name_with_two_underscores, ["run", "--name", "a__b", "--", "true"]);
-story!(a_name_with_odd_characters, ["run", "--name", "my server", "--", "true"]);
-story!(a_log_level_that_is_none, ["run", "--log-level", "loud", "--", "true"]);
-story!(a_log_level_that_is_none_in_the_environment, ["run", "--", "true"], &[("MENDLINE_LOG", "loud")]);
-story!(an_unknown_flag, ["run", "--fast", "--", "true"]);
-story!(a_url_of_another_scheme, ["run", "ftp://mcp.example.com/mcp"]);
-story!(a_url_without_a_host, ["run", "http:///mcp"]);
-story!(a_url_with_credentials, ["run", "https://me@mcp.example.com/mcp?key=s3cret"]);
-story!(a_url_and_a_command, ["run", "https://mcp.example.com/mcp", "--", "true"]);
-story!(a_header_without_a_colon, ["run", "--header", "Authorization Bearer s3cret", ADDRESS]);
-story!(a_header_with_an_odd_name, ["run", "--header", "My Key: s3cret", ADDRESS]);
-story!(a_header_with_an_odd_value, ["run", "--header", "X-Key: s3cret\r\nX-More: s3cret", ADDRESS]);
-story!(a_header_that_frames_messages, ["run", "--header", "Transfer-Encoding: chunked", ADDRESS]);
-story!(a_header_for_a_command, ["run", "--header", "X-Key: s3cret", "--", "true"]);
-story!(a_header_in_a_variable_without_a_variable, ["run", "--header-env", "X-Key", ADDRESS]);
-story!(a_header_in_a_variable_that_is_not_set, ["run", "--header-env", "X-Key=MENDLINE_TEST_UNSET", ADDRESS]);
-story!(a_url_in_a_variable_that_is_not_set, ["run", "--url-env", "MENDLINE_TEST_UNSET"]);
-story!(a_url_in_a_variable_that_is_none, ["run", "--url-env", "HIDDEN"], &[("HIDDEN", "mcp.example.com?key=s3cret")]);
-story!(a_url_with_a_variable_that_is_none, ["run", "${HIDDEN}/mcp"], &[("HIDDEN", "s3cret:")]);
-story!(a_url_and_one_in_a_variable, ["run", "--url-env", "HIDDEN", ADDRESS]);
-story!(a_variable_that_is_not_set, ["run", "--header", "X-Key: ${MENDLINE_TEST_UNSET}", ADDRESS]);
-story!(a_variable_without_its_end, ["run", "--header", "X-Key: s3cret ${TOKEN", ADDRESS]);
-story!(a_transport_that_is_none, ["run", "--transport", "carrier-pigeon", ADDRESS]);
-story!(a_connect_timeout_of_nothing, ["run", "--connect-timeout", "0s", ADDRESS]);
-story!(retries_below_no_end, ["run", "--max-retries", "-2", "--", "true"]);
-story!(a_multiplier_that_shrinks, ["run", "--backoff-multiplier", "0.5", "--", "true"]);
-story!(a_multiplier_without_end, ["run", "--backoff-multiplier", "inf", "--", "true"]);
-story!(a_keep_alive_that_is_a_storm, ["run", "--keep-alive", "10ms", "--", "true"]);
-story!(too_many_attempts, ["run", "--max-attempts", "11", "--", "true"]);
-story!(an_effect_that_is_none, ["run", "--effect", "search=safe", "--", "true"]);
-story!(an_effect_without_a_tool, ["run", "--effect", "read", "--", "true"]);
-story!(two_effects_of_one_tool, ["run", "--effect", "a=read", "--effect", "a=unsafe", "--", "true"]);
-story!(nothing_in_flight, ["run", "--max-in-flight", "0", "--", "true"]);
-story!(no_reconnect_and_retries, ["run", "--no-reconnect", "--max-retries", "5", "--", "true"]);
-story!(no_retries_and_a_delay, ["run", "--max-retries", "0", "--max-retry-delay", "5s", "--", "true"]);
-story!(a_first_delay_beyond_the_longest, ["run", "--initial-retry-delay", "1m", "--", "true"]);
-story!(no_keep_alive_and_its_timeout, ["run", "--keep-alive", "off", "--keep-alive-timeout", "3s", "--", "true"]);
-story!(a_call_longer_than_its_total, ["run", "--call-timeout", "2m", "--total-timeout", "1m", "--", "true"]);
-story!(resumptions_of_a_command, ["run", "--resume-attempts", "3", "--", "true"]);
+story!(no_arguments_print_help, []);
+story!(mistyped_subcommand_is_rejected, ["chek"]);
+story!(url_as_subcommand_is_rejected, ["https://mcp.example.com/mcp"]);
+story!(server_as_subcommand_is_rejected, ["uvx", "notes-server"]);
+story!(completions_without_shell_are_rejected, ["completions"]);
+story!(completions_for_unknown_shell_are_rejected, ["completions", "tcsh"]);
+story!(manual_page_of_unknown_command_is_rejected, ["man", "fly"]);
+story!(manual_page_of_check, ["man", "check"]);
+story!(run_without_command_is_rejected, ["run"]);
+story!(run_without_dashes_is_rejected, ["run", "notes-server"]);
+story!(timeout_without_unit_is_rejected, ["run", "--call-timeout", "5", "--", "true"]);
+story!(timeout_of_zero_is_rejected, ["run", "--call-timeout", "0s", "--", "true"]);
+story!(name_with_two_underscores_is_rejected, ["run", "--name", "a__b", "--", "true"]);
+story!(name_with_invalid_characters_is_rejected, ["run", "--name", "my server", "--", "true"]);
+story!(invalid_log_level_is_rejected, ["run", "--log-level", "loud", "--", "true"]);
+story!(invalid_log_level_in_environment_is_rejected, ["run", "--", "true"], &[("MENDLINE_LOG", "loud")]);
+story!(unknown_flag_is_rejected, ["run", "--fast", "--", "true"]);
+story!(url_with_unknown_scheme_is_rejected, ["run", "ftp://mcp.example.com/mcp"]);
+story!(url_without_host_is_rejected, ["run", "http:///mcp"]);
+story!(url_with_credentials_is_rejected, ["run", "https://me@mcp.example.com/mcp?key=s3cret"]);
+story!(url_and_command_are_rejected, ["run", "https://mcp.example.com/mcp", "--", "true"]);
+story!(header_without_colon_is_rejected, ["run", "--header", "Authorization Bearer s3cret", ADDRESS]);
+story!(header_with_invalid_name_is_rejected, ["run", "--header", "My Key: s3cret", ADDRESS]);
+story!(header_with_invalid_value_is_rejected, ["run", "--header", "X-Key: s3cret\r\nX-More: s3cret", ADDRESS]);
+story!(framing_header_is_rejected, ["run", "--header", "Transfer-Encoding: chunked", ADDRESS]);
+story!(header_for_command_is_rejected, ["run", "--header", "X-Key: s3cret", "--", "true"]);
+story!(header_env_without_variable_is_rejected, ["run", "--header-env", "X-Key", ADDRESS]);
+story!(header_env_with_unset_variable_is_rejected, ["run", "--header-env", "X-Key=MENDLINE_TEST_UNSET", ADDRESS]);
+story!(url_env_with_unset_variable_is_rejected, ["run", "--url-env", "MENDLINE_TEST_UNSET"]);
+story!(url_env_with_invalid_url_is_rejected, ["run", "--url-env", "HIDDEN"], &[("HIDDEN", "mcp.example.com?key=s3cret")]);
+story!(url_with_invalid_variable_value_is_rejected, ["run", "${HIDDEN}/mcp"], &[("HIDDEN", "s3cret:")]);
+story!(url_and_url_env_are_rejected, ["run", "--url-env", "HIDDEN", ADDRESS]);
+story!(unset_variable_is_rejected, ["run", "--header", "X-Key: ${MENDLINE_TEST_UNSET}", ADDRESS]);
+story!(unterminated_variable_is_rejected, ["run", "--header", "X-Key: s3cret ${TOKEN", ADDRESS]);
+story!(unknown_transport_is_rejected, ["run", "--transport", "carrier-pigeon", ADDRESS]);
+story!(connect_timeout_of_zero_is_rejected, ["run", "--connect-timeout", "0s", ADDRESS]);
+story!(retries_below_minus_one_are_rejected, ["run", "--max-retries", "-2", "--", "true"]);
+story!(multiplier_below_one_is_rejected, ["run", "--backoff-multiplier", "0.5", "--", "true"]);
+story!(infinite_multiplier_is_rejected, ["run", "--backoff-multiplier", "inf", "--", "true"]);
+story!(keep_alive_below_minimum_is_rejected, ["run", "--keep-alive", "10ms", "--", "true"]);
+story!(too_many_attempts_are_rejected, ["run", "--max-attempts", "11", "--", "true"]);
+story!(unknown_effect_is_rejected, ["run", "--effect", "search=safe", "--", "true"]);
+story!(effect_without_tool_is_rejected, ["run", "--effect", "read", "--", "true"]);
+story!(two_effects_of_one_tool_are_rejected, ["run", "--effect", "a=read", "--effect", "a=unsafe", "--", "true"]);
+story!(max_in_flight_of_zero_is_rejected, ["run", "--max-in-flight", "0", "--", "true"]);
+story!(no_reconnect_with_retries_is_rejected, ["run", "--no-reconnect", "--max-retries", "5", "--", "true"]);
+story!(zero_retries_with_delay_are_rejected, ["run", "--max-retries", "0", "--max-retry-delay", "5s", "--", "true"]);
+story!(initial_delay_above_maximum_is_rejected, ["run", "--initial-retry-delay", "1m", "--", "true"]);
+story!(keep_alive_off_with_timeout_is_rejected, ["run", "--keep-alive", "off", "--keep-alive-timeout", "3s", "--", "true"]);
+story!(call_timeout_above_total_is_rejected, ["run", "--call-timeout", "2m", "--total-timeout", "1m", "--", "true"]);
+story!(resume_attempts_for_command_are_rejected, ["run", "--resume-attempts", "3", "--", "true"]);
 
 /// The commands that the first page names.
 pub(crate) fn commands() -> Vec<String> {
@@ -112,7 +112,7 @@ pub(crate) fn commands() -> Vec<String> {
 }
 
 #[test]
-fn every_command_is_on_the_first_page_and_its_help_is_as_it_was_reviewed() {
+fn every_command_has_reviewed_help() {
     let commands = commands();
     assert!(commands.len() > 7 && commands.contains(&"run".to_owned()), "{commands:?}");
     for command in commands {
@@ -129,7 +129,7 @@ fn flags(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn the_guide_lists_every_choice_and_no_other() {
+fn guide_lists_exactly_the_options_of_run() {
     let guide = include_str!("../../../../docs/guide.md");
     let (_, listed) = guide.split_once("\n### Choices\n").expect("no section of that name");
     let (listed, _) = listed.split_once("\n\n").expect("a table has an end");
@@ -143,7 +143,7 @@ fn the_guide_lists_every_choice_and_no_other() {
 }
 
 #[test]
-fn a_usage_that_is_wrong_starts_nothing() {
+fn usage_error_starts_no_server() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = folder.path().join("ledger");
     let environment = &[("MENDLINE_DEMO_LEDGER", ledger.to_str().unwrap())];
@@ -158,7 +158,7 @@ fn a_usage_that_is_wrong_starts_nothing() {
 }
 
 #[test]
-fn a_server_that_is_no_server_is_a_negative_result() {
+fn command_that_is_no_server_exits_with_1() {
     let mut bridge = Bridge::start(Setup { command: Some(&["false"]), ..Setup::default() });
     eventually("its end is seen", SOON, || bridge.log().contains("exit code 1"));
     bridge.stdin = None;
@@ -166,13 +166,13 @@ fn a_server_that_is_no_server_is_a_negative_result() {
 }
 
 #[test]
-fn i12_a_password_in_a_url_is_refused_and_not_shown() {
+fn i12_password_in_url_is_rejected_and_not_shown() {
     let said = said(&["run", "https://me:s3cret@mcp.example.com/mcp"], &[]);
     assert!(said.starts_with("exit code 2\n") && !said.contains("s3cret"), "{said}");
 }
 
 #[test]
-fn logs_go_to_stderr_and_can_be_turned_off_by_the_environment() {
+fn logs_go_to_stderr_unless_disabled_by_variable() {
     let loud = said(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "debug")]);
     assert!(loud.contains("--- stdout\n--- stderr\n2") && loud.contains("DEBUG"), "{loud}");
     let quiet = said(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "off")]);

@@ -99,7 +99,7 @@ const CURSOR: &str = r#"{
 "#;
 
 #[test]
-fn a_dry_run_shows_everything_and_writes_nothing() {
+fn dry_run_shows_all_changes_and_writes_nothing() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);
     let told = home.wrap(&["--dry-run"]);
@@ -113,7 +113,7 @@ fn a_dry_run_shows_everything_and_writes_nothing() {
 const CANARY: &str = "CANARYkey0123456789abcdef";
 
 #[test]
-fn s03_no_line_that_is_shown_holds_a_secret() {
+fn s03_no_shown_line_holds_secret() {
     let home = Home::new();
     let text = format!(
         r#"{{ "mcpServers": {{
@@ -203,7 +203,7 @@ fn s11_clean_deletes_its_own_backup_and_keeps_needed_ones() {
 }
 
 #[test]
-fn s11_real_path_is_shown_before_a_linked_file_is_changed() {
+fn s11_real_path_is_shown_before_linked_file_is_changed() {
     let home = Home::new();
     home.write("elsewhere/mcp.json", CURSOR);
     home.write("dotfiles/cursor.json", CURSOR);
@@ -224,7 +224,7 @@ fn s11_real_path_is_shown_before_a_linked_file_is_changed() {
 }
 
 #[test]
-fn what_was_wrapped_comes_back_from_the_entries_alone() {
+fn unwrap_restores_entries_without_backup() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);
     home.wrap(&["--yes"]).is(0, &["~/.cursor/mcp.json: written"]);
@@ -244,7 +244,7 @@ fn what_was_wrapped_comes_back_from_the_entries_alone() {
 }
 
 #[test]
-fn a_named_server_is_the_only_one_and_is_wrapped_without_a_credential() {
+fn only_named_server_is_wrapped() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);
     home.wrap(&["--server", "tracker", "--yes"]).is(0, &["tracker  wrapped"]);
@@ -253,7 +253,7 @@ fn a_named_server_is_the_only_one_and_is_wrapped_without_a_credential() {
 }
 
 #[test]
-fn every_client_is_found_and_what_a_project_shares_is_left_unless_asked_for() {
+fn every_client_is_found_and_project_files_need_request() {
     let home = Home::new();
     let entry = json!({ "command": "x", "args": [] });
     let servers = json!({ "mcpServers": { "a": entry } }).to_string();
@@ -289,7 +289,7 @@ fn every_client_is_found_and_what_a_project_shares_is_left_unless_asked_for() {
 }
 
 #[test]
-fn without_a_terminal_nobody_is_asked_and_nothing_is_written() {
+fn without_terminal_no_prompt_and_no_change() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);
     home.wrap(&[]).is(2, &["no terminal to ask on", "--yes"]);
@@ -323,7 +323,7 @@ fn answered(home: &Home, answer: &str) -> (i32, String) {
 }
 
 #[test]
-fn a_question_is_asked_on_a_terminal_and_its_answer_counts() {
+fn prompt_on_terminal_decides() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);
     let (code, seen) = answered(&home, "\n");
@@ -335,7 +335,7 @@ fn a_question_is_asked_on_a_terminal_and_its_answer_counts() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named_and_not_touched() {
+fn unusable_files_are_named_and_unchanged() {
     let home = Home::new();
     let servers = r#"{"mcpServers": {"a": {"command": "x"}}}"#;
     let read_only = home.write("garden/fixed.json", servers);
@@ -372,7 +372,7 @@ fn files_that_cannot_be_used_are_named_and_not_touched() {
 }
 
 #[test]
-fn files_that_may_not_be_read_or_replaced_are_named_and_not_touched() {
+fn files_without_permission_are_named_and_unchanged() {
     let home = Home::new();
     let servers = r#"{"mcpServers": {"a": {"command": "x"}}}"#;
     let (locked, secret) = (home.write("locked/mcp.json", servers), home.write("secret.json", servers));
@@ -393,7 +393,7 @@ fn files_that_may_not_be_read_or_replaced_are_named_and_not_touched() {
 }
 
 #[test]
-fn two_ways_to_one_file_change_it_once() {
+fn two_paths_to_one_file_change_it_once() {
     let home = Home::new();
     let file = home.write("garden/a.json", CURSOR);
     symlink("a.json", home.path("garden/b.json")).unwrap();
@@ -426,7 +426,7 @@ fn one_bad_file_does_not_stop_the_others() {
 }
 
 #[test]
-fn a_link_is_followed_and_stays() {
+fn symlink_is_followed_and_kept() {
     let home = Home::new();
     let real = home.write("dotfiles/mcp.json", CURSOR);
     fs::create_dir(home.path(".cursor")).unwrap();
@@ -437,7 +437,7 @@ fn a_link_is_followed_and_stays() {
 }
 
 #[test]
-fn names_that_are_not_known_are_said_with_those_that_are() {
+fn unknown_names_are_reported_with_known_names() {
     let home = Home::new();
     home.wrap(&["--yes"])
         .is(3, &["no client's configuration was found", "~/.claude.json", "~/.codex/config.toml", "--file"]);
@@ -451,7 +451,7 @@ fn names_that_are_not_known_are_said_with_those_that_are() {
 }
 
 #[test]
-fn a_server_that_was_asked_for_and_left_is_a_negative_result() {
+fn named_server_left_unwrapped_exits_with_1() {
     let home = Home::new();
     home.write("garden/a.json", r#"{"mcpServers": {"a": {"type": "sdk"}, "b": {"command": "x"}}}"#);
     home.wrap(&["--yes", "--file", "a.json", "--server", "a"]).is(1, &["a  left: it has neither"]);
@@ -459,7 +459,7 @@ fn a_server_that_was_asked_for_and_left_is_a_negative_result() {
 }
 
 #[test]
-fn a_binary_that_will_not_stay_is_refused_unless_it_is_named() {
+fn temporary_binary_is_rejected_unless_named() {
     let home = Home::new();
     let copy = home.path("garden/mendline");
     fs::copy(MENDLINE, &copy).unwrap();
@@ -479,7 +479,7 @@ fn a_binary_that_will_not_stay_is_refused_unless_it_is_named() {
 }
 
 #[test]
-fn a_wrapped_command_answers_as_the_server_itself() {
+fn wrapped_command_answers_like_server() {
     let home = Home::new();
     let ledger = home.path("ledger");
     // Under its own name the server would be taken for Mendline, and rightly.

@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_that_keeps_every_promise_is_not_complained_about() {
+    fn correct_conversation_has_no_violation() {
         assert_eq!(violations(&seen(&[well()], 1), Some(CUT)), [""; 0]);
         assert_eq!(violations(&seen(&[failed("unknown")], 1), Some(CUT)), [""; 0]);
     }
 
     #[test]
-    fn every_broken_promise_is_seen() {
+    fn every_violation_is_detected() {
         let late = |seconds| {
             let mut late = seen(&[well()], 1);
             late.asked[0].took = Some(Duration::from_secs(seconds));

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_conversation_is_cut_everywhere_and_a_long_one_near_its_seams() {
+    fn short_conversation_is_cut_everywhere_and_long_one_sampled() {
         assert_eq!(sample(&(100, vec![50]), 0, false).len(), 101);
         let long = sample(&(10_000, vec![5_000]), 3, false);
         assert!((4_999..=5_001).all(|at| long.contains(&at)), "{long:?}");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_fault_begins_at_another_byte() {
+    fn each_fault_kind_starts_at_another_offset() {
         let stride: BTreeSet<usize> =
             (0..7).map(|offset| *sample(&(2_000, Vec::new()), offset, false).first().unwrap()).collect();
         assert_eq!(stride.len(), 7);

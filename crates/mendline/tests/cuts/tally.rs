@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_is_counted_where_it_belongs() {
+    fn cut_is_counted_in_its_row() {
         let mut seen = Seen::nothing(Wire::Http1, Manner::ResumableEvents, Twist::Plain);
         seen.ask(&[Role::Unsafe], false);
         seen.note(&json!({"id": "unsafe", "result": {}}).to_string(), Duration::from_millis(1200));

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use super::stage::{EVENTS_HEAD, PING, PONG, Stage, cables, events, get, json, line, post, target};
 
 #[tokio::test(start_paused = true)]
-async fn a_message_goes_out_and_its_answer_comes_back() {
+async fn message_is_sent_and_answer_returned() {
     let (dial, mut servers) = cables();
     let target = target("http://x.test:81/mcp").header("Authorization", &Secret::new("Bearer t")).unwrap();
     let mut stage = Stage::new(target, dial);
@@ -34,7 +34,7 @@ async fn a_message_goes_out_and_its_answer_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_read_the_same_wherever_the_stream_is_split() {
+async fn events_are_equal_for_any_split_of_stream() {
     let text =
         events(&["id: 1\ndata:\n\n", ": hello\r\n\r\n", "event: message\r\ndata: {\"a\":", "1}\r\n\r\ndata: b\n\n"]);
     let expected =
@@ -57,7 +57,7 @@ async fn events_read_the_same_wherever_the_stream_is_split() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_answer_has_its_facts() {
+async fn every_kind_of_answer_is_reported() {
     let error = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}"#;
     let whole = |status: &str, headers: &str, body: &str| {
         format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len())
@@ -95,7 +95,7 @@ async fn every_kind_of_answer_has_its_facts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_in_many_chunks_is_one_message() {
+async fn chunked_body_is_one_message() {
     let long = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"text":"{}"}}}}"#, "x".repeat(200_000));
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(target("http://x.test/"), dial);
@@ -106,7 +106,7 @@ async fn a_body_in_many_chunks_is_one_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_ends_with_its_connection_is_whole() {
+async fn body_ended_by_close_is_complete() {
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
@@ -116,7 +116,7 @@ async fn a_body_that_ends_with_its_connection_is_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_read_from_a_stream_without_leave() {
+async fn stream_is_read_only_with_permission() {
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     let id = stage.begin(get());
@@ -134,7 +134,7 @@ async fn nothing_is_read_from_a_stream_without_leave() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exchange_can_be_given_up_at_any_stage() {
+async fn exchange_can_be_aborted_at_any_stage() {
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     let id = stage.begin(post(PING));
@@ -163,7 +163,7 @@ async fn an_exchange_can_be_given_up_at_any_stage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_is_resolved_where_it_was_named_and_nowhere_else() {
+async fn endpoint_is_resolved_against_its_own_stream() {
     let endpoint =
         |named: &str| Ask { target: Some(named.to_owned()), verb: Verb::Get, headers: Vec::new(), body: None };
     for (named, path) in [("/messages?id=1", "/messages?id=1"), ("msg", "/a/msg"), ("http://x.test/m", "/m")] {
@@ -188,7 +188,7 @@ async fn an_endpoint_is_resolved_where_it_was_named_and_nowhere_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_may_be_silent_for_as_long_as_it_likes() {
+async fn silent_stream_is_kept() {
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     let start = Instant::now();

@@ -64,7 +64,7 @@ async fn r23_compressed_body_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r23_little_that_becomes_much_is_too_large() {
+async fn r23_decompression_bomb_is_too_large() {
     // Two hundred times the limit, in a fifth of it.
     let bomb = gzip(&vec![b' '; 20_000_000]);
     assert!(bomb.len() < 25_000, "{}", bomb.len());
@@ -76,7 +76,7 @@ async fn r23_little_that_becomes_much_is_too_large() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r23_unknown_coding_is_an_error_that_names_it() {
+async fn r23_unknown_coding_error_names_it() {
     for kind in ["application/json", "text/event-stream"] {
         let facts = answered(response(kind, "br", b"\x0b\x02\x80{}\x03")).await;
         assert_eq!(facts.len(), 1, "{facts:?}");
@@ -96,7 +96,7 @@ async fn r23_damaged_or_cut_body_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r23_compressed_event_is_read_when_it_comes() {
+async fn r23_compressed_event_is_read_at_once() {
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(get());

@@ -34,7 +34,7 @@ async fn first(answer: &str) -> (Stage<Cables>, Servers, Server) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_is_used_again_while_it_is_warm() {
+async fn recent_connection_is_reused() {
     let (mut stage, servers, mut server) = first(&json(PONG)).await;
     for _ in 0..10 {
         stage.during(sleep(Duration::from_millis(3900))).await;
@@ -47,7 +47,7 @@ async fn a_connection_is_used_again_while_it_is_warm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_must_not_race_takes_a_fresh_connection_after_a_second() {
+async fn unsafe_call_takes_fresh_connection_after_one_idle_second() {
     let (mut stage, mut servers, _old) = first(&json(PONG)).await;
     stage.during(sleep(Duration::from_millis(1100))).await;
     stage.begin_with(post(PING), Reuse::Fresh);
@@ -56,7 +56,7 @@ async fn a_call_that_must_not_race_takes_a_fresh_connection_after_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resting_connection_is_closed_before_its_server_would() {
+async fn idle_connection_is_closed_before_server_timeout() {
     let keep_alive =
         |seconds: u32| json(PONG).replace("\r\n\r\n", &format!("\r\nKeep-Alive: timeout={seconds}\r\n\r\n"));
     for (answer, rests) in
@@ -70,7 +70,7 @@ async fn a_resting_connection_is_closed_before_its_server_would() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_to_be_closed_does_not_rest() {
+async fn connection_close_header_prevents_reuse() {
     for header in ["Connection: close", "Keep-Alive: timeout=1"] {
         let (mut stage, _servers, mut server) =
             first(&json(PONG).replace("\r\n\r\n", &format!("\r\n{header}\r\n\r\n"))).await;
@@ -81,7 +81,7 @@ async fn a_connection_that_is_to_be_closed_does_not_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_the_server_closed_is_not_used() {
+async fn connection_closed_by_server_is_not_reused() {
     let (mut stage, mut servers, server) = first(&json(PONG)).await;
     drop(server);
     stage.begin(post(PING));
@@ -90,7 +90,7 @@ async fn a_connection_that_the_server_closed_is_not_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_word_of_courtesy_does_not_cost_the_connection() {
+async fn body_of_202_keeps_connection() {
     let accepted = "HTTP/1.1 202 Accepted\r\nContent-Length: 8\r\n\r\nAccepted";
     let (mut stage, servers, mut server) = first(accepted).await;
     again(&mut stage, &mut server, Reuse::Any).await;
@@ -98,7 +98,7 @@ async fn a_word_of_courtesy_does_not_cost_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_courtesy_without_end_costs_the_connection_and_nothing_else() {
+async fn unfinished_body_of_202_costs_only_connection() {
     let (mut stage, mut servers, mut server) =
         first("HTTP/1.1 202 Accepted\r\nContent-Length: 1000000\r\n\r\nAccep").await;
     stage.begin(post(PING));
@@ -108,7 +108,7 @@ async fn a_courtesy_without_end_costs_the_connection_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pool_grows_with_the_exchanges_and_keeps_sixty_four() {
+async fn pool_grows_with_exchanges_and_keeps_sixty_four() {
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     for _ in 0..70 {
@@ -137,7 +137,7 @@ async fn the_pool_grows_with_the_exchanges_and_keeps_sixty_four() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_keeps_its_connection_for_itself() {
+async fn event_stream_occupies_its_connection() {
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(get());
@@ -150,7 +150,7 @@ async fn a_stream_keeps_its_connection_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn close_drops_what_rests_and_nothing_else() {
+async fn close_drops_only_idle_connections() {
     let (mut stage, mut servers, mut resting) = first(&json(PONG)).await;
     stage.begin(get());
     stage.next().await;
@@ -186,7 +186,7 @@ impl Dial for BlackHole {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_black_hole_is_given_up_after_the_connect_timeout() {
+async fn unanswered_dial_ends_at_connect_timeout() {
     let mut stage = Stage::new(target("http://x.test/"), BlackHole);
     let start = Instant::now();
     stage.begin(post(PING));
@@ -243,7 +243,7 @@ impl Dial for OneCable {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dial_that_nobody_waits_for_any_more_is_given_up() {
+async fn dial_without_waiting_exchange_is_aborted() {
     let (cables, mut servers) = cables();
     let given_up = Arc::new(AtomicUsize::new(0));
     let dial = OneCable { cables, dials: AtomicUsize::new(0), given_up: Arc::clone(&given_up) };

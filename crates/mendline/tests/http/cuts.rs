@@ -17,7 +17,7 @@ async fn request_length() -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_cut_at_any_byte_is_told_as_what_it_is() {
+async fn request_cut_at_any_byte_is_reported_correctly() {
     let length = request_length().await;
     for accepted in 0..=length {
         let (dial, mut servers) = Fragile::new(&[accepted]);
@@ -46,7 +46,7 @@ async fn a_request_cut_at_any_byte_is_told_as_what_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_cut_at_any_byte_is_a_cut_and_never_half_a_body() {
+async fn answer_cut_at_any_byte_never_yields_partial_body() {
     let text = json(PONG);
     let head = text.find("\r\n\r\n").unwrap() + 4;
     for sent in 0..text.len() {
@@ -61,7 +61,7 @@ async fn an_answer_cut_at_any_byte_is_a_cut_and_never_half_a_body() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_cut_at_any_byte_delivers_the_events_that_were_whole() {
+async fn stream_cut_at_any_byte_delivers_complete_events() {
     let text = events(&["data: one\n\n", "data: two\n\n"]);
     for sent in 0..text.len() {
         let (dial, mut servers) = cables();
@@ -80,7 +80,7 @@ async fn a_stream_cut_at_any_byte_delivers_the_events_that_were_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_http_is_a_cut_with_words() {
+async fn non_http_response_is_cut_with_reason() {
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
@@ -91,7 +91,7 @@ async fn what_is_not_http_is_a_cut_with_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_early_answer_is_taken_and_its_connection_is_not_used_again() {
+async fn early_answer_is_accepted_and_connection_not_reused() {
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(format!("\"{}\"", "x".repeat(10 * CABLE))));
@@ -108,7 +108,7 @@ async fn an_early_answer_is_taken_and_its_connection_is_not_used_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_came_before_the_reset_is_not_lost_to_it() {
+async fn answer_received_before_reset_is_kept() {
     // The server reads a little, answers, and lets the rest of the request run into a closed connection.
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(target("http://x.test/"), dial);
@@ -124,7 +124,7 @@ async fn an_answer_that_came_before_the_reset_is_not_lost_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reused_connection_that_takes_no_byte_is_replaced_silently_and_only_once() {
+async fn dead_reused_connection_is_replaced_once() {
     let length = request_length().await;
     for (limits, expected, dials) in [
         (vec![length], vec!["2: reached", "2: head 200 Json", "2: end Complete Whole"], 2),
@@ -157,7 +157,7 @@ async fn a_reused_connection_that_takes_no_byte_is_replaced_silently_and_only_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_accepts_and_closes_is_dialed_once_per_exchange() {
+async fn accept_and_close_is_dialed_once_per_exchange() {
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));

@@ -129,7 +129,7 @@ async fn exchanges_share_one_connection_in_any_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_come_as_they_are_sent_and_giving_up_resets_the_stream() {
+async fn events_arrive_at_once_and_abort_resets_stream() {
     let (mut stage, mut servers) = stage();
     let id = stage.begin(get());
     let serve = async {
@@ -187,7 +187,7 @@ async fn met_with(act: impl AsyncFnOnce(&mut Server, u32)) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_stream_and_a_goaway_below_it_prove_that_nothing_was_processed() {
+async fn refused_stream_and_lower_goaway_prove_unprocessed() {
     let refused = ["reached", "end Refused Whole"];
     assert_eq!(met_with(async |server, stream| server.reset(stream, REFUSED_STREAM).await).await, refused);
     assert_eq!(met_with(async |server, _| server.go_away(0, 0).await).await, refused);
@@ -195,7 +195,7 @@ async fn a_refused_stream_and_a_goaway_below_it_prove_that_nothing_was_processed
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_other_reset_leaves_it_open_what_was_done() {
+async fn other_resets_leave_outcome_unknown() {
     let facts = met_with(async |server, stream| server.reset(stream, INTERNAL_ERROR).await).await;
     assert!(
         facts[1].starts_with("end Cut(\"the server reset the stream (") && facts[1].ends_with(" Whole"),
@@ -208,7 +208,7 @@ async fn every_other_reset_leaves_it_open_what_was_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_after_the_answer_has_begun_proves_nothing() {
+async fn refusal_after_response_start_proves_nothing() {
     let facts = met_with(async |server, stream| {
         server.send(HEADERS, END_HEADERS, stream, &head("application/json")).await;
         server.reset(stream, REFUSED_STREAM).await;
@@ -219,7 +219,7 @@ async fn a_refusal_after_the_answer_has_begun_proves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_the_window_held_back_is_partly_written() {
+async fn body_blocked_by_window_is_partly_written() {
     let (mut stage, mut servers) = stage();
     stage.begin(post(format!("\"{}\"", "x".repeat(100_000))));
     let serve = async {
@@ -236,7 +236,7 @@ async fn a_body_that_the_window_held_back_is_partly_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_the_window_let_through_and_the_cable_did_not_is_partly_written() {
+async fn body_within_window_but_unsent_is_partly_written() {
     for length in [2 * CABLE, 3 * CABLE, 65_000] {
         let (mut stage, mut servers) = stage();
         stage.begin(post(format!("\"{}\"", "x".repeat(length - 2))));
@@ -253,7 +253,7 @@ async fn a_body_that_the_window_let_through_and_the_cable_did_not_is_partly_writ
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_of_which_the_cable_took_the_last_byte_may_have_been_read() {
+async fn body_with_last_byte_sent_is_fully_written() {
     let (mut stage, mut servers) = stage();
     stage.begin(post(format!("\"{}\"", "x".repeat(CABLE / 2))));
     let serve = async {
@@ -267,7 +267,7 @@ async fn a_body_of_which_the_cable_took_the_last_byte_may_have_been_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_body_follows_the_window() {
+async fn long_body_respects_flow_control_window() {
     let (mut stage, mut servers) = stage();
     let body = format!("\"{}\"", "x".repeat(300_000));
     stage.begin(post(body.clone()));
@@ -296,7 +296,7 @@ async fn a_long_body_follows_the_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_peers_limit_on_streams_is_kept_by_another_connection() {
+async fn stream_limit_of_peer_opens_another_connection() {
     let (mut stage, mut servers) = stage();
     let max_concurrent_streams = (3, 1);
     let mut first = warm(&mut stage, &mut servers, &[max_concurrent_streams]).await;
@@ -331,7 +331,7 @@ async fn warm(stage: &mut Stage<Cables>, servers: &mut Servers, settings: &[(u16
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_is_closed_with_a_goodbye() {
+async fn connection_is_closed_with_goaway() {
     let (mut stage, mut servers) = stage();
     let mut server = warm(&mut stage, &mut servers, &[]).await;
     stage.http.close();
@@ -346,7 +346,7 @@ async fn a_connection_is_closed_with_a_goodbye() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_goodbye_new_exchanges_take_a_new_connection() {
+async fn new_exchange_after_goaway_takes_new_connection() {
     let (mut stage, mut servers) = stage();
     let mut first = warm(&mut stage, &mut servers, &[]).await;
     first.go_away(1, 0).await;
@@ -363,7 +363,7 @@ async fn after_a_goodbye_new_exchanges_take_a_new_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_must_not_race_trusts_a_connection_only_if_it_was_just_heard() {
+async fn unsafe_call_reuses_only_recently_active_connection() {
     let (mut stage, mut servers) = stage();
     let mut first = warm(&mut stage, &mut servers, &[]).await;
     stage.during(sleep(Duration::from_millis(900))).await;
@@ -389,7 +389,7 @@ async fn a_call_that_must_not_race_trusts_a_connection_only_if_it_was_just_heard
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_peer_is_asked_after_thirty_seconds_and_given_up_after_ten_more() {
+async fn silent_peer_is_pinged_at_30s_and_dropped_at_40s() {
     let (mut stage, mut servers) = stage();
     stage.begin(post(PING));
     let serve = async {
@@ -413,7 +413,7 @@ async fn a_silent_peer_is_asked_after_thirty_seconds_and_given_up_after_ten_more
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_header_list_beyond_the_limit_is_too_large_and_no_refusal_of_the_peer() {
+async fn overlong_header_list_is_too_large_not_refused() {
     let (dial, mut servers) = cables();
     let target = target("http://x.test/").protocol(Protocol::Http2).head_bytes(1000);
     let mut stage = Stage::new(target, dial);
@@ -435,7 +435,7 @@ async fn a_header_list_beyond_the_limit_is_too_large_and_no_refusal_of_the_peer(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_early_answer_does_not_wait_for_the_rest_of_the_body() {
+async fn early_answer_does_not_wait_for_request_body() {
     let (mut stage, mut servers) = stage();
     stage.begin(post(format!("\"{}\"", "x".repeat(100_000))));
     let serve = async {

@@ -34,7 +34,7 @@ fn message(length: usize) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_may_be_as_long_as_the_limit_and_no_longer() {
+async fn body_up_to_limit_is_accepted() {
     assert_eq!(answered(json(&message(1000))).await[..3], ["reached", "head 200 Json", "end Complete Whole"]);
     assert_eq!(answered(json(&message(1001))).await, ["reached", "head 200 Json", "end TooLarge Whole", "closed"]);
     let chunked = |length| events(&[&message(length)]).replace("text/event-stream", "application/json");
@@ -43,14 +43,14 @@ async fn a_body_may_be_as_long_as_the_limit_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_beyond_the_limit_ends_its_stream() {
+async fn event_over_limit_ends_stream() {
     let long = format!("data: {}\n\n", "x".repeat(1000));
     let facts = answered(events(&["data: 1\n\n", &long, "data: 3\n\n"])).await;
     assert_eq!(facts, ["reached", "head 200 Events", "event data=1", "end TooLarge Whole", "closed"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_events_may_be_longer_than_the_limit_together() {
+async fn event_limit_is_per_event() {
     let events = events(&["data: 0123456789\n\n"; 200]);
     let facts = answered(events).await;
     assert_eq!(facts.len(), 204);
@@ -58,14 +58,14 @@ async fn many_events_may_be_longer_than_the_limit_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_beyond_the_limit_is_not_read() {
+async fn response_head_over_limit_is_rejected() {
     let head = |bytes: usize| format!("HTTP/1.1 204 No Content\r\nX-Long: {}\r\n\r\n", "x".repeat(bytes));
     assert_eq!(answered(head(8000)).await[..3], ["reached", "head 204 Empty", "end Complete Whole"]);
     assert_eq!(answered(head(8200)).await[..2], ["reached", "end TooLarge Whole"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn w02_event_may_be_as_long_as_the_configured_limit() {
+async fn w02_event_up_to_configured_limit_is_accepted() {
     // More than what is the limit when none is configured.
     let long = message(17 << 20);
     let (dial, mut servers) = cables();
@@ -129,7 +129,7 @@ fn tight() -> (Stage<Cables>, Servers) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s05_unfinished_bodies_stay_within_the_budget() {
+async fn s05_unfinished_bodies_stay_within_memory_budget() {
     let (mut stage, mut servers) = tight();
     let mut far = Vec::new();
     for _ in 0..8 {
@@ -147,7 +147,7 @@ async fn s05_unfinished_bodies_stay_within_the_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s05_largest_is_given_up_when_no_body_ends() {
+async fn s05_largest_unfinished_body_is_aborted() {
     let (mut stage, mut servers) = tight();
     let mut far = Vec::new();
     for bytes in [2_900, 3_900] {
@@ -167,7 +167,7 @@ async fn s05_largest_is_given_up_when_no_body_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s04_connections_that_carry_something_are_limited() {
+async fn s04_busy_connections_are_limited() {
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.http.limit_calls(2);

@@ -73,7 +73,7 @@ async fn end_of(target: Target, acceptor: &TlsAcceptor) -> String {
 }
 
 #[tokio::test]
-async fn a_server_is_trusted_by_its_name_its_date_and_its_authority() {
+async fn certificate_needs_valid_name_date_and_authority() {
     let authority = Authority::new("ours");
     let http1 = &["http/1.1"][..];
     let good = authority.server("x.test", VALID, http1);
@@ -122,7 +122,7 @@ fn trusting(pem: &str) -> Target {
 const KINDS: [IsCa; 3] = [IsCa::NoCa, IsCa::ExplicitNoCa, IsCa::Ca(BasicConstraints::Unconstrained)];
 
 #[tokio::test]
-async fn u06_self_signed_certificate_is_accepted_when_it_is_trusted() {
+async fn u06_trusted_self_signed_certificate_is_accepted() {
     for kind in KINDS {
         let (server, pem) = self_signed("x.test", VALID, kind);
         assert_eq!(end_of(trusting(&pem), &server).await, "end Complete Whole", "{kind:?}");
@@ -195,7 +195,7 @@ async fn u06_authority_as_server_is_refused_with_advice() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_told_apart_from_one_that_is_not_trusted() {
+async fn plain_server_is_not_reported_as_untrusted() {
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(Authority::new("ours").trusted(), dial);
     stage.begin(post(PING));
@@ -210,7 +210,7 @@ async fn a_server_without_tls_is_told_apart_from_one_that_is_not_trusted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_that_does_not_end_is_told_as_that() {
+async fn unfinished_tls_handshake_is_reported() {
     let (dial, mut servers) = cables();
     let mut stage = Stage::new(Authority::new("ours").trusted(), dial);
     stage.begin(post(PING));
@@ -220,7 +220,7 @@ async fn a_handshake_that_does_not_end_is_told_as_that() {
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_where_both_sides_know_it() {
+async fn http2_is_negotiated_when_both_sides_support_it() {
     let authority = Authority::new("ours");
     for (offers, protocol, http2) in [
         (&["h2", "http/1.1"][..], Protocol::Negotiated, true),
@@ -244,7 +244,7 @@ async fn http_2_is_spoken_where_both_sides_know_it() {
 }
 
 #[tokio::test]
-async fn exchanges_that_begin_together_share_the_first_handshake() {
+async fn concurrent_exchanges_share_first_tls_handshake() {
     let authority = Authority::new("ours");
     let acceptor = authority.server("x.test", VALID, &["h2"]);
     let (dial, mut servers) = cables();
@@ -289,7 +289,7 @@ impl Dial for Noted {
 }
 
 #[tokio::test]
-async fn a_secure_server_is_reached_through_a_tunnel() {
+async fn https_server_is_reached_through_proxy_tunnel() {
     let authority = Authority::new("ours");
     let acceptor = authority.server("x.test", VALID, &["http/1.1"]);
     let rules = ProxyRules::from_variables([("https_proxy", "http://me:pw@proxy.test:3128")]).unwrap();
@@ -313,7 +313,7 @@ async fn a_secure_server_is_reached_through_a_tunnel() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_makes_no_tunnel_is_named() {
+async fn proxy_refusing_tunnel_is_named() {
     for (answer, words) in [
         ("HTTP/1.1 407 x\r\n\r\n", "Forbidden(\"the proxy proxy.test:3128 wants other credentials (407)\")"),
         ("HTTP/1.1 502 x\r\n\r\n", "NoConnection(\"the proxy proxy.test:3128 made no tunnel to x.test:443 (502)\")"),
@@ -329,7 +329,7 @@ async fn a_proxy_that_makes_no_tunnel_is_named() {
 
 /// How many bytes the client sends in a whole exchange, and what becomes of a request whose connection takes fewer.
 #[tokio::test]
-async fn an_encrypted_request_cut_at_any_byte_is_never_told_as_less_than_the_server_has() {
+async fn cut_tls_request_is_never_underreported() {
     let authority = Authority::new("ours");
     let acceptor = authority.server("x.test", VALID, &["http/1.1"]);
     let mut told = [0; 3];
