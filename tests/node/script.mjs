@@ -201,7 +201,7 @@ export async function run(open) {
     const listener = new Listener();
     const peer = await open(server, listener, modern);
     const { client } = peer;
-    const greeting = [client.getServerCapabilities(), client.getServerVersion(), client.getInstructions()];
+    const handshake = [client.getServerCapabilities(), client.getServerVersion(), client.getInstructions()];
     const script = new Script(peer, listener, modern);
     const steps = [];
     for (const step of JSON.parse(readFileSync(file, 'utf8'))) {
@@ -223,5 +223,5 @@ export async function run(open) {
     }
     await client.close();
     clearTimeout(timer);
-    console.log(JSON.stringify({ greeting, steps, heard: listener.heard }));
+    console.log(JSON.stringify({ handshake, steps, heard: listener.heard }));
 }

@@ -132,8 +132,8 @@ async def open_second(server, listener):
         mode="legacy" if ERA == "legacy" else "auto",
     )
     async with client:
-        greeting = client.session.discover_result or client.session.initialize_result
-        yield client, client.session, plain(greeting)
+        handshake = client.session.discover_result or client.session.initialize_result
+        yield client, client.session, plain(handshake)
 
 
 class Script:
@@ -291,7 +291,7 @@ async def main(script, server, args):
     listener, steps, modern = Listener(), [], ERA == "modern"
     opening = open_first if MAJOR == 1 else open_second
     with anyio.fail_after(PATIENCE_SECONDS):
-        async with opening(transport(server, args), listener) as (client, session, greeting):
+        async with opening(transport(server, args), listener) as (client, session, handshake):
             performer = Script(client, session, listener, modern)
             for step in script:
                 if step.get("era", ERA) not in ((ERA,) if modern else ("legacy", "probing")):
@@ -308,7 +308,7 @@ async def main(script, server, args):
                 if failed != step.get("fails", False):
                     raise SystemExit(f"{step} gave {gave}")
                 steps.append([step["do"], step.get("tool"), gave])
-    print(json.dumps({"greeting": greeting, "steps": steps, "heard": listener.heard}, sort_keys=True))
+    print(json.dumps({"handshake": handshake, "steps": steps, "heard": listener.heard}, sort_keys=True))
 
 
 with open(sys.argv[1], encoding="utf-8") as file:

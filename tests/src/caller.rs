@@ -56,11 +56,11 @@ impl Caller {
     /// # Errors
     ///
     /// When no answer comes in time.
-    pub fn greet(&mut self, within: Duration) -> Result<(), String> {
+    pub fn initialize(&mut self, within: Duration) -> Result<(), String> {
         let who = json!({ "name": "caller", "version": "1" });
         let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
-        self.ask("greeting", "initialize", &hello)?;
-        self.answer("greeting", within)?;
+        self.ask("handshake", "initialize", &hello)?;
+        self.answer("handshake", within)?;
         self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
         self.ask("list", "tools/list", &json!({}))?;
         let list = self.answer("list", within)?;

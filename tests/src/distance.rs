@@ -98,8 +98,8 @@ pub fn taken_out_of_requests(
     dialed.retain(|request| !is(request, CANCELLED));
     if stage.client == Client::TypeScript2 {
         for requests in [dialed, bridged] {
-            let greeting = requests.iter().position(|request| is(request, "server/discover"));
-            requests.remove(greeting.ok_or("nobody greeted")?);
+            let handshake = requests.iter().position(|request| is(request, "server/discover"));
+            requests.remove(handshake.ok_or("nobody greeted")?);
         }
     }
     Ok(())

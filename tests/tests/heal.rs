@@ -268,7 +268,7 @@ fn calls_in_flight_over_a_bridge(path: &str) {
     let mut remote = remote(&stage, &folder);
     let environment = with_a_pinned_npx(&folder);
     let mut caller = Caller::start(&entry(&stage, &remote.url(path)), &environment, &folder.join("log")).unwrap();
-    caller.greet(Duration::from_secs(60)).unwrap();
+    caller.initialize(Duration::from_secs(60)).unwrap();
     caller.call("write", "create_note", &json!({ "key": "write", "delayMs": 5000 })).unwrap();
     caller.call("read", "lookup", &json!({ "key": "read", "delayMs": 5000 })).unwrap();
     assert!(eventually(SOON, || remote.executions().len() == 2), "both run: {:?}", remote.executions());

@@ -151,7 +151,7 @@ struct Soak {
 
 impl Soak {
     fn run(mut self, name: &str) {
-        self.caller.greet(PATIENCE).unwrap();
+        self.caller.initialize(PATIENCE).unwrap();
         let (begun, length) = (Instant::now(), length());
         for caller in 0..CALLERS {
             self.call_next(caller);

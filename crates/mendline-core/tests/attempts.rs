@@ -10,7 +10,7 @@ use std::time::Duration;
 use mendline_core::port::{SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
-use stage::greeted::greeted;
+use stage::initialized::initialized;
 use stage::{Stage, call};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
@@ -94,7 +94,7 @@ fn unreadable_answer_is_reported_as_such() {
 
 #[test]
 fn call_that_waits_in_vain_gets_cause_and_retry_time() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.die(stage.written);
     stage.client_says(&call("1", "create_note"));
     let end = stage.now + defaults::RECOVERY;
@@ -114,7 +114,7 @@ fn call_that_waits_in_vain_gets_cause_and_retry_time() {
 
 #[test]
 fn call_waiting_for_handshake_does_not_report_full_queue() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.die(stage.written);
     next_child(&mut stage);
     assert_eq!(stage.server_reads().unwrap()["method"], "initialize");

@@ -11,7 +11,7 @@ use mendline_core::policy::effect::Effect;
 use mendline_core::port::{SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkState, defaults};
 use serde_json::{Value, json};
-use stage::greeted::{ask, greet, greeted, greeted_with, restart};
+use stage::initialized::{ask, initialize, initialized, initialized_with, restart};
 use stage::{Stage, call};
 
 // ---- what people may choose ----
@@ -19,7 +19,7 @@ use stage::{Stage, call};
 #[test]
 fn no_reconnect_next_call_dials_once_and_is_answered() {
     let off = AutoReconnect { enabled: Some(false), ..AutoReconnect::default() };
-    let mut stage = greeted_with(|notes| notes.reconnect = off.into());
+    let mut stage = initialized_with(|notes| notes.reconnect = off.into());
     stage.die(stage.written);
     stage.pass(Duration::from_secs(600));
     assert_eq!((stage.dials, stage.state()), (1, LinkState::Idle), "not by itself");
@@ -42,7 +42,7 @@ fn no_reconnect_next_call_dials_once_and_is_answered() {
 #[test]
 fn configured_retries_are_exact() {
     let three = AutoReconnect { max_retries: Some(Some(3)), ..AutoReconnect::default() };
-    let mut stage = greeted_with(|notes| notes.reconnect = three.into());
+    let mut stage = initialized_with(|notes| notes.reconnect = three.into());
     stage.pass(defaults::PROVEN);
     stage.die(stage.written);
     for _ in 0..3 {
@@ -57,14 +57,14 @@ fn configured_retries_are_exact() {
 #[test]
 fn retries_are_restored_only_after_stable_uptime() {
     let two = || AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
-    let mut lasting = greeted_with(|notes| notes.reconnect = two().into());
+    let mut lasting = initialized_with(|notes| notes.reconnect = two().into());
     for _ in 0..10 {
         lasting.pass(defaults::CRASH_LOOP_WINDOW);
         restart(&mut lasting);
     }
     assert_eq!(lasting.state(), LinkState::Up);
 
-    let mut fleeting = greeted_with(|notes| notes.reconnect = two().into());
+    let mut fleeting = initialized_with(|notes| notes.reconnect = two().into());
     restart(&mut fleeting);
     restart(&mut fleeting);
     fleeting.die(fleeting.written);
@@ -74,7 +74,7 @@ fn retries_are_restored_only_after_stable_uptime() {
 #[test]
 fn hints_of_untrusted_server_are_ignored() {
     for (trusted, outcome) in [(true, None), (false, Some("unknown"))] {
-        let mut stage = greeted_with(|notes| notes.trust_hints = trusted);
+        let mut stage = initialized_with(|notes| notes.trust_hints = trusted);
         let tools = r#"{"tools":[{"name":"look","annotations":{"readOnlyHint":true}}]}"#;
         ask(&mut stage, "tools/list", &json!({}), tools);
         stage.client_says(&call("1", "look"));
@@ -87,7 +87,7 @@ fn hints_of_untrusted_server_are_ignored() {
 
 #[test]
 fn second_wait_for_server_has_full_recovery_timeout() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.pass(defaults::PROVEN);
     stage.die(stage.written);
     stage.client_says(&call("1", "create_note"));
@@ -122,7 +122,7 @@ fn fast_backoff_continues_at_steady_rate_after_burst() {
         max_retries: Some(None),
         ..AutoReconnect::default()
     };
-    let mut stage = greeted_with(|notes| notes.reconnect = quick.into());
+    let mut stage = initialized_with(|notes| notes.reconnect = quick.into());
     stage.die(stage.written);
     let (mut last, mut longest) = (stage.now, Duration::ZERO);
     while stage.now.since(last) < Duration::from_secs(30) && stage.dials < 100 {
@@ -140,7 +140,7 @@ fn fast_backoff_continues_at_steady_rate_after_burst() {
 
 #[test]
 fn configured_effect_of_tool_is_used() {
-    let mut stage = greeted_with(|notes| {
+    let mut stage = initialized_with(|notes| {
         notes.tools = [("sync".into(), ToolPolicy { effect: Some(Effect::Idempotent), timeout: None })].into();
     });
     stage.client_says(&call("1", "sync"));
@@ -153,7 +153,7 @@ fn configured_effect_of_tool_is_used() {
 #[test]
 fn reconnect_is_announced_to_client_on_request() {
     let loud = AutoReconnect { silent: Some(false), ..AutoReconnect::default() };
-    let mut stage = greeted_with(|notes| notes.reconnect = loud.into());
+    let mut stage = initialized_with(|notes| notes.reconnect = loud.into());
     ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
     stage.die(stage.written);
     let lost = stage.client_reads().unwrap();
@@ -195,7 +195,7 @@ fn reconnect_is_announced_to_client_on_request() {
 #[test]
 fn unlimited_retries_are_counted_without_limit() {
     let endless = AutoReconnect { silent: Some(false), max_retries: Some(None), ..AutoReconnect::default() };
-    let mut stage = greeted_with(|notes| notes.reconnect = endless.into());
+    let mut stage = initialized_with(|notes| notes.reconnect = endless.into());
     stage.die(stage.written);
     stage.client_says(
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"t"}}}"#,
@@ -209,7 +209,7 @@ fn unlimited_retries_are_counted_without_limit() {
 
 #[test]
 fn reconnect_is_not_announced_by_default() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     ask(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":"t"}}}"#);
     stage.server_reads().unwrap();
@@ -225,7 +225,7 @@ fn after_suspend_lost_links_dial_and_live_links_ping() {
         notes.reconnect = Reconnect { attempts: 2, patience: Duration::ZERO, ..Reconnect::default() };
     });
     stage.accept_dial();
-    greet(&mut stage);
+    initialize(&mut stage);
     stage.tell(Input::Woke);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
     stage.die(stage.written);
@@ -246,7 +246,7 @@ fn after_suspend_lost_links_dial_and_live_links_ping() {
 
 #[test]
 fn network_changes_ping_at_most_once_per_second() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     let mut pings = 0;
     for _ in 0..40 {
         stage.tell(Input::NetworkChanged);
@@ -264,7 +264,7 @@ fn network_changes_ping_at_most_once_per_second() {
 
 #[test]
 fn network_changes_cause_no_dial_storm() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.die(stage.written);
     for _ in 0..600 {
         stage.tell(Input::NetworkChanged);

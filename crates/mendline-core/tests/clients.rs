@@ -9,7 +9,7 @@ use mendline_core::port::Ending;
 use mendline_core::{ClientId, Input, Output, Port, defaults};
 use mendline_wire::{Limits, Line, Received};
 use serde_json::Value;
-use stage::greeted::greeted;
+use stage::initialized::initialized;
 use stage::{CLIENT, NOTES, Stage, call};
 
 const OTHER: ClientId = ClientId(1);
@@ -101,7 +101,7 @@ fn shutdown_waits_for_call_after_ended_subscription() {
 
 #[test]
 fn last_message_of_client_reaches_child_before_eof() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.client_says(&call("1", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
     stage.client_says(&cancel(1));
@@ -117,7 +117,7 @@ fn last_message_of_client_reaches_child_before_eof() {
 
 #[test]
 fn call_cancelled_before_sending_is_not_sent() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.client_says(&call("1", "create_note"));
     stage.client_says(&cancel(1));
     stage.tell(Input::ClientEnded { client: CLIENT });
@@ -175,7 +175,7 @@ fn client_exit_cancels_only_its_modern_calls() {
 
 #[test]
 fn counts_exclude_internal_requests_and_include_unread_messages() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.pass(defaults::KEEP_ALIVE);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
     stage.client_says(&call("1", "create_note"));

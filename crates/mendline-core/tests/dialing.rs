@@ -10,7 +10,7 @@ use mendline_core::config::AutoReconnect;
 use mendline_core::port::{Pipe, SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkState, Output, UpstreamConfig, defaults};
 use serde_json::{Value, json};
-use stage::greeted::{ask, greeted, greeted_with, restart};
+use stage::initialized::{ask, initialized, initialized_with, restart};
 use stage::{NOTES, Stage, call};
 
 fn fail_spawn(stage: &mut Stage) {
@@ -95,7 +95,7 @@ fn imminent_dial_is_not_brought_forward() {
 
 #[test]
 fn long_stable_server_is_redialed_quickly() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     for _ in 0..defaults::DIAL_BURST + 2 {
         stage.pass(defaults::CRASH_LOOP_WINDOW + defaults::PROVEN);
         restart(&mut stage);
@@ -156,7 +156,7 @@ fn manual_reconnect_does_not_dial_during_shutdown() {
 #[test]
 fn suspend_while_up_resets_no_retries() {
     let two = AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
-    let mut stage = greeted_with(|notes| notes.reconnect = two.into());
+    let mut stage = initialized_with(|notes| notes.reconnect = two.into());
     restart(&mut stage);
     stage.tell(Input::Woke);
     restart(&mut stage);
@@ -185,7 +185,7 @@ fn child_ended_by_mendline_is_reported_with_reason() {
 
 fn loud(level: &str, retries: u32) -> Stage {
     let policy = AutoReconnect { silent: Some(false), max_retries: Some(Some(retries)), ..AutoReconnect::default() };
-    let mut stage = greeted_with(|notes| notes.reconnect = policy.into());
+    let mut stage = initialized_with(|notes| notes.reconnect = policy.into());
     ask(&mut stage, "logging/setLevel", &json!({ "level": level }), "{}");
     stage
 }

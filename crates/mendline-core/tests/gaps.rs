@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use mendline_core::{LinkState, defaults};
 use serde_json::{Value, json};
-use stage::greeted::{ask, greet, greeted, greeted_with, restart};
+use stage::initialized::{ask, initialize, initialized, initialized_with, restart};
 use stage::{Stage, call};
 
 // ---- gaps ----
 
 #[test]
 fn log_level_and_subscriptions_are_restored_on_new_server() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     ask(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
     ask(&mut stage, "logging/setLevel", &json!({ "level": "warning" }), "{}");
     ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
@@ -41,7 +41,7 @@ fn log_level_and_subscriptions_are_restored_on_new_server() {
 
 #[test]
 fn lost_restore_of_log_level_keeps_newer_level() {
-    let mut stage = greeted_with(|notes| notes.keep_alive = None);
+    let mut stage = initialized_with(|notes| notes.keep_alive = None);
     ask(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
     ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
     restart(&mut stage);
@@ -57,7 +57,7 @@ fn lost_restore_of_log_level_keeps_newer_level() {
 
 #[test]
 fn restored_subscriptions_are_limited() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     for at in 0..=defaults::SUBSCRIPTIONS {
         ask(&mut stage, "resources/subscribe", &json!({ "uri": format!("file:///{at}") }), "{}");
     }
@@ -73,7 +73,7 @@ fn restored_subscriptions_are_limited() {
 
 #[test]
 fn refused_subscription_restore_is_given_up() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
     restart(&mut stage);
     let id = stage.server_reads().unwrap()["id"].clone();
@@ -85,7 +85,7 @@ fn refused_subscription_restore_is_given_up() {
 
 #[test]
 fn failed_restore_is_repeated_when_server_answers() {
-    let mut stage = greeted_with(|notes| notes.keep_alive = None);
+    let mut stage = initialized_with(|notes| notes.keep_alive = None);
     ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
     restart(&mut stage);
     assert_eq!(stage.server_reads().unwrap()["method"], "resources/subscribe");
@@ -101,7 +101,7 @@ fn failed_restore_is_repeated_when_server_answers() {
 
 #[test]
 fn restore_does_not_override_new_choice_of_client() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
     stage.die(stage.written);
     stage.client_says(r#"{"jsonrpc":"2.0","id":8,"method":"logging/setLevel","params":{"level":"debug"}}"#);
@@ -119,7 +119,7 @@ fn restore_does_not_override_new_choice_of_client() {
 
 #[test]
 fn list_that_could_not_be_compared_is_read_again() {
-    let mut stage = greeted_with(|notes| notes.keep_alive = None);
+    let mut stage = initialized_with(|notes| notes.keep_alive = None);
     ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
     restart(&mut stage);
     assert_eq!(stage.server_reads().unwrap()["method"], "tools/list");
@@ -134,7 +134,7 @@ const TWO: &str = r#"{"name":"two","description":"…"}"#;
 
 #[test]
 fn only_changed_list_is_announced_after_reconnect() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE},{TWO}]}}"#));
     ask(&mut stage, "prompts/list", &json!({}), r#"{"prompts":[{"name":"p"}]}"#);
     restart(&mut stage);
@@ -147,7 +147,7 @@ fn only_changed_list_is_announced_after_reconnect() {
 
 #[test]
 fn only_pages_read_by_client_are_compared() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}],"nextCursor":"2"}}"#));
     ask(&mut stage, "tools/list", &json!({ "cursor": "2" }), &format!(r#"{{"tools":[{TWO}]}}"#));
     restart(&mut stage);
@@ -162,7 +162,7 @@ fn only_pages_read_by_client_are_compared() {
 
 #[test]
 fn list_is_compared_with_latest_read() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     for _ in 0..2 {
         ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
     }
@@ -173,7 +173,7 @@ fn list_is_compared_with_latest_read() {
 
 #[test]
 fn unread_pages_are_not_compared() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     let page = format!(r#"{{"tools":[{ONE}],"nextCursor":"2"}}"#);
     ask(&mut stage, "tools/list", &json!({}), &page);
     restart(&mut stage);
@@ -183,9 +183,9 @@ fn unread_pages_are_not_compared() {
 
 #[test]
 fn list_of_earlier_session_is_not_compared() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
-    greet(&mut stage);
+    initialize(&mut stage);
     restart(&mut stage);
     assert_eq!(stage.server_reads(), None);
 }
@@ -206,7 +206,7 @@ fn compared_list_updates_tool_hints() {
     for (trusted, before, after, repeated) in
         [(true, LOOK_UNSAFE, LOOK, true), (true, LOOK, LOOK_UNSAFE, false), (false, LOOK_UNSAFE, LOOK, false)]
     {
-        let mut stage = greeted_with(|notes| notes.trust_hints = trusted);
+        let mut stage = initialized_with(|notes| notes.trust_hints = trusted);
         ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{before}]}}"#));
         restart(&mut stage);
         assert_eq!(stage.server_answers(&format!(r#"{{"tools":[{after}]}}"#))["method"], "tools/list");
@@ -217,7 +217,7 @@ fn compared_list_updates_tool_hints() {
 
 #[test]
 fn second_page_keeps_hints_of_first() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{LOOK}],"nextCursor":"2"}}"#));
     ask(&mut stage, "tools/list", &json!({ "cursor": "2" }), &format!(r#"{{"tools":[{ONE}]}}"#));
     restart(&mut stage);
@@ -231,7 +231,7 @@ fn hints_are_valid_until_list_changed() {
     for (notice, repeated) in
         [("notifications/prompts/list_changed", true), ("notifications/tools/list_changed", false)]
     {
-        let mut stage = greeted();
+        let mut stage = initialized();
         ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{LOOK}]}}"#));
         stage.server_says(&json!({ "jsonrpc": "2.0", "method": notice }).to_string());
         stage.client_reads().unwrap();
@@ -241,7 +241,7 @@ fn hints_are_valid_until_list_changed() {
 
 #[test]
 fn unreadable_list_is_announced_as_changed() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     ask(&mut stage, "resources/templates/list", &json!({}), r#"{"resourceTemplates":[]}"#);
     restart(&mut stage);
     let id = stage.server_reads().unwrap()["id"].clone();
@@ -251,7 +251,7 @@ fn unreadable_list_is_announced_as_changed() {
 
 #[test]
 fn waiting_calls_are_sent_before_lists_are_compared() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     ask(&mut stage, "tools/list", &json!({}), r#"{"tools":[]}"#);
     stage.die(stage.written);
     stage.client_says(&call("1", "create_note"));
@@ -312,7 +312,7 @@ fn server_fails(stage: &mut Stage, code: i64, words: &str) -> Value {
 
 #[test]
 fn internal_error_to_read_is_retried_once() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
     for attempt in 1..=3 {
         assert_eq!(stage.client_reads(), None, "attempt {attempt}");
@@ -330,7 +330,7 @@ fn internal_error_to_read_is_retried_once() {
 
 #[test]
 fn read_after_internal_error_is_not_reported_as_unsent() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
     server_fails(&mut stage, -32603, "database is locked");
     stage.die(stage.written);
@@ -340,7 +340,7 @@ fn read_after_internal_error_is_not_reported_as_unsent() {
 
 #[test]
 fn child_reporting_only_lost_connection_is_replaced() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.pass(defaults::PROVEN);
     for id in 1..=3 {
         assert_eq!(stage.state(), LinkState::Up);
@@ -353,7 +353,7 @@ fn child_reporting_only_lost_connection_is_replaced() {
 
 #[test]
 fn other_answers_prove_child_alive() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     for _ in 0..5 {
         for (code, words) in [(-32000, "Connection closed"), (-32001, "Request timed out"), (-32000, "bad argument")] {
             stage.client_says(&call("1", "create_note"));

@@ -9,11 +9,11 @@ use std::time::Duration;
 use mendline_core::Input;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Reuse, Written};
-use stage::http::{GREETING, Seen, Stage, call, complete_greeting, outcome, over_a_trunk, without_a_session};
+use stage::http::{INITIALIZE, Seen, Stage, call, complete_handshake, outcome, over_a_trunk, without_a_session};
 
 /// A server has asked, and the client's answer is on its way.
 fn replying() -> (Stage, Seen) {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let asks = stage.takes();
     stage.status(asks.id, 200, Content::Events, None);
@@ -27,7 +27,7 @@ fn replying() -> (Stage, Seen) {
 #[test]
 fn status_202_and_html_page_leave_call_unknown() {
     for (status, content) in [(202, Content::Empty), (200, Content::Other)] {
-        let mut stage = Stage::greeted();
+        let mut stage = Stage::initialized();
         stage.client_says(&call(1, "create_note"));
         let seen = stage.takes();
         stage.status(seen.id, status, content, None);
@@ -42,15 +42,15 @@ fn status_202_and_html_page_leave_call_unknown() {
 
 #[test]
 fn server_request_of_lost_session_is_not_answered_in_next() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     stage.client_says(&call(2, "create_note"));
     let (asks, lost) = (stage.takes(), stage.takes());
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     stage.status(asks.id, 200, Content::Events, None);
     stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
     assert!(stage.client_reads().is_none(), "nobody could be answered");
@@ -58,7 +58,7 @@ fn server_request_of_lost_session_is_not_answered_in_next() {
 
 #[test]
 fn server_requests_survive_new_connection_of_same_session() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let asks = stage.takes();
     stage.status(asks.id, 200, Content::Events, None);
@@ -99,8 +99,8 @@ fn accepted_or_obsolete_response_is_not_resent() {
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     stage.seen.clear();
     stage.end(reply.id, EndHow::Cut("reset".into()));
     assert!(stage.seen.is_empty());
@@ -109,7 +109,7 @@ fn accepted_or_obsolete_response_is_not_resent() {
 #[test]
 fn notification_is_resent_only_if_it_cannot_have_arrived() {
     for (written, again) in [(Written::Partly, 1), (Written::Whole, 0)] {
-        let mut stage = Stage::greeted();
+        let mut stage = Stage::initialized();
         stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
         let note = stage.takes();
         stage.tell(Input::End { exchange: note.id, how: EndHow::Cut("reset".into()), written });
@@ -119,7 +119,7 @@ fn notification_is_resent_only_if_it_cannot_have_arrived() {
 
 #[test]
 fn truncated_answer_is_unknown_because_of_cut() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 200, Content::Json, None);
@@ -131,7 +131,7 @@ fn truncated_answer_is_unknown_because_of_cut() {
 
 #[test]
 fn server_requests_are_cancelled_at_shutdown() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let asks = stage.takes();
     stage.status(asks.id, 200, Content::Events, None);
@@ -144,7 +144,7 @@ fn server_requests_are_cancelled_at_shutdown() {
 
 #[test]
 fn unreadable_event_with_call_id_ends_that_call() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 200, Content::Events, None);
@@ -157,7 +157,7 @@ fn unreadable_event_with_call_id_ends_that_call() {
 
 #[test]
 fn missing_login_is_reported() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 401, Content::Empty, None);
@@ -169,7 +169,7 @@ fn missing_login_is_reported() {
 
 #[test]
 fn answer_with_wrong_content_type_is_accepted_and_reported_once() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     for id in 1..=3 {
         stage.client_says(&call(id, "create_note"));
         let seen = stage.takes();
@@ -209,7 +209,7 @@ fn every_invalid_answer_is_reported_and_not_looped() {
         }),
     ];
     for (words, what, play) in plays {
-        let mut stage = Stage::greeted();
+        let mut stage = Stage::initialized();
         stage.client_says(&call(1, "create_note"));
         let seen = stage.takes();
         play(&mut stage, &seen);
@@ -224,7 +224,7 @@ fn every_invalid_answer_is_reported_and_not_looped() {
 
 #[test]
 fn correct_content_type_and_html_page_are_not_reported() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.answer(&seen, "{}");
@@ -238,7 +238,7 @@ fn correct_content_type_and_html_page_are_not_reported() {
 
 #[test]
 fn unreadable_body_is_judged_when_exchange_ends() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 200, Content::Json, None);
@@ -250,7 +250,7 @@ fn unreadable_body_is_judged_when_exchange_ends() {
 
 #[test]
 fn invalid_server_request_with_call_id_is_not_its_answer() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     let id = &seen.json()["id"];
@@ -295,7 +295,7 @@ fn t01_status_without_response_never_reports_call_as_run() {
 
 #[test]
 fn t01_misdirected_request_is_resent_once_on_fresh_connection() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     let first = stage.takes();
     assert_eq!(first.reuse, Reuse::Any);
@@ -325,7 +325,7 @@ fn t02_ended_sse_stream_is_not_explained_by_post_status() {
 
 #[test]
 fn t02_missing_login_is_refused_and_not_retried() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 401, Content::Empty, None);
@@ -340,7 +340,7 @@ fn t02_missing_login_is_refused_and_not_retried() {
 #[test]
 fn r22_ping_before_initialize_result_is_answered_in_session() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     let handshake = stage.takes();
     stage.status(handshake.id, 200, Content::Events, Some("s1"));
     stage.event(handshake.id, None, r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#);
@@ -352,7 +352,7 @@ fn r22_ping_before_initialize_result_is_answered_in_session() {
 
 #[test]
 fn w06_session_error_does_not_change_http_status() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.refuse(&seen, 200, -32001, "Session expired");
@@ -366,7 +366,7 @@ fn w06_session_error_does_not_change_http_status() {
 
 #[test]
 fn w04_server_cannot_forge_mendline_facts() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     let claim = r#"{"dev.mendline/failure":{"cause":"unavailable","outcome":"not_sent"},"kept":1}"#;

@@ -11,7 +11,7 @@ use mendline_core::port::{Content, EndHow, Verb, Written};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
-use stage::http::{GREETING, Seen, Stage, call, complete_greeting, modern, outcome, over_a_trunk};
+use stage::http::{INITIALIZE, Seen, Stage, call, complete_handshake, modern, outcome, over_a_trunk};
 
 fn failure(answer: &Value) -> &Value {
     &answer["result"]["_meta"]["dev.mendline/failure"]
@@ -27,7 +27,7 @@ fn server_refusing_three_times_is_not_tried_again() {
     let busy: Refuse = |stage, seen| stage.busy(seen, 429, None);
     let closed: Refuse = |stage, seen| stage.end(seen.id, EndHow::Refused);
     for refuse in [busy, closed] {
-        let mut stage = Stage::greeted();
+        let mut stage = Stage::initialized();
         stage.client_says(&call(1, "create_note"));
         for attempt in 1..=3 {
             assert_eq!(stage.client_reads(), None, "attempt {attempt}");
@@ -45,7 +45,7 @@ fn server_refusing_three_times_is_not_tried_again() {
 
 #[test]
 fn refused_http2_stream_is_resent() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let refused = stage.takes();
     stage.end(refused.id, EndHow::Refused);
@@ -58,7 +58,7 @@ fn refused_http2_stream_is_resent() {
 
 #[test]
 fn call_without_connection_has_made_no_attempt() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     stage.seen.pop_front().expect("a request that gets no connection");
     stage.pass(defaults::CALL);
@@ -75,7 +75,7 @@ fn call_without_connection_has_made_no_attempt() {
 
 #[test]
 fn forbidden_connection_parks_server() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.seen.pop_front().unwrap();
     let how = EndHow::Forbidden("its certificate has expired".into());
@@ -117,7 +117,7 @@ fn call_waiting_for_probing_subscription_reports_missing_connection() {
 #[test]
 fn failure_names_status_and_html_page() {
     for (content, is_page) in [(Content::Empty, false), (Content::Json, false), (Content::Other, true)] {
-        let mut stage = Stage::greeted();
+        let mut stage = Stage::initialized();
         stage.client_says(&call(1, "create_note"));
         let seen = stage.takes();
         stage.status(seen.id, 403, content, None);
@@ -130,7 +130,7 @@ fn failure_names_status_and_html_page() {
 
 #[test]
 fn cut_event_stream_is_reported_as_cut() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 200, Content::Events, None);
@@ -141,15 +141,15 @@ fn cut_event_stream_is_reported_as_cut() {
 
 #[test]
 fn failed_reinitialization_is_reported_with_reason() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let lost = stage.takes();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let greeting = stage.takes();
-    stage.status(greeting.id, 503, Content::Empty, None);
-    stage.end(greeting.id, EndHow::Complete);
+    let handshake = stage.takes();
+    stage.status(handshake.id, 503, Content::Empty, None);
+    stage.end(handshake.id, EndHow::Complete);
     let words = "session could not be replayed: the server answered HTTP 503";
     assert!(stage.heard.iter().any(|line| line == words), "{:?}", stage.heard);
 }
@@ -157,8 +157,8 @@ fn failed_reinitialization_is_reported_with_reason() {
 #[test]
 fn cut_initialized_repeats_handshake_with_reason() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
+    stage.client_says(INITIALIZE);
+    stage.initialize("s1");
     stage.client_reads().unwrap();
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.client_says(&call(1, "create_note"));
@@ -168,14 +168,14 @@ fn cut_initialized_repeats_handshake_with_reason() {
     let words = "session could not be replayed: the connection was reset";
     assert!(stage.heard.iter().any(|line| line == words), "{:?}", stage.heard);
     stage.pass(Duration::from_secs(1));
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"));
 }
 
 #[test]
 fn partly_written_request_is_resent_with_doubling_delay() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let mut pauses = Vec::new();
     for _ in 0..5 {
@@ -213,7 +213,7 @@ fn slowly(notes: &mut UpstreamConfig) {
 #[test]
 fn pause_before_third_attempt_doubles() {
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
-    let longest = longest_pauses(Stage::with(Dialect::Auto, slowly).greeting(), list, |stage, _| {
+    let longest = longest_pauses(Stage::with(Dialect::Auto, slowly).initialize_session(), list, |stage, _| {
         let seen = stage.takes();
         stage.busy(&seen, 503, None);
     });
@@ -248,13 +248,13 @@ fn timed_out_legacy_call_is_cancelled_by_notification() {
         let posts = stage.seen.iter().filter(|seen| seen.ask.verb == Verb::Post);
         posts.filter(|seen| seen.method() == "notifications/cancelled").count()
     };
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "slow"));
     stage.takes();
     stage.pass(defaults::CALL);
     assert_eq!((outcome(&stage.client_reads().unwrap()), cancelled(&stage)), ("unknown", 1));
 
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "slow"));
     stage.takes();
     stage.pass(defaults::CALL - Duration::from_secs(1));
@@ -288,7 +288,7 @@ fn modern_refusal_with_own_error_is_not_legacy() {
 
 #[test]
 fn retry_after_is_kept() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let busy = stage.takes();
     stage.busy(&busy, 429, Some(7));

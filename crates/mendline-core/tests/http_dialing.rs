@@ -10,7 +10,7 @@ use mendline_core::config::{AutoReconnect, Dialect};
 use mendline_core::port::{Content, EndHow, Verb};
 use mendline_core::{Event, Input, LinkId, LinkState, defaults};
 use stage::NOTES;
-use stage::http::{GREETING, Stage, call, complete_greeting, over_a_trunk, watched};
+use stage::http::{INITIALIZE, Stage, call, complete_handshake, over_a_trunk, watched};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
 
@@ -36,7 +36,7 @@ fn response_head_proves_connection_without_connect_event() {
 #[test]
 fn sse_head_proves_nothing_before_endpoint_event() {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     let trunk = stage.seen.pop_front().unwrap();
     stage.status(trunk.id, 200, Content::Events, None);
     assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Dialing), 0));
@@ -53,12 +53,12 @@ fn no_probe_without_pending_calls() {
         assert_eq!((state(stage), stage.seen.len()), (Some(LinkState::Idle), 0));
     }
     // In a session there may be news, but where nobody wants the line to be tested it is left alone.
-    let mut greeted = Stage::greeted();
-    greeted.client_says(&call(1, "create_note"));
-    greeted.refuse_connection();
-    greeted.client_says(&cancel(1));
-    greeted.pass(Duration::from_secs(2));
-    assert_eq!((state(&greeted), greeted.seen.len()), (Some(LinkState::Idle), 0));
+    let mut initialized = Stage::initialized();
+    initialized.client_says(&call(1, "create_note"));
+    initialized.refuse_connection();
+    initialized.client_says(&cancel(1));
+    initialized.pass(Duration::from_secs(2));
+    assert_eq!((state(&initialized), initialized.seen.len()), (Some(LinkState::Idle), 0));
 }
 
 #[test]
@@ -96,8 +96,8 @@ fn dial_burst_resets_after_one_minute() {
 #[test]
 fn first_call_waiting_for_initialized_probes_alone() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
+    stage.client_says(INITIALIZE);
+    stage.initialize("s1");
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let note = stage.takes();
     stage.client_says(&call(1, "create_note"));
@@ -205,7 +205,7 @@ fn each_session_has_its_own_id() {
         });
         links.next_back().unwrap()
     };
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     assert_eq!(ask(&mut stage, 1), LinkId { upstream: NOTES, dial: 1 });
     stage.client_says(&call(2, "create_note"));
     let lost = stage.takes();
@@ -213,8 +213,8 @@ fn each_session_has_its_own_id() {
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
     stage.client_reads().expect("the question is withdrawn");
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     stage.takes();
     assert_eq!(ask(&mut stage, 3), LinkId { upstream: NOTES, dial: 2 });
 }

@@ -10,7 +10,7 @@ use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, ExchangeId, Verb};
 use mendline_core::{Input, defaults};
 use stage::http::{
-    GREETING, Seen, Stage, call, complete_greeting, endpoint, outcome, over_a_trunk, watched, without_a_session,
+    INITIALIZE, Seen, Stage, call, complete_handshake, endpoint, outcome, over_a_trunk, watched, without_a_session,
 };
 
 /// The server refuses a call with an error that names it, or that names nobody.
@@ -26,12 +26,12 @@ fn next_trunk(stage: &mut Stage) -> (ExchangeId, Seen) {
     stage.pass(Duration::from_secs(1));
     let trunk = stage.takes().id;
     endpoint(stage, trunk, "/messages?s=2");
-    let greeting = stage.takes();
-    assert_eq!((greeting.method().as_str(), greeting.ask.target.as_deref()), ("initialize", Some("/messages?s=2")));
-    stage.status(greeting.id, 202, Content::Empty, None);
-    stage.end(greeting.id, EndHow::Complete);
-    stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, greeting.json()["id"]));
-    complete_greeting(stage);
+    let handshake = stage.takes();
+    assert_eq!((handshake.method().as_str(), handshake.ask.target.as_deref()), ("initialize", Some("/messages?s=2")));
+    stage.status(handshake.id, 202, Content::Empty, None);
+    stage.end(handshake.id, EndHow::Complete);
+    stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
+    complete_handshake(stage);
     stage.pass(Duration::from_secs(1));
     (trunk, stage.takes())
 }
@@ -61,7 +61,7 @@ const REFUSALS: &[(u16, i64, &str, bool, bool)] = &[
 fn r15_r16_error_text_reports_session_as_lost() {
     for (status, code, words, named, lost) in REFUSALS {
         let what = format!("HTTP {status}, {code} {words:?}, named: {named}");
-        let mut stage = Stage::greeted();
+        let mut stage = Stage::initialized();
         stage.client_says(&call(1, "create_note"));
         let seen = stage.takes();
         refuse(&mut stage, &seen, *status, *code, words, *named);
@@ -70,8 +70,8 @@ fn r15_r16_error_text_reports_session_as_lost() {
             let ping = stage.takes();
             assert_eq!((ping.method().as_str(), ping.header("mcp-session-id")), ("ping", Some("s1")), "{what}");
             refuse(&mut stage, &ping, *status, *code, words, *named);
-            stage.greet("s2");
-            complete_greeting(&mut stage);
+            stage.initialize("s2");
+            complete_handshake(&mut stage);
             let again = stage.takes();
             assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")), "{what}");
         } else {
@@ -86,7 +86,7 @@ fn r15_r16_error_text_reports_session_as_lost() {
 fn r15_r16_error_in_live_session_is_answer_of_call() {
     for (status, code, words, named, lost) in REFUSALS.iter().filter(|(.., lost)| *lost) {
         let what = format!("HTTP {status}, {code} {words:?}, named: {named}, lost: {lost}");
-        let mut stage = Stage::greeted();
+        let mut stage = Stage::initialized();
         stage.client_says(&call(1, "create_note"));
         let seen = stage.takes();
         refuse(&mut stage, &seen, *status, *code, words, *named);
@@ -113,7 +113,7 @@ fn refused_barely(stage: &mut Stage, request: &str, status: u16) -> Seen {
 
 #[test]
 fn r15_bare_404_in_live_session_is_refused() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     let ping = refused_barely(&mut stage, &call(1, "create_note"), 404);
     stage.answer(&ping, "{}");
     let answer = stage.client_reads().expect("an answer");
@@ -124,7 +124,7 @@ fn r15_bare_404_in_live_session_is_refused() {
 
 #[test]
 fn r15_bare_400_is_unknown_and_starts_no_handshake() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 400, Content::Empty, None);
@@ -154,14 +154,14 @@ fn r15_unanswered_ping_leaves_unsafe_call_unknown_and_repeats_read() {
         |stage, _| stage.pass(defaults::KEEP_ALIVE_TIMEOUT),
     ];
     for (index, end) in ends.into_iter().enumerate() {
-        let mut stage = Stage::greeted();
+        let mut stage = Stage::initialized();
         let ping = refused_barely(&mut stage, &call(1, "create_note"), 404);
         end(&mut stage, &ping);
         assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown", "end {index}");
         stage.pass(Duration::from_secs(5));
         assert!(stage.seen.iter().all(|seen| seen.method() != "tools/call"), "end {index}: it is not sent again");
 
-        let mut stage = Stage::greeted();
+        let mut stage = Stage::initialized();
         let ping = refused_barely(&mut stage, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, 404);
         end(&mut stage, &ping);
         assert_eq!(stage.client_reads(), None, "end {index}");
@@ -189,8 +189,8 @@ fn r15_ping_refused_by_live_session_confirms_nothing() {
         stage.end(seen.id, EndHow::Complete);
     }
     assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown");
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     stage.next_request();
     let again = stage.takes();
     assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/list", Some("s2")));
@@ -198,7 +198,7 @@ fn r15_ping_refused_by_live_session_confirms_nothing() {
 
 #[test]
 fn r15_one_ping_serves_all_refused_calls() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     (1..=8).for_each(|id| stage.client_says(&call(id, "create_note")));
     let calls: Vec<Seen> = stage.seen.drain(..).collect();
     for seen in &calls {
@@ -207,15 +207,15 @@ fn r15_one_ping_serves_all_refused_calls() {
     }
     assert_eq!(stage.seen.len(), 1, "one ping");
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     assert_eq!(stage.seen.iter().filter(|seen| seen.method() == "tools/call").count(), 8);
 }
 
 #[test]
 fn r15_session_answering_only_handshake_is_retried_with_backoff() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     let mut handshakes = 0;
     let mut failed = 0;
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
@@ -294,7 +294,7 @@ fn post_to_lost_sse_session_is_resent_over_next_stream() {
 #[test]
 fn handshake_with_404_at_sse_endpoint_fails() {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     let trunk = stage.takes().id;
     endpoint(&mut stage, trunk, "/messages?s=1");
     let post = stage.takes();
@@ -307,7 +307,7 @@ fn handshake_with_404_at_sse_endpoint_fails() {
 #[test]
 fn handshake_is_resent_over_next_sse_stream() {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     let trunk = stage.takes().id;
     endpoint(&mut stage, trunk, "/messages?s=1");
     let post = stage.takes();

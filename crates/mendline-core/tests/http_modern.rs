@@ -12,7 +12,7 @@ use mendline_core::port::{Content, EndHow};
 use mendline_core::{Port, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::CLIENT;
-use stage::http::{GREETING, Seen, Stage, modern};
+use stage::http::{INITIALIZE, Seen, Stage, modern};
 
 fn query(id: u32) -> String {
     let arguments = r#"{"region":"Zürich","limit":5.0,"deep":{"dry":true},"none":null}"#;
@@ -86,7 +86,7 @@ fn tool_with_invalid_marks_is_removed_from_list() {
     assert_eq!(String::from_utf8_lossy(&text), format!(r#"{{"jsonrpc":"2.0","id":1,"result":{left}}}"#));
     assert_eq!(stage.heard.iter().filter(|line| line.contains("left the tool \"bad\" out")).count(), 3);
 
-    let mut legacy = Stage::greeted();
+    let mut legacy = Stage::initialized();
     legacy.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     let list = legacy.takes();
     legacy.answer(&list, &tools(&bad));
@@ -196,8 +196,8 @@ fn legacy_refusal_of_modern_request_makes_client_initialize() {
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&7.into(), &(-32601).into()), "{status} {body:?}");
         assert_eq!(answer["error"]["data"]["cause"], "other_era");
         assert!(stage.seen.is_empty(), "and no other dialect is tried for it");
-        stage.client_says(GREETING);
-        stage.greet("s1");
+        stage.client_says(INITIALIZE);
+        stage.initialize("s1");
         assert_eq!(stage.client_reads().unwrap()["id"], 0);
     }
 }

@@ -11,13 +11,13 @@ use mendline_core::config::Dialect;
 use mendline_core::event::{Dropped, Event};
 use mendline_core::port::{Content, EndHow};
 use mendline_core::{Input, defaults};
-use stage::http::{GREETING, Seen, Stage, call};
+use stage::http::{INITIALIZE, Seen, Stage, call};
 
 /// A stage with a stream for notices that stands, over which a server can ask.
 fn listening() -> (Stage, Seen) {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
+    stage.client_says(INITIALIZE);
+    stage.initialize("s1");
     stage.client_reads().unwrap();
     let notices = stage.initialize();
     stage.status(notices.id, 200, Content::Events, None);
@@ -120,7 +120,7 @@ fn s04_posts_of_lost_session_free_their_slots() {
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
     // What was to be said in the session that is gone is not said in the next, and the handshake waits for none of it.
-    stage.greet("s2");
+    stage.initialize("s2");
     let initialized = stage.takes();
     assert_eq!(initialized.method(), "notifications/initialized");
     take(&mut stage, &initialized);
@@ -132,7 +132,7 @@ fn s04_posts_of_lost_session_free_their_slots() {
 #[test]
 fn s04_initialized_is_sent_while_every_slot_is_taken() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     let handshake = stage.takes();
     stage.status(handshake.id, 200, Content::Events, Some("s1"));
     // A server may ask before it has answered the handshake, and be slow to take what it is told.

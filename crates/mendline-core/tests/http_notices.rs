@@ -10,15 +10,15 @@ use mendline_core::LinkState;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Verb};
 use stage::NOTES;
-use stage::http::{GREETING, Seen, Stage, call, without_a_session};
+use stage::http::{INITIALIZE, Seen, Stage, call, without_a_session};
 
 const NOTICE: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
 /// A greeted stage whose stream for notices stands.
 fn listening() -> (Stage, Seen) {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
+    stage.client_says(INITIALIZE);
+    stage.initialize("s1");
     stage.client_reads().unwrap();
     let notices = stage.initialize();
     stage.status(notices.id, 200, Content::Events, None);
@@ -86,7 +86,7 @@ fn get_stream_ends_with_session_and_reopens_in_next() {
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
     assert_eq!(stage.aborted, [notices.id]);
-    stage.greet("s2");
+    stage.initialize("s2");
     let note = stage.takes();
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);

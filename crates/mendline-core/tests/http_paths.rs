@@ -10,7 +10,7 @@ use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Written};
 use mendline_core::{Input, LinkState, Moment, UpstreamConfig, defaults};
 use stage::NOTES;
-use stage::http::{Stage, call, complete_greeting, outcome, watched};
+use stage::http::{Stage, call, complete_handshake, outcome, watched};
 
 #[test]
 fn calls_wait_while_one_exchange_probes() {
@@ -32,7 +32,7 @@ fn calls_wait_while_one_exchange_probes() {
 
 #[test]
 fn probes_back_off_after_long_health() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.pass(Duration::from_secs(60));
     stage.client_says(&call(1, "create_note"));
     let began = stage.now;
@@ -45,7 +45,7 @@ fn probes_back_off_after_long_health() {
 
 #[test]
 fn partly_written_request_is_resent_with_backoff_and_limit() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let began = stage.now;
     let mut sent = 0;
@@ -70,7 +70,7 @@ fn partly_written_request_is_resent_with_backoff_and_limit() {
 
 #[test]
 fn call_in_backoff_delays_no_other() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let busy = stage.takes();
     stage.busy(&busy, 429, None);
@@ -83,7 +83,7 @@ fn call_in_backoff_delays_no_other() {
 
 #[test]
 fn call_without_connection_is_not_sent() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     stage.seen.pop_front().expect("a request that gets no connection");
     stage.pass(defaults::CALL);
@@ -92,7 +92,7 @@ fn call_without_connection_is_not_sent() {
 
 #[test]
 fn hanging_exchange_does_not_block_probe() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let hangs = stage.takes();
     stage.client_says(&call(2, "create_note"));
@@ -178,8 +178,8 @@ fn r14_session_lost_while_idle_is_replaced_with_next_call() {
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     let level = stage.seen.iter().find(|seen| seen.method() == "logging/setLevel").expect("the level is restored");
     assert_eq!((level.header("mcp-session-id"), &level.json()["params"]["level"]), (Some("s2"), &"error".into()));
     assert!(stage.seen.iter().any(|seen| seen.method() == "tools/call"), "and the call is sent again");
@@ -262,7 +262,7 @@ fn timeout_before_sending_reports_what_blocked_call() {
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     (config.limits.in_flight, config.keep_alive) = (1, None);
     config.timeouts.call = Duration::from_secs(3);
-    let mut stage = Stage::of(config).greeting();
+    let mut stage = Stage::of(config).initialize_session();
     let params = r#"{"name":"slow","_meta":{"progressToken":"t"}}"#;
     stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#));
     let slow = stage.takes();

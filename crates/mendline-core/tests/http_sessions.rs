@@ -9,12 +9,12 @@ use std::time::Duration;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Reuse, Verb};
 use mendline_core::{Input, LinkState, defaults};
-use stage::http::{GREETING, Seen, Stage, call, complete_greeting, outcome, watched};
+use stage::http::{INITIALIZE, Seen, Stage, call, complete_handshake, outcome, watched};
 use stage::{CLIENT, NOTES};
 
 #[test]
 fn call_has_session_id_and_negotiated_version() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     assert_eq!((seen.header("mcp-session-id"), seen.header("mcp-protocol-version")), (Some("s1"), Some("2025-11-25")));
@@ -26,8 +26,8 @@ fn call_has_session_id_and_negotiated_version() {
 #[test]
 fn no_message_overtakes_initialized() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
+    stage.client_says(INITIALIZE);
+    stage.initialize("s1");
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     let note = stage.takes();
@@ -38,7 +38,7 @@ fn no_message_overtakes_initialized() {
 
 #[test]
 fn lost_session_is_reinitialized_once_and_calls_are_resent() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     stage.client_says(&call(2, "create_note"));
     for _ in 0..2 {
@@ -49,7 +49,7 @@ fn lost_session_is_reinitialized_once_and_calls_are_resent() {
         stage.end(seen.id, EndHow::Complete);
     }
     stage.confirm_loss_with(404, -32001, "Session not found");
-    stage.greet("s2");
+    stage.initialize("s2");
     let note = stage.takes();
     assert_eq!((note.method().as_str(), note.header("mcp-session-id")), ("notifications/initialized", Some("s2")));
     stage.status(note.id, 202, Content::Empty, None);
@@ -68,7 +68,7 @@ fn lost_session_is_reinitialized_once_and_calls_are_resent() {
 #[test]
 fn lost_session_under_burst_is_charged_once() {
     const BURST: u32 = 50;
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     // The pings that keep the sessions in use earn one more.
     for loss in 1..=11 {
         (0..BURST).for_each(|id| stage.client_says(&call(loss * 100 + id, "create_note")));
@@ -78,7 +78,7 @@ fn lost_session_under_burst_is_charged_once() {
             stage.end(seen.id, EndHow::Complete);
         }
         stage.confirm_loss(404);
-        stage.greet("s2");
+        stage.initialize("s2");
         let note = stage.takes();
         stage.status(note.id, 202, Content::Empty, None);
         stage.end(note.id, EndHow::Complete);
@@ -103,20 +103,20 @@ fn lost_session_under_burst_is_charged_once() {
 
 #[test]
 fn unanswered_handshake_is_repeated_until_answered() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 404, Content::Json, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
     for _ in 0..3 {
-        let greeting = stage.takes();
-        assert_eq!(greeting.method(), "initialize");
-        stage.end(greeting.id, EndHow::Cut("reset".into()));
+        let handshake = stage.takes();
+        assert_eq!(handshake.method(), "initialize");
+        stage.end(handshake.id, EndHow::Cut("reset".into()));
         assert!(stage.seen.is_empty(), "not without a pause");
         stage.pass(Duration::from_secs(2));
     }
-    stage.greet("s2");
+    stage.initialize("s2");
     let note = stage.takes();
     stage.status(note.id, 202, Content::Empty, None);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
@@ -127,32 +127,32 @@ fn unanswered_handshake_is_repeated_until_answered() {
 
 #[test]
 fn repeated_handshake_is_resumed_by_get() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 404, Content::Json, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let greeting = stage.takes();
-    stage.status(greeting.id, 200, Content::Events, Some("s2"));
-    stage.event(greeting.id, Some("e1"), "");
-    stage.end(greeting.id, EndHow::Complete);
+    let handshake = stage.takes();
+    stage.status(handshake.id, 200, Content::Events, Some("s2"));
+    stage.event(handshake.id, Some("e1"), "");
+    stage.end(handshake.id, EndHow::Complete);
     stage.pass(defaults::RESUME_WAIT);
     let fetched = stage.takes();
     assert_eq!((fetched.ask.verb, fetched.header("last-event-id")), (Verb::Get, Some("e1")));
     stage.status(fetched.id, 200, Content::Events, None);
     let result = r#""result":{"protocolVersion":"2025-11-25"}"#;
-    let id = &greeting.json()["id"];
+    let id = &handshake.json()["id"];
     stage.event(fetched.id, Some("e2"), &format!(r#"{{"jsonrpc":"2.0","id":{id},{result}}}"#));
     stage.end(fetched.id, EndHow::Complete);
-    complete_greeting(&mut stage);
+    complete_handshake(&mut stage);
     assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"), "the call goes out again");
 }
 
 #[test]
 fn second_session_error_is_answer_of_call() {
     for status in [200, 400, 404] {
-        let mut stage = Stage::greeted();
+        let mut stage = Stage::initialized();
         stage.client_says(&call(1, "create_note"));
         let refuse = |stage: &mut Stage| {
             let seen = stage.takes();
@@ -164,8 +164,8 @@ fn second_session_error_is_answer_of_call() {
         refuse(&mut stage);
         assert_eq!(stage.client_reads(), None, "HTTP {status}: it is greeted again");
         stage.confirm_loss_with(status, -32001, "Session expired");
-        stage.greet("s2");
-        complete_greeting(&mut stage);
+        stage.initialize("s2");
+        complete_handshake(&mut stage);
         stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
         refuse(&mut stage);
         assert_eq!(stage.client_reads().unwrap()["error"]["message"], "Session expired", "HTTP {status}");
@@ -175,7 +175,7 @@ fn second_session_error_is_answer_of_call() {
 
 #[test]
 fn second_session_refusal_is_answer_of_call() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let refuse = |stage: &mut Stage| {
         let seen = stage.takes();
@@ -184,7 +184,7 @@ fn second_session_refusal_is_answer_of_call() {
     };
     refuse(&mut stage);
     stage.confirm_loss(404);
-    stage.greet("s2");
+    stage.initialize("s2");
     let note = stage.takes();
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
@@ -197,7 +197,7 @@ fn second_session_refusal_is_answer_of_call() {
 
 #[test]
 fn session_is_deleted_at_shutdown() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.tell(Input::ClientEnded { client: CLIENT });
     let goodbye = stage.takes();
     assert_eq!((goodbye.ask.verb, goodbye.header("mcp-session-id")), (Verb::Delete, Some("s1")));
@@ -208,7 +208,7 @@ fn session_is_deleted_at_shutdown() {
 
 #[test]
 fn last_notification_is_delivered_before_session_delete() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let post = stage.takes();
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
@@ -227,7 +227,7 @@ fn last_notification_is_delivered_before_session_delete() {
 
 #[test]
 fn server_blocking_last_notification_does_not_delay_shutdown() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     stage.takes();
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
@@ -239,7 +239,7 @@ fn server_blocking_last_notification_does_not_delay_shutdown() {
 
 #[test]
 fn session_lost_during_probe_is_reinitialized_after_probe() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let first = stage.takes();
     stage.client_says(&call(2, "create_note"));
@@ -252,8 +252,8 @@ fn session_lost_during_probe_is_reinitialized_after_probe() {
     stage.status(second.id, 404, Content::Empty, None);
     stage.end(second.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
     for id in [1, 2] {
         let again = stage.takes();
@@ -265,15 +265,15 @@ fn session_lost_during_probe_is_reinitialized_after_probe() {
 
 #[test]
 fn late_refusal_of_old_session_keeps_new_one() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     stage.client_says(&call(2, "create_note"));
     let (first, late) = (stage.takes(), stage.takes());
     stage.status(first.id, 404, Content::Empty, None);
     stage.end(first.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     let again = stage.takes();
     assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")));
     stage.status(late.id, 404, Content::Empty, None);
@@ -285,21 +285,21 @@ fn late_refusal_of_old_session_keeps_new_one() {
 
 #[test]
 fn calls_waiting_for_initialized_wait_for_next_session() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
+    stage.initialize("s2");
     stage.client_says(&call(2, "create_note"));
     let note = stage.takes();
     assert!(stage.seen.is_empty(), "both calls wait");
     stage.status(note.id, 404, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
     stage.next_request();
-    stage.greet("s3");
-    complete_greeting(&mut stage);
+    stage.initialize("s3");
+    complete_handshake(&mut stage);
     for _ in 0..2 {
         assert_eq!(stage.takes().header("mcp-session-id"), Some("s3"));
     }
@@ -309,8 +309,8 @@ fn calls_waiting_for_initialized_wait_for_next_session() {
 fn undelivered_initialized_repeats_handshake() {
     for refusal in [Some(429), Some(503), None] {
         let mut stage = Stage::new(Dialect::Auto);
-        stage.client_says(GREETING);
-        stage.greet("s1");
+        stage.client_says(INITIALIZE);
+        stage.initialize("s1");
         stage.client_reads().unwrap();
         stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         stage.client_says(&call(1, "create_note"));
@@ -322,8 +322,8 @@ fn undelivered_initialized_repeats_handshake() {
         }
         assert!(stage.seen.is_empty(), "nothing goes out after half a greeting");
         stage.pass(Duration::from_secs(1));
-        stage.greet("s2");
-        complete_greeting(&mut stage);
+        stage.initialize("s2");
+        complete_handshake(&mut stage);
         assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"), "{refusal:?}");
     }
 }
@@ -338,8 +338,8 @@ fn late_confirmation_is_restored_in_new_session() {
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     stage.takes();
     stage.answer(&slow, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
@@ -349,35 +349,35 @@ fn late_confirmation_is_restored_in_new_session() {
 
 #[test]
 fn unreadable_handshake_answer_repeats_handshake_first() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let greeting = stage.takes();
-    stage.status(greeting.id, 200, Content::Events, Some("s2"));
-    stage.event(greeting.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, greeting.json()["id"]));
+    let handshake = stage.takes();
+    stage.status(handshake.id, 200, Content::Events, Some("s2"));
+    stage.event(handshake.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, handshake.json()["id"]));
     stage.pass(Duration::from_secs(1));
-    stage.greet("s3");
-    complete_greeting(&mut stage);
+    stage.initialize("s3");
+    complete_handshake(&mut stage);
     assert_eq!(stage.takes().header("mcp-session-id"), Some("s3"));
 }
 
 #[test]
 fn resumed_handshake_keeps_session_of_first_response() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    let greeting = stage.takes();
-    stage.status(greeting.id, 200, Content::Events, Some("s1"));
-    stage.event(greeting.id, Some("e1"), "");
-    stage.end(greeting.id, EndHow::Cut("reset".into()));
+    stage.client_says(INITIALIZE);
+    let handshake = stage.takes();
+    stage.status(handshake.id, 200, Content::Events, Some("s1"));
+    stage.event(handshake.id, Some("e1"), "");
+    stage.end(handshake.id, EndHow::Cut("reset".into()));
     stage.pass(defaults::RESUME_WAIT);
     let resumed = stage.takes();
     assert_eq!((resumed.ask.verb, resumed.header("mcp-session-id")), (Verb::Get, Some("s1")));
     stage.status(resumed.id, 200, Content::Events, None);
     let result = r#""result":{"protocolVersion":"2025-11-25"}"#;
-    let id = &greeting.json()["id"];
+    let id = &handshake.json()["id"];
     stage.event(resumed.id, Some("e2"), &format!(r#"{{"jsonrpc":"2.0","id":{id},{result}}}"#));
     stage.client_reads().unwrap();
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
@@ -387,23 +387,23 @@ fn resumed_handshake_keeps_session_of_first_response() {
 #[test]
 fn initialized_without_connection_completes_new_handshake() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
+    stage.client_says(INITIALIZE);
+    stage.initialize("s1");
     stage.client_reads().unwrap();
     stage.tell(Input::Reconnect { upstream: NOTES });
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.client_says(&call(1, "create_note"));
     stage.pass(Duration::from_secs(1));
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"));
 }
 
 #[test]
 fn session_refused_by_get_is_not_used_for_calls() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
+    stage.client_says(INITIALIZE);
+    stage.initialize("s1");
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let note = stage.takes();
     stage.status(note.id, 202, Content::Empty, None);
@@ -414,5 +414,5 @@ fn session_refused_by_get_is_not_used_for_calls() {
     stage.confirm_loss(404);
     stage.client_says(&call(1, "create_note"));
     stage.next_request();
-    stage.greet("s2");
+    stage.initialize("s2");
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Verb};
 use mendline_core::{Remembered, UpstreamConfig, defaults};
-use stage::http::{GREETING, Stage, call, outcome};
+use stage::http::{INITIALIZE, Stage, call, outcome};
 
 const TOOLS: &str = r#"{"tools":[{"name":"look"}]}"#;
 
 /// What is kept of a server that was greeted and has listed its tools.
 fn remembered() -> Remembered {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     let seen = stage.takes();
     stage.answer(&seen, TOOLS);
@@ -28,7 +28,7 @@ fn at_once() -> Stage {
     let mut notes = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     notes.keep_alive = None;
     let mut stage = Stage::knowing(notes, Some(remembered()));
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     assert_eq!(stage.client_reads().unwrap()["result"]["protocolVersion"], "2025-11-25");
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
@@ -44,7 +44,7 @@ fn absent_http_server_is_initialized_later_and_lists_compared() {
         stage.refuse_connection();
         stage.pass(Duration::from_secs(2));
     }
-    stage.greet("s1");
+    stage.initialize("s1");
     let note = stage.takes();
     assert_eq!((note.method().as_str(), note.header("mcp-session-id")), ("notifications/initialized", Some("s1")));
     stage.status(note.id, 202, Content::Empty, None);
@@ -58,17 +58,17 @@ fn absent_http_server_is_initialized_later_and_lists_compared() {
 #[test]
 fn pending_http_handshake_is_answered_provisionally_and_not_resent() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    let greeting = stage.takes();
+    stage.client_says(INITIALIZE);
+    let handshake = stage.takes();
     stage.pass(defaults::GRACE);
     assert_eq!(stage.client_reads().unwrap()["result"]["serverInfo"]["name"], "notes");
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.pass(defaults::HANDSHAKE_HTTP * 2);
     assert!(stage.seen.is_empty() && stage.aborted.is_empty(), "it may take its time");
-    stage.status(greeting.id, 200, Content::Json, Some("s1"));
-    let id = &greeting.json()["id"];
-    stage.body(greeting.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-06-18"}}}}"#));
-    stage.end(greeting.id, EndHow::Complete);
+    stage.status(handshake.id, 200, Content::Json, Some("s1"));
+    let id = &handshake.json()["id"];
+    stage.body(handshake.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-06-18"}}}}"#));
+    stage.end(handshake.id, EndHow::Complete);
     let note = stage.takes();
     assert_eq!(note.method(), "notifications/initialized");
     assert_eq!(note.header("mcp-protocol-version"), Some("2025-06-18"), "the server hears what it speaks itself");
@@ -78,9 +78,9 @@ fn pending_http_handshake_is_answered_provisionally_and_not_resent() {
 fn missing_login_is_reported_to_calls_after_provisional_answer() {
     let mut stage = at_once();
     stage.client_says(&call(2, "create_note"));
-    let greeting = stage.takes();
-    stage.status(greeting.id, 401, Content::Empty, None);
-    stage.end(greeting.id, EndHow::Complete);
+    let handshake = stage.takes();
+    stage.status(handshake.id, 401, Content::Empty, None);
+    stage.end(handshake.id, EndHow::Complete);
     let told = stage.client_reads().expect("at once");
     assert_eq!(told["result"]["_meta"]["dev.mendline/failure"]["cause"], "needs_login");
     assert_eq!(outcome(&told), "not_sent");

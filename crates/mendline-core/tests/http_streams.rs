@@ -9,7 +9,7 @@ use std::time::Duration;
 use mendline_core::config::Dialect;
 use mendline_core::defaults;
 use mendline_core::port::{Content, EndHow, Verb};
-use stage::http::{GREETING, Seen, Stage, call, complete_greeting, outcome};
+use stage::http::{INITIALIZE, Seen, Stage, call, complete_handshake, outcome};
 
 /// The response to an unsafe call has begun and broken off; it will be resumed.
 fn broken_off(stage: &mut Stage) -> Seen {
@@ -23,7 +23,7 @@ fn broken_off(stage: &mut Stage) -> Seen {
 
 #[test]
 fn cut_response_is_resumed_and_not_resent() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 200, Content::Events, None);
@@ -44,7 +44,7 @@ fn cut_response_is_resumed_and_not_resent() {
 
 #[test]
 fn always_closing_stream_is_resumed_ten_times_and_reported() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let seen = stage.takes();
     stage.status(seen.id, 200, Content::Events, None);
@@ -74,7 +74,7 @@ fn always_closing_stream_is_resumed_ten_times_and_reported() {
 
 #[test]
 fn resumption_in_lost_session_does_not_resend_call() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     broken_off(&mut stage);
     stage.pass(defaults::RESUME_WAIT);
     let resumed = stage.takes();
@@ -82,15 +82,15 @@ fn resumption_in_lost_session_does_not_resend_call() {
     stage.end(resumed.id, EndHow::Complete);
     stage.confirm_loss(404);
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown", "the server had it in the session that is gone");
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     stage.pass(Duration::from_secs(60));
     assert!(stage.seen.iter().all(|seen| seen.ask.verb == Verb::Get), "it is not sent again");
 }
 
 #[test]
 fn resumption_without_connection_is_retried_and_call_stays_sent() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     let sent = broken_off(&mut stage);
     stage.pass(defaults::RESUME_WAIT);
     stage.refuse_connection();
@@ -107,8 +107,8 @@ fn resumption_without_connection_is_retried_and_call_stays_sent() {
 #[test]
 fn replayed_notification_is_forwarded_once() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
+    stage.client_says(INITIALIZE);
+    stage.initialize("s1");
     stage.client_reads().unwrap();
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let initialized = stage.takes();
@@ -129,8 +129,8 @@ fn replayed_notification_is_forwarded_once() {
 #[test]
 fn get_stream_that_ends_at_once_is_reopened_with_backoff() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
+    stage.client_says(INITIALIZE);
+    stage.initialize("s1");
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let note = stage.takes();
     stage.status(note.id, 202, Content::Empty, None);

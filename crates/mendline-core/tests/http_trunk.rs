@@ -10,12 +10,12 @@ use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Verb, Written};
 use mendline_core::{Input, LinkState, defaults};
 use stage::NOTES;
-use stage::http::{GREETING, Stage, call, complete_greeting, endpoint, outcome, over_a_trunk};
+use stage::http::{INITIALIZE, Stage, call, complete_handshake, endpoint, outcome, over_a_trunk};
 
 #[test]
 fn sse_only_server_is_detected_and_answers_over_stream() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     let post = stage.takes();
     stage.status(post.id, 405, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
@@ -41,7 +41,7 @@ fn sse_only_server_is_detected_and_answers_over_stream() {
 #[test]
 fn server_without_known_transport_is_reported_and_not_looped() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     for status in [404, 404] {
         let seen = stage.takes();
         stage.status(seen.id, status, Content::Other, None);
@@ -52,7 +52,7 @@ fn server_without_known_transport_is_reported_and_not_looped() {
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Parked));
     stage.pass(Duration::from_secs(300));
     assert!(stage.seen.is_empty());
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     assert_eq!(stage.takes().ask.verb, Verb::Post, "the next call may try both again");
 }
 
@@ -65,8 +65,8 @@ fn manual_reconnect_replaces_sse_stream() {
     let next = stage.takes();
     assert_eq!((next.ask.verb, next.ask.target), (Verb::Get, None));
     endpoint(&mut stage, next.id, "/messages?s=2");
-    let greeting = stage.takes();
-    assert_eq!((greeting.method().as_str(), greeting.ask.target.as_deref()), ("initialize", Some("/messages?s=2")));
+    let handshake = stage.takes();
+    assert_eq!((handshake.method().as_str(), handshake.ask.target.as_deref()), ("initialize", Some("/messages?s=2")));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn post_without_connection_is_retried_and_sse_stream_stays() {
 #[test]
 fn sse_stream_with_possible_handshake_is_not_initialized_twice() {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     let trunk = stage.takes().id;
     endpoint(&mut stage, trunk, "/messages?s=1");
     let post = stage.takes();
@@ -104,7 +104,7 @@ fn sse_stream_with_possible_handshake_is_not_initialized_twice() {
 #[test]
 fn cut_sse_stream_does_not_exclude_transport() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     let post = stage.takes();
     stage.status(post.id, 405, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
@@ -171,7 +171,7 @@ fn repeated_handshake_with_unknown_transport_causes_no_storm() {
     let mut stage = Stage::new(Dialect::Auto);
     let mut requests = 0;
     for _ in 0..200 {
-        stage.client_says(GREETING);
+        stage.client_says(INITIALIZE);
         for _ in 0..2 {
             let Some(seen) = stage.seen.pop_front() else { continue };
             requests += 1;
@@ -187,7 +187,7 @@ fn repeated_handshake_with_unknown_transport_causes_no_storm() {
 #[test]
 fn sse_stream_without_endpoint_times_out_and_is_replaced() {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     let mute = stage.takes();
     stage.status(mute.id, 200, Content::Events, None);
     stage.pass(defaults::HANDSHAKE_HTTP);
@@ -200,25 +200,25 @@ fn sse_stream_without_endpoint_times_out_and_is_replaced() {
 
 #[test]
 fn transport_change_after_restart_is_detected() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     let lost = stage.takes();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let greeting = stage.takes();
-    assert_eq!(greeting.method(), "initialize");
-    stage.status(greeting.id, 405, Content::Empty, None);
-    stage.end(greeting.id, EndHow::Complete);
+    let handshake = stage.takes();
+    assert_eq!(handshake.method(), "initialize");
+    stage.status(handshake.id, 405, Content::Empty, None);
+    stage.end(handshake.id, EndHow::Complete);
     let trunk = stage.takes();
     assert_eq!(trunk.ask.verb, Verb::Get);
     endpoint(&mut stage, trunk.id, "/messages?s=1");
-    let greeting = stage.takes();
-    assert_eq!((greeting.method().as_str(), greeting.ask.target.as_deref()), ("initialize", Some("/messages?s=1")));
-    stage.status(greeting.id, 202, Content::Empty, None);
-    stage.end(greeting.id, EndHow::Complete);
-    stage.event(trunk.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, greeting.json()["id"]));
-    complete_greeting(&mut stage);
+    let handshake = stage.takes();
+    assert_eq!((handshake.method().as_str(), handshake.ask.target.as_deref()), ("initialize", Some("/messages?s=1")));
+    stage.status(handshake.id, 202, Content::Empty, None);
+    stage.end(handshake.id, EndHow::Complete);
+    stage.event(trunk.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
+    complete_handshake(&mut stage);
     assert_eq!(stage.takes().method(), "tools/call");
     stage.end(trunk.id, EndHow::Complete);
     stage.client_says(&call(2, "create_note"));
@@ -229,14 +229,14 @@ fn transport_change_after_restart_is_detected() {
     stage.status(trunk.id, 405, Content::Empty, None);
     stage.end(trunk.id, EndHow::Complete);
     stage.pass(Duration::from_secs(1));
-    stage.greet("s3");
-    complete_greeting(&mut stage);
+    stage.initialize("s3");
+    complete_handshake(&mut stage);
     assert_eq!(stage.takes().header("mcp-session-id"), Some("s3"));
 }
 
 #[test]
 fn proxy_404_for_known_server_is_retried() {
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     stage.client_says(&call(1, "create_note"));
     // The call and the ping, then the handshake and the event stream, twice.
     for _ in 0..6 {
@@ -247,8 +247,8 @@ fn proxy_404_for_known_server_is_retried() {
     }
     assert_eq!(stage.client_reads(), None, "the call waits");
     stage.next_request();
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     assert_eq!(stage.takes().method(), "tools/call");
 }
 
@@ -279,12 +279,12 @@ fn post_after_ended_sse_stream_is_judged_by_its_end() {
         stage.pass(Duration::from_secs(1));
         let trunk = stage.takes().id;
         endpoint(&mut stage, trunk, "/messages?s=2");
-        let greeting = stage.takes();
-        assert_eq!(greeting.method(), "initialize");
-        stage.status(greeting.id, 202, Content::Empty, None);
-        stage.end(greeting.id, EndHow::Complete);
-        stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, greeting.json()["id"]));
-        complete_greeting(&mut stage);
+        let handshake = stage.takes();
+        assert_eq!(handshake.method(), "initialize");
+        stage.status(handshake.id, 202, Content::Empty, None);
+        stage.end(handshake.id, EndHow::Complete);
+        stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
+        complete_handshake(&mut stage);
         stage.pass(Duration::from_secs(1));
         let again = stage.takes();
         assert_eq!((again.method().as_str(), again.ask.target.as_deref()), ("tools/call", Some("/messages?s=2")));

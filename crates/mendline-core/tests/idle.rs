@@ -9,12 +9,12 @@ use std::time::Duration;
 use mendline_core::config::KeepAlive;
 use mendline_core::{Input, LinkState, defaults};
 use serde_json::Value;
-use stage::greeted::{ended_by_the_ladder, greeted, greeted_with};
+use stage::initialized::{is_killed_by_shutdown_sequence, initialized, initialized_with};
 use stage::{Stage, call};
 
 #[test]
 fn idle_link_is_pinged_and_two_misses_end_child() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.pass(defaults::KEEP_ALIVE);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
     stage.pass(defaults::KEEP_ALIVE_TIMEOUT);
@@ -23,12 +23,12 @@ fn idle_link_is_pinged_and_two_misses_end_child() {
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
     stage.pass(defaults::KEEP_ALIVE_TIMEOUT);
     assert_eq!(stage.state(), LinkState::Draining);
-    assert!(ended_by_the_ladder(&mut stage));
+    assert!(is_killed_by_shutdown_sequence(&mut stage));
 }
 
 #[test]
 fn server_answering_pings_is_kept() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     for _ in 0..100 {
         stage.pass(defaults::KEEP_ALIVE);
         assert_eq!(stage.server_answers("{}")["method"], "ping");
@@ -39,7 +39,7 @@ fn server_answering_pings_is_kept() {
 
 #[test]
 fn error_to_ping_counts_as_answer() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     for _ in 0..3 {
         stage.pass(defaults::KEEP_ALIVE);
         let id = stage.server_reads().unwrap()["id"].clone();
@@ -52,7 +52,7 @@ fn error_to_ping_counts_as_answer() {
 
 #[test]
 fn busy_child_is_pinged_only_after_timed_out_call() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.client_says(&call("1", "slow"));
     stage.server_reads().unwrap();
     stage.pass(defaults::CALL - Duration::from_millis(1));
@@ -67,7 +67,7 @@ fn busy_child_is_pinged_only_after_timed_out_call() {
 
 #[test]
 fn link_is_not_pinged_when_next_call_starts() {
-    let mut stage = greeted_with(|notes| notes.limits.in_flight = 1);
+    let mut stage = initialized_with(|notes| notes.limits.in_flight = 1);
     stage.client_says(&call("1", "slow"));
     stage.server_reads().unwrap();
     stage.pass(defaults::CALL / 2);
@@ -80,7 +80,7 @@ fn link_is_not_pinged_when_next_call_starts() {
 
 #[test]
 fn any_message_proves_child_alive() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     let mut silence = defaults::KEEP_ALIVE;
     for _ in 0..5 {
         stage.pass(silence);
@@ -107,14 +107,14 @@ fn modern_and_uninitialized_links_are_not_pinged() {
     stage.server_answers(r#"{"tools":[]}"#);
     stage.pass(Duration::from_secs(600));
     assert_eq!(stage.server_reads(), None);
-    let mut off = greeted_with(|notes| notes.keep_alive = None);
+    let mut off = initialized_with(|notes| notes.keep_alive = None);
     off.pass(Duration::from_secs(600));
     assert_eq!(off.server_reads(), None, "and none where nobody wants it");
 }
 
 #[test]
 fn answer_resets_missed_pings() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     for _ in 0..3 {
         stage.pass(defaults::KEEP_ALIVE);
         assert_eq!(stage.server_reads().unwrap()["method"], "ping");
@@ -126,7 +126,7 @@ fn answer_resets_missed_pings() {
 
 #[test]
 fn suspicion_pings_link_at_once_unless_just_pinged() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.pass(defaults::KEEP_ALIVE);
     for pause in [defaults::KEEP_ALIVE_PAUSE, defaults::KEEP_ALIVE_TIMEOUT] {
         assert_eq!(stage.server_answers("{}")["method"], "ping");
@@ -143,14 +143,14 @@ fn suspicion_pings_link_at_once_unless_just_pinged() {
 
 #[test]
 fn no_ping_without_link_or_keep_alive() {
-    let mut off = greeted_with(|notes| notes.keep_alive = None);
+    let mut off = initialized_with(|notes| notes.keep_alive = None);
     let mut new = Stage::up();
     for stage in [&mut off, &mut new] {
         stage.tell(Input::Woke);
         assert_eq!(stage.server_reads(), None);
     }
     // A read that will be tried again keeps a stage that is about to end running.
-    let mut stopping = greeted_with(|notes| notes.retry.initial = Duration::from_secs(5));
+    let mut stopping = initialized_with(|notes| notes.retry.initial = Duration::from_secs(5));
     stopping.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
     let id = stopping.server_reads().unwrap()["id"].clone();
     stopping.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"locked"}}}}"#));
@@ -161,7 +161,7 @@ fn no_ping_without_link_or_keep_alive() {
 
 #[test]
 fn message_before_ping_is_not_its_answer() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.pass(defaults::KEEP_ALIVE / 2);
     stage.server_says(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}"#);
     stage.tell(Input::Woke);
@@ -174,7 +174,7 @@ fn message_before_ping_is_not_its_answer() {
 
 #[test]
 fn link_pinged_for_other_reason_is_not_pinged_again_soon() {
-    let mut stage = greeted_with(|notes| {
+    let mut stage = initialized_with(|notes| {
         notes.keep_alive = Some(KeepAlive { interval: Duration::from_secs(1), timeout: Duration::from_millis(500) });
     });
     stage.pass(Duration::from_millis(300));

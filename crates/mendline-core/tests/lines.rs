@@ -10,7 +10,7 @@ use bytes::Bytes;
 use mendline_core::{Input, LinkState, defaults};
 use mendline_wire::{Limits, Line, Received};
 use serde_json::{Value, json};
-use stage::greeted::{ask, greeted, greeted_with, restart};
+use stage::initialized::{ask, initialized, initialized_with, restart};
 use stage::{CLIENT, NOTES, Stage, call};
 
 const LISTEN: &str = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
@@ -28,7 +28,7 @@ fn too_long(stage: &mut Stage, id: &Value) {
 
 #[test]
 fn list_grown_beyond_limit_is_announced_as_changed() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     ask(&mut stage, "tools/list", &json!({}), r#"{"tools":[{"name":"look"}]}"#);
     restart(&mut stage);
     let list = stage.server_reads().unwrap();
@@ -180,7 +180,7 @@ fn unsent_subscription_cannot_be_ended_by_server() {
 
 #[test]
 fn overlong_answer_ends_child_only_during_handshake() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     stage.client_says(&call("1", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
     too_long(&mut stage, &id);
@@ -189,15 +189,15 @@ fn overlong_answer_ends_child_only_during_handshake() {
     stage.die(stage.written);
     stage.pass(Duration::from_secs(1));
     stage.accept_dial();
-    let greeting = stage.server_reads().unwrap();
-    assert_eq!(greeting["method"], "initialize");
-    too_long(&mut stage, &greeting["id"]);
+    let handshake = stage.server_reads().unwrap();
+    assert_eq!(handshake["method"], "initialize");
+    too_long(&mut stage, &handshake["id"]);
     assert_eq!(stage.state(), LinkState::Draining, "nobody knows what was agreed");
 }
 
 #[test]
 fn only_certain_errors_report_dead_connection() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     for round in 0..3 {
         stage.client_says(&call("1", "create_note"));
         stage.server_answers(r#"{"content":[],"message":"Connection closed","code":-32000}"#);
@@ -231,7 +231,7 @@ fn connection_errors_do_not_prove_bridge_alive() {
 
 #[test]
 fn internal_requests_take_no_slot_from_calls() {
-    let mut stage = greeted_with(|notes| notes.limits.in_flight = 1);
+    let mut stage = initialized_with(|notes| notes.limits.in_flight = 1);
     stage.pass(defaults::KEEP_ALIVE);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
     stage.client_says(&call("1", "create_note"));

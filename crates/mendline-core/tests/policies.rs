@@ -42,7 +42,7 @@ fn web(change: impl FnOnce(&mut UpstreamConfig)) -> Web {
         notes.keep_alive = None;
         change(notes);
     };
-    Web::with(Dialect::Auto, quiet).greeting()
+    Web::with(Dialect::Auto, quiet).initialize_session()
 }
 
 /// The client calls, and the server answers with this status and nothing else.
@@ -472,9 +472,9 @@ fn handshake_is_repeated_after_pause() {
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let greeting = stage.takes();
-    assert_eq!(greeting.method(), "initialize");
-    stage.busy(&greeting, 503, Some(20));
+    let handshake = stage.takes();
+    assert_eq!(handshake.method(), "initialize");
+    stage.busy(&handshake, 503, Some(20));
     stage.pass(20 * SECOND - Duration::from_millis(1));
     assert!(stage.seen.is_empty(), "not before");
     stage.pass(6 * SECOND);
@@ -535,7 +535,7 @@ fn retries_use_rate_limit_and_internal_requests_do_not() {
     assert_eq!(reads_all(&mut stage), 1);
 
     let mut stage = limited(1, 0.5);
-    stage.client_says(http::GREETING);
+    stage.client_says(http::INITIALIZE);
     stage.server_answers("{}");
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.die(stage.written);

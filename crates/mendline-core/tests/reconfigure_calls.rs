@@ -45,7 +45,7 @@ fn edited_http(before: Edit, after: Edit, request: &str) -> (http::Stage, http::
         notes.keep_alive = None;
         before(notes);
     })
-    .greeting();
+    .initialize_session();
     stage.client_says(request);
     let sent = stage.takes();
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use mendline_core::port::{Content, EndHow};
 use mendline_core::{LinkState, defaults};
 use serde_json::{Value, json};
-use stage::greeted::{ask, greeted, restart};
-use stage::http::{complete_greeting, watched};
+use stage::initialized::{ask, initialized, restart};
+use stage::http::{complete_handshake, watched};
 use stage::{NOTES, Stage, call, http};
 
 fn answer(stage: &mut Stage, request: &Value) {
@@ -19,7 +19,7 @@ fn answer(stage: &mut Stage, request: &Value) {
 
 #[test]
 fn restore_requests_are_limited_in_flight() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     for at in 0..defaults::RESTORES * 2 {
         ask(&mut stage, "resources/subscribe", &json!({ "uri": format!("file:///{at}") }), "{}");
     }
@@ -32,7 +32,7 @@ fn restore_requests_are_limited_in_flight() {
 
 #[test]
 fn calls_do_not_wait_for_restore() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
     restart(&mut stage);
     assert_eq!(stage.server_reads().unwrap()["method"], "logging/setLevel");
@@ -42,7 +42,7 @@ fn calls_do_not_wait_for_restore() {
 
 #[test]
 fn new_choice_waits_for_pending_restore() {
-    let mut stage = greeted();
+    let mut stage = initialized();
     ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
     restart(&mut stage);
     let old = stage.server_reads().unwrap();
@@ -66,8 +66,8 @@ fn interrupted_restore_is_repeated_after_reconnect() {
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.initialize("s2");
+    complete_handshake(&mut stage);
     let told = stage.seen.iter().position(|seen| seen.method() == "resources/subscribe").unwrap();
     let told = stage.seen.remove(told).unwrap();
     stage.takes();

@@ -16,7 +16,7 @@ const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialize
 const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"Notes","version":"7"},"instructions":"Be brief."}"#;
 const TOOLS: &str = r#"{"tools":[{"name":"look","annotations":{"readOnlyHint":true}},{"name":"make"}], "x":1e3}"#;
 
-fn greeting(version: &str) -> String {
+fn handshake(version: &str) -> String {
     json!({ "jsonrpc": "2.0", "id": "g", "method": "initialize", "params": { "protocolVersion": version, "capabilities": {} } })
         .to_string()
 }
@@ -32,7 +32,7 @@ fn result(text: &str) -> Value {
 /// What is kept of a server that was greeted and has listed its tools.
 fn remembered() -> Remembered {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     stage.server_answers(HELLO);
     stage.client_says(INITIALIZED);
     stage.server_reads().unwrap();
@@ -47,7 +47,7 @@ fn remembered() -> Remembered {
 /// A client that was greeted from the catalogue, and has listed the tools from there.
 fn served() -> Stage {
     let mut stage = Stage::knowing(Some(remembered()), |_| {});
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     assert_eq!(stage.client_reads().unwrap()["result"], result(HELLO));
     stage.client_says(INITIALIZED);
     stage.client_says(&list(2));
@@ -59,9 +59,9 @@ fn served() -> Stage {
 /// The server is there at last and is greeted.
 fn comes_up(stage: &mut Stage, hello: &str) {
     stage.accept_dial();
-    let greeted = stage.server_answers(hello);
+    let initialized = stage.server_answers(hello);
     assert_eq!(
-        (&greeted["method"], &greeted["params"]["protocolVersion"]),
+        (&initialized["method"], &initialized["params"]["protocolVersion"]),
         (&json!("initialize"), &json!("2025-11-25"))
     );
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
@@ -85,7 +85,7 @@ fn cache_answers_handshake_and_tools_before_start() {
 #[test]
 fn cached_answer_equals_server_bytes() {
     let mut stage = Stage::knowing(Some(remembered()), |_| {});
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     let text = stage.engine.poll_write(mendline_core::Port::Client(stage::CLIENT)).unwrap().to_bytes();
     assert_eq!(text, format!(r#"{{"jsonrpc":"2.0","id":"g","result":{HELLO}}}"#));
     stage.client_says(&list(2));
@@ -156,7 +156,7 @@ fn rejected_handshake_clears_cache() {
     let told = stage.client_reads().unwrap()["result"]["content"][0]["text"].as_str().unwrap().to_owned();
     assert!(told.contains("the server refused to be greeted: too old"), "{told}");
     let mut next = Stage::knowing(stage.kept, |_| {});
-    next.client_says(&greeting("2025-11-25"));
+    next.client_says(&initialize_request("2025-11-25"));
     assert_eq!(next.client_reads(), None, "what it said then is no longer true");
 }
 
@@ -164,7 +164,7 @@ fn rejected_handshake_clears_cache() {
 fn uncached_protocol_version_waits_for_server() {
     let mut stage = Stage::knowing(Some(remembered()), |_| {});
     stage.accept_dial();
-    stage.client_says(&greeting("2025-03-26"));
+    stage.client_says(&initialize_request("2025-03-26"));
     assert_eq!(stage.client_reads(), None);
     stage.server_answers(r#"{"protocolVersion":"2025-03-26"}"#);
     assert_eq!(stage.client_reads().unwrap()["result"]["protocolVersion"], "2025-03-26");
@@ -217,7 +217,7 @@ fn list_started_from_cache_is_completed_from_cache() {
     let pages = [r#"{"tools":[{"name":"a"}],"nextCursor":"p2"}"#, r#"{"tools":[{"name":"b"}]}"#];
     let next = r#"{"jsonrpc":"2.0","id":9,"method":"tools/list","params":{"cursor":"p2"}}"#;
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     stage.server_answers(HELLO);
     stage.client_says(&list(1));
     stage.server_answers(pages[0]);
@@ -225,7 +225,7 @@ fn list_started_from_cache_is_completed_from_cache() {
     stage.server_answers(pages[1]);
     stage.pass(defaults::REMEMBER_AFTER);
     let mut stage = Stage::knowing(stage.kept, |_| {});
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     stage.client_says(INITIALIZED);
     stage.client_says(&list(1));
     (0..2).for_each(|_| drop(stage.client_reads().unwrap()));
@@ -245,7 +245,7 @@ fn disabled_cache_is_neither_used_nor_written() {
         notes.catalogue = Catalogue { cache: false, startup: Startup::AtOnce }
     });
     stage.accept_dial();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     assert_eq!(stage.client_reads(), None);
     stage.server_answers(HELLO);
     stage.client_says(&list(1));
@@ -260,7 +260,7 @@ fn without_provisional_answer_handshake_waits_for_server() {
     let mut stage =
         Stage::knowing(Some(remembered()), |notes| notes.catalogue = Catalogue { cache: true, startup: Startup::Wait });
     stage.accept_dial();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     stage.pass(defaults::HANDSHAKE);
     assert_eq!(stage.client_reads(), None);
     stage.server_answers(r#"{"protocolVersion":"2025-11-25","live":true}"#);
@@ -273,7 +273,7 @@ fn without_provisional_answer_handshake_waits_for_server() {
 fn cache_is_saved_only_after_changes_and_rarely() {
     let mut stage = Stage::with(|notes| notes.keep_alive = None);
     stage.accept_dial();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     stage.server_answers(HELLO);
     stage.client_says(&list(1));
     stage.server_answers(TOOLS);
@@ -294,7 +294,7 @@ fn cache_is_saved_only_after_changes_and_rarely() {
 #[test]
 fn unsaved_cache_is_saved_at_shutdown() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     stage.server_answers(HELLO);
     stage.tell(Input::ClientLost { client: stage::CLIENT });
     assert_eq!((stage.keepings, stage.kept.unwrap().len()), (1, 1));
@@ -305,7 +305,7 @@ fn unsaved_cache_is_saved_at_shutdown() {
 #[test]
 fn answer_within_grace_is_passed_on() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     stage.pass(defaults::GRACE - Duration::from_millis(1));
     assert_eq!(stage.client_reads(), None);
     stage.server_answers(HELLO);
@@ -317,7 +317,7 @@ fn answer_within_grace_is_passed_on() {
 #[test]
 fn pending_handshake_is_answered_provisionally_and_not_resent() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-06-18"));
+    stage.client_says(&initialize_request("2025-06-18"));
     let sent = stage.server_reads().unwrap();
     stage.pass(defaults::GRACE);
     let told = stage.client_reads().unwrap();
@@ -338,7 +338,7 @@ fn pending_handshake_is_answered_provisionally_and_not_resent() {
 #[test]
 fn server_down_at_start_is_initialized_when_up() {
     let mut stage = Stage::new();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     let down = |stage: &mut Stage| {
         let link = stage.spawned.take().unwrap();
         let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "try again".into() };
@@ -365,7 +365,7 @@ fn server_down_at_start_is_initialized_when_up() {
 #[test]
 fn unsupported_list_is_answered_as_empty() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     let sent = stage.server_reads().unwrap();
     stage.pass(defaults::GRACE);
     stage.client_reads().unwrap();
@@ -387,7 +387,7 @@ fn unsupported_list_is_answered_as_empty() {
 #[test]
 fn handshake_after_provisional_answer_has_call_timeout() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     let sent = stage.server_reads().unwrap();
     stage.pass(defaults::HANDSHAKE * 2);
     assert_eq!(stage.state(), LinkState::Up, "it may be downloading itself");
@@ -400,7 +400,7 @@ fn handshake_after_provisional_answer_has_call_timeout() {
 #[test]
 fn child_lost_after_provisional_answer_is_reinitialized() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_says(&initialize_request("2025-11-25"));
     stage.server_reads().unwrap();
     stage.pass(defaults::GRACE);
     stage.client_reads().unwrap();
@@ -414,7 +414,7 @@ fn child_lost_after_provisional_answer_is_reinitialized() {
 #[test]
 fn unknown_protocol_version_is_forwarded() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2031-01-01"));
+    stage.client_says(&initialize_request("2031-01-01"));
     stage.pass(defaults::HANDSHAKE);
     assert_eq!(stage.client_reads(), None);
     stage.server_answers(HELLO);

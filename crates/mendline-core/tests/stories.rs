@@ -72,10 +72,10 @@ fn read_is_resent_after_reinitialization() {
     stage.pass(Duration::from_millis(200));
     stage.accept_dial();
 
-    let greeting = stage.server_reads().unwrap();
-    assert_eq!((&greeting["method"], &greeting["params"]["odd"]), (&"initialize".into(), &true.into()));
+    let handshake = stage.server_reads().unwrap();
+    assert_eq!((&handshake["method"], &handshake["params"]["odd"]), (&"initialize".into(), &true.into()));
     assert_eq!(stage.server_reads(), None, "nothing else before the greeting is answered");
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, greeting["id"]));
+    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake["id"]));
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
     stage.server_answers(r#"{"tools":[]}"#);
     let answer = stage.client_reads().unwrap();

@@ -70,7 +70,7 @@ async fn run() -> Result<Value, Failure> {
     };
     let listener = Listener::default();
     let service = listener.clone().serve_with_lifecycle(TokioChildProcess::new(server)?, lifecycle).await?;
-    let greeting = serde_json::to_value(service.peer().peer_info().as_deref())?;
+    let handshake = serde_json::to_value(service.peer().peer_info().as_deref())?;
     let performer = Performer { service, listener, modern };
     let mut steps = Vec::new();
     for step in script.iter().filter(|step| step["era"] != if modern { "legacy" } else { "modern" }) {
@@ -91,7 +91,7 @@ async fn run() -> Result<Value, Failure> {
     let Performer { service, listener, .. } = performer;
     service.cancel().await?;
     let heard = listener.hearing().clone();
-    Ok(json!({ "greeting": greeting, "steps": steps, "heard": heard.said }))
+    Ok(json!({ "handshake": handshake, "steps": steps, "heard": heard.said }))
 }
 
 /// All that the server says without being asked, and the answers to what it asks.

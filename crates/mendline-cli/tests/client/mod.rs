@@ -75,21 +75,21 @@ impl Client {
     }
 
     /// The greeting of the legacy era, and the list that tells which tools only read. Gives the server's name.
-    pub(crate) fn greet(&mut self) -> String {
-        self.greet_within(SOON)
+    pub(crate) fn initialize(&mut self) -> String {
+        self.initialize_within(SOON)
     }
 
     /// The same, where each answer may take longer.
-    pub(crate) fn greet_within(&mut self, within: Duration) -> String {
+    pub(crate) fn initialize_within(&mut self, within: Duration) -> String {
         let who = json!({ "name": "test", "version": "1" });
         let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": { "roots": {} }, "clientInfo": who });
         self.request("init", "initialize", &hello);
-        let greeting = self.answer_within("init", within);
+        let handshake = self.answer_within("init", within);
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         self.request("list", "tools/list", &json!({}));
         let list = self.answer_within("list", within);
         assert!(list["result"]["tools"].is_array(), "{list}");
-        greeting["result"]["serverInfo"]["name"].as_str().unwrap_or_else(|| panic!("{greeting}")).to_owned()
+        handshake["result"]["serverInfo"]["name"].as_str().unwrap_or_else(|| panic!("{handshake}")).to_owned()
     }
 
     pub(crate) fn send(&mut self, line: &str) {

@@ -131,7 +131,7 @@ fn corrected_command_is_tried_at_once() {
     hears(&client, "was not found");
     stage.write(&file(&json!({ "notes": demo() })));
     eventually("it is started", SEEN, || stage.started().len() == 1);
-    assert_eq!(client.greet(), "demo-server");
+    assert_eq!(client.initialize(), "demo-server");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn x97_reload_of_url_moves_after_calls_to_old_url() {
     let stage = Stage::with(&at(&old));
     let mut client = Client::start(stage.command(&["run", "notes"]).stdin(std::process::Stdio::piped()));
     client.read_log();
-    client.greet();
+    client.initialize();
     let done = stage.path().with_file_name("done");
     client.call("old", "create_note", &json!({ "key": "old", "until": done }));
     old.until("it runs", |counts| counts.executions_of("old") == 1);

@@ -73,7 +73,7 @@ impl Stage {
         let arguments = [&["run", "--startup", "wait"], arguments].concat();
         let mut client = Client::start(self.command(&arguments).stdin(Stdio::piped()));
         client.read_log();
-        assert_eq!(client.greet(), "demo-server");
+        assert_eq!(client.initialize(), "demo-server");
         client
     }
 

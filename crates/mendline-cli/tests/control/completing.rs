@@ -154,7 +154,7 @@ fn what_runs_and_what_ran_is_completed(shell: &str) {
     let run = |name: &str| {
         let mut command = stage.command(&["run", "--name", name, "--", MENDLINE, "demo-server"]);
         let mut client = Client::start(command.env(STATE, &state).stdin(Stdio::piped()));
-        client.greet();
+        client.initialize();
         client
     };
     let (_swift, _still) = (run("swift"), run("still"));
@@ -188,7 +188,7 @@ fn used(stage: &Stage, name: &str) {
     let mut command = stage.command(&["run", name]);
     command.current_dir(stage.folder().join("empty")).env(STATE, stage.folder().join("state"));
     let mut client = Client::start(command.stdin(Stdio::piped()));
-    client.greet();
+    client.initialize();
     client.stdin = None;
     assert_eq!(client.exit_code(LATER), Some(0));
 }

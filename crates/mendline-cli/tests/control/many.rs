@@ -12,7 +12,7 @@ fn fifty_processes_are_shown_in_one_table() {
         })
         .collect();
     for client in &mut clients {
-        client.greet_within(2 * LATER);
+        client.initialize_within(2 * LATER);
     }
     let said = stage.ask_until(&["status"], |said| said.stdout.contains("\n50 servers: 50 ready\n"));
     assert_eq!(said.code, Some(0), "{said:?}");

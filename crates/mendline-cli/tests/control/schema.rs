@@ -88,7 +88,7 @@ fn status_json_matches_schema_and_schema_requires_every_member() {
     notes.result("a", "lookup", &json!({ "key": "k" }));
     let _ghost = stage.run(&["--name", "ghost", "--", "/nonexistent/server"]);
     let mut far = stage.run(&["--name", "far", "--rate-limit", "10/s", &site.url()]);
-    far.greet();
+    far.initialize();
     let hung = stage.bridge("hung");
     hung.signal(Signal::STOP);
     stage.until("ghost", "it is parked", |server| kind(server) == "parked");

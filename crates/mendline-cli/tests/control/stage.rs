@@ -75,7 +75,7 @@ impl Stage {
     pub(crate) fn bridge(&self, name: &str) -> Client {
         // However slow its start is, nobody stands in for it.
         let mut client = self.run(&["--name", name, "--startup", "wait", "--", MENDLINE, "demo-server"]);
-        assert_eq!(client.greet(), "demo-server");
+        assert_eq!(client.initialize(), "demo-server");
         client
     }
 

@@ -64,7 +64,7 @@ fn unknown_outcome_is_counted() {
     let stage = Stage::new();
     let arguments = ["--name", "notes", "--", MENDLINE, "demo-server", "--temper", "die-after=1"];
     let mut client = stage.run(&arguments);
-    client.greet();
+    client.initialize();
     client.result("a", "create_note", &json!({ "key": "k" }));
     let server = stage.until("notes", "it failed", |server| server["calls"]["failed"] == 1);
     assert_eq!(server["calls"]["unknown"], 1, "{server:#}");
@@ -114,7 +114,7 @@ fn unreachable_server_shows_attempts_and_call_waits() {
 fn retry_after_pause_is_shown_with_remaining_time() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "busy", &site.url()]);
-    client.greet();
+    client.initialize();
     site.breaks(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(json!(30)));
     client.call("a", "create_note", &json!({ "key": "k" }));
     let server = stage.until("busy", "it is paused", |server| server["limit"]["pausedMs"].is_u64());
@@ -129,7 +129,7 @@ fn retry_after_pause_is_shown_with_remaining_time() {
 fn server_needs_login_until_credential_is_accepted() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "guarded", &site.url()]);
-    client.greet();
+    client.initialize();
     site.breaks(Rule::new("a73_token_expired_401"));
     client.result("a", "lookup", &json!({ "key": "k" }));
     let server = stage.until("guarded", "it needs a login", |server| kind(server) == "needsLogin");
@@ -146,7 +146,7 @@ fn open_breaker_shows_reason_and_next_trial() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let options = ["--name", "sick", "--breaker-threshold", "2", "--breaker-reset", "60s"];
     let mut client = stage.run(&[&options[..], &[&site.url()]].concat());
-    client.greet();
+    client.initialize();
     site.breaks(Rule::new("h26_500").tool("create_note"));
     for id in ["a", "b"] {
         client.result(id, "create_note", &json!({ "key": id }));
@@ -167,7 +167,7 @@ fn open_breaker_shows_reason_and_next_trial() {
 fn rate_limit_and_sse_transport_are_shown() {
     let (stage, site) = (Stage::new(), Site::start(event_answers()));
     let mut client = stage.run(&["--name", "old", "--rate-limit", "30/m:5", &site.sse_url()]);
-    client.greet();
+    client.initialize();
     let server = stage.until("old", "it is ready", |server| kind(server) == "ready");
     assert_eq!(server["transport"], "sse", "{server:#}");
     assert_eq!(server["limit"]["rate"], json!({ "burst": 5, "perSecond": 0.5 }));
@@ -180,7 +180,7 @@ fn no_secret_is_shown() {
     let url = format!("{}?token={CANARY}", site.url());
     let header = format!("Authorization: Bearer {CANARY}");
     let mut client = stage.run(&["--name", "shy", "--header", &header, &url]);
-    client.greet();
+    client.initialize();
     site.breaks(Rule::new("h26_500").tool("create_note"));
     client.result("a", "create_note", &json!({ "key": "k" }));
     stage.until("shy", "it has failed", |server| server["calls"]["failed"] == 1);

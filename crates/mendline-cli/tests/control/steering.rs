@@ -46,7 +46,7 @@ fn reconnect_brings_repaired_parked_server_back_at_once() {
     std::os::unix::fs::symlink(MENDLINE, &program).unwrap();
     let said = stage.steer(&["reconnect", "mended"]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    client.greet();
+    client.initialize();
     stage.until("mended", "it is ready", |server| kind(server) == "ready");
 }
 
@@ -54,7 +54,7 @@ fn reconnect_brings_repaired_parked_server_back_at_once() {
 fn reconnect_over_http_keeps_session() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "far", &site.url()]);
-    client.greet();
+    client.initialize();
     let said = stage.steer(&["reconnect", "far"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let result = client.result("a", "create_note", &json!({ "key": "k" }));

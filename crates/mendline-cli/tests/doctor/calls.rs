@@ -175,10 +175,10 @@ fn scripted(stage: &Stage, result: &Value) -> String {
     let say = |id: u32, result: &Value| {
         format!("read line; printf '%s\\n' '{}'\n", json!({ "jsonrpc": "2.0", "id": id, "result": result }))
     };
-    let greeting = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "s", "version": "1" } });
+    let handshake = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "s", "version": "1" } });
     let tools = json!({ "tools": [{ "name": "draw", "inputSchema": { "type": "object" } }] });
     // Between the greeting and the list lies `initialized`, which wants no answer.
-    let script = format!("{}read line\n{}{}cat >/dev/null\n", say(1, &greeting), say(2, &tools), say(3, result));
+    let script = format!("{}read line\n{}{}cat >/dev/null\n", say(1, &handshake), say(2, &tools), say(3, result));
     // Mendline numbers its own way: the ids are taken from the requests.
     let script = script
         .replace("read line; printf '%s\\n' '", "read line; id=${line#*\\\"id\\\":}; id=${id%%,*}; printf '%s\\n' '");

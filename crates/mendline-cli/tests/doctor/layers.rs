@@ -32,7 +32,7 @@ fn at_site(site: &Site) -> String {
 }
 
 /// A legacy server whose greeting meets this fault.
-fn greeted_with(rule: Rule) -> Site {
+fn legacy_with_handshake_fault(rule: Rule) -> Site {
     let site = legacy();
     site.add(rule.method("initialize")).unwrap();
     site
@@ -49,11 +49,11 @@ story!(close_without_response_is_reported, Canned::answer(""), at);
 story!(missing_response_is_reported, Canned::silent(), at, ["--timeout", "2s"]);
 story!(status_404_is_reported, Canned::http("404 Not Found", "text/html", "<title>Not here</title>"), at);
 story!(status_405_is_reported, Canned::http("405 No", "text/plain", "no"), at);
-story!(html_response_is_reported, greeted_with(Rule::new("h37_html_instead_of_json")), at_site);
+story!(html_response_is_reported, legacy_with_handshake_fault(Rule::new("h37_html_instead_of_json")), at_site);
 story!(json_that_is_not_json_rpc_is_reported, Canned::http("200 OK", "application/json", "{\"hello\":1}"), at);
-story!(status_500_is_reported, greeted_with(Rule::new("h26_500")), at_site);
-story!(status_429_is_reported, greeted_with(Rule::new("h30_429_retry_after").value(7)), at_site);
-story!(expired_token_is_reported, greeted_with(Rule::new("a73_token_expired_401")), at_site);
+story!(status_500_is_reported, legacy_with_handshake_fault(Rule::new("h26_500")), at_site);
+story!(status_429_is_reported, legacy_with_handshake_fault(Rule::new("h30_429_retry_after").value(7)), at_site);
+story!(expired_token_is_reported, legacy_with_handshake_fault(Rule::new("a73_token_expired_401")), at_site);
 story!(
     missing_login_is_reported,
     Canned::answer(
@@ -68,7 +68,7 @@ story!(
     Canned::answer("HTTP/1.1 302 Found\r\nLocation: https://login.test/in?key=s3cret\r\nContent-Length: 0\r\n\r\n"),
     at
 );
-story!(redirect_within_origin_is_reported, greeted_with(Rule::new("h38_redirect_same_origin")), at_site);
+story!(redirect_within_origin_is_reported, legacy_with_handshake_fault(Rule::new("h38_redirect_same_origin")), at_site);
 story!(
     rejected_handshake_is_reported,
     Canned::json_rpc("error", r#"{"code":-32000,"message":"the database is away\u001b[2J"}"#),
@@ -100,13 +100,13 @@ fn unknown_host_name_is_reported() {
 
 #[test]
 fn long_handshake_result_is_accepted() {
-    let greeting = json!({
+    let handshake = json!({
         "protocolVersion": "2025-06-18",
         "capabilities": {},
         "serverInfo": { "name": "s", "version": "1" },
         "instructions": "x".repeat(100_000),
     });
-    let server = Canned::json_rpc("result", greeting.to_string());
+    let server = Canned::json_rpc("result", handshake.to_string());
     let said = Stage::new().run(&["doctor", &server.url()]);
     assert_eq!(said.code, 0, "{}", said.stdout);
     assert!(said.stdout.contains("s 1 speaks MCP 2025-06-18"), "{}", said.stdout);
@@ -124,7 +124,7 @@ fn doctor_deletes_its_sessions() {
 
 #[test]
 fn i12_doctor_uses_credential_and_never_shows_it() {
-    let site = greeted_with(Rule::new("a73_token_expired_401"));
+    let site = legacy_with_handshake_fault(Rule::new("a73_token_expired_401"));
     let stage = Stage::new();
     for json in [&[][..], &["--json"]] {
         let flags = ["doctor", "--header", "Authorization: Bearer canary-s3cret"];

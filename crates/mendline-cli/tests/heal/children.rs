@@ -75,7 +75,7 @@ fn p55_next_call_reaches_server_that_stopped_crashing() {
 #[test]
 fn p57_stopped_server_is_replaced_and_its_calls_are_unknown() {
     let mut bridge = Bridge::start(Setup { options: &["--tool-timeout", "create_note=1s"], ..Setup::default() });
-    bridge.greet();
+    bridge.initialize();
     let frozen = bridge.server();
     kill(frozen, Signal::STOP);
     let begun = Instant::now();
@@ -94,7 +94,7 @@ fn p57_stopped_server_is_replaced_and_its_calls_are_unknown() {
 #[test]
 fn p57_briefly_stopped_server_is_kept() {
     let mut bridge = Bridge::start(Setup { options: &["--tool-timeout", "lookup=1s"], ..Setup::default() });
-    bridge.greet();
+    bridge.initialize();
     kill(bridge.server(), Signal::STOP);
     let result = bridge.result("read", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
@@ -135,7 +135,7 @@ fn p61_calls_wait_until_fork_succeeds() {
     command.stdin(Stdio::piped()).current_dir("/");
     let mut client = Client::start(as_nobody_else(&mut command));
     client.read_log();
-    assert_eq!(client.greet(), "demo-server");
+    assert_eq!(client.initialize(), "demo-server");
     let noted = |what: &str| {
         let text = fs::read_to_string(&ledger).unwrap();
         text.lines().filter_map(|line| line.strip_prefix(what)?.trim().parse().ok()).collect::<Vec<i32>>()

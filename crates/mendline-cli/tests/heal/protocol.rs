@@ -102,8 +102,8 @@ fn m69_era_change_after_restart_is_reported_and_recovers() {
     client.call("a", "create_note", &json!({ "key": "k" }));
     let first = client.answer("a");
     assert!(first["error"]["message"].is_string() || first["result"]["isError"] == true, "it is said: {first}");
-    let greetings = site.counts().messages_of("initialize");
-    assert!(greetings <= 4, "it is not greeted in a loop: {greetings}");
+    let handshakes = site.counts().messages_of("initialize");
+    assert!(handshakes <= 4, "it is not greeted in a loop: {handshakes}");
     assert_eq!(site.executions("k"), 0, "nothing ran: {first}");
     site.become_like(Settings { era: mendline_faults::Era::Both, ..site.settings() });
     eventually("it is found again", 2 * SOON, || {

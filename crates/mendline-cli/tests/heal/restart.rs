@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::client::{SOON, eventually};
 use crate::next_answer;
-use crate::site::{Site, greeted, json_answers};
+use crate::site::{Site, initialized, json_answers};
 
 /// More than a server's retry budget holds: they wait for the same server, and none of them is to blame.
 const CALLS: usize = 24;
@@ -17,7 +17,7 @@ const CALLS: usize = 24;
 fn h34_waiting_calls_run_when_server_returns_without_sessions() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
-    let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &[]);
+    let mut client = initialized(&format!("http://{}/mcp", proxy.address()), &[]);
     site.until("the stream for notices is open", |counts| counts.gets == 1);
     let away = proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
     eventually("nobody listens", SOON, || TcpStream::connect(proxy.address()).is_err());

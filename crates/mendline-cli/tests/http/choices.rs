@@ -8,13 +8,13 @@ use mendline_faults::{Direction, Rule};
 use serde_json::json;
 
 use crate::client::{SOON, eventually, failure};
-use crate::site::{Site, event_answers, greeted, json_answers};
+use crate::site::{Site, event_answers, initialized, json_answers};
 
 #[test]
 fn call_waits_for_lost_server_up_to_recovery_timeout() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
-    let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &["--recovery-timeout", "600ms"]);
+    let mut client = initialized(&format!("http://{}/mcp", proxy.address()), &["--recovery-timeout", "600ms"]);
     site.until("the stream for notices is open", |counts| counts.gets == 1);
     proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
     eventually("nobody listens", SOON, || TcpStream::connect(proxy.address()).is_err());

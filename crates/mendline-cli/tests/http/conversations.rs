@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::client::{Client, SOON, eventually};
-use crate::site::{Site, discovered, event_answers, greeted, json_answers, modern, run, said};
+use crate::site::{Site, discovered, event_answers, initialized, json_answers, modern, run, said};
 
 /// Two calls that are answered.
 fn works(client: &mut Client) {
@@ -54,7 +54,7 @@ fn legacy_server_without_sessions_gets_no_session_header() {
 #[test]
 fn sse_server_is_detected() {
     let site = Site::start(json_answers());
-    let mut client = greeted(&site.sse_url(), &[]);
+    let mut client = initialized(&site.sse_url(), &[]);
     works(&mut client);
     leave(client);
     let counts = site.counts();
@@ -64,7 +64,7 @@ fn sse_server_is_detected() {
 #[test]
 fn configured_sse_transport_tries_no_other() {
     let site = Site::start(json_answers());
-    let mut client = greeted(&site.sse_url(), &["--transport", "sse"]);
+    let mut client = initialized(&site.sse_url(), &["--transport", "sse"]);
     works(&mut client);
     leave(client);
     let seen = site.oracle().seen();
@@ -87,7 +87,7 @@ fn server_request_reaches_client_and_response_returns() {
     let streamable = Site::start(event_answers());
     let oldest = Site::start(event_answers());
     for (site, url) in [(&streamable, streamable.url()), (&oldest, oldest.sse_url())] {
-        let mut client = greeted(&url, &[]);
+        let mut client = initialized(&url, &[]);
         client.call("a", "ask", &json!({ "key": "k", "what": "roots" }));
         let question: Value = serde_json::from_str(&client.line()).unwrap();
         assert_eq!(question["method"], "roots/list");
@@ -119,7 +119,7 @@ fn progress_keeps_client_token_and_order() {
     let streamable = Site::start(event_answers());
     let oldest = Site::start(event_answers());
     for url in [streamable.url(), oldest.sse_url()] {
-        let mut client = greeted(&url, &[]);
+        let mut client = initialized(&url, &[]);
         let arguments = json!({ "key": "k", "steps": 3, "stepMs": 5 });
         let params = json!({ "name": "slow", "arguments": arguments, "_meta": { "progressToken": "mine" } });
         client.request("a", "tools/call", &params);

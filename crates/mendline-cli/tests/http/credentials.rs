@@ -16,7 +16,7 @@ fn headers_with_variables_are_sent_with_every_request() {
     let recorder = Recorder::before(site.address());
     let options = ["--header", "Authorization: Bearer ${API_TOKEN}", "--header", "X-Team: ${TEAM:-none}"];
     let mut client = run(&recorder.url(), &options, &[("API_TOKEN", CANARY)]);
-    client.greet();
+    client.initialize();
     client.result("a", "create_note", &json!({ "key": "k" }));
     site.until("the stream for notices is open", |counts| counts.gets == 1);
     client.stdin = None;
@@ -74,7 +74,7 @@ fn i12_secret_in_header_appears_nowhere() {
     let recorder = Recorder::before(site.address());
     let options = ["--log-level", "debug", "--header", "Authorization: Bearer ${API_TOKEN}"];
     let mut client = run(&recorder.url(), &options, &[("API_TOKEN", CANARY)]);
-    client.greet();
+    client.initialize();
     let command_line = std::fs::read_to_string(format!("/proc/{}/cmdline", client.process.id())).unwrap();
     assert!(command_line.contains("${API_TOKEN}") && !command_line.contains(CANARY), "{command_line}");
     let faults = [
@@ -159,13 +159,13 @@ fn s10_credential_is_sent_over_http_when_allowed() {
         let url = format!("http://{}/mcp", proxy.address());
         let options = ["--allow-http", "--header", "Authorization: Bearer ${API_TOKEN}"];
         let mut client = run(&url, &options, &[("API_TOKEN", CANARY)]);
-        assert_eq!(client.greet(), "mendline-faults");
+        assert_eq!(client.initialize(), "mendline-faults");
         assert!(proxy.counts().accepted > 0);
         // A flag has the last word over a file.
         let file = tempfile::NamedTempFile::new().unwrap();
         let entry = json!({ "url": url, "headers": { "X-Api-Key": CANARY } });
         std::fs::write(file.path(), json!({ "mcpServers": { "notes": entry } }).to_string()).unwrap();
         let mut client = run("notes", &["--allow-http", "--config", file.path().to_str().unwrap()], &[]);
-        assert_eq!(client.greet(), "mendline-faults");
+        assert_eq!(client.initialize(), "mendline-faults");
     });
 }

@@ -5,7 +5,7 @@ use mendline_faults::{Direction, Ending, Rule, Settings};
 use serde_json::{Value, json};
 
 use crate::client::{SOON, eventually, failure};
-use crate::site::{Site, greeted, json_answers, never_answered, through_a_proxy};
+use crate::site::{Site, initialized, json_answers, never_answered, through_a_proxy};
 use crate::sockets::{cut_all, sockets};
 
 const CUTS: [&str; 3] = ["t13_reset_before_headers", "t14_reset_mid_body", "t15_eof_without_response"];
@@ -128,7 +128,7 @@ fn t22_cut_response_repeats_read_and_leaves_unsafe_call_unknown() {
 #[test]
 fn cut_sse_stream_repeats_read_and_leaves_unsafe_call_unknown() {
     let site = Site::start(json_answers());
-    let mut client = greeted(&site.sse_url(), &["--transport", "sse"]);
+    let mut client = initialized(&site.sse_url(), &["--transport", "sse"]);
     site.breaks(never_answered("lookup", 1));
     client.call("a", "create_note", &json!({ "key": "w", "delayMs": 600_000 }));
     client.call("b", "lookup", &json!({ "key": "r" }));

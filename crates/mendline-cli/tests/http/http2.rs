@@ -10,7 +10,7 @@ use crate::site::{Site, json_answers, modern, never_answered, said};
 fn at_a_secure_site() -> (Site, Client) {
     let trusted = Trusted::new();
     let site = Site::start_secure(json_answers(), trusted.good());
-    let client = trusted.greeted(&site.url(), &[]);
+    let client = trusted.initialized(&site.url(), &[]);
     (site, client)
 }
 

@@ -11,7 +11,7 @@ use crate::client::{Client, SOON, eventually, failure};
 use crate::name_server::{NAME, NameServer, Tells};
 use crate::namespace::{inside, ip};
 use crate::reach::close;
-use crate::site::{Site, WAITING, greeted, json_answers, run};
+use crate::site::{Site, WAITING, initialized, json_answers, run};
 
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// Where the server moves to; all of 127.0.0.0/8 is this machine.
@@ -31,7 +31,7 @@ const DEADLINE: [&str; 2] = ["--tool-timeout", "create_note=3s"];
 fn client_at(site: &Site, host: &str, proxy: &Proxy, deadline: &[&str]) -> Client {
     site.breaks(Rule::new("h40_405_on_get"));
     let url = format!("http://{host}:{}/mcp", proxy.address().port());
-    let mut client = greeted(&url, &[&OPTIONS[..], deadline].concat());
+    let mut client = initialized(&url, &[&OPTIONS[..], deadline].concat());
     site.until("it is asked for the stream", |counts| counts.gets == 1);
     // What is asked after it is answered after it.
     assert_eq!(client.result("first", "lookup", &json!({ "key": "first" }))["isError"], false);
@@ -190,7 +190,7 @@ fn n04_link_local_address_is_reached_only_when_url_holds_it() {
         assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
         assert!(error["message"].as_str().unwrap().contains(words), "{error}");
         assert_eq!(there.counts().accepted, 0);
-        greeted(&format!("http://{metadata}:{port}/mcp"), &[]);
+        initialized(&format!("http://{metadata}:{port}/mcp"), &[]);
     });
 }
 

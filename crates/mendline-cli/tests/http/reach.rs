@@ -7,7 +7,7 @@ use mendline_faults::{Direction, Ending, Proxy};
 use serde_json::json;
 
 use crate::client::{SOON, eventually, failure};
-use crate::site::{Site, WAITING, greeted, json_answers, run};
+use crate::site::{Site, WAITING, initialized, json_answers, run};
 
 /// Nobody listens at the proxy from here on.
 pub(crate) fn close(proxy: &Proxy) {
@@ -34,7 +34,7 @@ fn n05_call_waits_for_server_that_starts_later() {
 fn restarted_server_is_reinitialized_and_waiting_call_runs_once() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
-    let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &[]);
+    let mut client = initialized(&format!("http://{}/mcp", proxy.address()), &[]);
     site.until("the stream for notices is open", |counts| counts.gets == 1);
     close(&proxy);
     site.forget_sessions();
@@ -67,7 +67,7 @@ fn n05_missing_server_is_reported_as_not_sent() {
 fn n10_only_reachable_address_of_host_is_used() {
     let site = Site::start(json_answers());
     // The name stands for an address of each family, where the machine has both; the server listens at one.
-    let mut client = greeted(&format!("http://localhost:{}/mcp", site.address().port()), &[]);
+    let mut client = initialized(&format!("http://localhost:{}/mcp", site.address().port()), &[]);
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
 }
@@ -76,7 +76,7 @@ fn n10_only_reachable_address_of_host_is_used() {
 fn n06_unanswered_connection_times_out_and_next_call_reconnects() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
-    let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &["--tool-timeout", "create_note=1500ms"]);
+    let mut client = initialized(&format!("http://{}/mcp", proxy.address()), &["--tool-timeout", "create_note=1500ms"]);
     let toxic = proxy.add(Direction::Both, Toxic::BlackHole(BlackHole {}));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     // The proxy accepts and reads, so for all that we can know the server has it.

@@ -4,7 +4,7 @@ use mendline_faults::Rule;
 use serde_json::json;
 
 use crate::client::{Client, failure};
-use crate::site::{Site, greeted, json_answers, run};
+use crate::site::{Site, initialized, json_answers, run};
 
 #[test]
 fn h38_redirect_within_origin_is_followed_and_runs_once() {
@@ -34,7 +34,7 @@ fn h38_redirect_from_post_to_get_is_not_followed() {
 fn h39_i13_redirect_to_other_origin_is_refused_and_sends_nothing() {
     for status in [301, 302, 303, 307, 308] {
         let site = Site::start(json_answers());
-        let mut client = greeted(&site.url(), &["--header", "Authorization: Bearer secret-of-the-origin"]);
+        let mut client = initialized(&site.url(), &["--header", "Authorization: Bearer secret-of-the-origin"]);
         site.breaks(Rule::new("h39_redirect_elsewhere").value(status));
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(result["isError"], true, "{status}: {result}");

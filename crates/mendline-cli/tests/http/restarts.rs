@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
 use crate::client::{SOON, eventually, failure};
-use crate::site::{greeted, never_answered};
+use crate::site::{initialized, never_answered};
 
 /// Says to this program that it is to be the server, and how.
 const WORDS: &str = "MENDLINE_FAULTS_WORDS";
@@ -112,7 +112,7 @@ impl Drop for Apart {
 #[test]
 fn killed_server_is_reinitialized_after_restart() {
     let mut server = Apart::start("");
-    let mut client = greeted(&server.url(), &[]);
+    let mut client = initialized(&server.url(), &[]);
     for round in 0..3 {
         let [read, write] = ["r", "w"].map(|key| format!("{key}{round}"));
         server.breaks(&never_answered("lookup", 1));
@@ -139,7 +139,7 @@ fn killed_server_is_reinitialized_after_restart() {
 #[test]
 fn server_killed_while_idle_is_reinitialized_by_next_call() {
     let mut server = Apart::start("");
-    let mut client = greeted(&server.url(), &[]);
+    let mut client = initialized(&server.url(), &[]);
     server.kill();
     server.start_again();
     let begin = std::time::Instant::now();

@@ -46,9 +46,9 @@ impl Trusted {
         run(url, options, &[("NODE_EXTRA_CA_CERTS", self.file.path().to_str().unwrap())])
     }
 
-    pub(crate) fn greeted(&self, url: &str, options: &[&str]) -> Client {
+    pub(crate) fn initialized(&self, url: &str, options: &[&str]) -> Client {
         let mut client = self.run(url, &[&WAITING[..], options].concat());
-        assert_eq!(client.greet(), "mendline-faults");
+        assert_eq!(client.initialize(), "mendline-faults");
         client
     }
 }
@@ -58,7 +58,7 @@ fn private_authority_is_trusted_when_configured() {
     let trusted = Trusted::new();
     for (identity, http2) in [(trusted.good(), true), (trusted.good().with_http1_only(), false)] {
         let site = Site::start_secure(event_answers(), identity);
-        let mut client = trusted.greeted(&site.url(), &[]);
+        let mut client = trusted.initialized(&site.url(), &[]);
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
         client.stdin = None;
@@ -75,7 +75,7 @@ fn private_authority_is_trusted_when_configured() {
 fn sse_server_behind_tls_is_detected() {
     let trusted = Trusted::new();
     let site = Site::start_secure(json_answers(), trusted.good());
-    let mut client = trusted.greeted(&site.sse_url(), &[]);
+    let mut client = trusted.initialized(&site.sse_url(), &[]);
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
 }
@@ -141,7 +141,7 @@ fn u06_trusted_openssl_certificate_is_accepted() {
         let site = Site::start_secure(json_answers(), identity);
         for variable in ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"] {
             let mut client = run(&site.url(), &WAITING, &[(variable, file.path().to_str().unwrap())]);
-            assert_eq!(client.greet(), "mendline-faults", "{variable}: {}", client.log());
+            assert_eq!(client.initialize(), "mendline-faults", "{variable}: {}", client.log());
         }
     }
 }

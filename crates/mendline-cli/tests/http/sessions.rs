@@ -4,7 +4,7 @@ use mendline_faults::Rule;
 use serde_json::{Value, json};
 
 use crate::client::{SOON, eventually};
-use crate::site::{Site, event_answers, greeted, json_answers};
+use crate::site::{Site, event_answers, initialized, json_answers};
 
 /// Every way in which servers say that they have lost a session.
 const LOSSES: [&str; 3] = ["h34_404_session_expired", "h35b_400_session_lost", "session_lost_in_body"];
@@ -80,7 +80,7 @@ fn h34_new_session_gets_new_get_stream() {
 #[test]
 fn ended_sse_stream_is_reinitialized() {
     let site = Site::start(json_answers());
-    let mut client = greeted(&site.sse_url(), &[]);
+    let mut client = initialized(&site.sse_url(), &[]);
     site.forget_sessions();
     site.until("the next stream is open", |counts| counts.sessions_opened == 2);
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
@@ -91,7 +91,7 @@ fn ended_sse_stream_is_reinitialized() {
 #[test]
 fn h34_unsafe_call_in_lost_sse_session_is_resent_or_unknown() {
     let site = Site::start(json_answers());
-    let mut client = greeted(&site.sse_url(), &["--transport", "sse"]);
+    let mut client = initialized(&site.sse_url(), &["--transport", "sse"]);
     site.forget_sessions();
     client.call("a", "create_note", &json!({ "key": "k" }));
     let answer = client.answer("a");

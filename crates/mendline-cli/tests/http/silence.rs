@@ -65,7 +65,7 @@ fn t16_over_http2() -> Duration {
     let trusted = Trusted::new();
     let site = Site::start_secure(json_answers(), trusted.good());
     let proxy = site.proxy();
-    let mut client = trusted.greeted(&format!("https://{}/mcp", proxy.address()), &[]);
+    let mut client = trusted.initialized(&format!("https://{}/mcp", proxy.address()), &[]);
     let since = falls_silent(&site, &proxy, &mut client, "create_note", Direction::Both);
     is_told_and_goes_on(&site, client, since)
 }

@@ -45,7 +45,7 @@ impl Site {
 
     /// A client of the legacy era at the Streamable HTTP of this server, greeted.
     pub(crate) fn client(&self, options: &[&str]) -> Client {
-        greeted(&self.url(), options)
+        initialized(&self.url(), options)
     }
 
     pub(crate) fn breaks(&self, rule: Rule) {
@@ -117,14 +117,14 @@ pub(crate) fn never_answered(tool: &str, count: u64) -> Rule {
 /// A client whose connections go through a proxy.
 pub(crate) fn through_a_proxy(site: &Site, options: &[&str]) -> (Proxy, Client) {
     let proxy = site.proxy();
-    let client = greeted(&format!("http://{}/mcp", proxy.address()), options);
+    let client = initialized(&format!("http://{}/mcp", proxy.address()), options);
     (proxy, client)
 }
 
 /// `mendline run URL`, greeted in the legacy era.
-pub(crate) fn greeted(url: &str, options: &[&str]) -> Client {
+pub(crate) fn initialized(url: &str, options: &[&str]) -> Client {
     let mut client = run(url, &[&WAITING[..], options].concat(), &[]);
-    assert_eq!(client.greet(), "mendline-faults");
+    assert_eq!(client.initialize(), "mendline-faults");
     client
 }
 

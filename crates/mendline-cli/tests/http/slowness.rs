@@ -7,7 +7,7 @@ use mendline_faults::{Direction, Ending};
 use serde_json::json;
 
 use crate::client::{SOON, eventually};
-use crate::site::{Site, event_answers, greeted, json_answers, through_a_proxy};
+use crate::site::{Site, event_answers, initialized, json_answers, through_a_proxy};
 
 /// Long enough for what is slow by design.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -31,7 +31,7 @@ fn t21_single_bytes_in_both_directions_change_nothing() {
         let site = Site::start(settings);
         let proxy = site.proxy();
         proxy.add(Direction::Both, Toxic::Slicer(Slicer { bytes: 1, gap_ms: 0 }));
-        let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &[]);
+        let mut client = initialized(&format!("http://{}/mcp", proxy.address()), &[]);
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
         assert_eq!((site.executions("k"), site.counts().refusals), (1, 0));

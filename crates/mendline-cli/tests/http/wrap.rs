@@ -40,7 +40,7 @@ fn started(entry: &Value) -> Client {
 fn heard(recorder: &Recorder, entry: &Value) -> String {
     assert!(!entry["args"].to_string().contains(CANARY), "a secret among the arguments: {entry}");
     let mut client = started(entry);
-    client.greet();
+    client.initialize();
     let lines = command_lines(client.process.id());
     assert!(lines[0].contains("--name"), "{lines:?}");
     assert!(lines.iter().all(|line| !line.contains(CANARY)), "{lines:?}");

@@ -45,7 +45,7 @@ fn x94_file_size_limit_is_reported_once_and_stops_nothing() {
     stage.at_home(&mut command);
     let mut client = Client::start(command.stdin(Stdio::piped()));
     client.read_log();
-    client.greet();
+    client.initialize();
     let mut calls = 0;
     eventually("the limit is reached, and that is said", LATER, || {
         calls += 1;
@@ -89,7 +89,7 @@ fn x94_full_disk_is_reported_once_and_stops_nothing() {
     stage.at_home(&mut command);
     let mut client = Client::start(command.stdin(Stdio::piped()));
     client.read_log();
-    client.greet();
+    client.initialize();
     let mut calls = 0;
     eventually("the disk is full, and that is said", LATER, || {
         calls += 1;

@@ -78,7 +78,7 @@ fn follow_across_rotation_neither_loses_nor_repeats_lines() {
     std::fs::write(stage.path("config/mendline/config.json"), file.to_string()).unwrap();
     let mut follower = Follower::start(&stage, &["notes", "--grep", "of very much"]);
     let mut client = stage.client(&["run", "notes"]);
-    client.greet();
+    client.initialize();
     for id in 0..4 {
         client.result(&id.to_string(), "lookup", &json!({ "key": "a" }));
     }

@@ -78,7 +78,7 @@ fn flag_or_variable_turns_log_files_off() {
     let mut command = stage.command(&["run", "--", crate::client::MENDLINE, "demo-server"]);
     command.env("MENDLINE_LOG_FILES", "off").stdin(std::process::Stdio::piped());
     let mut client = crate::client::Client::start(&mut command);
-    client.greet();
+    client.initialize();
     end(client);
     assert!(!stage.logs().exists());
 }
@@ -94,7 +94,7 @@ fn configuration_file_sets_log_level_by_default() {
     };
     let call = |arguments: &[&str]| {
         let mut client = stage.client(&[&["run"], arguments].concat());
-        client.greet();
+        client.initialize();
         client.result("a", "lookup", &json!({ "key": "a" }));
         end(client);
     };
@@ -118,7 +118,7 @@ fn full_log_rotates_and_oldest_files_are_deleted() {
     let file = json!({ "mcpServers": { "notes": entry }, "mendline": { "logs": logs } });
     fs::write(stage.path("config/mendline/config.json"), file.to_string()).unwrap();
     let mut client = stage.client(&["run", "notes"]);
-    client.greet();
+    client.initialize();
     for id in 0..10 {
         client.result(&id.to_string(), "lookup", &json!({ "key": "a" }));
     }

@@ -25,7 +25,7 @@ fn z106_secrets_printed_by_server_are_in_no_log() {
     command.env("NOTES_API_KEY", "canary-key").env("DATABASE_URL", "postgres://me:canary-database@db/x");
     let mut client = Client::start(command.stdin(Stdio::piped()));
     client.read_log();
-    client.greet();
+    client.initialize();
     client.result("a", "lookup", &json!({ "key": "k canary-key", "password": "canary-typed" }));
     eventually("stderr is read", LATER, || client.log().contains("and done"));
     let log = client.log();
@@ -48,7 +48,7 @@ fn i12_headers_and_secrets_in_url_are_in_no_file() {
     command.env("TOKEN", "canary-token");
     let mut client = Client::start(command.stdin(Stdio::piped()));
     client.read_log();
-    client.greet();
+    client.initialize();
     site.breaks(Rule::new("h28_503_retry_after"));
     client.result("a", "lookup", &json!({ "key": "canary-token canary-team" }));
     end(client);

@@ -69,7 +69,7 @@ impl Stage {
         arguments.extend(["--", MENDLINE, "demo-server"]);
         arguments.extend(tempers.iter().flat_map(|temper| ["--temper", temper]));
         let mut client = self.client(&arguments);
-        assert_eq!(client.greet(), "demo-server");
+        assert_eq!(client.initialize(), "demo-server");
         client
     }
 

@@ -28,7 +28,7 @@ fn message_is_logged_at_every_hop_over_stdio_and_http() {
         let (stage, site) = (Stage::new(), Site::start(answers));
         let mut command = stage.command(&["run", "--record-wire", &site.url()]);
         let mut client = Client::start(command.stdin(std::process::Stdio::piped()));
-        client.greet();
+        client.initialize();
         client.result("a", "create_note", &json!({ "key": "needle" }));
         end(client);
         assert_eq!(arrows(&stage, "needle"), expected);

@@ -14,7 +14,7 @@ const LADDER: Duration = Duration::from_secs(30);
 
 fn chosen(options: &[&str], tempers: &[&str]) -> Bridge {
     let mut bridge = Bridge::start(Setup { options, tempers, ..Setup::default() });
-    bridge.greet();
+    bridge.initialize();
     bridge
 }
 

@@ -46,7 +46,7 @@ fn p54_unsafe_call_that_never_ran_is_still_unknown() {
 fn p54_unsafe_call_unread_in_pipe_goes_to_next_server() {
     let setup = Setup { options: &["--log-level", "debug"], tempers: &["stop-reading=1"], ..Setup::default() };
     let mut bridge = Bridge::start(setup);
-    bridge.greet();
+    bridge.initialize();
     bridge.call("a", "create_note", &json!({ "key": "read" }));
     eventually("the first call runs", SOON, || bridge.executions("create_note", "read") == 1);
     bridge.call("b", "create_note", &json!({ "key": "unread" }));
@@ -104,7 +104,7 @@ fn s49_partial_line_before_eof_is_not_an_answer() {
 fn s50_stderr_flood_blocks_nothing() {
     let setup = Setup { tempers: &["stderr-flood=5000"], stderr: Stderr::Ignored, ..Setup::default() };
     let mut bridge = Bridge::start(setup);
-    bridge.greet();
+    bridge.initialize();
     for number in 0..5 {
         let result = bridge.result(&number.to_string(), "lookup", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "k is 42");
@@ -118,7 +118,7 @@ fn s51_server_that_stops_reading_times_out_call_only() {
     // A time for the tool alone: however long the greeting takes, it has it.
     let options = &["--tool-timeout", "lookup=700ms"];
     let mut bridge = Bridge::start(Setup { options, tempers: &["stop-reading=1"], ..Setup::default() });
-    bridge.greet();
+    bridge.initialize();
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "timed_out");
     let detail = failure(&result)["detail"].as_str().unwrap();
@@ -153,7 +153,7 @@ fn live_server_with_closed_stdout_is_replaced() {
 #[test]
 fn p56_slow_start_is_awaited() {
     let mut bridge = Bridge::start(Setup { tempers: &["slow-start=600ms"], ..Setup::default() });
-    bridge.greet();
+    bridge.initialize();
     assert_eq!(bridge.noted("start").len(), 1);
 }
 
@@ -191,7 +191,7 @@ fn i12_secret_in_environment_appears_nowhere() {
         ..Setup::default()
     };
     let mut bridge = Bridge::start(setup);
-    bridge.greet();
+    bridge.initialize();
     for (id, tool) in [("a", "lookup"), ("b", "create_note"), ("c", "lookup")] {
         let answer = bridge.result(id, tool, &json!({ "key": id }));
         assert!(!answer.to_string().contains(CANARY));

@@ -8,7 +8,7 @@ use crate::support::{Bridge, Setup, failure};
 
 fn chosen(options: &[&str]) -> Bridge {
     let mut bridge = Bridge::start(Setup { options, ..Setup::default() });
-    bridge.greet();
+    bridge.initialize();
     bridge
 }
 

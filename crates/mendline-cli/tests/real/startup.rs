@@ -87,10 +87,10 @@ fn begin(client: &mut Client) -> (String, String) {
         "initialize",
         &json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who }),
     );
-    let greeting = client.line_within(AFTER_THE_GRACE);
+    let handshake = client.line_within(AFTER_THE_GRACE);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     client.request("list", "tools/list", &json!({}));
-    (greeting, client.line())
+    (handshake, client.line())
 }
 
 /// The client goes, and Mendline with it.
@@ -145,12 +145,12 @@ fn first_start_answers_handshake_provisionally_and_waits_for_tools() {
     let mut client = house.run(&[], &[]);
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {} });
     client.request("init", "initialize", &hello);
-    let greeting = parsed(&client.line_within(AFTER_THE_GRACE))["result"].clone();
+    let handshake = parsed(&client.line_within(AFTER_THE_GRACE))["result"].clone();
     assert_eq!(
-        (&greeting["protocolVersion"], &greeting["serverInfo"]["name"]),
+        (&handshake["protocolVersion"], &handshake["serverInfo"]["name"]),
         (&json!("2025-06-18"), &json!("notes"))
     );
-    assert_eq!(greeting["capabilities"]["tools"], json!({ "listChanged": true }));
+    assert_eq!(handshake["capabilities"]["tools"], json!({ "listChanged": true }));
     assert_eq!(house.served(), 0);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     client.request("list", "tools/list", &json!({}));
@@ -168,8 +168,8 @@ fn cached_lists_are_separate_per_credential() {
     house.get_to_know();
     let mut client = house.run(&[], &[("GITHUB_TOKEN", "s3cr3t-canary")]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
-    let greeting = parsed(&client.line_within(AFTER_THE_GRACE));
-    assert_eq!(greeting["result"]["serverInfo"]["version"], "unknown", "as if it were the first time: {greeting}");
+    let handshake = parsed(&client.line_within(AFTER_THE_GRACE));
+    assert_eq!(handshake["result"]["serverInfo"]["version"], "unknown", "as if it were the first time: {handshake}");
     house.open_the_gate();
     client.request("list", "tools/list", &json!({}));
     client.answer("list");
@@ -208,8 +208,8 @@ fn x94_unwritable_state_directory_is_reported_once_and_stops_nothing() {
     house.open_the_gate();
     fs::write(house.path("state"), "a file where a folder should be").unwrap();
     let mut client = house.run(&["--startup", "wait"], &[]);
-    let (greeting, tools) = begin(&mut client);
-    assert_eq!(parsed(&greeting)["result"]["serverInfo"]["name"], "demo-server");
+    let (handshake, tools) = begin(&mut client);
+    assert_eq!(parsed(&handshake)["result"]["serverInfo"]["name"], "demo-server");
     assert_eq!(parsed(&tools)["result"]["tools"].as_array().unwrap().len(), 4);
     assert_eq!(client.result("call", "create_note", &json!({ "key": "k" }))["isError"], false);
     eventually("it is said", AFTER_THE_GRACE, || client.log().matches("nothing is kept of the server").count() == 1);

@@ -47,7 +47,7 @@ fn x96_child_that_died_during_suspend_is_replaced() {
 #[test]
 fn child_is_not_pinged_without_keep_alive() {
     let mut bridge = Bridge::start(Setup { options: &["--keep-alive", "off"], ..Setup::default() });
-    bridge.greet();
+    bridge.initialize();
     stand_still(&bridge);
     eventually("it was noticed", SOON, || bridge.log().contains("every server is looked after"));
     // Had it been asked, the question would lie in the pipe before the call.
@@ -72,7 +72,7 @@ fn manual_reconnect_replaces_child() {
 fn manual_reconnect_starts_server_without_automatic_reconnect() {
     let options = &["--log-level", "debug", "--no-reconnect"];
     let mut bridge = Bridge::start(Setup { options, ..Setup::default() });
-    bridge.greet();
+    bridge.initialize();
     kill(bridge.server(), Signal::KILL);
     eventually("it is left alone", SOON, || bridge.log().contains("Up → Idle"));
     bridge.signal(Signal::USR1);

@@ -40,7 +40,7 @@ impl Bridge {
     /// A bridge around the demo server with these tempers, greeted.
     pub(crate) fn around(tempers: &[&str]) -> Bridge {
         let mut bridge = Bridge::start(Setup { tempers, ..Setup::default() });
-        bridge.greet();
+        bridge.initialize();
         bridge
     }
 
@@ -66,8 +66,8 @@ impl Bridge {
     }
 
     /// Greets, and makes sure that it is the demo server.
-    pub(crate) fn greet(&mut self) {
-        assert_eq!(self.client.greet(), "demo-server");
+    pub(crate) fn initialize(&mut self) {
+        assert_eq!(self.client.initialize(), "demo-server");
     }
 
     pub(crate) fn ledger(&self) -> String {

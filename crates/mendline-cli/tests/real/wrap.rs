@@ -493,7 +493,7 @@ fn wrapped_command_answers_like_server() {
     let mut client = started(&wrapped["mcpServers"]["demo"]);
     // Up, so that nobody has to stand in for it; and its environment has reached it.
     eventually("it serves", SOON, || fs::read_to_string(&ledger).is_ok_and(|ledger| ledger.contains("serves")));
-    assert_eq!(client.greet(), "demo-server");
+    assert_eq!(client.initialize(), "demo-server");
 }
 
 /// Starts an entry as its client would.

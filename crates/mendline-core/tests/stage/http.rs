@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub const CLIENT: ClientId = ClientId(0);
 pub const NOTES: UpstreamId = UpstreamId(0);
-pub const GREETING: &str =
+pub const INITIALIZE: &str =
     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
 
 /// One request as the server sees it.
@@ -92,14 +92,14 @@ impl Stage {
     }
 
     /// A stage whose client has greeted in a session called `s1`; the stream for notices is refused.
-    pub fn greeted() -> Self {
-        Stage::new(Dialect::Auto).greeting()
+    pub fn initialized() -> Self {
+        Stage::new(Dialect::Auto).initialize_session()
     }
 
-    pub fn greeting(self) -> Self {
+    pub fn initialize_session(self) -> Self {
         let mut stage = self;
-        stage.client_says(GREETING);
-        stage.greet("s1");
+        stage.client_says(INITIALIZE);
+        stage.initialize("s1");
         stage.client_reads().unwrap();
         let notices = stage.initialize();
         assert_eq!(notices.header("mcp-session-id"), Some("s1"));
@@ -143,7 +143,7 @@ impl Stage {
     }
 
     /// The client completes its greeting; gives the request for notices that follows.
-    pub fn initialize(&mut self) -> Seen {
+    pub fn send_initialized(&mut self) -> Seen {
         self.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         let note = self.takes();
         assert_eq!(note.method(), "notifications/initialized");
@@ -155,17 +155,17 @@ impl Stage {
     }
 
     /// The server answers a greeting with this session.
-    pub fn greet(&mut self, session: &str) -> Seen {
-        let greeting = self.takes();
-        assert_eq!((greeting.method().as_str(), greeting.header("mcp-session-id")), ("initialize", None));
-        self.status(greeting.id, 200, Content::Json, Some(session));
-        let id = &greeting.json()["id"];
+    pub fn answer_initialize(&mut self, session: &str) -> Seen {
+        let handshake = self.takes();
+        assert_eq!((handshake.method().as_str(), handshake.header("mcp-session-id")), ("initialize", None));
+        self.status(handshake.id, 200, Content::Json, Some(session));
+        let id = &handshake.json()["id"];
         self.body(
-            greeting.id,
+            handshake.id,
             &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25"}}}}"#),
         );
-        self.end(greeting.id, EndHow::Complete);
-        greeting
+        self.end(handshake.id, EndHow::Complete);
+        handshake
     }
 
     pub fn tell(&mut self, input: Input) {
@@ -293,7 +293,7 @@ pub fn outcome(answer: &Value) -> &str {
 }
 
 /// Answers the notification that completes a greeting, and refuses the stream for notices that follows it.
-pub fn complete_greeting(stage: &mut Stage) {
+pub fn complete_handshake(stage: &mut Stage) {
     let note = stage.takes();
     assert_eq!(note.method(), "notifications/initialized");
     stage.status(note.id, 202, Content::Empty, None);
@@ -315,7 +315,7 @@ pub fn endpoint(stage: &mut Stage, trunk: ExchangeId, target: &str) {
 /// A stage whose client has greeted over a trunk.
 pub fn over_a_trunk() -> (Stage, ExchangeId) {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(GREETING);
+    stage.client_says(INITIALIZE);
     let trunk = stage.takes().id;
     endpoint(&mut stage, trunk, "/messages?s=1");
     let post = stage.takes();
@@ -324,7 +324,7 @@ pub fn over_a_trunk() -> (Stage, ExchangeId) {
     stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
     stage.client_reads().unwrap();
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    complete_greeting(&mut stage);
+    complete_handshake(&mut stage);
     stage.client_says(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
     let ping = stage.takes();
     stage.status(ping.id, 202, Content::Empty, None);
@@ -336,7 +336,7 @@ pub fn over_a_trunk() -> (Stage, ExchangeId) {
 
 /// A greeted stage whose idle line is tested.
 pub fn watched() -> Stage {
-    Stage::with(Dialect::Auto, |_| {}).greeting()
+    Stage::with(Dialect::Auto, |_| {}).initialize_session()
 }
 
 pub const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/clientCapabilities":{},"progressToken":9}"#;
@@ -348,9 +348,9 @@ pub fn modern(id: u32, method: &str, params: &str) -> String {
 /// A stage whose client has greeted a server that names no session; the stream for notices has been asked for.
 pub fn without_a_session() -> (Stage, Seen) {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    let greeting = stage.takes();
-    stage.answer(&greeting, r#"{"protocolVersion":"2025-11-25"}"#);
+    stage.client_says(INITIALIZE);
+    let handshake = stage.takes();
+    stage.answer(&handshake, r#"{"protocolVersion":"2025-11-25"}"#);
     stage.client_reads().unwrap();
     let notices = stage.initialize();
     (stage, notices)

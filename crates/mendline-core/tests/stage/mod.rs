@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-pub mod greeted;
+pub mod initialized;
 pub mod http;
 
 use std::time::Duration;

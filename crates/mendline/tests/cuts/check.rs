@@ -78,7 +78,7 @@ pub fn violations(seen: &Seen, fault: Option<Fault>) -> Vec<String> {
                 found.push(format!("{role:?} was resumed and lost all the same"));
             }
             (_, came) if is_harmless => found.push(format!("{role:?} came out {came:?} although nothing was lost")),
-            (Role::Greeting | Role::Read, came) if !may_cost_everything => {
+            (Role::Initialize | Role::Read, came) if !may_cost_everything => {
                 found.push(format!("{role:?} was not mended: {came:?}"));
             }
             (Role::Unsafe, Came::NotSent | Came::Refused) if !may_cost_everything => {

@@ -177,8 +177,8 @@ impl Conversation {
                 person.cancel(Role::Unsafe).await;
             }
             person.listen(Instant::now() + NEVER).await;
-            if *roles == [Role::Greeting] {
-                if !person.seen.was_greeted() {
+            if *roles == [Role::Initialize] {
+                if !person.seen.was_initialized() {
                     // Nobody goes on with a server that has not greeted back.
                     break;
                 }
@@ -216,17 +216,17 @@ impl Conversation {
     /// What is asked at once, step by step.
     fn steps(&self) -> &'static [&'static [Role]] {
         if self.together {
-            &[&[Role::Greeting], &[Role::Read, Role::Unsafe]]
+            &[&[Role::Initialize], &[Role::Read, Role::Unsafe]]
         } else if self.twist == Twist::Cancels {
-            &[&[Role::Greeting], &[Role::Unsafe], &[Role::Read]]
+            &[&[Role::Initialize], &[Role::Unsafe], &[Role::Read]]
         } else {
-            &[&[Role::Greeting], &[Role::Read], &[Role::Unsafe]]
+            &[&[Role::Initialize], &[Role::Read], &[Role::Unsafe]]
         }
     }
 
     fn line(&self, role: Role) -> String {
         let mut params = match role {
-            Role::Greeting if !self.modern => json!({"protocolVersion": "2025-11-25", "capabilities": {},
+            Role::Initialize if !self.modern => json!({"protocolVersion": "2025-11-25", "capabilities": {},
                 "clientInfo": {"name": "client", "version": "1"}}),
             Role::Unsafe => json!({"name": TOOL, "arguments": {"text": "x".repeat(self.text)}}),
             _ => json!({}),
@@ -236,8 +236,8 @@ impl Conversation {
                 "io.modelcontextprotocol/clientCapabilities": {}});
         }
         let method = match role {
-            Role::Greeting if self.modern => "server/discover",
-            Role::Greeting => "initialize",
+            Role::Initialize if self.modern => "server/discover",
+            Role::Initialize => "initialize",
             Role::Read => "tools/list",
             Role::Unsafe => "tools/call",
         };

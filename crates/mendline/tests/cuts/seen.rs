@@ -10,7 +10,7 @@ use super::site::{Manner, Twist};
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    Greeting,
+    Initialize,
     Read,
     Unsafe,
 }
@@ -19,7 +19,7 @@ impl Role {
     /// The id of the request.
     pub fn id(self) -> &'static str {
         match self {
-            Role::Greeting => "greeting",
+            Role::Initialize => "handshake",
             Role::Read => "read",
             Role::Unsafe => "unsafe",
         }
@@ -87,8 +87,8 @@ impl Seen {
         self.asked.iter().find(|asked| asked.role == role)
     }
 
-    pub fn was_greeted(&self) -> bool {
-        let answer = self.of(Role::Greeting).and_then(|asked| asked.answers.first());
+    pub fn was_initialized(&self) -> bool {
+        let answer = self.of(Role::Initialize).and_then(|asked| asked.answers.first());
         answer.is_some_and(|answer| answer.get("result").is_some())
     }
 

@@ -267,9 +267,9 @@ impl Inside {
 
     fn post(&mut self, request: &Request) -> Reply {
         let Ok(message) = serde_json::from_slice::<Value>(&request.body) else { return empty(400) };
-        let greets = message["method"] == "initialize";
+        let is_initialize = message["method"] == "initialize";
         let known = request.session.as_ref().is_some_and(|session| self.open.contains(session));
-        if self.stateful && !greets && !known {
+        if self.stateful && !is_initialize && !known {
             return empty(404);
         }
         let reply = match self.hear(&message) {
@@ -309,7 +309,7 @@ impl Inside {
                 self.listen(stream, 0)
             }
         };
-        let session = (self.stateful && greets).then(|| {
+        let session = (self.stateful && is_initialize).then(|| {
             self.sessions += 1;
             format!("session-{}", self.sessions)
         });

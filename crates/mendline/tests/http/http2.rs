@@ -58,7 +58,7 @@ impl Server {
     }
 
     /// The preface of both sides, with these settings of ours.
-    async fn greet(&mut self, settings: &[(u16, u32)]) {
+    async fn exchange_settings(&mut self, settings: &[(u16, u32)]) {
         let mut preface = [0; 24];
         self.0.read_exact(&mut preface).await.unwrap();
         assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
@@ -115,7 +115,7 @@ async fn exchanges_share_one_connection_in_any_order() {
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         let (first, second) = (server.stream().await, server.stream().await);
         server.respond(second, PONG).await;
         server.respond(first, PONG).await;
@@ -134,7 +134,7 @@ async fn events_arrive_at_once_and_abort_resets_stream() {
     let id = stage.begin(get());
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         let stream = server.stream().await;
         server.send(HEADERS, END_HEADERS, stream, &head("text/event-stream")).await;
         server.send(DATA, 0, stream, b"data: 1\n\nda").await;
@@ -176,7 +176,7 @@ async fn met_with(act: impl AsyncFnOnce(&mut Server, u32)) -> Vec<String> {
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         let stream = server.stream().await;
         act(&mut server, stream).await;
         sleep(Duration::from_millis(1)).await;
@@ -224,7 +224,7 @@ async fn body_blocked_by_window_is_partly_written() {
     stage.begin(post(format!("\"{}\"", "x".repeat(100_000))));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         let mut seen = 0;
         while seen < 65_535 {
             let frame = server.frame().await;
@@ -242,7 +242,7 @@ async fn body_within_window_but_unsent_is_partly_written() {
         stage.begin(post(format!("\"{}\"", "x".repeat(length - 2))));
         let serve = async {
             let mut server = servers.next().await;
-            server.greet(&[]).await;
+            server.exchange_settings(&[]).await;
             while server.frame().await.kind != HEADERS {}
             // Time enough for everything to go where it can.
             sleep(Duration::from_millis(1)).await;
@@ -258,7 +258,7 @@ async fn body_with_last_byte_sent_is_fully_written() {
     stage.begin(post(format!("\"{}\"", "x".repeat(CABLE / 2))));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         while server.frame().await.kind != HEADERS {}
         sleep(Duration::from_millis(1)).await;
     };
@@ -273,7 +273,7 @@ async fn long_body_respects_flow_control_window() {
     stage.begin(post(body.clone()));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         let mut seen: Vec<u8> = Vec::new();
         loop {
             let frame = server.frame().await;
@@ -306,7 +306,7 @@ async fn stream_limit_of_peer_opens_another_connection() {
     stage.begin(post(PING));
     let serve = async {
         let mut second = servers.next().await;
-        second.greet(&[]).await;
+        second.exchange_settings(&[]).await;
         let stream = second.stream().await;
         second.respond(stream, PONG).await;
         second
@@ -320,7 +320,7 @@ async fn warm(stage: &mut Stage<Cables>, servers: &mut Servers, settings: &[(u16
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(settings).await;
+        server.exchange_settings(settings).await;
         let stream = server.stream().await;
         server.respond(stream, PONG).await;
         server
@@ -353,7 +353,7 @@ async fn new_exchange_after_goaway_takes_new_connection() {
     stage.begin(post(PING));
     let serve = async {
         let mut second = servers.next().await;
-        second.greet(&[]).await;
+        second.exchange_settings(&[]).await;
         let stream = second.stream().await;
         second.respond(stream, PONG).await;
         second
@@ -379,7 +379,7 @@ async fn unsafe_call_reuses_only_recently_active_connection() {
     stage.begin_with(post(PING), Reuse::Fresh);
     let serve = async {
         let mut second = servers.next().await;
-        second.greet(&[]).await;
+        second.exchange_settings(&[]).await;
         let stream = second.stream().await;
         second.respond(stream, PONG).await;
         second
@@ -394,7 +394,7 @@ async fn silent_peer_is_pinged_at_30s_and_dropped_at_40s() {
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         server.stream().await;
         // It answers the first question and not the second.
         loop {
@@ -420,7 +420,7 @@ async fn overlong_header_list_is_too_large_not_refused() {
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         let stream = server.stream().await;
         let mut block = head("application/json");
         for _ in 0..12 {
@@ -440,7 +440,7 @@ async fn early_answer_does_not_wait_for_request_body() {
     stage.begin(post(format!("\"{}\"", "x".repeat(100_000))));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         loop {
             let frame = server.frame().await;
             if frame.kind == HEADERS {

@@ -8,29 +8,29 @@ use serde_json::{Value, json};
 
 use super::Stage;
 
-pub const GREETING: &str =
+pub const INITIALIZE: &str =
     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
 pub const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// Lets the client greet its server.
-pub fn greet(stage: &mut Stage) {
-    stage.client_says(GREETING);
+pub fn initialize(stage: &mut Stage) {
+    stage.client_says(INITIALIZE);
     stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
     stage.client_reads().unwrap();
     stage.client_says(INITIALIZED);
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
 }
 
-pub fn greeted() -> Stage {
+pub fn initialized() -> Stage {
     let mut stage = Stage::up();
-    greet(&mut stage);
+    initialize(&mut stage);
     stage
 }
 
-pub fn greeted_with(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
+pub fn initialized_with(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
     let mut stage = Stage::with(change);
     stage.accept_dial();
-    greet(&mut stage);
+    initialize(&mut stage);
     stage
 }
 
@@ -50,7 +50,7 @@ pub fn restart(stage: &mut Stage) {
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
 }
 
-pub fn ended_by_the_ladder(stage: &mut Stage) -> bool {
+pub fn is_killed_by_shutdown_sequence(stage: &mut Stage) -> bool {
     stage.pass(defaults::LADDER_STEP * 2);
     stage.asked.iter().any(|asked| matches!(asked, Output::Signal { signal: Signal::Kill, .. }))
 }
