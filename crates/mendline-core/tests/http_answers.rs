@@ -9,7 +9,7 @@ use std::time::Duration;
 use mendline_core::Input;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Reuse, Written};
-use stage::http::{INITIALIZE, Seen, Stage, call, complete_handshake, outcome, over_a_trunk, without_a_session};
+use stage::http::{INITIALIZE, Seen, Stage, call, complete_handshake, outcome, over_sse, without_a_session};
 
 /// A server has asked, and the client's answer is on its way.
 fn replying() -> (Stage, Seen) {
@@ -312,7 +312,7 @@ fn t01_misdirected_request_is_resent_once_on_fresh_connection() {
 
 #[test]
 fn t02_ended_sse_stream_is_not_explained_by_post_status() {
-    let (mut stage, stream) = over_a_trunk();
+    let (mut stage, stream) = over_sse();
     stage.client_says(&call(1, "create_note"));
     let post = stage.takes();
     stage.end(stream, EndHow::Complete);

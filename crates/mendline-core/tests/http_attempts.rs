@@ -11,7 +11,7 @@ use mendline_core::port::{Content, EndHow, Verb, Written};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
-use stage::http::{INITIALIZE, Seen, Stage, call, complete_handshake, modern, outcome, over_a_trunk};
+use stage::http::{INITIALIZE, Seen, Stage, call, complete_handshake, modern, outcome, over_sse};
 
 fn failure(answer: &Value) -> &Value {
     &answer["result"]["_meta"]["dev.mendline/failure"]
@@ -64,7 +64,7 @@ fn call_without_connection_has_made_no_attempt() {
     stage.pass(defaults::CALL);
     assert_eq!(failure(&stage.client_reads().unwrap())["attempts"], 0);
 
-    let (mut stage, _) = over_a_trunk();
+    let (mut stage, _) = over_sse();
     stage.client_says(&call(1, "create_note"));
     let post = stage.seen.pop_front().expect("a post");
     let how = EndHow::Forbidden("its certificate has expired".into());

@@ -10,7 +10,7 @@ use mendline_core::config::{AutoReconnect, Dialect};
 use mendline_core::port::{Content, EndHow, Verb};
 use mendline_core::{Event, Input, LinkId, LinkState, defaults};
 use stage::NOTES;
-use stage::http::{INITIALIZE, Stage, call, complete_handshake, over_a_trunk, watched};
+use stage::http::{INITIALIZE, Stage, call, complete_handshake, over_sse, watched};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
 
@@ -37,8 +37,8 @@ fn response_head_proves_connection_without_connect_event() {
 fn sse_head_proves_nothing_before_endpoint_event() {
     let mut stage = Stage::new(Dialect::Sse);
     stage.client_says(INITIALIZE);
-    let trunk = stage.seen.pop_front().unwrap();
-    stage.status(trunk.id, 200, Content::Events, None);
+    let sse = stage.seen.pop_front().unwrap();
+    stage.status(sse.id, 200, Content::Events, None);
     assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Dialing), 0));
 }
 
@@ -184,11 +184,11 @@ fn http_server_with_waiting_call_is_dialed_sooner() {
     let mut called = watched();
     called.client_says(&call(1, "create_note"));
     assert!(after_losses(&mut called) <= Duration::from_millis(5_001));
-    let (mut trunk, id) = over_a_trunk();
-    trunk.end(id, EndHow::Cut("reset".into()));
-    trunk.client_says(&call(1, "create_note"));
-    trunk.next_request();
-    assert!(after_losses(&mut trunk) <= Duration::from_millis(5_001));
+    let (mut sse, id) = over_sse();
+    sse.end(id, EndHow::Cut("reset".into()));
+    sse.client_says(&call(1, "create_note"));
+    sse.next_request();
+    assert!(after_losses(&mut sse) <= Duration::from_millis(5_001));
 }
 
 #[test]

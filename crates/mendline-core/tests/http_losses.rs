@@ -10,7 +10,7 @@ use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, ExchangeId, Verb};
 use mendline_core::{Input, defaults};
 use stage::http::{
-    INITIALIZE, Seen, Stage, call, complete_handshake, endpoint, outcome, over_a_trunk, watched, without_a_session,
+    INITIALIZE, Seen, Stage, call, complete_handshake, endpoint, outcome, over_sse, watched, without_a_session,
 };
 
 /// The server refuses a call with an error that names it, or that names nobody.
@@ -22,18 +22,18 @@ fn refuse(stage: &mut Stage, seen: &Seen, status: u16, code: i64, words: &str, n
 }
 
 /// The next trunk comes up, the server is greeted over it, and gives the call that goes out over it.
-fn next_trunk(stage: &mut Stage) -> (ExchangeId, Seen) {
+fn next_sse(stage: &mut Stage) -> (ExchangeId, Seen) {
     stage.pass(Duration::from_secs(1));
-    let trunk = stage.takes().id;
-    endpoint(stage, trunk, "/messages?s=2");
+    let sse = stage.takes().id;
+    endpoint(stage, sse, "/messages?s=2");
     let handshake = stage.takes();
     assert_eq!((handshake.method().as_str(), handshake.ask.target.as_deref()), ("initialize", Some("/messages?s=2")));
     stage.status(handshake.id, 202, Content::Empty, None);
     stage.end(handshake.id, EndHow::Complete);
-    stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
+    stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
     complete_handshake(stage);
     stage.pass(Duration::from_secs(1));
-    (trunk, stage.takes())
+    (sse, stage.takes())
 }
 
 /// How a call is refused, whether the error names it, and whether that says that the session is lost.
@@ -271,7 +271,7 @@ fn server_without_session_cannot_lose_it() {
 #[test]
 fn post_to_lost_sse_session_is_resent_over_next_stream() {
     for named in [false, true] {
-        let (mut stage, trunk) = over_a_trunk();
+        let (mut stage, sse) = over_sse();
         stage.client_says(&call(1, "create_note"));
         let post = stage.takes();
         if named {
@@ -285,8 +285,8 @@ fn post_to_lost_sse_session_is_resent_over_next_stream() {
             true => stage.confirm_loss_with(404, -32001, "Session not found"),
             false => stage.confirm_loss(404),
         }
-        assert_eq!((stage.client_reads(), &stage.aborted), (None, &vec![trunk]), "named: {named}");
-        let (_, again) = next_trunk(&mut stage);
+        assert_eq!((stage.client_reads(), &stage.aborted), (None, &vec![sse]), "named: {named}");
+        let (_, again) = next_sse(&mut stage);
         assert_eq!((again.method().as_str(), again.ask.target.as_deref()), ("tools/call", Some("/messages?s=2")));
     }
 }
@@ -295,8 +295,8 @@ fn post_to_lost_sse_session_is_resent_over_next_stream() {
 fn handshake_with_404_at_sse_endpoint_fails() {
     let mut stage = Stage::new(Dialect::Sse);
     stage.client_says(INITIALIZE);
-    let trunk = stage.takes().id;
-    endpoint(&mut stage, trunk, "/messages?s=1");
+    let sse = stage.takes().id;
+    endpoint(&mut stage, sse, "/messages?s=1");
     let post = stage.takes();
     stage.status(post.id, 404, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
@@ -308,26 +308,26 @@ fn handshake_with_404_at_sse_endpoint_fails() {
 fn handshake_is_resent_over_next_sse_stream() {
     let mut stage = Stage::new(Dialect::Sse);
     stage.client_says(INITIALIZE);
-    let trunk = stage.takes().id;
-    endpoint(&mut stage, trunk, "/messages?s=1");
+    let sse = stage.takes().id;
+    endpoint(&mut stage, sse, "/messages?s=1");
     let post = stage.takes();
-    stage.end(trunk, EndHow::Complete);
+    stage.end(sse, EndHow::Complete);
     stage.status(post.id, 404, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
     assert_eq!(stage.client_reads(), None);
     stage.pass(Duration::from_secs(1));
-    let trunk = stage.takes().id;
-    endpoint(&mut stage, trunk, "/messages?s=2");
+    let sse = stage.takes().id;
+    endpoint(&mut stage, sse, "/messages?s=2");
     let again = stage.takes();
     assert_eq!((again.method().as_str(), again.ask.target.as_deref()), ("initialize", Some("/messages?s=2")));
 }
 
 #[test]
 fn late_session_loss_does_not_close_next_sse_stream() {
-    let (mut stage, trunk) = over_a_trunk();
+    let (mut stage, sse) = over_sse();
     stage.client_says(&call(1, "create_note"));
     let post = stage.takes();
-    stage.end(trunk, EndHow::Complete);
+    stage.end(sse, EndHow::Complete);
     stage.pass(Duration::from_millis(300));
     let next = stage.takes().id;
     stage.status(post.id, 404, Content::Empty, None);
@@ -339,15 +339,15 @@ fn late_session_loss_does_not_close_next_sse_stream() {
 #[test]
 fn loss_of_sse_stream_is_charged_once() {
     const BURST: u32 = 2 * defaults::BUDGET_BUCKET;
-    let (mut stage, trunk) = over_a_trunk();
+    let (mut stage, sse) = over_sse();
     (0..BURST).for_each(|id| stage.client_says(&call(id, "create_note")));
     let posts: Vec<Seen> = (0..BURST).map(|_| stage.takes()).collect();
-    stage.end(trunk, EndHow::Complete);
+    stage.end(sse, EndHow::Complete);
     for post in posts {
         stage.status(post.id, 404, Content::Empty, None);
         stage.end(post.id, EndHow::Complete);
     }
     assert_eq!(stage.client_reads(), None, "all of them go out again");
-    next_trunk(&mut stage);
+    next_sse(&mut stage);
     assert_eq!(stage.seen.len() as u32, BURST - 1);
 }

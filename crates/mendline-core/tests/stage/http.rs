@@ -301,27 +301,27 @@ pub fn complete_handshake(stage: &mut Stage) {
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
 }
 
-pub fn endpoint(stage: &mut Stage, trunk: ExchangeId, target: &str) {
-    stage.status(trunk, 200, Content::Events, None);
+pub fn endpoint(stage: &mut Stage, sse: ExchangeId, target: &str) {
+    stage.status(sse, 200, Content::Events, None);
     let event = SseEvent {
         id: None,
         event: Some(Bytes::from_static(b"endpoint")),
         data: Some(Bytes::copy_from_slice(target.as_bytes())),
         retry: None,
     };
-    stage.tell(Input::StreamEvent { exchange: trunk, event: ReceivedEvent::new(event, &Limits::default()) });
+    stage.tell(Input::StreamEvent { exchange: sse, event: ReceivedEvent::new(event, &Limits::default()) });
 }
 
 /// A stage whose client has greeted over a trunk.
-pub fn over_a_trunk() -> (Stage, ExchangeId) {
+pub fn over_sse() -> (Stage, ExchangeId) {
     let mut stage = Stage::new(Dialect::Sse);
     stage.client_says(INITIALIZE);
-    let trunk = stage.takes().id;
-    endpoint(&mut stage, trunk, "/messages?s=1");
+    let sse = stage.takes().id;
+    endpoint(&mut stage, sse, "/messages?s=1");
     let post = stage.takes();
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
-    stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
+    stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
     stage.client_reads().unwrap();
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     complete_handshake(&mut stage);
@@ -329,9 +329,9 @@ pub fn over_a_trunk() -> (Stage, ExchangeId) {
     let ping = stage.takes();
     stage.status(ping.id, 202, Content::Empty, None);
     stage.end(ping.id, EndHow::Complete);
-    stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping.json()["id"]));
+    stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping.json()["id"]));
     stage.client_reads().unwrap();
-    (stage, trunk)
+    (stage, sse)
 }
 
 /// A greeted stage whose idle line is tested.

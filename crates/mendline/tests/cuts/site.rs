@@ -24,7 +24,7 @@ pub enum Manner {
     /// The same, but it ends each stream after an event that says nothing: the answer has to be fetched.
     PolledEvents,
     /// Everything over the one stream of the oldest HTTP transport.
-    Trunk,
+    Sse,
 }
 
 /// What makes a story more than questions and answers.
@@ -96,7 +96,7 @@ struct Inside {
     streams: Vec<Stream>,
     /// The stream for notices of each session.
     notices: BTreeMap<String, usize>,
-    trunks: BTreeMap<String, UnboundedSender<String>>,
+    sse_streams: BTreeMap<String, UnboundedSender<String>>,
     /// Calls that wait for what the client answers to a question: the question's id, the call's, and its stream.
     waiting: Vec<(String, Value, Option<usize>)>,
     asked: usize,
@@ -139,7 +139,7 @@ impl Site {
             open: Vec::new(),
             streams: Vec::new(),
             notices: BTreeMap::new(),
-            trunks: BTreeMap::new(),
+            sse_streams: BTreeMap::new(),
             waiting: Vec::new(),
             asked: 0,
             runs: BTreeMap::new(),
@@ -203,9 +203,9 @@ impl Inside {
             return Reply { location: Some("/mcp/here"), ..empty(307) };
         }
         match request.verb.as_str() {
-            "POST" if self.manner == Manner::Trunk => self.post_to_trunk(request),
+            "POST" if self.manner == Manner::Sse => self.post_to_sse(request),
             "POST" => self.post(request),
-            "GET" if self.manner == Manner::Trunk => self.open_trunk(),
+            "GET" if self.manner == Manner::Sse => self.open_sse(),
             "GET" => self.get(request),
             "DELETE" => {
                 self.open.retain(|session| Some(session) != request.session.as_ref());
@@ -399,26 +399,26 @@ impl Inside {
         events(receiver)
     }
 
-    fn open_trunk(&mut self) -> Reply {
+    fn open_sse(&mut self) -> Reply {
         self.sessions += 1;
         let path = format!("/messages?session={}", self.sessions);
         let (sender, receiver) = unbounded_channel();
         let _ = sender.send(format!("event: endpoint\ndata: {path}\n\n"));
-        self.trunks.insert(path, sender);
+        self.sse_streams.insert(path, sender);
         events(receiver)
     }
 
-    fn post_to_trunk(&mut self, request: &Request) -> Reply {
+    fn post_to_sse(&mut self, request: &Request) -> Reply {
         let Ok(message) = serde_json::from_slice::<Value>(&request.body) else { return empty(400) };
-        if self.trunks.get(&request.path).is_none_or(UnboundedSender::is_closed) {
+        if self.sse_streams.get(&request.path).is_none_or(UnboundedSender::is_closed) {
             return empty(404);
         }
         let said = match self.hear(&message) {
             Heard::Nothing | Heard::Silence => return empty(202),
             Heard::Answer(said) | Heard::Question(said) | Heard::Late(said, _) => said,
         };
-        if let Some(trunk) = self.trunks.get(&request.path) {
-            let _ = trunk.send(format!("event: message\ndata: {said}\n\n"));
+        if let Some(sse) = self.sse_streams.get(&request.path) {
+            let _ = sse.send(format!("event: message\ndata: {said}\n\n"));
         }
         empty(202)
     }

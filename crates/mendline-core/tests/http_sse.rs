@@ -10,7 +10,7 @@ use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Verb, Written};
 use mendline_core::{Input, LinkState, defaults};
 use stage::NOTES;
-use stage::http::{INITIALIZE, Stage, call, complete_handshake, endpoint, outcome, over_a_trunk};
+use stage::http::{INITIALIZE, Stage, call, complete_handshake, endpoint, outcome, over_sse};
 
 #[test]
 fn sse_only_server_is_detected_and_answers_over_stream() {
@@ -19,22 +19,22 @@ fn sse_only_server_is_detected_and_answers_over_stream() {
     let post = stage.takes();
     stage.status(post.id, 405, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
-    let trunk = stage.takes();
-    assert_eq!((trunk.ask.verb, trunk.ask.target.as_deref()), (Verb::Get, None));
-    endpoint(&mut stage, trunk.id, "/messages?s=1");
+    let sse = stage.takes();
+    assert_eq!((sse.ask.verb, sse.ask.target.as_deref()), (Verb::Get, None));
+    endpoint(&mut stage, sse.id, "/messages?s=1");
     let post = stage.takes();
     assert_eq!((post.method().as_str(), post.ask.target.as_deref()), ("initialize", Some("/messages?s=1")));
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
     let id = &post.json()["id"];
-    stage.event(trunk.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    stage.event(sse.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
     assert_eq!(stage.client_reads().unwrap()["id"], 0);
 
     stage.client_says(&call(1, "create_note"));
     let post = stage.takes();
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
-    stage.end(trunk.id, EndHow::Complete);
+    stage.end(sse.id, EndHow::Complete);
     assert_eq!(outcome(&stage.client_reads().expect("the answer was to come over the trunk")), "unknown");
 }
 
@@ -58,9 +58,9 @@ fn server_without_known_transport_is_reported_and_not_looped() {
 
 #[test]
 fn manual_reconnect_replaces_sse_stream() {
-    let (mut stage, trunk) = over_a_trunk();
+    let (mut stage, sse) = over_sse();
     stage.tell(Input::Reconnect { upstream: NOTES });
-    assert_eq!(stage.aborted, [trunk]);
+    assert_eq!(stage.aborted, [sse]);
     stage.pass(Duration::from_secs(1));
     let next = stage.takes();
     assert_eq!((next.ask.verb, next.ask.target), (Verb::Get, None));
@@ -71,7 +71,7 @@ fn manual_reconnect_replaces_sse_stream() {
 
 #[test]
 fn post_without_connection_is_retried_and_sse_stream_stays() {
-    let (mut stage, trunk) = over_a_trunk();
+    let (mut stage, sse) = over_sse();
     stage.client_says(&call(1, "create_note"));
     for _ in 0..3 {
         stage.refuse_connection();
@@ -82,7 +82,7 @@ fn post_without_connection_is_retried_and_sse_stream_stays() {
     let post = stage.takes();
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
-    stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
+    stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
 
@@ -90,11 +90,11 @@ fn post_without_connection_is_retried_and_sse_stream_stays() {
 fn sse_stream_with_possible_handshake_is_not_initialized_twice() {
     let mut stage = Stage::new(Dialect::Sse);
     stage.client_says(INITIALIZE);
-    let trunk = stage.takes().id;
-    endpoint(&mut stage, trunk, "/messages?s=1");
+    let sse = stage.takes().id;
+    endpoint(&mut stage, sse, "/messages?s=1");
     let post = stage.takes();
     stage.end(post.id, EndHow::Cut("reset".into()));
-    assert_eq!(stage.aborted, [trunk]);
+    assert_eq!(stage.aborted, [sse]);
     stage.pass(Duration::from_secs(1));
     let next = stage.takes().id;
     endpoint(&mut stage, next, "/messages?s=2");
@@ -108,8 +108,8 @@ fn cut_sse_stream_does_not_exclude_transport() {
     let post = stage.takes();
     stage.status(post.id, 405, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
-    let trunk = stage.takes();
-    stage.end(trunk.id, EndHow::Cut("reset".into()));
+    let sse = stage.takes();
+    stage.end(sse.id, EndHow::Cut("reset".into()));
     assert!(stage.client_reads().is_none(), "the call waits");
     stage.pass(Duration::from_secs(1));
     let begun = stage.takes();
@@ -124,12 +124,12 @@ fn cut_sse_stream_does_not_exclude_transport() {
 
 #[test]
 fn post_under_lost_sse_stream_counts_as_sent_if_connected() {
-    let (mut stage, trunk) = over_a_trunk();
+    let (mut stage, sse) = over_sse();
     stage.client_says(&call(1, "create_note"));
     stage.client_says(&call(2, "create_note"));
     stage.takes();
     stage.seen.pop_front().expect("the second, without a connection");
-    stage.end(trunk, EndHow::Cut("reset".into()));
+    stage.end(sse, EndHow::Cut("reset".into()));
     stage.pass(defaults::ORPHAN);
     let answer = stage.client_reads().expect("nobody knows what became of the first");
     assert_eq!((answer["id"].as_u64(), outcome(&answer)), (Some(1), "unknown"));
@@ -138,7 +138,7 @@ fn post_under_lost_sse_stream_counts_as_sent_if_connected() {
 
 #[test]
 fn forbidden_post_fails_its_call_and_keeps_sse_stream() {
-    let (mut stage, trunk) = over_a_trunk();
+    let (mut stage, sse) = over_sse();
     stage.client_says(&call(1, "create_note"));
     let post = stage.seen.pop_front().expect("a post");
     let how = EndHow::Forbidden("its certificate has expired".into());
@@ -150,13 +150,13 @@ fn forbidden_post_fails_its_call_and_keeps_sse_stream() {
     let post = stage.takes();
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
-    stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
+    stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
 }
 
 #[test]
 fn post_with_unknown_end_keeps_sse_stream() {
-    let (mut stage, _) = over_a_trunk();
+    let (mut stage, _) = over_sse();
     stage.client_says(&call(1, "create_note"));
     let post = stage.takes();
     stage.end(post.id, EndHow::Cut("reset".into()));
@@ -210,24 +210,24 @@ fn transport_change_after_restart_is_detected() {
     assert_eq!(handshake.method(), "initialize");
     stage.status(handshake.id, 405, Content::Empty, None);
     stage.end(handshake.id, EndHow::Complete);
-    let trunk = stage.takes();
-    assert_eq!(trunk.ask.verb, Verb::Get);
-    endpoint(&mut stage, trunk.id, "/messages?s=1");
+    let sse = stage.takes();
+    assert_eq!(sse.ask.verb, Verb::Get);
+    endpoint(&mut stage, sse.id, "/messages?s=1");
     let handshake = stage.takes();
     assert_eq!((handshake.method().as_str(), handshake.ask.target.as_deref()), ("initialize", Some("/messages?s=1")));
     stage.status(handshake.id, 202, Content::Empty, None);
     stage.end(handshake.id, EndHow::Complete);
-    stage.event(trunk.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
+    stage.event(sse.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
     complete_handshake(&mut stage);
     assert_eq!(stage.takes().method(), "tools/call");
-    stage.end(trunk.id, EndHow::Complete);
+    stage.end(sse.id, EndHow::Complete);
     stage.client_says(&call(2, "create_note"));
     stage.pass(Duration::from_secs(1));
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
-    let trunk = stage.takes();
-    assert_eq!(trunk.ask.verb, Verb::Get);
-    stage.status(trunk.id, 405, Content::Empty, None);
-    stage.end(trunk.id, EndHow::Complete);
+    let sse = stage.takes();
+    assert_eq!(sse.ask.verb, Verb::Get);
+    stage.status(sse.id, 405, Content::Empty, None);
+    stage.end(sse.id, EndHow::Complete);
     stage.pass(Duration::from_secs(1));
     stage.initialize("s3");
     complete_handshake(&mut stage);
@@ -262,10 +262,10 @@ fn post_after_ended_sse_stream_is_judged_by_its_end() {
         (None, cut(), Written::Whole, "unknown"),
         (Some(202), EndHow::Complete, Written::Whole, "unknown"),
     ] {
-        let (mut stage, trunk) = over_a_trunk();
+        let (mut stage, sse) = over_sse();
         stage.client_says(&call(1, "create_note"));
         let post = stage.takes();
-        stage.end(trunk, EndHow::Complete);
+        stage.end(sse, EndHow::Complete);
         assert!(stage.client_reads().is_none(), "its own exchange may tell");
         if let Some(status) = status {
             stage.status(post.id, status, Content::Empty, None);
@@ -277,13 +277,13 @@ fn post_after_ended_sse_stream_is_judged_by_its_end() {
         }
         assert!(stage.client_reads().is_none(), "{status:?} {how:?} {written:?}: it goes out again");
         stage.pass(Duration::from_secs(1));
-        let trunk = stage.takes().id;
-        endpoint(&mut stage, trunk, "/messages?s=2");
+        let sse = stage.takes().id;
+        endpoint(&mut stage, sse, "/messages?s=2");
         let handshake = stage.takes();
         assert_eq!(handshake.method(), "initialize");
         stage.status(handshake.id, 202, Content::Empty, None);
         stage.end(handshake.id, EndHow::Complete);
-        stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
+        stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
         complete_handshake(&mut stage);
         stage.pass(Duration::from_secs(1));
         let again = stage.takes();
@@ -293,10 +293,10 @@ fn post_after_ended_sse_stream_is_judged_by_its_end() {
 
 #[test]
 fn silent_post_after_ended_sse_stream_is_unknown_soon() {
-    let (mut stage, trunk) = over_a_trunk();
+    let (mut stage, sse) = over_sse();
     stage.client_says(&call(1, "create_note"));
     let post = stage.takes();
-    stage.end(trunk, EndHow::Complete);
+    stage.end(sse, EndHow::Complete);
     stage.pass(defaults::ORPHAN - Duration::from_millis(1));
     assert!(stage.client_reads().is_none());
     stage.pass(Duration::from_millis(1));
@@ -306,8 +306,8 @@ fn silent_post_after_ended_sse_stream_is_unknown_soon() {
 
 #[test]
 fn unhealthy_sse_server_is_asked_for_stream_again() {
-    let (mut stage, trunk) = over_a_trunk();
-    stage.end(trunk, EndHow::Complete);
+    let (mut stage, sse) = over_sse();
+    stage.end(sse, EndHow::Complete);
     stage.client_says(&call(1, "create_note"));
     for _ in 0..3 {
         stage.next_request();
@@ -320,9 +320,9 @@ fn unhealthy_sse_server_is_asked_for_stream_again() {
 
 #[test]
 fn posts_of_sse_stream_are_aborted_with_it() {
-    let (mut stage, trunk) = over_a_trunk();
+    let (mut stage, sse) = over_sse();
     stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     let note = stage.takes();
-    stage.end(trunk, EndHow::Complete);
+    stage.end(sse, EndHow::Complete);
     assert_eq!(stage.aborted, [note.id]);
 }
