@@ -16,7 +16,7 @@ const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialize
 const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"Notes","version":"7"},"instructions":"Be brief."}"#;
 const TOOLS: &str = r#"{"tools":[{"name":"look","annotations":{"readOnlyHint":true}},{"name":"make"}], "x":1e3}"#;
 
-fn handshake(version: &str) -> String {
+fn initialize_request(version: &str) -> String {
     json!({ "jsonrpc": "2.0", "id": "g", "method": "initialize", "params": { "protocolVersion": version, "capabilities": {} } })
         .to_string()
 }
