@@ -16,13 +16,13 @@ fn server_runs_by_name() {
 #[test]
 fn unknown_name_is_reported_with_nearest_match() {
     let stage = Stage::with(&file(&json!({ "notes": demo(), "weather": demo() })));
-    let (code, said) = stage.said(&["run", "nodes"]);
+    let (code, printed) = stage.output(&["run", "nodes"]);
     assert_eq!(code, 3);
     assert!(
-        said.contains("there is no server \"nodes\" in HOME/mendline/config.json; did you mean \"notes\"?"),
-        "{said}"
+        printed.contains("there is no server \"nodes\" in HOME/mendline/config.json; did you mean \"notes\"?"),
+        "{printed}"
     );
-    assert!(said.contains("There are: notes, weather"), "{said}");
+    assert!(printed.contains("There are: notes, weather"), "{printed}");
     assert_eq!(stage.started(), Vec::<i32>::new());
 }
 
@@ -32,7 +32,7 @@ fn file_in_working_directory_is_ignored() {
     for name in [".mcp.json", "mcp.json", "config.json", "mendline.json"] {
         stage.other(name, &file(&json!({ "notes": demo() })));
     }
-    assert_eq!(stage.said(&["run", "notes"]).0, 3);
+    assert_eq!(stage.output(&["run", "notes"]).0, 3);
     assert_eq!(stage.started(), Vec::<i32>::new());
 }
 
@@ -79,8 +79,8 @@ fn flags_override_file() {
         ["--call-timeout", "1h", "--total-timeout", "1h", "--tool-timeout", "lookup=300ms", "--name", "renamed"];
     let mut client = stage.client(&[&["notes"], &flags[..]].concat());
     let result = client.result("1", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
-    let said = result.to_string();
-    assert!(said.contains("timed_out") && said.contains("renamed"), "{said}");
+    let printed = result.to_string();
+    assert!(printed.contains("timed_out") && printed.contains("renamed"), "{printed}");
 }
 
 #[test]
@@ -108,21 +108,21 @@ fn wrapped_entry_is_not_wrapped_again() {
     assert!(result.to_string().contains("timed_out"), "its own flags hold: {result}");
     entry["args"] = json!(["run", "notes"]);
     stage.write(&file(&json!({ "notes": entry })));
-    let (code, said) = stage.said(&["run", "notes"]);
-    assert!(code == 2 && said.contains("leads back"), "{said}");
+    let (code, printed) = stage.output(&["run", "notes"]);
+    assert!(code == 2 && printed.contains("leads back"), "{printed}");
 }
 
 #[test]
 fn invalid_file_starts_no_server() {
     let stage = Stage::with(include_str!("../../../mendline-config/tests/files/ten-mistakes.json"));
-    let (code, said) = stage.said(&["run", "both"]);
+    let (code, printed) = stage.output(&["run", "both"]);
     assert_eq!(code, 2);
-    assert!(said.contains("nothing was started: 9 mistakes"), "{said}");
+    assert!(printed.contains("nothing was started: 9 mistakes"), "{printed}");
     let mut entry = demo();
     entry["disabled"] = json!(true);
     stage.write(&file(&json!({ "notes": entry })));
-    let (code, said) = stage.said(&["run", "notes"]);
-    assert!(code == 2 && said.contains("\"notes\" is disabled"), "{said}");
+    let (code, printed) = stage.output(&["run", "notes"]);
+    assert!(code == 2 && printed.contains("\"notes\" is disabled"), "{printed}");
     assert_eq!(stage.started(), Vec::<i32>::new());
 }
 
@@ -131,5 +131,5 @@ fn mistake_in_other_server_is_reported_and_not_fatal() {
     let stage = Stage::with(&file(&json!({ "notes": demo(), "away": { "url": "https://${NOT_SET}/mcp" } })));
     let client = stage.client(&["notes"]);
     eventually("it is said", SOON, || client.log().contains("other servers in it cannot be used"));
-    assert_eq!(stage.said(&["run", "away"]).0, 2);
+    assert_eq!(stage.output(&["run", "away"]).0, 2);
 }

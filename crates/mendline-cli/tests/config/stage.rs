@@ -60,11 +60,11 @@ impl Stage {
     }
 
     /// Runs a command to its end: its exit code, and everything that it said.
-    pub(crate) fn said(&self, arguments: &[&str]) -> (i32, String) {
+    pub(crate) fn output(&self, arguments: &[&str]) -> (i32, String) {
         let Output { status, stdout, stderr } = self.command(arguments).stdin(Stdio::null()).output().unwrap();
-        let said = format!("{}{}", String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
-        assert!(!said.contains(SECRET), "{said}");
-        (status.code().unwrap(), said.replace(self.folder.path().to_str().unwrap(), "HOME"))
+        let printed = format!("{}{}", String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+        assert!(!printed.contains(SECRET), "{printed}");
+        (status.code().unwrap(), printed.replace(self.folder.path().to_str().unwrap(), "HOME"))
     }
 
     /// A client of `mendline run` with these arguments, greeted.

@@ -62,7 +62,7 @@ impl Typist {
             fs::create_dir_all(at(name).parent().unwrap()).unwrap();
             fs::write(at(name), text).unwrap();
         };
-        let script = stage.ask(&["completions", shell]).stdout;
+        let script = stage.query(&["completions", shell]).stdout;
         let mut command = Command::new(shell);
         command.arg("-i");
         let prepare = "cd ~/empty; PS1='ready> '; mendline() { { printf '<%s>' \"$@\"; echo; } >>~/started; }\n";
@@ -162,7 +162,7 @@ fn what_runs_and_what_ran_is_completed(shell: &str) {
     gone.stdin = None;
     assert_eq!(gone.exit_code(LATER), Some(0));
     used(&stage, "notes");
-    assert_eq!(stage.steer(&["isolate", "still"]).code, Some(0));
+    assert_eq!(stage.control(&["isolate", "still"]).code, Some(0));
     for (keys, expected) in [
         ("status sw\t", "<status><swift>"),
         ("reconnect --no-wait sw\t", "<reconnect><--no-wait><swift>"),
@@ -218,7 +218,7 @@ fn servers_with_same_name_are_completed_with_pid() {
     let mut pids = bridges.each_ref().map(|bridge| bridge.process.id());
     pids.sort_unstable();
     let names = format!("notes\nnotes#{}\nnotes#{}\n", pids[0], pids[1]);
-    stage.ask_until(&["completions", "--names", "mendline reconnect "], |said| said.stdout == names);
+    stage.query_until(&["completions", "--names", "mendline reconnect "], |printed| printed.stdout == names);
 }
 
 #[test]
@@ -240,9 +240,9 @@ fn completion_is_fast_and_prints_no_error() {
         ("nonsense \u{1b} '", 1, ""),
         ("", 1, ""),
     ] {
-        let said = stage.ask(&["completions", "--names", line]);
-        assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (Some(code), names, ""), "{line}");
-        assert!(said.took < Duration::from_secs(5), "{line}: {:?}", said.took);
+        let printed = stage.query(&["completions", "--names", line]);
+        assert_eq!((printed.code, printed.stdout.as_str(), printed.stderr.as_str()), (Some(code), names, ""), "{line}");
+        assert!(printed.took < Duration::from_secs(5), "{line}: {:?}", printed.took);
     }
     kill(hung.process.id().try_into().unwrap(), Signal::CONT);
 }

@@ -31,19 +31,19 @@ fn follower_gets_events_in_order_as_text() {
     let mut client = stage.bridge("notes");
     let mut events = only(&stage).follow(Level::Debug, SOON).unwrap();
     look_up(&mut client, "a");
-    let mut told = Vec::new();
-    while !told.iter().any(|text: &String| text.contains("answered after")) {
+    let mut printed = Vec::new();
+    while !printed.iter().any(|text: &String| text.contains("answered after")) {
         match events.next_within(LATER).unwrap() {
             Some(Heard::Event(event)) => {
-                assert_eq!((event.server.as_deref(), event.said), (Some("notes"), false));
-                told.push(event.text);
+                assert_eq!((event.server.as_deref(), event.output), (Some("notes"), false));
+                printed.push(event.text);
             }
-            other => panic!("{other:?}; heard before: {told:?}"),
+            other => panic!("{other:?}; heard before: {printed:?}"),
         }
     }
-    let place = |word: &str| told.iter().position(|text| text.contains(word)).unwrap_or_else(|| panic!("{told:?}"));
-    assert!(place("accepted (tools/call)") < place("sent, attempt 1"), "{told:?}");
-    assert!(place("sent, attempt 1") < place("answered after"), "{told:?}");
+    let place = |word: &str| printed.iter().position(|text| text.contains(word)).unwrap_or_else(|| panic!("{printed:?}"));
+    assert!(place("accepted (tools/call)") < place("sent, attempt 1"), "{printed:?}");
+    assert!(place("sent, attempt 1") < place("answered after"), "{printed:?}");
 }
 
 #[test]
@@ -68,9 +68,9 @@ fn follower_that_never_reads_loses_events_and_delays_no_call() {
     let mut client = stage.bridge("notes");
     let mut stream = BufReader::new(guest(&stage));
     stream.get_mut().write_all(b"{\"ask\":\"events\",\"level\":\"debug\"}\n").unwrap();
-    let mut told = String::new();
-    stream.read_line(&mut told).unwrap();
-    assert_eq!(told, "\"following\"\n");
+    let mut printed = String::new();
+    stream.read_line(&mut printed).unwrap();
+    assert_eq!(printed, "\"following\"\n");
     // Three events and more for each call: far more than pipe and queue hold together. A guest is dropped who has not read
     // for ten seconds, so nobody waits for one answer before the next call: in flight and waiting, all have a place.
     let calls = 1_000;
@@ -110,16 +110,16 @@ fn invalid_control_request_is_rejected_and_bridge_continues() {
         let mut stream = guest(&stage);
         // It may have been dropped in the middle of it.
         let _ = stream.write_all(nonsense.as_bytes());
-        let mut said = String::new();
-        let _ = stream.read_to_string(&mut said);
-        assert!(said.is_empty() || said.starts_with("{\"refused\":"), "{said}");
+        let mut output = String::new();
+        let _ = stream.read_to_string(&mut output);
+        assert!(output.is_empty() || output.starts_with("{\"refused\":"), "{output}");
     }
     look_up(&mut client, "a");
     let mut stream = guest(&stage);
     stream.write_all(b"{\"ask\":\"command\",\"what\":\"reconnect\",\"server\":\"nobody\"}\n").unwrap();
-    let mut said = String::new();
-    BufReader::new(stream).read_line(&mut said).unwrap();
-    assert!(said.contains("there is no server") && said.contains("nobody"), "{said}");
+    let mut output = String::new();
+    BufReader::new(stream).read_line(&mut output).unwrap();
+    assert!(output.contains("there is no server") && output.contains("nobody"), "{output}");
 }
 
 #[test]

@@ -14,10 +14,10 @@ fn fifty_processes_are_shown_in_one_table() {
     for client in &mut clients {
         client.initialize_within(2 * LATER);
     }
-    let said = stage.ask_until(&["status"], |said| said.stdout.contains("\n50 servers: 50 ready\n"));
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = stage.query_until(&["status"], |output| output.stdout.contains("\n50 servers: 50 ready\n"));
+    assert_eq!(output.code, Some(0), "{output:?}");
     for number in 0..50 {
-        assert!(said.stdout.contains(&format!("\nserver-{number:02}  child  ready ")), "{}", said.stdout);
+        assert!(output.stdout.contains(&format!("\nserver-{number:02}  child  ready ")), "{}", output.stdout);
     }
     assert_eq!(stage.sockets().len(), 50);
 }

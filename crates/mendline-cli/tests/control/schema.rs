@@ -81,9 +81,9 @@ fn check(value: &Value, schema: &Value, place: &str) -> Result<(), String> {
 #[test]
 fn status_json_matches_schema_and_schema_requires_every_member() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
-    let said = stage.ask(&["status", "--schema"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let schema: Value = serde_json::from_str(&said.stdout).unwrap();
+    let output = stage.query(&["status", "--schema"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let schema: Value = serde_json::from_str(&output.stdout).unwrap();
     let mut notes = stage.bridge("notes");
     notes.result("a", "lookup", &json!({ "key": "k" }));
     let _ghost = stage.run(&["--name", "ghost", "--", "/nonexistent/server"]);
@@ -98,7 +98,7 @@ fn status_json_matches_schema_and_schema_requires_every_member() {
     let counts = |report: &Value| ["servers", "silent", "probed"].map(|name| report[name].as_array().unwrap().len());
     let arguments = ["status", "--json", "--probe", "--config", file.to_str().unwrap()];
     // Every part of it has to be seen.
-    let report = stage.ask_until(&arguments, |said| counts(&said.json()) == [3, 1, 2]).json();
+    let report = stage.query_until(&arguments, |output| counts(&output.json()) == [3, 1, 2]).json();
     assert_eq!(check(&report, &schema, "report"), Ok(()), "{report:#}");
     let usual = stage.report_until(|report| counts(report) == [3, 1, 0]);
     assert_eq!(check(&usual, &schema, "report"), Ok(()), "{usual:#}");

@@ -37,7 +37,7 @@ fn socket_of_killed_process_is_removed_by_status() {
     killed.signal(Signal::KILL);
     killed.process.wait().unwrap();
     assert_eq!(stage.sockets().len(), 2);
-    let report = stage.ask(&["status", "--json"]).json();
+    let report = stage.query(&["status", "--json"]).json();
     assert!(!report.to_string().contains("killed"), "{report:#}");
     assert_eq!(stage.sockets().len(), 1, "swept");
     let report = stage.report_until(|report| report["silent"] == json!([]));
@@ -48,10 +48,10 @@ fn socket_of_killed_process_is_removed_by_status() {
 #[test]
 fn status_without_processes_says_what_to_do() {
     let stage = Stage::new();
-    let said = stage.ask(&["status"]);
-    assert_eq!(said.code, Some(3), "{said:?}");
-    assert!(said.stdout.contains("No Mendline is running") && said.stdout.contains("mendline wrap"), "{said:?}");
-    let report = stage.ask(&["status", "--json"]).json();
+    let output = stage.query(&["status"]);
+    assert_eq!(output.code, Some(3), "{output:?}");
+    assert!(output.stdout.contains("No Mendline is running") && output.stdout.contains("mendline wrap"), "{output:?}");
+    let report = stage.query(&["status", "--json"]).json();
     assert_eq!(report, json!({ "version": 1, "servers": [], "silent": [], "probed": [] }));
     assert!(!stage.runtime().exists(), "to look makes nothing");
 }
@@ -64,15 +64,15 @@ fn stopped_process_delays_status_briefly_and_hides_no_other() {
     // Often enough that a queue of connections which nobody takes would be full.
     for _ in 0..3 {
         let silent = json!([{ "name": "hung", "pid": hung.process.id(), "why": "does not answer" }]);
-        let said = stage.ask_until(&["status", "--json"], |said| said.json()["silent"] == silent);
-        assert_eq!(kind(&said.json()["servers"][0]), "ready");
+        let output = stage.query_until(&["status", "--json"], |output| output.json()["silent"] == silent);
+        assert_eq!(kind(&output.json()["servers"][0]), "ready");
         // A second by itself; the rest is for a machine that has other things to do.
-        assert!(said.took >= Duration::from_millis(950) && said.took < SOON, "{:?}", said.took);
+        assert!(output.took >= Duration::from_millis(950) && output.took < SOON, "{:?}", output.took);
     }
-    let said = stage.ask(&["status", "hung"]);
-    assert!(said.code == Some(1) && said.stdout.contains("does not answer"), "{said:?}");
-    let said = stage.ask(&["reconnect", "hung"]);
-    assert!(said.code == Some(1) && said.stdout.contains("does not answer"), "{said:?}");
+    let output = stage.query(&["status", "hung"]);
+    assert!(output.code == Some(1) && output.stdout.contains("does not answer"), "{output:?}");
+    let output = stage.query(&["reconnect", "hung"]);
+    assert!(output.code == Some(1) && output.stdout.contains("does not answer"), "{output:?}");
     hung.signal(Signal::CONT);
     stage.until("hung", "it is ready again", |server| kind(server) == "ready");
 }
@@ -122,10 +122,10 @@ fn invalid_reply_is_reported_and_non_socket_is_kept() {
         report["silent"][0]["why"].as_str().is_some_and(|why| why.contains("cannot be read"))
             && report["servers"].as_array().unwrap().len() == 1
     };
-    let said = stage.ask_until(&["status", "--json"], |said| is_heard(&said.json()));
-    let report = said.json();
+    let output = stage.query_until(&["status", "--json"], |output| is_heard(&output.json()));
+    let report = output.json();
     assert_eq!((&report["silent"][0]["name"], &report["silent"][0]["pid"]), (&json!("liar"), &json!(42)));
-    assert!(!said.stdout.contains('\u{1b}'), "{said:?}");
+    assert!(!output.stdout.contains('\u{1b}'), "{output:?}");
     assert!(runtime.join("plain-7.sock").exists() && runtime.join("strange.sock").exists());
 }
 
@@ -139,8 +139,8 @@ fn runtime_directory_readable_by_others_is_not_used() {
     eventually("it is said", SOON, || client.log().contains("`mendline status` will not see this process"));
     eventually("it is said", SOON, || client.log().contains("chmod 700"));
     assert_eq!(fs::read_dir(stage.runtime()).unwrap().count(), 0);
-    let said = stage.ask(&["status"]);
-    assert!(said.code == Some(3) && said.stderr.contains("others may look into it"), "{said:?}");
+    let output = stage.query(&["status"]);
+    assert!(output.code == Some(3) && output.stderr.contains("others may look into it"), "{output:?}");
 }
 
 #[test]
@@ -154,8 +154,8 @@ fn runtime_directory_of_other_user_is_not_used() {
     }
     let client = stage.bridge("notes");
     eventually("it is said", SOON, || client.log().contains("belongs to another user"));
-    let said = stage.ask(&["status"]);
-    assert!(said.code == Some(3) && said.stderr.contains("belongs to another user"), "{said:?}");
+    let output = stage.query(&["status"]);
+    assert!(output.code == Some(3) && output.stderr.contains("belongs to another user"), "{output:?}");
 }
 
 #[test]

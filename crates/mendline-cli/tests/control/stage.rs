@@ -23,7 +23,7 @@ pub(crate) struct Stage {
 
 /// What a command said, and how it ended.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -80,50 +80,50 @@ impl Stage {
     }
 
     /// Asks, and gives everything that was said.
-    pub(crate) fn ask(&self, arguments: &[&str]) -> Said {
+    pub(crate) fn query(&self, arguments: &[&str]) -> CommandOutput {
         let begun = Instant::now();
         let output = self.command(arguments).stdin(Stdio::null()).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         let took = begun.elapsed();
-        Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr), took }
+        CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr), took }
     }
 
     /// Asks again until this is said. All processes together have a second to answer, and on a busy machine one that is
     /// well may miss that.
-    pub(crate) fn ask_until(&self, arguments: &[&str], is_so: impl Fn(&Said) -> bool) -> Said {
+    pub(crate) fn query_until(&self, arguments: &[&str], is_so: impl Fn(&CommandOutput) -> bool) -> CommandOutput {
         let deadline = Instant::now() + LATER;
         loop {
-            let said = self.ask(arguments);
-            if is_so(&said) {
-                return said;
+            let printed = self.query(arguments);
+            if is_so(&printed) {
+                return printed;
             }
-            assert!(Instant::now() < deadline, "{arguments:?}: not said within {LATER:?}; last: {said:?}");
+            assert!(Instant::now() < deadline, "{arguments:?}: not said within {LATER:?}; last: {printed:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     /// Tells somebody to do something, again if the process was too busy to hear or to do it at once. What it may have done
     /// all the same is undone before, so that what is said at last is what is said the first time.
-    pub(crate) fn steer(&self, arguments: &[&str]) -> Said {
+    pub(crate) fn control(&self, arguments: &[&str]) -> CommandOutput {
         let deadline = Instant::now() + LATER;
         loop {
-            let said = self.ask(arguments);
+            let printed = self.query(arguments);
             let was_busy = ["it does not answer", "has not done it", "still trying after"];
-            if !was_busy.iter().any(|words| said.stdout.contains(words)) || Instant::now() > deadline {
-                return said;
+            if !was_busy.iter().any(|words| printed.stdout.contains(words)) || Instant::now() > deadline {
+                return printed;
             }
             let opposite = match arguments[0] {
                 "isolate" => "resume",
                 "resume" => "isolate",
                 _ => continue,
             };
-            self.ask(&[&[opposite], &arguments[1..]].concat());
+            self.query(&[&[opposite], &arguments[1..]].concat());
         }
     }
 
     /// What `status --json` says once it is so.
     pub(crate) fn report_until(&self, is_so: impl Fn(&Value) -> bool) -> Value {
-        self.ask_until(&["status", "--json"], |said| is_so(&said.json())).json()
+        self.query_until(&["status", "--json"], |printed| is_so(&printed.json())).json()
     }
 
     /// The server of this name.
@@ -136,7 +136,7 @@ impl Stage {
         let mut last = None;
         let deadline = Instant::now() + LATER;
         while Instant::now() < deadline {
-            let report = self.ask(&["status", "--json"]).json();
+            let report = self.query(&["status", "--json"]).json();
             last = report["servers"].as_array().unwrap().iter().find(|server| server["name"] == name).cloned();
             if last.as_ref().is_some_and(&is_so) {
                 return last.unwrap();
@@ -154,7 +154,7 @@ impl Stage {
     }
 }
 
-impl Said {
+impl CommandOutput {
     /// What was said, as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))

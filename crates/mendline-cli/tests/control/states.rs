@@ -69,7 +69,7 @@ fn unknown_outcome_is_counted() {
     let server = stage.until("notes", "it failed", |server| server["calls"]["failed"] == 1);
     assert_eq!(server["calls"]["unknown"], 1, "{server:#}");
     assert_eq!(server["inFlight"], 0, "{server:#}");
-    stage.ask_until(&["status"], |said| said.stdout.contains("last error") && said.stdout.contains("outcome_unknown"));
+    stage.query_until(&["status"], |output| output.stdout.contains("last error") && output.stdout.contains("outcome_unknown"));
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn missing_command_is_parked_and_sets_exit_code() {
         json!({ "dials": 1, "dialsFailed": 1, "losses": 0, "tookMs": null, "child": null })
     );
     let words = "ghost  parked: `/nonexistent/server` was not found";
-    let said = stage.ask_until(&["status", "ghost"], |said| said.stdout.starts_with(words));
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert_eq!(stage.ask(&["status"]).code, Some(0), "whoever asks for everything gets everything");
+    let output = stage.query_until(&["status", "ghost"], |output| output.stdout.starts_with(words));
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert_eq!(stage.query(&["status"]).code, Some(0), "whoever asks for everything gets everything");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn unreachable_server_shows_attempts_and_call_waits() {
     assert!(server["state"]["attempt"].as_u64().unwrap() >= 1, "{server:#}");
     assert!(server["lastError"]["what"].as_str().unwrap().contains("connection refused"), "{server:#}");
     assert_eq!(server["target"], format!("http://{address}"));
-    stage.ask_until(&["status"], |said| said.stdout.contains("reconnecting "));
+    stage.query_until(&["status"], |output| output.stdout.contains("reconnecting "));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn retry_after_pause_is_shown_with_remaining_time() {
     assert!(left > 1_000 && left <= 30_000, "{server:#}");
     assert_eq!((kind(&server), &server["breaker"]["standing"]), ("ready", &json!("closed")), "busy is not sick");
     assert_eq!(server["waiting"], 1, "{server:#}");
-    stage.ask_until(&["status"], |said| said.stdout.contains("paused "));
+    stage.query_until(&["status"], |output| output.stdout.contains("paused "));
 }
 
 #[test]
@@ -134,8 +134,8 @@ fn server_needs_login_until_credential_is_accepted() {
     client.result("a", "lookup", &json!({ "key": "k" }));
     let server = stage.until("guarded", "it needs a login", |server| kind(server) == "needsLogin");
     assert!(server["state"]["why"].is_string(), "{server:#}");
-    let said = stage.ask_until(&["status", "guarded"], |said| !said.stdout.contains("does not answer"));
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let output = stage.query_until(&["status", "guarded"], |output| !output.stdout.contains("does not answer"));
+    assert_eq!(output.code, Some(1), "{output:?}");
     site.clear();
     client.result("b", "lookup", &json!({ "key": "k" }));
     stage.until("guarded", "it is ready again", |server| kind(server) == "ready");
@@ -158,8 +158,8 @@ fn open_breaker_shows_reason_and_next_trial() {
     client.result("c", "create_note", &json!({ "key": "c" }));
     let server = stage.until("sick", "one was turned away", |server| server["calls"]["turnedAway"] == 1);
     assert_eq!(server["calls"]["unknown"], 2, "{server:#}");
-    stage.ask_until(&["status"], |said| {
-        said.stdout.contains("open ") && said.stdout.contains("breaker: 2 calls in a row have failed")
+    stage.query_until(&["status"], |output| {
+        output.stdout.contains("open ") && output.stdout.contains("breaker: 2 calls in a row have failed")
     });
 }
 
@@ -185,8 +185,8 @@ fn no_secret_is_shown() {
     client.result("a", "create_note", &json!({ "key": "k" }));
     stage.until("shy", "it has failed", |server| server["calls"]["failed"] == 1);
     for arguments in [&["status"][..], &["status", "shy"], &["status", "--json"]] {
-        let said = stage.ask_until(arguments, |said| !said.stdout.contains("does not answer"));
-        assert!(said.stdout.contains("shy"), "{said:?}");
-        assert!(!format!("{said:?}").contains(CANARY), "{said:?}");
+        let output = stage.query_until(arguments, |output| !output.stdout.contains("does not answer"));
+        assert!(output.stdout.contains("shy"), "{output:?}");
+        assert!(!format!("{output:?}").contains(CANARY), "{output:?}");
     }
 }

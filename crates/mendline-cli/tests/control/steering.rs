@@ -5,16 +5,16 @@ use serde_json::json;
 
 use crate::client::{MENDLINE, failure, kill};
 use crate::site::{Site, json_answers};
-use crate::stage::{Said, Stage, child, kind, until_gone};
+use crate::stage::{CommandOutput, Stage, child, kind, until_gone};
 
 #[test]
 fn reconnect_of_child_starts_new_process_without_loss() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let before = stage.until("notes", "it is ready", |server| kind(server) == "ready");
-    let said = stage.steer(&["reconnect", "notes"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.stdout.starts_with(&format!("notes (process {}): ready again, in ", client.process.id())), "{said:?}");
+    let output = stage.control(&["reconnect", "notes"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stdout.starts_with(&format!("notes (process {}): ready again, in ", client.process.id())), "{output:?}");
     let after = stage.until("notes", "it is ready", |server| kind(server) == "ready");
     assert_ne!(child(&after), child(&before));
     until_gone(child(&before));
@@ -31,10 +31,10 @@ fn failed_reconnect_reports_reason() {
     let stage = Stage::new();
     let _client = stage.run(&["--name", "ghost", "--", "/nonexistent/server"]);
     stage.until("ghost", "it is parked", |server| kind(server) == "parked");
-    let said = stage.steer(&["reconnect", "ghost"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stdout.contains("parked: `/nonexistent/server` was not found"), "{said:?}");
-    assert_eq!(stage.steer(&["reconnect", "--no-wait", "ghost"]).code, Some(0), "it was asked, and nobody waited");
+    let output = stage.control(&["reconnect", "ghost"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.stdout.contains("parked: `/nonexistent/server` was not found"), "{output:?}");
+    assert_eq!(stage.control(&["reconnect", "--no-wait", "ghost"]).code, Some(0), "it was asked, and nobody waited");
 }
 
 #[test]
@@ -44,8 +44,8 @@ fn reconnect_brings_repaired_parked_server_back_at_once() {
     let mut client = stage.run(&["--name", "mended", "--", program.to_str().unwrap(), "demo-server"]);
     stage.until("mended", "it is parked", |server| kind(server) == "parked");
     std::os::unix::fs::symlink(MENDLINE, &program).unwrap();
-    let said = stage.steer(&["reconnect", "mended"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = stage.control(&["reconnect", "mended"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
     client.initialize();
     stage.until("mended", "it is ready", |server| kind(server) == "ready");
 }
@@ -55,8 +55,8 @@ fn reconnect_over_http_keeps_session() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "far", &site.url()]);
     client.initialize();
-    let said = stage.steer(&["reconnect", "far"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = stage.control(&["reconnect", "far"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
     assert_eq!(site.executions("k"), 1);
@@ -66,18 +66,18 @@ fn reconnect_over_http_keeps_session() {
 fn isolated_server_gets_no_calls_until_resumed() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
-    let said = stage.steer(&["isolate", "notes"]);
-    assert!(said.code == Some(0) && said.stdout.contains("isolated; nothing is sent to it until"), "{said:?}");
+    let output = stage.control(&["isolate", "notes"]);
+    assert!(output.code == Some(0) && output.stdout.contains("isolated; nothing is sent to it until"), "{output:?}");
     let server = stage.server("notes");
     assert_eq!((kind(&server), &server["breaker"]["standing"]), ("isolated", &json!("isolated")));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "breaker_open", "{result}");
-    let said = stage.steer(&["isolate", "notes"]);
-    assert!(said.code == Some(0) && said.stdout.contains("it was isolated before"), "{said:?}");
-    let said = stage.steer(&["reconnect", "notes"]);
-    assert!(said.code == Some(1) && said.stdout.contains("`mendline resume notes`"), "{said:?}");
-    let said = stage.steer(&["resume", "--all"]);
-    assert!(said.code == Some(0) && said.stdout.contains("resumed"), "{said:?}");
+    let output = stage.control(&["isolate", "notes"]);
+    assert!(output.code == Some(0) && output.stdout.contains("it was isolated before"), "{output:?}");
+    let output = stage.control(&["reconnect", "notes"]);
+    assert!(output.code == Some(1) && output.stdout.contains("`mendline resume notes`"), "{output:?}");
+    let output = stage.control(&["resume", "--all"]);
+    assert!(output.code == Some(0) && output.stdout.contains("resumed"), "{output:?}");
     assert_eq!(client.result("b", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42");
     assert_eq!(kind(&stage.server("notes")), "ready");
 }
@@ -86,12 +86,12 @@ fn isolated_server_gets_no_calls_until_resumed() {
 fn child_that_dies_while_isolated_restarts_only_after_resume() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
-    assert_eq!(stage.steer(&["isolate", "notes"]).code, Some(0));
+    assert_eq!(stage.control(&["isolate", "notes"]).code, Some(0));
     let server = stage.server("notes");
     kill(child(&server), Signal::KILL);
     let server = stage.until("notes", "its child is gone", |server| server["connection"]["child"].is_null());
     assert_eq!(kind(&server), "isolated", "{server:#}");
-    assert_eq!(stage.steer(&["resume", "notes"]).code, Some(0));
+    assert_eq!(stage.control(&["resume", "notes"]).code, Some(0));
     stage.until("notes", "it is back", |server| kind(server) == "ready");
     assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42");
 }
@@ -107,32 +107,32 @@ fn servers_with_same_name_are_selected_by_pid() {
     let mut expected = [one.process.id(), two.process.id()].map(|pid| json!(format!("notes#{pid}")));
     expected.sort_by_key(ToString::to_string);
     assert_eq!(ids, [&[json!("files")], &expected[..]].concat());
-    let said = stage.steer(&["isolate", &format!("notes#{}", one.process.id())]);
-    assert!(said.code == Some(0) && said.stdout.lines().count() == 1, "{said:?}");
-    let is_heard = |said: &Said| !said.stdout.contains("does not answer");
-    let said = stage.ask_until(&["status", &one.process.id().to_string()], is_heard);
-    assert_eq!(said.code, Some(1), "by its process alone: {said:?}");
-    let said = stage.ask_until(&["status", &format!("notes#{}", two.process.id())], is_heard);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let said = stage.steer(&["reconnect", "--all"]);
-    assert_eq!((said.code, said.stdout.lines().count()), (Some(1), 3), "one of them is isolated: {said:?}");
+    let output = stage.control(&["isolate", &format!("notes#{}", one.process.id())]);
+    assert!(output.code == Some(0) && output.stdout.lines().count() == 1, "{output:?}");
+    let is_heard = |output: &CommandOutput| !output.stdout.contains("does not answer");
+    let output = stage.query_until(&["status", &one.process.id().to_string()], is_heard);
+    assert_eq!(output.code, Some(1), "by its process alone: {output:?}");
+    let output = stage.query_until(&["status", &format!("notes#{}", two.process.id())], is_heard);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let output = stage.control(&["reconnect", "--all"]);
+    assert_eq!((output.code, output.stdout.lines().count()), (Some(1), 3), "one of them is isolated: {output:?}");
 }
 
 #[test]
 fn unknown_server_name_lists_running_servers() {
     let stage = Stage::new();
     for command in ["status", "reconnect", "isolate", "resume"] {
-        let said = stage.ask(&[command, "notes"]);
-        assert!(said.code == Some(3) && said.stderr.contains("mendline run"), "{command}: {said:?}");
+        let output = stage.query(&[command, "notes"]);
+        assert!(output.code == Some(3) && output.stderr.contains("mendline run"), "{command}: {output:?}");
     }
     let _client = stage.bridge("notes");
     for command in ["status", "reconnect", "isolate", "resume"] {
         // One that does not answer in time is called by its process too, and then nothing is like it.
-        let said = stage.ask_until(&[command, "nots"], |said| said.stderr.contains("did you mean \"notes\"?"));
-        assert_eq!(said.code, Some(3), "{command}: {said:?}");
+        let output = stage.query_until(&[command, "nots"], |output| output.stderr.contains("did you mean \"notes\"?"));
+        assert_eq!(output.code, Some(3), "{command}: {output:?}");
     }
     for command in ["reconnect", "isolate", "resume"] {
-        assert_eq!(stage.ask(&[command]).code, Some(2), "{command} of what?");
-        assert_eq!(stage.ask(&[command, "notes", "--all"]).code, Some(2), "{command}: which of both?");
+        assert_eq!(stage.query(&[command]).code, Some(2), "{command} of what?");
+        assert_eq!(stage.query(&[command, "notes", "--all"]).code, Some(2), "{command}: which of both?");
     }
 }

@@ -235,10 +235,10 @@ fn watch_follows_terminal_resize() {
 #[test]
 fn watch_without_terminal_names_alternative() {
     let stage = Stage::new();
-    let said = stage.ask(&["status", "--watch"]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
-    assert!(said.stderr.contains("stdout is not a terminal"), "{said:?}");
-    assert!(said.stderr.contains("`mendline status`") && said.stderr.contains("--json"), "{said:?}");
+    let printed = stage.query(&["status", "--watch"]);
+    assert_eq!((printed.code, printed.stdout.as_str()), (Some(2), ""));
+    assert!(printed.stderr.contains("stdout is not a terminal"), "{printed:?}");
+    assert!(printed.stderr.contains("`mendline status`") && printed.stderr.contains("--json"), "{printed:?}");
     let mut dumb = stage.command(&["status", "--watch"]);
     dumb.env("TERM", "dumb");
     Terminal::start(&dumb, 120, 30).until("TERM is not set, or dumb");

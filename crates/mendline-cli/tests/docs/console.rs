@@ -68,7 +68,7 @@ impl Sandbox {
     }
 
     /// What a command says on stdout and stderr together, in the words of the page.
-    fn said_by(&self, line: &str) -> String {
+    fn output_of(&self, line: &str) -> String {
         let output = self.command(&format!("{{ {line}\n}} 2>&1")).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let text = text.replace(self.folder.path().join("bin").to_str().unwrap(), BIN);
@@ -112,13 +112,13 @@ fn followed(page: &str) -> Result<String, String> {
         match fence.split_once(' ') {
             None if fence == "console" => {
                 for (command, shown) in entries(&body) {
-                    let said = ask(&mut sandbox, command, &shown);
+                    let printed = run_command(&mut sandbox, command, &shown);
                     now += &format!("$ {command}\n");
-                    if is_like(&said, &shown) {
+                    if is_like(&printed, &shown) {
                         now += &shown.iter().map(|line| format!("{line}\n")).collect::<String>();
                     } else {
-                        now += &said;
-                        wrong += &format!("$ {command}\n{said}\n--- is shown as\n{}\n\n", shown.join("\n"));
+                        now += &printed;
+                        wrong += &format!("$ {command}\n{printed}\n--- is shown as\n{}\n\n", shown.join("\n"));
                     }
                 }
             }
@@ -134,20 +134,20 @@ fn followed(page: &str) -> Result<String, String> {
 }
 
 /// Types a command, again and again where something in the background has to come to it first.
-fn ask(sandbox: &mut Sandbox, command: &str, shown: &[&str]) -> String {
+fn run_command(sandbox: &mut Sandbox, command: &str, shown: &[&str]) -> String {
     if let Some(command) = command.strip_suffix(" &") {
         sandbox.start(command);
         return String::new();
     }
     let deadline = Instant::now() + SOON;
     loop {
-        let said = sandbox.said_by(command);
-        if is_like(&said, shown) || sandbox.background.is_empty() || Instant::now() > deadline {
-            return said;
+        let printed = sandbox.output_of(command);
+        if is_like(&printed, shown) || sandbox.background.is_empty() || Instant::now() > deadline {
+            return printed;
         }
         // What was done and said too late is undone: the next time it is to be done and said.
         if let Some(opposite) = opposite(command) {
-            sandbox.said_by(&opposite);
+            sandbox.output_of(&opposite);
         }
         sleep(Duration::from_millis(100));
     }
@@ -174,16 +174,16 @@ fn entries<'a>(body: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
 }
 
 /// Whether what was said is what is shown.
-fn is_like(said: &str, shown: &[&str]) -> bool {
-    let said: Vec<_> = said.lines().map(str::trim_end).collect();
-    are_like(&said, shown)
+fn is_like(printed: &str, shown: &[&str]) -> bool {
+    let printed: Vec<_> = printed.lines().map(str::trim_end).collect();
+    are_like(&printed, shown)
 }
 
-fn are_like(said: &[&str], shown: &[&str]) -> bool {
+fn are_like(printed: &[&str], shown: &[&str]) -> bool {
     match shown.split_first() {
-        None => said.is_empty(),
-        Some((&"[...]", rest)) => (0..=said.len()).any(|skipped| are_like(&said[skipped..], rest)),
-        Some((first, rest)) => said.first().is_some_and(|line| matches(line, first)) && are_like(&said[1..], rest),
+        None => printed.is_empty(),
+        Some((&"[...]", rest)) => (0..=printed.len()).any(|skipped| are_like(&printed[skipped..], rest)),
+        Some((first, rest)) => printed.first().is_some_and(|line| matches(line, first)) && are_like(&printed[1..], rest),
     }
 }
 

@@ -31,7 +31,7 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     page.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
-fn said_by(arguments: &[&str]) -> String {
+fn output_of(arguments: &[&str]) -> String {
     let output = Command::new(MENDLINE).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -69,7 +69,7 @@ fn check_accepts_every_configuration_on_pages() {
 
 #[test]
 fn every_flag_on_pages_belongs_to_run() {
-    let help = said_by(&["run", "--help"]);
+    let help = output_of(&["run", "--help"]);
     let defaults = ("defaults".to_owned(), fs::read_to_string(root().join("docs/defaults.md")).unwrap());
     for (name, page) in strategies().into_iter().chain([defaults]) {
         for flag in quoted(&page, "--") {
@@ -80,7 +80,7 @@ fn every_flag_on_pages_belongs_to_run() {
 
 #[test]
 fn every_key_with_default_is_in_schema() {
-    let schema = said_by(&["schema"]);
+    let schema = output_of(&["schema"]);
     let page = fs::read_to_string(root().join("docs/defaults.md")).unwrap();
     let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
     let mut keys = 0;
@@ -108,7 +108,7 @@ fn every_quoted_failure_text_can_occur() {
 
 /// The commands that the first page of the help names.
 fn commands() -> BTreeSet<String> {
-    let page = said_by(&["--help"]);
+    let page = output_of(&["--help"]);
     let (_, groups) = page.split_once("\nConnect:\n").unwrap();
     let (groups, _) = groups.split_once("\nOptions:").unwrap();
     let rows = groups.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
@@ -134,7 +134,7 @@ fn guide_names_every_command_and_only_existing_flags() {
             if !commands.contains(command) {
                 continue;
             }
-            let help = said_by(&[command, "--help"]);
+            let help = output_of(&[command, "--help"]);
             for flag in words.filter(|word| word.starts_with("--")) {
                 assert!(help.contains(flag), "{page}: {line}: `mendline {command}` knows no {flag}");
             }
@@ -157,7 +157,7 @@ fn block_not_run_uses_command_that_is_missing() {
 #[test]
 fn guide_names_every_exit_code_and_variable_of_manual() {
     let guide = fs::read_to_string(root().join("docs/guide.md")).unwrap();
-    let manual = said_by(&["man"]);
+    let manual = output_of(&["man"]);
     let (_, lists) = manual.split_once(".SH EXIT STATUS").unwrap();
     let bold = lists.split("\\fB").skip(1).map(|rest| rest.split("\\fR").next().unwrap());
     let names: Vec<_> = bold.flat_map(|names| names.split(", ")).map(|name| name.replace("\\-", "-")).collect();

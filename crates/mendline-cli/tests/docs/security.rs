@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{commands, root, said_by};
+use super::{commands, root, output_of};
 
 fn page() -> String {
     fs::read_to_string(root().join("SECURITY.md")).unwrap()
@@ -55,7 +55,7 @@ fn s11_security_page_names_only_flags_and_commands_that_exist() {
     for code in code(&page) {
         let Some(command) = command_of(code) else { continue };
         assert!(known.contains(command), "`{code}`: there is no command {command}");
-        let help = said_by(&[command, "--help"]);
+        let help = output_of(&[command, "--help"]);
         for flag in code.split(' ').filter(|word| word.starts_with("--")) {
             let is_flag = |line: &str| line.split([' ', ',', '=']).any(|word| word == flag);
             assert!(help.lines().any(is_flag), "`{code}`: `mendline {command}` knows no {flag}");
@@ -73,7 +73,7 @@ fn s11_security_page_names_only_files_and_variables_that_exist() {
     for target in links {
         assert!(root().join(target).exists(), "{target} does not exist");
     }
-    let manual = said_by(&["man"]).replace("\\-", "-");
+    let manual = output_of(&["man"]).replace("\\-", "-");
     let is_variable = |text: &&str| text.contains('_') && text.chars().all(|c| c.is_ascii_uppercase() || c == '_');
     let variables: Vec<_> = code(&page).filter(is_variable).collect();
     assert!(!variables.is_empty());

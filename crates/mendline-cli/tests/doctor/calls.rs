@@ -10,12 +10,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::canned::Nobody;
-use crate::stage::{MENDLINE, Said, Stage, legacy, modern};
+use crate::stage::{MENDLINE, CommandOutput, Stage, legacy, modern};
 
 const DEMO: [&str; 3] = ["--", MENDLINE, "demo-server"];
 
 /// What a command says in front of the demonstration server.
-fn demo(stage: &Stage, arguments: &[&str], tempers: &[&str]) -> Said {
+fn demo(stage: &Stage, arguments: &[&str], tempers: &[&str]) -> CommandOutput {
     let tempers: Vec<&str> = tempers.iter().flat_map(|temper| ["--temper", temper]).collect();
     stage.run(&[arguments, &DEMO, &tempers].concat())
 }
@@ -35,9 +35,9 @@ fn tools_are_listed_as_text() {
 #[test]
 fn tools_are_listed_as_json_exactly_as_sent() {
     for site in [legacy(), modern()] {
-        let said = Stage::new().run(&["tools", "--json", &site.url()]);
-        assert_eq!(said.code, 0, "{}", said.stderr);
-        let tools = said.json()["tools"].clone();
+        let output = Stage::new().run(&["tools", "--json", &site.url()]);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let tools = output.json()["tools"].clone();
         let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["lookup", "create_note", "slow", "big", "ask"]);
     }
@@ -47,8 +47,8 @@ fn tools_are_listed_as_json_exactly_as_sent() {
 fn call_works_in_every_era_and_transport() {
     let (old, new) = (legacy(), modern());
     for url in [old.url(), old.sse_url(), new.url()] {
-        let said = Stage::new().run(&["call", &url, "create_note", r#"{"key":"k"}"#]);
-        assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (0, "wrote k\n", ""), "{url}");
+        let output = Stage::new().run(&["call", &url, "create_note", r#"{"key":"k"}"#]);
+        assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "wrote k\n", ""), "{url}");
     }
     assert_eq!(old.oracle().counts().executions_of("k"), 2);
     assert_eq!(new.oracle().counts().executions_of("k"), 1);
@@ -59,15 +59,15 @@ fn call_works_in_every_era_and_transport() {
 fn arguments_come_from_command_line_file_or_stdin() {
     let stage = Stage::new();
     fs::write(stage.path().join("a.json"), "{\"key\": \"file\"}\n").unwrap();
-    let said = demo(&stage, &["call", "lookup", "@a.json"], &[]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "file is 42\n"), "{}", said.stderr);
-    let said = demo(&stage, &["call", "lookup", "--arg", "key=single"], &[]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "single is 42\n"), "{}", said.stderr);
+    let output = demo(&stage, &["call", "lookup", "@a.json"], &[]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "file is 42\n"), "{}", output.stderr);
+    let output = demo(&stage, &["call", "lookup", "--arg", "key=single"], &[]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "single is 42\n"), "{}", output.stderr);
     let mut command = stage.command(&[&["call", "lookup", "-"], &DEMO[..]].concat());
     let mut process = command.stdin(Stdio::piped()).spawn().unwrap();
     process.stdin.take().unwrap().write_all(b"{\"key\":\"stdin\"}").unwrap();
-    let said = Said::of(process.wait_with_output().unwrap());
-    assert_eq!((said.code, said.stdout.as_str()), (0, "stdin is 42\n"), "{}", said.stderr);
+    let output = CommandOutput::of(process.wait_with_output().unwrap());
+    assert_eq!((output.code, output.stdout.as_str()), (0, "stdin is 42\n"), "{}", output.stderr);
 }
 
 #[test]
@@ -89,9 +89,9 @@ fn invalid_call_is_rejected_before_it_is_sent() {
 
 #[test]
 fn unknown_argument_causes_warning_and_is_sent() {
-    let said = demo(&Stage::new(), &["call", "lookup", "--arg", "kye=x"], &[]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "- is 42\n"));
-    assert_eq!(said.stderr, "note: lookup knows no argument `kye`; did you mean `key`?\n");
+    let output = demo(&Stage::new(), &["call", "lookup", "--arg", "kye=x"], &[]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "- is 42\n"));
+    assert_eq!(output.stderr, "note: lookup knows no argument `kye`; did you mean `key`?\n");
 }
 
 #[test]
@@ -127,14 +127,14 @@ fn missing_server_and_missing_login_have_own_exit_codes() {
 fn slow_call_times_out_and_outcome_is_reported() {
     let stage = Stage::new();
     let call = || demo(&stage, &["call", "--timeout", "2s", "create_note", r#"{"key":"k","delayMs":60000}"#], &[]);
-    let mut said = call();
+    let mut output = call();
     // Where a busy machine needs all of that time to start the server, nothing is sent, and nothing is seen of this.
     let deadline = Instant::now() + Duration::from_secs(60);
-    while said.code == 5 && Instant::now() < deadline {
-        said = call();
+    while output.code == 5 && Instant::now() < deadline {
+        output = call();
     }
-    assert_eq!(said.code, 4, "{}", said.stderr);
-    assert!(said.stderr.contains("may or may not have run"), "{}", said.stderr);
+    assert_eq!(output.code, 4, "{}", output.stderr);
+    assert!(output.stderr.contains("may or may not have run"), "{}", output.stderr);
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn ctrl_c_cancels_call() {
         std::thread::sleep(Duration::from_millis(5));
     }
     kill_process(Pid::from_raw(i32::try_from(process.id()).unwrap()).unwrap(), Signal::INT).unwrap();
-    let said = Said::of(process.wait_with_output().unwrap());
-    assert_eq!(said.code, 4, "{}", said.stderr);
-    assert!(said.stderr.contains("interrupted: the server was told"), "{}", said.stderr);
+    let output = CommandOutput::of(process.wait_with_output().unwrap());
+    assert_eq!(output.code, 4, "{}", output.stderr);
+    assert!(output.stderr.contains("interrupted: the server was told"), "{}", output.stderr);
     assert!(stage.ledger().contains("cancelled"), "{}", stage.ledger());
 }
 
@@ -159,14 +159,14 @@ fn requests_of_server_are_declined() {
     for (site, what, answer) in
         [(legacy(), "elicitation", "decline"), (legacy(), "roots", "roots"), (modern(), "elicitation", "decline")]
     {
-        let said = Stage::new().run(&["call", &site.url(), "ask", "--arg", &format!("what={what}")]);
-        assert_eq!(said.code, 0, "{}", said.stderr);
-        assert!(said.stdout.contains(answer), "{}", said.stdout);
+        let output = Stage::new().run(&["call", &site.url(), "ask", "--arg", &format!("what={what}")]);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        assert!(output.stdout.contains(answer), "{}", output.stdout);
     }
     let site = modern();
-    let said = Stage::new().run(&["call", &site.url(), "ask", "--arg", "what=sampling"]);
-    assert_eq!(said.code, 1, "{}", said.stdout);
-    assert!(said.stderr.contains("sampling/createMessage, which a command line cannot give"), "{}", said.stderr);
+    let output = Stage::new().run(&["call", &site.url(), "ask", "--arg", "what=sampling"]);
+    assert_eq!(output.code, 1, "{}", output.stdout);
+    assert!(output.stderr.contains("sampling/createMessage, which a command line cannot give"), "{}", output.stderr);
 }
 
 /// A server of one tool in a few lines of shell, whose answer to the call is this.
@@ -211,34 +211,34 @@ done"#;
 fn all_list_pages_are_read_up_to_limit() {
     let stage = Stage::new();
     let three = paged(&stage, r#"$([ $page -lt 3 ] && echo ',"nextCursor":"p'$page'"')"#);
-    let said = stage.run(&["tools", "--json", "--", "sh", &three]);
-    assert_eq!(said.code, 0, "{}", said.stderr);
-    let names: Vec<Value> = said.json()["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
+    let output = stage.run(&["tools", "--json", "--", "sh", &three]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let names: Vec<Value> = output.json()["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
     assert_eq!(names, ["t1", "t2", "t3"]);
     let same = paged(&stage, r#"',"nextCursor":"again"'"#);
-    let said = stage.run(&["tools", "--json", "--", "sh", &same]);
+    let output = stage.run(&["tools", "--json", "--", "sh", &same]);
     assert_eq!(
-        (said.code, said.json()["tools"].as_array().unwrap().len()),
+        (output.code, output.json()["tools"].as_array().unwrap().len()),
         (0, 2),
         "the same page is not asked for twice"
     );
     let endless = paged(&stage, r#"',"nextCursor":"p'$page'"'"#);
-    let said = stage.run(&["tools", "--timeout", "60s", "--", "sh", &endless]);
-    assert_eq!(said.code, 1, "{}", said.stdout);
-    assert!(said.stderr.contains("does not end"), "{}", said.stderr);
+    let output = stage.run(&["tools", "--timeout", "60s", "--", "sh", &endless]);
+    assert_eq!(output.code, 1, "{}", output.stdout);
+    assert!(output.stderr.contains("does not end"), "{}", output.stderr);
 }
 
 #[test]
 fn progress_is_not_printed_without_terminal() {
-    let said = demo(&Stage::new(), &["call", "slow", r#"{"key":"k","steps":3,"stepMs":5}"#], &[]);
-    assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (0, "k is done\n", ""));
+    let output = demo(&Stage::new(), &["call", "slow", r#"{"key":"k","steps":3,"stepMs":5}"#], &[]);
+    assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "k is done\n", ""));
 }
 
-fn drawn(result: &Value, flags: &[&str]) -> (Stage, Said) {
+fn drawn(result: &Value, flags: &[&str]) -> (Stage, CommandOutput) {
     let stage = Stage::new();
     let script = scripted(&stage, result);
-    let said = stage.run(&[&["call"], flags, &["draw", "--", "sh", &script]].concat());
-    (stage, said)
+    let output = stage.run(&[&["call"], flags, &["draw", "--", "sh", &script]].concat());
+    (stage, output)
 }
 
 #[test]
@@ -251,26 +251,26 @@ fn images_are_named_or_saved_and_structured_output_is_printed() {
         ],
         "structuredContent": { "width": 5 },
     });
-    let (_, said) = drawn(&result, &[]);
-    assert_eq!(said.code, 0, "{}", said.stderr);
-    assert_eq!(said.stdout, "here it is\n→ one memo://1\n{\n  \"width\": 5\n}\n");
-    assert_eq!(said.stderr, "image/png, 5 B: use --output DIR to save it\n");
-    let (stage, said) = drawn(&result, &["--output", "pictures"]);
-    assert_eq!(said.stderr, "image/png, 5 B: saved as pictures/draw-1.png\n");
+    let (_, output) = drawn(&result, &[]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert_eq!(output.stdout, "here it is\n→ one memo://1\n{\n  \"width\": 5\n}\n");
+    assert_eq!(output.stderr, "image/png, 5 B: use --output DIR to save it\n");
+    let (stage, output) = drawn(&result, &["--output", "pictures"]);
+    assert_eq!(output.stderr, "image/png, 5 B: saved as pictures/draw-1.png\n");
     assert_eq!(fs::read(stage.path().join("pictures/draw-1.png")).unwrap(), b"hello");
 }
 
 #[test]
 fn tool_error_goes_to_stderr_with_exit_code_1() {
-    let (_, said) = drawn(&json!({ "content": [{ "type": "text", "text": "no paper" }], "isError": true }), &[]);
-    assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (1, "", "no paper\n"));
-    let (_, said) =
+    let (_, output) = drawn(&json!({ "content": [{ "type": "text", "text": "no paper" }], "isError": true }), &[]);
+    assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (1, "", "no paper\n"));
+    let (_, output) =
         drawn(&json!({ "content": [{ "type": "text", "text": "no paper" }], "isError": true }), &["--json"]);
-    assert_eq!((said.code, &said.json()["isError"]), (1, &json!(true)));
+    assert_eq!((output.code, &output.json()["isError"]), (1, &json!(true)));
 }
 
 #[test]
 fn text_in_pipe_is_unchanged() {
-    let (_, said) = drawn(&json!({ "content": [{ "type": "text", "text": "\u{1b}[31mred\u{1b}[0m" }] }), &[]);
-    assert_eq!(said.stdout, "\u{1b}[31mred\u{1b}[0m\n");
+    let (_, output) = drawn(&json!({ "content": [{ "type": "text", "text": "\u{1b}[31mred\u{1b}[0m" }] }), &[]);
+    assert_eq!(output.stdout, "\u{1b}[31mred\u{1b}[0m\n");
 }

@@ -70,13 +70,13 @@ fn unanswered_handshake_is_reported() {
 fn plain_text_on_stdout_is_reported() {
     let shell = "echo Welcome to notes!; exec sleep 60";
     let examine = || Stage::new().doctor(&["--timeout", "1s", "--", "sh", "-c", shell]);
-    let mut said = examine();
+    let mut printed = examine();
     // Where a busy machine needs all of that time to start the shell, it has said nothing yet.
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !said.contains("Welcome") && Instant::now() < deadline {
-        said = examine();
+    while !printed.contains("Welcome") && Instant::now() < deadline {
+        printed = examine();
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(printed);
 }
 
 #[test]
@@ -95,9 +95,9 @@ fn mistyped_command_gets_suggestion() {
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("notes-server"), "").unwrap();
     let mut command = stage.command(&["doctor", "--", "notes-servr"]);
-    let said = crate::stage::Said::of(command.env("PATH", &folder).output().unwrap());
-    assert_eq!(said.code, 1);
-    assert!(said.stdout.contains("Did you mean `notes-server`?"), "{}", said.stdout);
+    let printed = crate::stage::CommandOutput::of(command.env("PATH", &folder).output().unwrap());
+    assert_eq!(printed.code, 1);
+    assert!(printed.stdout.contains("Did you mean `notes-server`?"), "{}", printed.stdout);
 }
 
 #[test]

@@ -34,12 +34,12 @@ fn servers_are_examined_concurrently_and_shown_in_file_order() {
     let servers =
         json!({ "a": after("a-began", "c-began"), "b": after("b-began", "c-began"), "c": after("c-began", "b-began") });
     let stage = Stage::with_file(&file(&servers));
-    let said = stage.run(&["doctor"]);
-    assert_eq!(said.code, 0, "{}", said.stdout);
-    let titles: Vec<&str> = said.stdout.lines().filter(|line| line.ends_with("  sh")).collect();
-    assert_eq!(titles, ["a  sh", "b  sh", "c  sh"], "{}", said.stdout);
-    let said = stage.run(&["doctor", "--json"]).json();
-    let names: Vec<_> = said["servers"].as_array().unwrap().iter().map(|server| server["name"].clone()).collect();
+    let output = stage.run(&["doctor"]);
+    assert_eq!(output.code, 0, "{}", output.stdout);
+    let titles: Vec<&str> = output.stdout.lines().filter(|line| line.ends_with("  sh")).collect();
+    assert_eq!(titles, ["a  sh", "b  sh", "c  sh"], "{}", output.stdout);
+    let output = stage.run(&["doctor", "--json"]).json();
+    let names: Vec<_> = output["servers"].as_array().unwrap().iter().map(|server| server["name"].clone()).collect();
     assert_eq!(names, ["a", "b", "c"]);
 }
 
@@ -48,8 +48,8 @@ fn at_most_eight_servers_are_examined_concurrently() {
     let entry = json!({ "command": MENDLINE, "args": ["demo-server", "--temper", "slow-start=100ms"] });
     let servers: serde_json::Map<_, _> = (10..30).map(|number| (format!("s{number}"), entry.clone())).collect();
     let stage = Stage::with_file(&file(&servers.into()));
-    let said = stage.run(&["doctor"]);
-    assert!(said.code == 0 && said.stdout.contains("All 20 servers are well"), "{}", said.stdout);
+    let output = stage.run(&["doctor"]);
+    assert!(output.code == 0 && output.stdout.contains("All 20 servers are well"), "{}", output.stdout);
     let (mut running, mut most) = (0_i32, 0);
     for line in stage.ledger().lines() {
         running += i32::from(line.starts_with("start ")) - i32::from(line.starts_with("eof "));
@@ -63,9 +63,9 @@ fn one_server_of_file_is_examined_by_name() {
     let (site, nobody) = (legacy(), Nobody::new());
     let stage = Stage::with_file(&file(&json!({ "notes": { "url": site.url() }, "gone": { "url": nobody.url() } })));
     insta::assert_snapshot!(stage.doctor(&["notes"]));
-    let said = stage.run(&["doctor", "note"]);
-    assert_eq!(said.code, 3);
-    assert!(said.stderr.contains("did you mean \"notes\"?"), "{}", said.stderr);
+    let output = stage.run(&["doctor", "note"]);
+    assert_eq!(output.code, 3);
+    assert!(output.stderr.contains("did you mean \"notes\"?"), "{}", output.stderr);
 }
 
 #[test]
@@ -82,10 +82,10 @@ fn i12_secrets_readable_by_others_are_reported_and_not_shown() {
         "demo": { "command": MENDLINE, "args": ["demo-server"], "env": { "API_TOKEN": "canary-s3cret" } },
     })));
     fs::set_permissions(stage.config(), fs::Permissions::from_mode(0o644)).unwrap();
-    let said = stage.run(&["doctor"]);
-    assert_eq!(said.code, 0, "{}", said.stdout);
-    assert!(said.stdout.contains("others on this machine can read this file"), "{}", said.stdout);
-    assert!(said.stdout.contains("chmod 600") && !said.stdout.contains("canary-s3cret"), "{}", said.stdout);
+    let output = stage.run(&["doctor"]);
+    assert_eq!(output.code, 0, "{}", output.stdout);
+    assert!(output.stdout.contains("others on this machine can read this file"), "{}", output.stdout);
+    assert!(output.stdout.contains("chmod 600") && !output.stdout.contains("canary-s3cret"), "{}", output.stdout);
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn state_directory_readable_by_others_is_reported() {
     let state = stage.path().join("state/mendline");
     fs::create_dir_all(&state).unwrap();
     fs::set_permissions(&state, fs::Permissions::from_mode(0o755)).unwrap();
-    let said = stage.run(&["doctor"]);
-    assert!(said.stdout.contains("others can look into") && said.stdout.contains("chmod 700"), "{}", said.stdout);
+    let output = stage.run(&["doctor"]);
+    assert!(output.stdout.contains("others can look into") && output.stdout.contains("chmod 700"), "{}", output.stdout);
     // Beside a single server, what is well with the machine is not worth a line, and this is.
     insta::assert_snapshot!(stage.doctor(&["--", MENDLINE, "demo-server"]));
 }

@@ -88,9 +88,9 @@ story!(
 #[test]
 fn unknown_host_name_is_reported() {
     // Why a name is not known, and how long that takes, is up to the machine's resolver.
-    let said = Stage::new().run(&["doctor", "--json", "http://no-such-host.invalid/mcp"]);
-    assert_eq!(said.code, 1, "{}", said.stdout);
-    let steps = said.json()["servers"][0]["steps"].as_array().unwrap().clone();
+    let printed = Stage::new().run(&["doctor", "--json", "http://no-such-host.invalid/mcp"]);
+    assert_eq!(printed.code, 1, "{}", printed.stdout);
+    let steps = printed.json()["servers"][0]["steps"].as_array().unwrap().clone();
     let verdicts: Vec<_> = steps.iter().map(|step| (step["layer"].clone(), step["verdict"].clone())).collect();
     assert_eq!(verdicts[0], (json!("name"), json!("failed")));
     let above = ["tcp", "http", "auth", "handshake", "lists", "ping"].map(|layer| (json!(layer), json!("skipped")));
@@ -107,17 +107,17 @@ fn long_handshake_result_is_accepted() {
         "instructions": "x".repeat(100_000),
     });
     let server = Canned::json_rpc("result", handshake.to_string());
-    let said = Stage::new().run(&["doctor", &server.url()]);
-    assert_eq!(said.code, 0, "{}", said.stdout);
-    assert!(said.stdout.contains("s 1 speaks MCP 2025-06-18"), "{}", said.stdout);
-    assert!(said.stdout.contains("it offers neither tools nor prompts nor resources"), "{}", said.stdout);
+    let printed = Stage::new().run(&["doctor", &server.url()]);
+    assert_eq!(printed.code, 0, "{}", printed.stdout);
+    assert!(printed.stdout.contains("s 1 speaks MCP 2025-06-18"), "{}", printed.stdout);
+    assert!(printed.stdout.contains("it offers neither tools nor prompts nor resources"), "{}", printed.stdout);
 }
 
 #[test]
 fn doctor_deletes_its_sessions() {
     let site = legacy();
-    let said = Stage::new().run(&["doctor", &site.url()]);
-    assert_eq!(said.code, 0, "{}", said.stdout);
+    let printed = Stage::new().run(&["doctor", &site.url()]);
+    assert_eq!(printed.code, 0, "{}", printed.stdout);
     let counts = site.oracle().counts();
     assert_eq!((counts.messages_of("initialize"), counts.sessions_deleted), (2, 2), "one for http, one for MCP itself");
 }
@@ -128,10 +128,10 @@ fn i12_doctor_uses_credential_and_never_shows_it() {
     let stage = Stage::new();
     for json in [&[][..], &["--json"]] {
         let flags = ["doctor", "--header", "Authorization: Bearer canary-s3cret"];
-        let said = stage.run(&[&flags[..], json, &[&site.url()]].concat());
-        assert_eq!(said.code, 6, "{}", said.stdout);
-        assert!(said.stdout.contains("does not accept the credential"), "{}", said.stdout);
-        assert!(!said.stdout.contains("canary-s3cret") && !said.stderr.contains("canary-s3cret"), "{}", said.stdout);
+        let printed = stage.run(&[&flags[..], json, &[&site.url()]].concat());
+        assert_eq!(printed.code, 6, "{}", printed.stdout);
+        assert!(printed.stdout.contains("does not accept the credential"), "{}", printed.stdout);
+        assert!(!printed.stdout.contains("canary-s3cret") && !printed.stderr.contains("canary-s3cret"), "{}", printed.stdout);
     }
     assert_eq!(site.oracle().counts().messages_of("initialize"), 2);
 }
@@ -143,12 +143,12 @@ fn i12_credential_echoed_by_server_is_not_shown() {
     );
     for json in [&[][..], &["--json"]] {
         let flags = ["doctor", "--header", "Authorization: Bearer canary-s3cret"];
-        let said = Stage::new().run(&[&flags[..], json, &[&server.url()]].concat());
-        assert_eq!(said.code, 6, "{}", said.stdout);
+        let printed = Stage::new().run(&[&flags[..], json, &[&server.url()]].concat());
+        assert_eq!(printed.code, 6, "{}", printed.stdout);
         assert!(
-            said.stdout.contains("‹secret› is too old") && !said.stdout.contains("canary-s3cret"),
+            printed.stdout.contains("‹secret› is too old") && !printed.stdout.contains("canary-s3cret"),
             "{}",
-            said.stdout
+            printed.stdout
         );
     }
 }
@@ -157,8 +157,8 @@ fn i12_credential_echoed_by_server_is_not_shown() {
 fn i12_doctor_never_shows_query() {
     let nobody = Nobody::new();
     let url = format!("{}?key=canary-s3cret", nobody.url());
-    let said = Stage::new().run(&["doctor", &url]);
-    assert!(said.code == 1 && !said.stdout.contains("s3cret") && !said.stderr.contains("s3cret"), "{}", said.stdout);
+    let printed = Stage::new().run(&["doctor", &url]);
+    assert!(printed.code == 1 && !printed.stdout.contains("s3cret") && !printed.stderr.contains("s3cret"), "{}", printed.stdout);
 }
 
 #[test]
@@ -166,8 +166,8 @@ fn wrong_clock_causes_warning() {
     let server = Canned::answer(
         "HTTP/1.1 404 Not Found\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
     );
-    let said = Stage::new().run(&["doctor", "--json", &server.url()]).json();
-    let steps = said["servers"][0]["steps"].as_array().unwrap().clone();
+    let printed = Stage::new().run(&["doctor", "--json", &server.url()]).json();
+    let steps = printed["servers"][0]["steps"].as_array().unwrap().clone();
     let clock = steps.iter().find(|step| step["layer"] == "clock").unwrap();
     assert_eq!(clock["verdict"], "warning", "{clock}");
     assert!(clock["words"].as_str().unwrap().contains("behind this machine's"), "{clock}");
@@ -176,11 +176,11 @@ fn wrong_clock_causes_warning() {
 #[test]
 fn json_report_has_every_layer() {
     let site = legacy();
-    let said = Stage::new().run(&["doctor", "--json", &site.url()]);
-    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
-    let said = said.json();
-    assert_eq!((&said["version"], &said["well"], &said["exitCode"]), (&json!(1), &json!(true), &json!(0)));
-    let server = &said["servers"][0];
+    let printed = Stage::new().run(&["doctor", "--json", &site.url()]);
+    assert_eq!((printed.code, printed.stderr.as_str()), (0, ""));
+    let printed = printed.json();
+    assert_eq!((&printed["version"], &printed["well"], &printed["exitCode"]), (&json!(1), &json!(true), &json!(0)));
+    let server = &printed["servers"][0];
     let layers: Vec<&str> =
         server["steps"].as_array().unwrap().iter().map(|step| step["layer"].as_str().unwrap()).collect();
     assert_eq!(layers, ["name", "tcp", "http", "auth", "handshake", "lists", "ping"]);
@@ -204,8 +204,8 @@ fn json_report_has_every_layer() {
 #[test]
 fn json_report_lists_both_eras() {
     let eras = |site: &Site| {
-        let said = Stage::new().run(&["doctor", "--json", &site.url()]).json();
-        let steps = said["servers"][0]["steps"].as_array().unwrap().clone();
+        let printed = Stage::new().run(&["doctor", "--json", &site.url()]).json();
+        let steps = printed["servers"][0]["steps"].as_array().unwrap().clone();
         steps.iter().find(|step| step["layer"] == "eras").map(|step| step["facts"].clone())
     };
     let facts = json!({ "eras": ["legacy", "modern"], "protocolVersions": ["2025-11-25", "2026-07-28"] });
@@ -221,8 +221,8 @@ fn proxy_from_variable_is_used_and_reported() {
     let stage = Stage::new();
     let run = |variables: &[(&str, &str)]| {
         let mut command = stage.command(&["doctor", "--json", "http://notes.invalid/mcp"]);
-        let said = crate::stage::Said::of(command.envs(variables.iter().copied()).output().unwrap());
-        said.json()["servers"][0]["steps"].clone()
+        let printed = crate::stage::CommandOutput::of(command.envs(variables.iter().copied()).output().unwrap());
+        printed.json()["servers"][0]["steps"].clone()
     };
     let steps = run(&[("http_proxy", &place)]);
     assert_eq!((&steps[0]["layer"], &steps[0]["verdict"]), (&json!("proxy"), &json!("ok")), "{steps}");

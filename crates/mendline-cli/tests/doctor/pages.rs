@@ -12,7 +12,7 @@ use mendline_faults::{Authority, Certificate};
 use crate::canned::{Canned, Nobody};
 use crate::scrubbed::scrubbed;
 use crate::site::{Site, json_answers};
-use crate::stage::{MENDLINE, Said, Stage, legacy};
+use crate::stage::{MENDLINE, CommandOutput, Stage, legacy};
 
 /// Where the pages have it.
 const INSTALLED: &str = "/usr/local/bin/mendline";
@@ -97,12 +97,12 @@ fn is_true(name: &str) {
         }
         let line = format!("exec 2>&1; {}", servers.put_into(&command));
         run.args(["-c", &line]).env("PATH", format!("{folder}:{rest}")).current_dir(stage.path());
-        let said = Said::of(run.stdin(Stdio::null()).output().unwrap());
-        let said = said.stdout.replace(stage.path().to_str().unwrap(), "/home/me").replace(MENDLINE, INSTALLED);
+        let printed = CommandOutput::of(run.stdin(Stdio::null()).output().unwrap());
+        let printed = printed.stdout.replace(stage.path().to_str().unwrap(), "/home/me").replace(MENDLINE, INSTALLED);
         assert_eq!(
-            reviewed(&said),
+            reviewed(&printed),
             reviewed(&expected),
-            "{name} says of `{command}`:\n{expected}\nand it says:\n{said}"
+            "{name} says of `{command}`:\n{expected}\nand it says:\n{printed}"
         );
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Stage {
 }
 
 /// What a command said.
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -86,19 +86,19 @@ impl Stage {
     }
 
     /// What it says.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Said {
-        Said::of(self.command(arguments).output().unwrap())
+    pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
+        CommandOutput::of(self.command(arguments).output().unwrap())
     }
 
     /// What the doctor says, as it is reviewed.
     pub(crate) fn doctor(&self, arguments: &[&str]) -> String {
-        let said = self.run(&[&["doctor"], arguments].concat());
-        self.reviewed(&said)
+        let printed = self.run(&[&["doctor"], arguments].concat());
+        self.reviewed(&printed)
     }
 
     /// Everything that was said, with what changes from run to run replaced.
-    pub(crate) fn reviewed(&self, said: &Said) -> String {
-        let Said { code, stdout, stderr } = said;
+    pub(crate) fn reviewed(&self, printed: &CommandOutput) -> String {
+        let CommandOutput { code, stdout, stderr } = printed;
         let text = format!("exit code {code}\n--- stdout\n{stdout}--- stderr\n{stderr}");
         let text = text.replace(self.path().to_str().unwrap(), "‹home›").replace(MENDLINE, "‹mendline›");
         scrubbed(&text)
@@ -109,9 +109,9 @@ impl Stage {
     }
 }
 
-impl Said {
-    pub(crate) fn of(output: Output) -> Said {
-        Said {
+impl CommandOutput {
+    pub(crate) fn of(output: Output) -> CommandOutput {
+        CommandOutput {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),

@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::client::{Client, SOON, eventually};
-use crate::site::{Site, discovered, event_answers, initialized, json_answers, modern, run, said};
+use crate::site::{Site, discovered, event_answers, initialized, json_answers, modern, run, with_modern_meta};
 
 /// Two calls that are answered.
 fn works(client: &mut Client) {
@@ -149,7 +149,7 @@ fn modern_request_headers_match_body() {
     for answers in [Answers::Json, Answers::Events] {
         let site = Site::start(modern(answers));
         let mut client = discovered(&site, &[]);
-        client.request("a", "tools/call", &said(json!({ "name": "create_note", "arguments": { "key": "k" } })));
+        client.request("a", "tools/call", &with_modern_meta(json!({ "name": "create_note", "arguments": { "key": "k" } })));
         assert_eq!(client.answer("a")["result"]["content"][0]["text"], "wrote k");
         leave(client);
         let seen = site.oracle().seen();
@@ -168,7 +168,7 @@ fn i18_modern_cancellation_closes_response() {
         let site = Site::start(modern(answers));
         let mut client = discovered(&site, &[]);
         let arguments = json!({ "key": "k", "delayMs": 60_000 });
-        client.request("a", "tools/call", &said(json!({ "name": "lookup", "arguments": arguments })));
+        client.request("a", "tools/call", &with_modern_meta(json!({ "name": "lookup", "arguments": arguments })));
         site.until("the call runs", |counts| counts.executions_of("k") == 1);
         client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}"#);
         site.until("the server knows", |counts| counts.cancellations == 1 && counts.closed_mid_call == 1);
@@ -180,7 +180,7 @@ fn i18_modern_cancellation_closes_response() {
 fn h35_modern_method_not_found_is_passed_on() {
     let site = Site::start(modern(Answers::Json));
     let mut client = discovered(&site, &[]);
-    client.request("a", "notes/shred", &said(json!({})));
+    client.request("a", "notes/shred", &with_modern_meta(json!({})));
     let answer = client.answer("a");
     assert_eq!(
         (&answer["error"]["code"], &answer["error"]["message"]),
@@ -194,7 +194,7 @@ fn h36_header_mismatch_is_resent_and_runs_once() {
     let site = Site::start(modern(Answers::Json));
     let mut client = discovered(&site, &[]);
     site.breaks(Rule::new("h36_400_header_mismatch").tool("create_note").nth(1));
-    client.request("a", "tools/call", &said(json!({ "name": "create_note", "arguments": { "key": "k" } })));
+    client.request("a", "tools/call", &with_modern_meta(json!({ "name": "create_note", "arguments": { "key": "k" } })));
     let answer = client.answer("a");
     assert_eq!(answer["result"]["content"][0]["text"], "wrote k", "{answer}");
     assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (1, 2));

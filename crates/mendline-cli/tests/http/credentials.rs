@@ -101,7 +101,7 @@ fn i12_secret_in_header_appears_nowhere() {
 const ELSEWHERE: &str = "198.51.100.7";
 
 /// What a command says, with files and variables of its own, and its exit code.
-fn said(arguments: &[&str]) -> (Option<i32>, String) {
+fn run_to_end(arguments: &[&str]) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new(MENDLINE);
     command.args(arguments).env("MENDLINE_STATE_DIR", folder.path()).env("MENDLINE_RUNTIME_DIR", folder.path());
@@ -112,7 +112,7 @@ fn said(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 fn is_refused(arguments: &[&str], what: &str) {
-    let (code, text) = said(arguments);
+    let (code, text) = run_to_end(arguments);
     assert!(code.is_some_and(|code| code != 0), "{arguments:?}: {text}");
     let words =
         format!("{what} would go to http://{ELSEWHERE} unencrypted; use https://, or --allow-http if the network");
@@ -146,7 +146,7 @@ fn s10_credential_over_http_in_file_needs_key_or_flag() {
     is_refused(&["run", "--config", &path, "notes"], "the header X-Api-Key");
     is_refused(&["doctor", "--config", &path], "the header X-Api-Key");
     let allowed = file(r#", "allowHttp": true"#);
-    let (code, text) = said(&["check", &allowed]);
+    let (code, text) = run_to_end(&["check", &allowed]);
     assert_eq!(code, Some(0), "{text}");
 }
 

@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::client::{Client, SOON};
-use crate::site::{Site, discovered, event_answers, json_answers, modern, said};
+use crate::site::{Site, discovered, event_answers, json_answers, modern, with_modern_meta};
 
 /// Longer than anybody waits.
 const NEVER: u64 = 600_000;
@@ -23,7 +23,7 @@ fn c86_i18_client_exit_closes_modern_calls() {
         let site = Site::start(modern(answers));
         let mut client = discovered(&site, &[]);
         let arguments = json!({ "key": "k", "delayMs": NEVER });
-        client.request("a", "tools/call", &said(json!({ "name": "create_note", "arguments": arguments })));
+        client.request("a", "tools/call", &with_modern_meta(json!({ "name": "create_note", "arguments": arguments })));
         site.until("the call runs", |counts| counts.executions_of("k") == 1);
         leave_at_once(&mut client);
         site.until("the stream is closed", |counts| counts.closed_mid_call == 1 && counts.cancellations == 1);
@@ -72,7 +72,7 @@ fn c87_killed_mendline_leaves_legacy_call_running_and_cancels_modern() {
     let site = Site::start(modern(Answers::Events));
     let mut client = discovered(&site, &[]);
     let arguments = json!({ "key": "k", "delayMs": NEVER });
-    client.request("a", "tools/call", &said(json!({ "name": "create_note", "arguments": arguments })));
+    client.request("a", "tools/call", &with_modern_meta(json!({ "name": "create_note", "arguments": arguments })));
     site.until("the call runs", |counts| counts.executions_of("k") == 1);
     client.signal(Signal::KILL);
     site.until("it is cancelled", |counts| counts.cancellations == 1);

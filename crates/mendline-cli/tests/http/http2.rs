@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::client::{Client, failure};
 use crate::secure::Trusted;
-use crate::site::{Site, json_answers, modern, never_answered, said};
+use crate::site::{Site, json_answers, modern, never_answered, with_modern_meta};
 
 fn at_a_secure_site() -> (Site, Client) {
     let trusted = Trusted::new();
@@ -88,11 +88,11 @@ fn i18_modern_cancellation_resets_only_its_stream() {
     let trusted = Trusted::new();
     let site = Site::start_secure(modern(Answers::Events), trusted.good());
     let mut client = trusted.run(&site.url(), &[]);
-    client.request("list", "tools/list", &said(json!({})));
+    client.request("list", "tools/list", &with_modern_meta(json!({})));
     assert!(client.answer("list")["result"]["tools"].is_array());
     for (id, delay) in [("a", 60_000), ("b", 400)] {
         let arguments = json!({ "key": id, "delayMs": delay });
-        client.request(id, "tools/call", &said(json!({ "name": "create_note", "arguments": arguments })));
+        client.request(id, "tools/call", &with_modern_meta(json!({ "name": "create_note", "arguments": arguments })));
     }
     site.until("both run", |counts| counts.executions.len() == 2);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}"#);

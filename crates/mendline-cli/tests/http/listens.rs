@@ -6,14 +6,14 @@ use mendline_faults::{Answers, Ending};
 use serde_json::{Value, json};
 
 use crate::client::{Client, SOON, eventually};
-use crate::site::{Site, discovered, modern, said};
+use crate::site::{Site, discovered, modern, with_modern_meta};
 
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// A client that listens for changes of the tools.
 fn listening(site: &Site, options: &[&str]) -> Client {
     let mut client = discovered(site, options);
-    client.request("l", "subscriptions/listen", &said(json!({ "notifications": { "toolsListChanged": true } })));
+    client.request("l", "subscriptions/listen", &with_modern_meta(json!({ "notifications": { "toolsListChanged": true } })));
     assert_eq!(heard(&mut client)["method"], "notifications/subscriptions/acknowledged");
     assert_eq!(site.counts().listens_opened, 1);
     client
@@ -38,7 +38,7 @@ fn subscription_outlives_call_deadline_and_ends_with_server_answer() {
         number += 1;
         // A call beside it has its own deadline and its own stream.
         let arguments = json!({ "key": format!("k{number}"), "delayMs": 100 });
-        client.request("c", "tools/call", &said(json!({ "name": "create_note", "arguments": arguments })));
+        client.request("c", "tools/call", &with_modern_meta(json!({ "name": "create_note", "arguments": arguments })));
         let answer = client.answer("c");
         assert_eq!(answer["result"]["isError"], false, "{answer}");
     }
@@ -56,7 +56,7 @@ fn silent_subscription_is_kept() {
     for number in 0..3 {
         let id = format!("c{number}");
         let arguments = json!({ "key": id, "delayMs": 60_000 });
-        client.request(&id, "tools/call", &said(json!({ "name": "create_note", "arguments": arguments })));
+        client.request(&id, "tools/call", &with_modern_meta(json!({ "name": "create_note", "arguments": arguments })));
         assert_eq!(client.answer(&id)["result"]["isError"], true);
     }
     site.notify("notifications/tools/list_changed", &json!({}));

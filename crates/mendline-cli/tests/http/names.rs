@@ -52,7 +52,7 @@ fn call_in_vain(client: &mut Client) {
 }
 
 /// What the model reads about a call that was never sent.
-fn told(result: &Value) -> &str {
+fn failure_text(result: &Value) -> &str {
     assert_eq!(failure(result)["outcome"], "not_sent", "{result}");
     let text = result["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("did not run"), "{text}");
@@ -82,7 +82,7 @@ fn n01_call_to_unknown_host_waits_and_fails() {
         let before = names.look_ups();
         call_in_vain(&mut client);
         let result = client.answer("a")["result"].clone();
-        assert!(told(&result).contains("the name server.test could not be looked up ("), "{result}");
+        assert!(failure_text(&result).contains("the name server.test could not be looked up ("), "{result}");
         assert_each_try_looks_up_once(&names, before, &client);
         client.call("b", "lookup", &json!({ "key": "l" }));
         names.tells(Tells::Address(HERE));
@@ -104,7 +104,7 @@ fn n02_call_during_silent_dns_waits_and_fails() {
         call_in_vain(&mut client);
         let result = client.answer("a")["result"].clone();
         let words = "the name server.test could not be looked up within 400ms; is the name server there?";
-        assert!(told(&result).contains(words), "{result}");
+        assert!(failure_text(&result).contains(words), "{result}");
         assert_each_try_looks_up_once(&names, before, &client);
         client.call("b", "lookup", &json!({ "key": "l" }));
         names.tells(Tells::Address(HERE));
@@ -166,7 +166,7 @@ fn n04_public_name_turned_private_gets_no_byte() {
         client.call("a", "create_note", &json!({ "key": "k" }));
         let result = client.answer("a")["result"].clone();
         let words = "the name server.test led to a public address before and now leads to 127.0.0.1, which is private";
-        assert!(told(&result).contains(words), "{result}");
+        assert!(failure_text(&result).contains(words), "{result}");
         eventually("the log says it too", SOON, || client.log().contains(words));
         assert_eq!((here.counts().accepted, site.executions("k")), (0, 0));
         let looked_up = names.look_ups() - before;
@@ -209,7 +209,7 @@ fn n07_call_without_route_waits_and_fails() {
         ip(&["address", "delete", FAR_ADDRESS, "dev", "lo"]);
         call_in_vain(&mut client);
         let result = client.answer("a")["result"].clone();
-        assert!(told(&result).contains(&format!("there is no way to {address} (No route to host")), "{result}");
+        assert!(failure_text(&result).contains(&format!("there is no way to {address} (No route to host")), "{result}");
         client.call("b", "lookup", &json!({ "key": "l" }));
         let before = tries(&client);
         eventually("it is looked for in vain", SOON, || tries(&client) > before);

@@ -44,8 +44,8 @@ impl Apart {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = BufReader::new(process.stdout.take().unwrap());
-        let places = said.lines().map_while(Result::ok).find_map(|line| {
+        let with_modern_meta = BufReader::new(process.stdout.take().unwrap());
+        let places = with_modern_meta.lines().map_while(Result::ok).find_map(|line| {
             // The harness may have begun the line that the server goes on with.
             serde_json::from_str::<Value>(&line[line.find('{')?..]).ok()
         });
@@ -83,8 +83,8 @@ impl Apart {
 
     /// Breaks by this rule from now on.
     fn breaks(&self, rule: &Rule) {
-        let told = self.ask("POST", "rules", &serde_json::to_string(rule).unwrap());
-        assert_eq!(told, json!({}));
+        let output = self.ask("POST", "rules", &serde_json::to_string(rule).unwrap());
+        assert_eq!(output, json!({}));
     }
 
     fn ask(&self, verb: &str, path: &str, body: &str) -> Value {
@@ -122,14 +122,14 @@ fn killed_server_is_reinitialized_after_restart() {
         server.kill();
         client.call("waits", "create_note", &json!({ "key": "waits" }));
         server.start_again();
-        let mut told = std::collections::BTreeMap::new();
+        let mut output = std::collections::BTreeMap::new();
         for _ in 0..3 {
             let answer: Value = serde_json::from_str(&client.line_within(2 * SOON)).unwrap();
-            told.insert(answer["id"].as_str().unwrap().to_owned(), answer["result"].clone());
+            output.insert(answer["id"].as_str().unwrap().to_owned(), answer["result"].clone());
         }
-        assert_eq!(told[&read]["content"][0]["text"], format!("{read} is 42"), "{}", told[&read]);
-        assert_eq!(failure(&told[&write])["outcome"], "unknown", "{}", told[&write]);
-        assert_eq!(told["waits"]["content"][0]["text"], "wrote waits", "{}", told["waits"]);
+        assert_eq!(output[&read]["content"][0]["text"], format!("{read} is 42"), "{}", output[&read]);
+        assert_eq!(failure(&output[&write])["outcome"], "unknown", "{}", output[&write]);
+        assert_eq!(output["waits"]["content"][0]["text"], "wrote waits", "{}", output["waits"]);
         let counts = server.counts();
         assert_eq!(counts["executions"], json!({ &read: 1, "waits": 1 }), "{counts}");
         assert_eq!(counts["sessionsOpened"], 1, "{counts}");

@@ -91,7 +91,7 @@ pub(crate) fn modern(answers: Answers) -> Settings {
 }
 
 /// The parameters of a modern request, which says all about itself.
-pub(crate) fn said(mut params: Value) -> Value {
+pub(crate) fn with_modern_meta(mut params: Value) -> Value {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
     params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
@@ -101,10 +101,10 @@ pub(crate) fn said(mut params: Value) -> Value {
 /// A modern client that knows its server and the tools.
 pub(crate) fn discovered(site: &Site, options: &[&str]) -> Client {
     let mut client = run(&site.url(), options, &[]);
-    client.request("discover", "server/discover", &said(json!({})));
+    client.request("discover", "server/discover", &with_modern_meta(json!({})));
     let discovered = client.answer("discover");
     assert_eq!(discovered["result"]["supportedVersions"], json!(["2026-07-28"]), "{discovered}");
-    client.request("list", "tools/list", &said(json!({})));
+    client.request("list", "tools/list", &with_modern_meta(json!({})));
     assert!(client.answer("list")["result"]["tools"].is_array());
     client
 }

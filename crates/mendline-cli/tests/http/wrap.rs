@@ -16,13 +16,13 @@ const CANARY: &str = "canary-5d01e2";
 fn wrapped(folder: &TempDir, entry: &Value) -> Value {
     let path = folder.path().join("mcp.json");
     fs::write(&path, json!({ "mcpServers": { "site": entry } }).to_string()).unwrap();
-    let told = Command::new(MENDLINE)
+    let printed = Command::new(MENDLINE)
         .args(["wrap", "--yes", "--binary", MENDLINE, "--file", path.to_str().unwrap()])
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let shown = String::from_utf8_lossy(&told.stdout);
-    assert!(told.status.success() && !shown.contains(CANARY), "{shown}");
+    let shown = String::from_utf8_lossy(&printed.stdout);
+    assert!(printed.status.success() && !shown.contains(CANARY), "{shown}");
     let file: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     file["mcpServers"]["site"].clone()
 }

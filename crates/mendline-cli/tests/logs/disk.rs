@@ -22,9 +22,9 @@ fn x94_unwritable_log_directory_is_reported_once_and_stops_nothing() {
     end(client);
     assert_eq!(log.matches("log files cannot be written").count(), 1, "{log}");
     assert!(log.contains("state/logs: "), "{log}");
-    let told = stage.told(&[]);
-    assert_eq!(told.code, 1, "{told:?}");
-    assert!(told.stderr.contains("state/logs"), "{told:?}");
+    let printed = stage.run_logs(&[]);
+    assert_eq!(printed.code, 1, "{printed:?}");
+    assert!(printed.stderr.contains("state/logs"), "{printed:?}");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn removed_log_directory_is_created_again() {
     fs::remove_dir_all(stage.logs()).unwrap();
     client.result("a", "lookup", &json!({ "key": "k" }));
     end(client);
-    assert!(stage.told(&[]).stdout.contains("demo-server: call 1"));
+    assert!(stage.run_logs(&[]).stdout.contains("demo-server: call 1"));
 }
 
 /// Left out, with the reason printed, only where the kernel does not let us mount anything.

@@ -15,13 +15,13 @@ fn log_file_has_stderr_and_decisions_and_is_private() {
     client.result("a", "lookup", &json!({ "key": "a" }));
     client.result("b", "lookup", &json!({ "key": "b" }));
     end(client);
-    let told = stage.told(&["notes"]);
-    assert_eq!(told.code, 0, "{told:?}");
+    let output = stage.run_logs(&["notes"]);
+    assert_eq!(output.code, 0, "{output:?}");
     let order = ["ready after", "| demo-server: call 1", "Up → Waiting", "goes out again", "answered after", "stopped"];
     let mut at = 0;
     for expected in order {
         at +=
-            told.stdout[at..].find(expected).unwrap_or_else(|| panic!("no {expected:?} after that:\n{}", told.stdout));
+            output.stdout[at..].find(expected).unwrap_or_else(|| panic!("no {expected:?} after that:\n{}", output.stdout));
     }
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&stage.logs()), 0o700);
@@ -40,18 +40,18 @@ fn log_of_failed_call_is_found_by_its_number() {
     let result = client.result("c", "create_note", &json!({ "key": "c" }));
     let call = failure(&result)["call"].as_u64().unwrap_or_else(|| panic!("{result}")).to_string();
     end(client);
-    let told = stage.told(&["notes", "--call", &call]);
-    let texts: Vec<&str> = told.stdout.lines().map(|line| line.split_once("notes  ").unwrap().1).collect();
-    assert_eq!(texts.len(), 3, "{told:?}");
+    let output = stage.run_logs(&["notes", "--call", &call]);
+    let texts: Vec<&str> = output.stdout.lines().map(|line| line.split_once("notes  ").unwrap().1).collect();
+    assert_eq!(texts.len(), 3, "{output:?}");
     assert_eq!(texts[0], format!("call {call} accepted (tools/call)"));
     assert_eq!(texts[1], format!("call {call} sent, attempt 1"));
-    assert!(texts[2].starts_with(&format!("call {call} (tools/call) failed after ")), "{told:?}");
-    assert!(texts[2].contains("outcome_unknown"), "{told:?}");
-    let times: Vec<&str> = told.stdout.lines().map(|line| &line[..24]).collect();
+    assert!(texts[2].starts_with(&format!("call {call} (tools/call) failed after ")), "{output:?}");
+    assert!(texts[2].contains("outcome_unknown"), "{output:?}");
+    let times: Vec<&str> = output.stdout.lines().map(|line| &line[..24]).collect();
     assert!(times.is_sorted(), "{times:?}");
     // Those that went well are no news.
-    assert!(!stage.told(&["--level", "debug"]).stdout.contains("(tools/call) answered"));
-    let none = stage.told(&["--call", "1"]);
+    assert!(!stage.run_logs(&["--level", "debug"]).stdout.contains("(tools/call) answered"));
+    let none = stage.run_logs(&["--call", "1"]);
     assert_eq!(none.code, 1);
     assert!(none.stderr.contains("--log-file-level debug"), "{none:?}");
 }
@@ -65,9 +65,9 @@ fn debug_level_logs_every_call() {
     let answered =
         stage.records().into_iter().find(|record| record["kind"] == "CallAnswered" && record["method"] == "tools/call");
     let answered = answered.unwrap_or_else(|| panic!("{:?}", stage.files()));
-    let told = stage.told(&["--call", &answered["call"].to_string()]);
-    assert_eq!(told.stdout.lines().count(), 3, "{told:?}");
-    assert!(told.stdout.contains(" accepted ") && told.stdout.contains(" sent, attempt 1"), "{told:?}");
+    let output = stage.run_logs(&["--call", &answered["call"].to_string()]);
+    assert_eq!(output.stdout.lines().count(), 3, "{output:?}");
+    assert!(output.stdout.contains(" accepted ") && output.stdout.contains(" sent, attempt 1"), "{output:?}");
 }
 
 #[test]
@@ -127,6 +127,6 @@ fn full_log_rotates_and_oldest_files_are_deleted() {
     let total: usize = files.iter().map(|(_, text)| text.len()).sum();
     assert!(files.len() > 1 && files.iter().all(|(_, text)| text.len() <= 65_536), "{}", files.len());
     assert!(total <= 262_144 + 65_536, "{total}");
-    let told = stage.told(&[]).stdout;
-    assert!(told.ends_with(" stopped\n"), "the end is there: {}", told.lines().next_back().unwrap_or_default());
+    let output = stage.run_logs(&[]).stdout;
+    assert!(output.ends_with(" stopped\n"), "the end is there: {}", output.lines().next_back().unwrap_or_default());
 }

@@ -10,7 +10,7 @@ use crate::stage::{Stage, line};
 #[test]
 fn missing_log_is_reported_with_path_and_reason() {
     let stage = Stage::new();
-    let told = stage.told(&[]);
+    let told = stage.run_logs(&[]);
     assert_eq!((told.code, told.stdout.as_str()), (3, ""));
     assert!(told.stderr.contains(stage.logs().to_str().unwrap()), "{told:?}");
     assert!(told.stderr.contains("mendline run") && told.stderr.contains("MENDLINE_LOG_FILES"), "{told:?}");
@@ -20,10 +20,10 @@ fn missing_log_is_reported_with_path_and_reason() {
 fn unknown_name_gets_suggestion() {
     let stage = Stage::new();
     stage.put("notes", 1, 1, &line(1, "notes", 1, "info", "x"));
-    let told = stage.told(&["nots"]);
+    let told = stage.run_logs(&["nots"]);
     assert_eq!(told.code, 3);
     assert!(told.stderr.contains("did you mean \"notes\"?"), "{told:?}");
-    let told = stage.told(&["something-else"]);
+    let told = stage.run_logs(&["something-else"]);
     assert!(told.code == 3 && told.stderr.contains("There are logs of: notes"), "{told:?}");
 }
 
@@ -34,7 +34,7 @@ fn lines_of_all_servers_are_merged_by_time() {
     stage.put("notes", 1, 2, &line(50, "notes", 1, "info", "five"));
     stage.put("mail", 2, 1, &(line(20, "mail", 2, "warn", "two") + &line(40, "mail", 2, "debug", "four")));
     let shown = |arguments: &[&str]| -> Vec<String> {
-        let told = stage.told(arguments);
+        let told = stage.run_logs(arguments);
         told.stdout.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect()
     };
     assert_eq!(shown(&[]), ["one", "two", "three", "five"]);
@@ -55,15 +55,15 @@ fn lines_of_all_servers_are_merged_by_time() {
 #[test]
 fn errors_and_statuses_are_searchable() {
     let stage = Stage::new();
-    let said = ["connect ECONNREFUSED ::1:80", "timed out (os error 110)", "upstream said HTTP 503", "call 15038 sent"];
-    let text: String = said.iter().zip(1..).map(|(text, at)| line(at, "notes", 1, "info", text)).collect();
+    let printed = ["connect ECONNREFUSED ::1:80", "timed out (os error 110)", "upstream said HTTP 503", "call 15038 sent"];
+    let text: String = printed.iter().zip(1..).map(|(text, at)| line(at, "notes", 1, "info", text)).collect();
     stage.put("notes", 1, 1, &text);
-    for (grep, expected) in [("ETIMEDOUT", said[1]), ("econnrefused", said[0]), ("503", said[2])] {
-        let told = stage.told(&["--grep", grep]);
+    for (grep, expected) in [("ETIMEDOUT", printed[1]), ("econnrefused", printed[0]), ("503", printed[2])] {
+        let told = stage.run_logs(&["--grep", grep]);
         assert_eq!(told.stdout.lines().count(), 1, "{told:?}");
         assert!(told.stdout.contains(expected), "{told:?}");
     }
-    let none = stage.told(&["--grep", "ENOSPC"]);
+    let none = stage.run_logs(&["--grep", "ENOSPC"]);
     assert_eq!((none.code, none.stdout.as_str()), (1, ""), "{none:?}");
     assert!(none.stderr.contains("nothing in the log matches"), "{none:?}");
 }
@@ -75,7 +75,7 @@ fn unreadable_lines_are_skipped_and_counted() {
         (line(1, "notes", 1, "info", "one"), line(2, "notes", 1, "info", "two"), line(3, "notes", 1, "info", "x"));
     stage.put("notes", 1, 1, &format!("{one}garbage\n\u{0}\u{0}\n{{\"time\":\n{two}{}", &half[..half.len() / 2]));
     for arguments in [&["-n", "all"][..], &["-n", "10"]] {
-        let told = stage.told(arguments);
+        let told = stage.run_logs(arguments);
         assert_eq!((told.code, told.stdout.lines().count()), (0, 2), "{told:?}");
         assert!(told.stderr.contains("3 lines in the log files cannot be read"), "{told:?}");
     }
@@ -86,7 +86,7 @@ fn z105_line_cannot_forge_another_or_control_terminal() {
     let stage = Stage::new();
     let text = "a\u{1b}[2J\u{1b}[31mred\u{1b}[0m\n2026-01-01T08:00:00.000Z ERROR notes forged\r\u{202e}";
     stage.put("notes", 1, 1, &line(1, "notes", 1, "info", text));
-    let told = stage.told(&[]);
+    let told = stage.run_logs(&[]);
     assert_eq!(told.stdout.lines().count(), 1, "{told:?}");
     assert!(told.stdout.contains("a\\u{1b}[2Jred\\n2026"), "{told:?}");
     assert!(!told.stdout.contains(['\u{1b}', '\r', '\u{202e}']), "{told:?}");
@@ -96,9 +96,9 @@ fn z105_line_cannot_forge_another_or_control_terminal() {
 fn concurrent_processes_of_one_name_are_distinguished() {
     let stage = Stage::new();
     stage.put("notes", 1, 1, &line(1, "notes", 1, "info", "one"));
-    assert!(!stage.told(&[]).stdout.contains("notes#"));
+    assert!(!stage.run_logs(&[]).stdout.contains("notes#"));
     stage.put("notes", 2, 1, &line(2, "notes", 2, "info", "two"));
-    let told = stage.told(&[]);
+    let told = stage.run_logs(&[]);
     assert!(told.stdout.contains("notes#1 | one") && told.stdout.contains("notes#2 | two"), "{told:?}");
 }
 
@@ -108,10 +108,10 @@ fn ambiguous_call_number_shows_latest_and_names_others() {
     let call = |at, pid, text| line(at, "notes", pid, "info", text).replace("\"kind\"", "\"call\":65536,\"kind\"");
     stage.put("notes", 1, 1, &call(1, 1, "older"));
     stage.put("notes", 2, 1, &call(2, 2, "newer"));
-    let told = stage.told(&["--call", "65536"]);
+    let told = stage.run_logs(&["--call", "65536"]);
     assert!(told.stdout.contains("newer") && !told.stdout.contains("older"), "{told:?}");
     assert!(told.stderr.contains("--call 1:65536"), "{told:?}");
-    assert!(stage.told(&["--call", "1:65536"]).stdout.contains("older"));
+    assert!(stage.run_logs(&["--call", "1:65536"]).stdout.contains("older"));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn json_output_repeats_stored_lines() {
     let stage = Stage::new();
     let kept = line(1, "notes", 1, "info", "one");
     stage.put("notes", 1, 1, &kept);
-    assert_eq!(stage.told(&["--json"]).stdout, kept);
+    assert_eq!(stage.run_logs(&["--json"]).stdout, kept);
 }
 
 /// The numbers of the lines that are shown, by a command that is given 64 MiB in all, and so many seconds of a processor.

@@ -15,7 +15,7 @@ pub(crate) const LATER: Duration = Duration::from_secs(20);
 
 /// What a command said, and how it ended.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -81,11 +81,11 @@ impl Stage {
     }
 
     /// What `mendline logs` says.
-    pub(crate) fn told(&self, arguments: &[&str]) -> Told {
+    pub(crate) fn run_logs(&self, arguments: &[&str]) -> CommandOutput {
         let arguments: Vec<&str> = std::iter::once("logs").chain(arguments.iter().copied()).collect();
         let Output { status, stdout, stderr } = self.command(&arguments).stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Told { code: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
+        CommandOutput { code: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
     }
 
     /// Every file of the logs, whole.

@@ -9,9 +9,9 @@ use crate::site::{Site, event_answers, json_answers};
 use crate::stage::{Stage, end};
 
 fn arrows(stage: &Stage, of: &str) -> Vec<String> {
-    let told = stage.told(&["--wire", "--full", "-n", "all"]);
+    let output = stage.run_logs(&["--wire", "--full", "-n", "all"]);
     let ways = ["client → ", "→ server ", "← server ", "client ← "];
-    let lines = told.stdout.lines().filter(|line| line.contains(of));
+    let lines = output.stdout.lines().filter(|line| line.contains(of));
     lines.filter_map(|line| ways.iter().find(|way| line.contains(**way))).map(|way| way.trim().to_owned()).collect()
 }
 
@@ -41,13 +41,13 @@ fn messages_are_stored_and_shown_only_on_request() {
     let mut client = stage.bridge(&[], &[]);
     client.result("a", "lookup", &json!({ "key": "needle" }));
     end(client);
-    let told = stage.told(&["--wire"]);
-    assert!(!told.stdout.contains("needle") && told.stderr.contains("--record-wire"), "{told:?}");
+    let output = stage.run_logs(&["--wire"]);
+    assert!(!output.stdout.contains("needle") && output.stderr.contains("--record-wire"), "{output:?}");
     let stage = Stage::new();
     let mut client = stage.bridge(&["--record-wire"], &[]);
     client.result("a", "lookup", &json!({ "key": "needle" }));
     end(client);
-    assert!(!stage.told(&["--level", "debug"]).stdout.contains("needle"));
+    assert!(!stage.run_logs(&["--level", "debug"]).stdout.contains("needle"));
 }
 
 #[test]
@@ -57,9 +57,9 @@ fn long_message_is_truncated_unless_full_is_requested() {
     client.request("a", "demo/echo", &json!({ "text": "x".repeat(300_000) }));
     client.answer("a");
     end(client);
-    let long = |arguments: &[&str]| stage.told(arguments).stdout.lines().map(str::len).max().unwrap();
+    let long = |arguments: &[&str]| stage.run_logs(arguments).stdout.lines().map(str::len).max().unwrap();
     assert!(long(&["--wire"]) < 300);
-    assert!(stage.told(&["--wire"]).stdout.contains("… (300"));
+    assert!(stage.run_logs(&["--wire"]).stdout.contains("… (300"));
     let full = long(&["--wire", "--full"]);
     assert!((10_000..20_000).contains(&full), "{full}");
 }
@@ -78,12 +78,12 @@ fn log_of_call_has_messages_of_all_attempts() {
     let call = retried[0]["call"].to_string();
     for follow in [false, true] {
         let story =
-            if follow { followed(&stage, &call) } else { stage.told(&["--wire", "--full", "--call", &call]).stdout };
+            if follow { followed(&stage, &call) } else { stage.run_logs(&["--wire", "--full", "--call", &call]).stdout };
         let count = |way: &str| story.lines().filter(|line| line.contains(way) && line.contains("needle")).count();
         assert_eq!((count("→ server "), count("← server ")), (3, 1), "{story}");
         assert!(!story.contains("hay"), "{story}");
     }
-    let lines = stage.told(&["--wire", "--json", "--call", &call]).stdout;
+    let lines = stage.run_logs(&["--wire", "--json", "--call", &call]).stdout;
     let numbers: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["number"].clone()).collect();
     assert_eq!(numbers.iter().filter(|number| number.is_u64()).count(), 2, "the second and the third: {lines}");
@@ -113,7 +113,7 @@ fn log_of_call_has_truncated_messages() {
     end(client);
     let records = stage.records();
     let answered = records.iter().rfind(|it| it["kind"] == "CallAnswered").unwrap();
-    let story = stage.told(&["--wire", "--call", &answered["call"].to_string()]).stdout;
+    let story = stage.run_logs(&["--wire", "--call", &answered["call"].to_string()]).stdout;
     assert!(story.contains("→ server ") && story.contains("← server "), "{story}");
 }
 
@@ -129,8 +129,8 @@ fn log_of_call_has_its_progress() {
     client.send(&cancelled.to_string());
     end(client);
     let records = stage.records();
-    let told = records.iter().find(|it| it["kind"] == "CallCancelled").unwrap();
-    let story = stage.told(&["--wire", "--full", "--call", &told["call"].to_string()]).stdout;
+    let output = records.iter().find(|it| it["kind"] == "CallCancelled").unwrap();
+    let story = stage.run_logs(&["--wire", "--full", "--call", &output["call"].to_string()]).stdout;
     let has = |way: &str, what: &str| story.lines().any(|line| line.contains(way) && line.contains(what));
     assert!(has("← server ", "notifications/progress") && has("→ server ", "notifications/cancelled"), "{story}");
 }
@@ -143,7 +143,7 @@ fn log_of_call_has_its_messages() {
     end(client);
     let records = stage.records();
     let answered = records.iter().find(|it| it["kind"] == "CallAnswered" && it["method"] == "tools/call").unwrap();
-    let told = stage.told(&["--wire", "--call", &answered["call"].to_string()]);
-    assert!(told.stdout.contains("→ server ") && told.stdout.contains("← server "), "{told:?}");
-    assert_eq!(told.stdout.lines().count(), 5, "{told:?}");
+    let output = stage.run_logs(&["--wire", "--call", &answered["call"].to_string()]);
+    assert!(output.stdout.contains("→ server ") && output.stdout.contains("← server "), "{output:?}");
+    assert_eq!(output.stdout.lines().count(), 5, "{output:?}");
 }

@@ -11,7 +11,7 @@ use std::thread;
 
 use serde_json::json;
 
-use crate::stage::{Ended, MENDLINE, Stage, finish, initialize, wait};
+use crate::stage::{CommandOutput, MENDLINE, Stage, finish, initialize, wait};
 
 /// Where a command line writes to, when all is well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ fn full() -> fs::File {
 }
 
 impl Way {
-    fn run(self, stage: &Stage, arguments: &[String]) -> Ended {
+    fn run(self, stage: &Stage, arguments: &[String]) -> CommandOutput {
         match self {
             Way::NoReader => finish(stage.command(arguments).stdout(unread())),
             Way::OneLine => one_line(&mut stage.command(arguments)),
@@ -167,7 +167,7 @@ impl Way {
 }
 
 /// Reads one line and closes the pipe.
-fn one_line(command: &mut Command) -> Ended {
+fn one_line(command: &mut Command) -> CommandOutput {
     let mut process = command.spawn().unwrap();
     let stdout = process.stdout.take().unwrap();
     let mut stderr = process.stderr.take().unwrap();
@@ -180,7 +180,7 @@ fn one_line(command: &mut Command) -> Ended {
     // With the smallest buffer, so that no more than the line is taken from the pipe at once.
     BufReader::with_capacity(1, stdout).read_until(b'\n', &mut first).unwrap();
     let status = wait(&mut process, command);
-    Ended { status, stdout: first, stderr: errors.join().unwrap() }
+    CommandOutput { status, stdout: first, stderr: errors.join().unwrap() }
 }
 
 fn assert_calm(what: &str, status: ExitStatus, stderr: &str) {

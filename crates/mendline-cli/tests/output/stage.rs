@@ -24,7 +24,7 @@ pub(crate) struct Stage {
 
 /// The result of a command.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandOutput {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
@@ -121,13 +121,13 @@ pub(crate) fn initialize() -> String {
 }
 
 /// Runs a command to its end, reading what it was given pipes for.
-pub(crate) fn finish(command: &mut Command) -> Ended {
+pub(crate) fn finish(command: &mut Command) -> CommandOutput {
     let mut process = command.spawn().unwrap();
     let stdout = process.stdout.take().map(|pipe| thread::spawn(move || everything(pipe)));
     let stderr = process.stderr.take().map(|pipe| thread::spawn(move || everything(pipe)));
     let status = wait(&mut process, command);
     let read = |reader: Option<thread::JoinHandle<Vec<u8>>>| reader.map_or_else(Vec::new, |it| it.join().unwrap());
-    Ended { status, stdout: read(stdout), stderr: read(stderr) }
+    CommandOutput { status, stdout: read(stdout), stderr: read(stderr) }
 }
 
 /// Waits for the end of a command.

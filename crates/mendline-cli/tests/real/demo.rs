@@ -57,20 +57,20 @@ fn servers(folder: &Path) -> Vec<i32> {
 fn demo_results_match_readme_and_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let output = demo(&folder).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    let faulty = format!("{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let faulty = format!("{printed}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{faulty}");
     // Ten faults, eight calls each; two of them nobody can know about, and both were told.
-    assert!(said.contains(" 78 of 80 (97 %)\n"), "{faulty}");
-    let rows = rows(&said);
+    assert!(printed.contains(" 78 of 80 (97 %)\n"), "{faulty}");
+    let rows = rows(&printed);
     assert_eq!(rows.iter().filter(|(_, mended)| mended == "8 of 8").count(), 8, "{faulty}");
     assert_eq!(rows.iter().filter(|(_, mended)| mended == "7 of 8, 1 told").count(), 2, "{faulty}");
     let shown = rows_of_the_readme();
     assert_eq!(shown, rows, "the README shows another table");
-    assert!(said.contains("create_note was sent to the server"), "{faulty}");
-    assert!(said.contains("Nothing was lost, nothing ran twice, nothing was made up."), "{faulty}");
-    assert!(!said.contains('\u{1b}'), "a pipe gets plain lines: {faulty}");
-    let longest = said.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(printed.contains("create_note was sent to the server"), "{faulty}");
+    assert!(printed.contains("Nothing was lost, nothing ran twice, nothing was made up."), "{faulty}");
+    assert!(!printed.contains('\u{1b}'), "a pipe gets plain lines: {faulty}");
+    let longest = printed.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(longest <= 80, "{longest} columns: {faulty}");
     assert_eq!(leftovers(folder.path()), Vec::<String>::new());
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use crate::support::MENDLINE;
 use crate::usage::commands;
 
-fn said_by_mendline(arguments: &[&str]) -> String {
+fn output_of_mendline(arguments: &[&str]) -> String {
     let output = Command::new(MENDLINE).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -21,7 +21,7 @@ fn held_against(program: &str, arguments: &[&str]) -> Option<Output> {
 fn shells_accept_their_completions() {
     let folder = tempfile::tempdir().unwrap();
     for (shell, option) in [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")] {
-        let script = said_by_mendline(&["completions", shell]);
+        let script = output_of_mendline(&["completions", shell]);
         assert!(!script.contains("demo-server"), "{shell}: what is hidden is not offered");
         for command in commands() {
             assert!(script.contains(&command), "{shell} does not know {command}");
@@ -36,7 +36,7 @@ fn shells_accept_their_completions() {
 
 #[test]
 fn bash_completes_commands_and_options() {
-    let script = said_by_mendline(&["completions", "bash"]);
+    let script = output_of_mendline(&["completions", "bash"]);
     for (words, expected) in [("mendline unw", "unwrap"), ("mendline run --call-t", "--call-timeout")] {
         let last = words.split(' ').count() - 1;
         let ask =
@@ -52,7 +52,7 @@ fn bash_completes_commands_and_options() {
 fn manual_page_of_every_command_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let pages = folder.path().join("deep/man1");
-    said_by_mendline(&["man", "--output", pages.to_str().unwrap()]);
+    output_of_mendline(&["man", "--output", pages.to_str().unwrap()]);
     let mut expected: Vec<_> = commands().iter().map(|command| format!("mendline-{command}.1")).collect();
     expected.push("mendline.1".to_owned());
     expected.sort();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::support::{Bridge, MENDLINE, SOON, Setup, eventually};
 
 /// Everything that a command said, and its exit code.
-fn said(arguments: &[&str], environment: &[(&str, &str)]) -> String {
+fn run_to_end(arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let state = tempfile::tempdir().unwrap();
     let output = Command::new(MENDLINE)
         .args(arguments)
@@ -36,7 +36,7 @@ macro_rules! story {
     ($name:ident, $arguments:expr, $environment:expr) => {
         #[test]
         fn $name() {
-            insta::assert_snapshot!(stringify!($name), said(&$arguments, $environment));
+            insta::assert_snapshot!(stringify!($name), run_to_end(&$arguments, $environment));
         }
     };
 }
@@ -104,7 +104,7 @@ story!(resume_attempts_for_command_are_rejected, ["run", "--resume-attempts", "3
 
 /// The commands that the first page names.
 pub(crate) fn commands() -> Vec<String> {
-    let page = said(&["--help"], &[]);
+    let page = run_to_end(&["--help"], &[]);
     let (_, groups) = page.split_once("\nConnect:\n").unwrap();
     let (groups, _) = groups.split_once("\nOptions:").unwrap();
     let rows = groups.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
@@ -116,7 +116,7 @@ fn every_command_has_reviewed_help() {
     let commands = commands();
     assert!(commands.len() > 7 && commands.contains(&"run".to_owned()), "{commands:?}");
     for command in commands {
-        let help = said(&[&command, "--help"], &[]);
+        let help = run_to_end(&[&command, "--help"], &[]);
         assert!(help.starts_with("exit code 0\n"), "{help}");
         insta::assert_snapshot!(format!("help_of_{command}"), help);
     }
@@ -133,7 +133,7 @@ fn guide_lists_exactly_the_options_of_run() {
     let guide = include_str!("../../../../docs/guide.md");
     let (_, listed) = guide.split_once("\n### Choices\n").expect("no section of that name");
     let (listed, _) = listed.split_once("\n\n").expect("a table has an end");
-    let help = said(&["run", "--help"], &[]);
+    let help = run_to_end(&["run", "--help"], &[]);
     let (_, choices) = help.split_once("\nReconnecting:").unwrap();
     let (choices, _) = choices.split_once("\nExamples:").unwrap();
     // It stands among the options for servers at a URL, and is one all the same.
@@ -149,12 +149,12 @@ fn usage_error_starts_no_server() {
     let environment = &[("MENDLINE_DEMO_LEDGER", ledger.to_str().unwrap())];
     let server = ["--", MENDLINE, "demo-server"];
     for wrong in [&["--max-attempts", "0"][..], &["--call-timeout", "2m", "--total-timeout", "1m"]] {
-        let said = said(&[&["run"], wrong, &server].concat(), environment);
-        assert!(said.starts_with("exit code 2\n"), "{said}");
+        let printed = run_to_end(&[&["run"], wrong, &server].concat(), environment);
+        assert!(printed.starts_with("exit code 2\n"), "{printed}");
     }
     assert!(!ledger.exists(), "a server was started");
-    let said = said(&[&["run"][..], &server].concat(), environment);
-    assert!(ledger.exists(), "a ledger shows that a server was started: {said}");
+    let printed = run_to_end(&[&["run"][..], &server].concat(), environment);
+    assert!(ledger.exists(), "a ledger shows that a server was started: {printed}");
 }
 
 #[test]
@@ -167,14 +167,14 @@ fn command_that_is_no_server_exits_with_1() {
 
 #[test]
 fn i12_password_in_url_is_rejected_and_not_shown() {
-    let said = said(&["run", "https://me:s3cret@mcp.example.com/mcp"], &[]);
-    assert!(said.starts_with("exit code 2\n") && !said.contains("s3cret"), "{said}");
+    let printed = run_to_end(&["run", "https://me:s3cret@mcp.example.com/mcp"], &[]);
+    assert!(printed.starts_with("exit code 2\n") && !printed.contains("s3cret"), "{printed}");
 }
 
 #[test]
 fn logs_go_to_stderr_unless_disabled_by_variable() {
-    let loud = said(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "debug")]);
+    let loud = run_to_end(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "debug")]);
     assert!(loud.contains("--- stdout\n--- stderr\n2") && loud.contains("DEBUG"), "{loud}");
-    let quiet = said(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "off")]);
+    let quiet = run_to_end(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "off")]);
     assert!(quiet.ends_with("--- stdout\n--- stderr\n"), "{quiet}");
 }

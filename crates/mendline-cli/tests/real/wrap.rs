@@ -42,31 +42,31 @@ impl Home {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Told {
-        Told::from(self.command(arguments).output().unwrap())
+    fn run(&self, arguments: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.command(arguments).output().unwrap())
     }
 
     /// Wraps with the binary under test, which is in a build directory.
-    fn wrap(&self, arguments: &[&str]) -> Told {
+    fn wrap(&self, arguments: &[&str]) -> CommandOutput {
         self.run(&[&["wrap", "--binary", MENDLINE], arguments].concat())
     }
 }
 
 /// What a command said and how it ended.
-struct Told {
+struct CommandOutput {
     code: i32,
     all: String,
 }
 
-impl From<Output> for Told {
-    fn from(output: Output) -> Told {
+impl From<Output> for CommandOutput {
+    fn from(output: Output) -> CommandOutput {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         let all = format!("{}--- stderr\n{}", text(output.stdout), text(output.stderr));
-        Told { code: output.status.code().unwrap(), all: all.replace(MENDLINE, "/usr/local/bin/mendline") }
+        CommandOutput { code: output.status.code().unwrap(), all: all.replace(MENDLINE, "/usr/local/bin/mendline") }
     }
 }
 
-impl Told {
+impl CommandOutput {
     #[track_caller]
     fn is(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, code, "{}", self.all);
@@ -102,10 +102,10 @@ const CURSOR: &str = r#"{
 fn dry_run_shows_all_changes_and_writes_nothing() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);
-    let told = home.wrap(&["--dry-run"]);
-    assert_eq!(told.code, 0, "{}", told.all);
-    insta::assert_snapshot!("wrap_dry_run", told.all);
-    assert!(!told.all.contains("s3cret"), "{}", told.all);
+    let printed = home.wrap(&["--dry-run"]);
+    assert_eq!(printed.code, 0, "{}", printed.all);
+    insta::assert_snapshot!("wrap_dry_run", printed.all);
+    assert!(!printed.all.contains("s3cret"), "{}", printed.all);
     assert_eq!(fs::read_to_string(file).unwrap(), CURSOR);
     assert_eq!(fs::read_dir(home.path(".cursor")).unwrap().count(), 1);
 }
@@ -127,9 +127,9 @@ fn s03_no_shown_line_holds_secret() {
 "#
     );
     let file = home.write(".cursor/mcp.json", &text);
-    let is_clean = |told: &Told| {
+    let is_clean = |printed: &CommandOutput| {
         for secret in [CANARY, "swordfish", "ghp_0123"] {
-            assert!(!told.all.contains(secret), "{secret} is in\n{}", told.all);
+            assert!(!printed.all.contains(secret), "{secret} is in\n{}", printed.all);
         }
     };
     let dry = home.wrap(&["--dry-run"]);
@@ -212,8 +212,8 @@ fn s11_real_path_is_shown_before_linked_file_is_changed() {
     symlink("../dotfiles/cursor.json", home.path(".cursor/mcp.json")).unwrap();
     home.write("garden/shared.json", CURSOR);
     symlink("garden", home.path("plot")).unwrap();
-    let told = home.wrap(&["--dry-run"]);
-    told.is(0, &["~/.cursor/mcp.json (Cursor, user)\n  reached through a link; the file is ~/dotfiles/cursor.json\n"]);
+    let printed = home.wrap(&["--dry-run"]);
+    printed.is(0, &["~/.cursor/mcp.json (Cursor, user)\n  reached through a link; the file is ~/dotfiles/cursor.json\n"]);
     home.wrap(&["--dry-run", "--scope", "project"])
         .is(0, &["reached through a link that leads out of this project; the file is ~/elsewhere/mcp.json\n"]);
     let inside = home.path("plot/shared.json");
@@ -265,8 +265,8 @@ fn every_client_is_found_and_project_files_need_request() {
     home.write(".config/Code/User/mcp.json", json!({ "servers": { "a": entry } }).to_string());
     home.write(".codex/config.toml", "[mcp_servers.a]\ncommand = \"x\"\n");
     let shared = home.write("garden/.mcp.json", &servers);
-    let told = home.wrap(&["--yes"]);
-    told.is(
+    let printed = home.wrap(&["--yes"]);
+    printed.is(
         0,
         &[
             "~/garden/.mcp.json: not looked at",
@@ -276,7 +276,7 @@ fn every_client_is_found_and_project_files_need_request() {
             "(Codex, user)",
         ],
     );
-    assert_eq!(told.all.matches(": written").count(), 5, "{}", told.all);
+    assert_eq!(printed.all.matches(": written").count(), 5, "{}", printed.all);
     let changed: Value = serde_json::from_str(&fs::read_to_string(home.path(".claude.json")).unwrap()).unwrap();
     assert_eq!(changed["mcpServers"]["mine"]["command"], MENDLINE);
     assert_eq!(changed["projects"][home.path("garden").to_str().unwrap()]["mcpServers"]["local"]["command"], MENDLINE);
@@ -363,8 +363,8 @@ fn unusable_files_are_named_and_unchanged() {
     ] {
         let path = home.path("garden").join(file);
         let before = fs::read(&path).ok();
-        let told = home.wrap(&["--yes", "--file", file]);
-        told.is(1, &["left, because", words]);
+        let printed = home.wrap(&["--yes", "--file", file]);
+        printed.is(1, &["left, because", words]);
         assert_eq!(fs::read(&path).ok(), before, "{file} was touched");
     }
     let left: Vec<String> = names(&home.path("garden")).into_iter().filter(|name| name.contains("mendline")).collect();
@@ -386,7 +386,7 @@ fn files_without_permission_are_named_and_unchanged() {
             // To the administrator nothing is forbidden.
             command.uid(65_534).gid(65_534);
         }
-        Told::from(command.output().unwrap()).is(1, &["left, because", words]);
+        CommandOutput::from(command.output().unwrap()).is(1, &["left, because", words]);
     }
     mode(locked.parent().unwrap(), 0o755);
     assert_eq!((fs::read_to_string(&locked).unwrap().as_str(), names(locked.parent().unwrap()).len()), (servers, 1));
@@ -464,8 +464,8 @@ fn temporary_binary_is_rejected_unless_named() {
     let copy = home.path("garden/mendline");
     fs::copy(MENDLINE, &copy).unwrap();
     let file = home.write(".cursor/mcp.json", CURSOR);
-    let told = Told::from(Command::new(&copy).arg("wrap").env("HOME", home.path("")).output().unwrap());
-    told.is(2, &["temporary directory", "cargo install", "--binary"]);
+    let printed = CommandOutput::from(Command::new(&copy).arg("wrap").env("HOME", home.path("")).output().unwrap());
+    printed.is(2, &["temporary directory", "cargo install", "--binary"]);
     home.run(&["wrap", "--binary", "/bin/sh"]).is(2, &["begin with `mendline`"]);
     home.run(&["wrap", "--binary", "./mendline-none"]).is(2, &["No such file"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), CURSOR);
