@@ -17,8 +17,8 @@ fn entry(script: &str) -> Value {
 #[test]
 fn s01_s06_stderr_of_crashing_child_leaks_no_secret() {
     let home = Home::new();
-    let output: Vec<String> = forms(VARIABLE).into_iter().chain(across_limits(VARIABLE)).collect();
-    let output = home.give("said", &(output.join("\n") + "\n"));
+    let secrets: Vec<String> = forms(VARIABLE).into_iter().chain(across_limits(VARIABLE)).collect();
+    let secrets = home.give("said", &(secrets.join("\n") + "\n"));
     let mut servers = serde_json::Map::new();
     let last = [
         format!("starting with {VARIABLE}"),
@@ -30,7 +30,7 @@ fn s01_s06_stderr_of_crashing_child_leaks_no_secret() {
     ];
     for (number, line) in last.iter().enumerate() {
         let last = home.give(&format!("last{number}"), &format!("{line}\n"));
-        servers.insert(format!("crash{number}"), entry(&format!("cat {output} {last} >&2; exit 3")));
+        servers.insert(format!("crash{number}"), entry(&format!("cat {secrets} {last} >&2; exit 3")));
     }
     let names: Vec<String> = servers.keys().cloned().collect();
     let file = home.give("servers.json", &json!({ "mcpServers": servers }).to_string());

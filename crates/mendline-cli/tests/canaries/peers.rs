@@ -28,7 +28,7 @@ pub(crate) fn server(manner: Manner, secrets: &'static [&'static str]) -> Socket
         while let Some((head, body)) = request(&mut reader) {
             let message: Value = serde_json::from_slice(&body).unwrap_or_default();
             let call = message["params"]["arguments"]["number"].as_u64();
-            let (status, kind, text) = answer(manner, &head, &message, &output(&head, secrets, call));
+            let (status, kind, text) = answer(manner, &head, &message, &echo(&head, secrets, call));
             let location = if status == 307 { "Location: http://other.test/there\r\n" } else { "" };
             let session = format!("Mcp-Session-Id: {SESSION}\r\n");
             let length = text.len();
@@ -43,7 +43,7 @@ pub(crate) fn server(manner: Manner, secrets: &'static [&'static str]) -> Socket
 }
 
 /// What is told with a call of this number, or with anything else.
-fn output(head: &str, secrets: &[&str], number: Option<u64>) -> String {
+fn echo(head: &str, secrets: &[&str], number: Option<u64>) -> String {
     let all: Vec<String> =
         secrets.iter().flat_map(|secret| forms(secret).into_iter().chain(across_limits(secret))).collect();
     match number {
@@ -52,7 +52,7 @@ fn output(head: &str, secrets: &[&str], number: Option<u64>) -> String {
     }
 }
 
-fn answer(manner: Manner, head: &str, message: &Value, output: &str) -> (u16, &'static str, String) {
+fn answer(manner: Manner, head: &str, message: &Value, echo: &str) -> (u16, &'static str, String) {
     const JSON: &str = "application/json";
     let id = &message["id"];
     let complaint = |words: &str| {
@@ -68,17 +68,17 @@ fn answer(manner: Manner, head: &str, message: &Value, output: &str) -> (u16, &'
         }
         (Manner::Works, Some("tools/list")) => {
             let tool =
-                json!({ "name": "pay", "description": format!("{output} {head}"), "inputSchema": { "type": "object" } });
+                json!({ "name": "pay", "description": format!("{echo} {head}"), "inputSchema": { "type": "object" } });
             (200, JSON, json!({ "jsonrpc": "2.0", "id": id, "result": { "tools": [tool] } }).to_string())
         }
-        (Manner::Works, Some("tools/call")) => (422, JSON, complaint(output)),
+        (Manner::Works, Some("tools/call")) => (422, JSON, complaint(echo)),
         (Manner::Works, Some(_)) if id.is_null() => (202, JSON, String::new()),
         (Manner::Works, Some(_)) => (200, JSON, json!({ "jsonrpc": "2.0", "id": id, "result": {} }).to_string()),
-        (Manner::Refuses(status), _) => (status, JSON, complaint(output)),
+        (Manner::Refuses(status), _) => (status, JSON, complaint(echo)),
         (Manner::Shows(status), _) => {
-            (status, "text/html", format!("<html><title>{output}</title><h1>{output}</h1></html>"))
+            (status, "text/html", format!("<html><title>{echo}</title><h1>{echo}</h1></html>"))
         }
-        (Manner::Redirects, _) => (307, JSON, complaint(output)),
+        (Manner::Redirects, _) => (307, JSON, complaint(echo)),
     }
 }
 

@@ -31,19 +31,19 @@ fn follower_gets_events_in_order_as_text() {
     let mut client = stage.bridge("notes");
     let mut events = only(&stage).follow(Level::Debug, SOON).unwrap();
     look_up(&mut client, "a");
-    let mut printed = Vec::new();
-    while !printed.iter().any(|text: &String| text.contains("answered after")) {
+    let mut texts = Vec::new();
+    while !texts.iter().any(|text: &String| text.contains("answered after")) {
         match events.next_within(LATER).unwrap() {
             Some(Heard::Event(event)) => {
-                assert_eq!((event.server.as_deref(), event.output), (Some("notes"), false));
-                printed.push(event.text);
+                assert_eq!((event.server.as_deref(), event.said), (Some("notes"), false));
+                texts.push(event.text);
             }
-            other => panic!("{other:?}; heard before: {printed:?}"),
+            other => panic!("{other:?}; heard before: {texts:?}"),
         }
     }
-    let place = |word: &str| printed.iter().position(|text| text.contains(word)).unwrap_or_else(|| panic!("{printed:?}"));
-    assert!(place("accepted (tools/call)") < place("sent, attempt 1"), "{printed:?}");
-    assert!(place("sent, attempt 1") < place("answered after"), "{printed:?}");
+    let place = |word: &str| texts.iter().position(|text| text.contains(word)).unwrap_or_else(|| panic!("{texts:?}"));
+    assert!(place("accepted (tools/call)") < place("sent, attempt 1"), "{texts:?}");
+    assert!(place("sent, attempt 1") < place("answered after"), "{texts:?}");
 }
 
 #[test]
@@ -68,9 +68,9 @@ fn follower_that_never_reads_loses_events_and_delays_no_call() {
     let mut client = stage.bridge("notes");
     let mut stream = BufReader::new(guest(&stage));
     stream.get_mut().write_all(b"{\"ask\":\"events\",\"level\":\"debug\"}\n").unwrap();
-    let mut printed = String::new();
-    stream.read_line(&mut printed).unwrap();
-    assert_eq!(printed, "\"following\"\n");
+    let mut reply = String::new();
+    stream.read_line(&mut reply).unwrap();
+    assert_eq!(reply, "\"following\"\n");
     // Three events and more for each call: far more than pipe and queue hold together. A guest is dropped who has not read
     // for ten seconds, so nobody waits for one answer before the next call: in flight and waiting, all have a place.
     let calls = 1_000;

@@ -30,8 +30,8 @@ pub(crate) fn inside_of(kinds: &[&str], name: &str, story: impl FnOnce()) {
     }
     let program = std::env::current_exe().unwrap();
     let output = isolated(kinds, program.to_str().unwrap(), &["--exact", name, "--nocapture"]);
-    let with_modern_meta = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && with_modern_meta.contains("1 passed"), "{with_modern_meta}");
+    let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
 }
 
 /// Changes something about the network inside.

@@ -22,11 +22,11 @@ fn i20_breaker_opens_for_failing_server_and_closes_when_healthy() {
         let result = client.result(&format!("a{round}"), "create_note", &json!({ "key": "k" }));
         assert_eq!(failure(&result)["cause"], "outcome_unknown", "{result}");
     }
-    let output = client.result("b", "create_note", &json!({ "key": "k" }));
-    assert_eq!((&failure(&output)["cause"], &failure(&output)["outcome"]), (&json!("breaker_open"), &json!("not_sent")));
-    assert!(wait(&output) <= Duration::from_secs(5), "{output}");
+    let rejected = client.result("b", "create_note", &json!({ "key": "k" }));
+    assert_eq!((&failure(&rejected)["cause"], &failure(&rejected)["outcome"]), (&json!("breaker_open"), &json!("not_sent")));
+    assert!(wait(&rejected) <= Duration::from_secs(5), "{rejected}");
     assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (0, 5), "nothing was sent");
-    sleep(wait(&output));
+    sleep(wait(&rejected));
     for id in ["c", "d", "e"] {
         let result = client.result(id, "create_note", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "wrote k", "{id}: {result}");
@@ -46,9 +46,9 @@ fn i20_breaker_opens_for_hanging_tool_only() {
         assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
         assert!(begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
     }
-    let output = client.result("c", "lookup", &json!({ "key": "k" }));
-    assert_eq!(failure(&output)["cause"], "breaker_open", "{output}");
-    assert!(failure(&output)["detail"].as_str().unwrap().contains("of this tool only"), "{output}");
+    let rejected = client.result("c", "lookup", &json!({ "key": "k" }));
+    assert_eq!(failure(&rejected)["cause"], "breaker_open", "{rejected}");
+    assert!(failure(&rejected)["detail"].as_str().unwrap().contains("of this tool only"), "{rejected}");
     let result = client.result("d", "create_note", &json!({ "key": "l" }));
     assert_eq!(result["content"][0]["text"], "wrote l", "{result}");
     eventually("it is said", SOON, || client.log().contains(r#"breaker of the tool "lookup" opened"#));
@@ -87,11 +87,11 @@ fn i21_h28_h30_retry_after_of_one_hour_blocks_no_call() {
             site.breaks(Rule::new(fault).tool("create_note").nth(1).value(value));
             let result = client.result("a", "create_note", &json!({ "key": "k" }));
             assert_eq!(failure(&result)["outcome"], outcome, "{fault}: {result}");
-            let output = client.result("b", "lookup", &json!({ "key": "k" }));
-            assert_eq!(failure(&output)["cause"], "rate_limited", "{fault}: {output}");
-            for output in [result, output] {
-                assert!(wait(&output) > Duration::from_secs(3_500), "{fault}: {output}");
-                assert!(wait(&output) <= Duration::from_secs(3_600), "{fault}: {output}");
+            let rejected = client.result("b", "lookup", &json!({ "key": "k" }));
+            assert_eq!(failure(&rejected)["cause"], "rate_limited", "{fault}: {rejected}");
+            for rejected in [result, rejected] {
+                assert!(wait(&rejected) > Duration::from_secs(3_500), "{fault}: {rejected}");
+                assert!(wait(&rejected) <= Duration::from_secs(3_600), "{fault}: {rejected}");
             }
             assert_eq!(site.counts().messages_of("tools/call"), 1, "{fault}");
         }

@@ -44,8 +44,8 @@ impl Apart {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let with_modern_meta = BufReader::new(process.stdout.take().unwrap());
-        let places = with_modern_meta.lines().map_while(Result::ok).find_map(|line| {
+        let stdout = BufReader::new(process.stdout.take().unwrap());
+        let places = stdout.lines().map_while(Result::ok).find_map(|line| {
             // The harness may have begun the line that the server goes on with.
             serde_json::from_str::<Value>(&line[line.find('{')?..]).ok()
         });
@@ -83,8 +83,8 @@ impl Apart {
 
     /// Breaks by this rule from now on.
     fn breaks(&self, rule: &Rule) {
-        let output = self.ask("POST", "rules", &serde_json::to_string(rule).unwrap());
-        assert_eq!(output, json!({}));
+        let reply = self.ask("POST", "rules", &serde_json::to_string(rule).unwrap());
+        assert_eq!(reply, json!({}));
     }
 
     fn ask(&self, verb: &str, path: &str, body: &str) -> Value {
@@ -122,14 +122,14 @@ fn killed_server_is_reinitialized_after_restart() {
         server.kill();
         client.call("waits", "create_note", &json!({ "key": "waits" }));
         server.start_again();
-        let mut output = std::collections::BTreeMap::new();
+        let mut results = std::collections::BTreeMap::new();
         for _ in 0..3 {
             let answer: Value = serde_json::from_str(&client.line_within(2 * SOON)).unwrap();
-            output.insert(answer["id"].as_str().unwrap().to_owned(), answer["result"].clone());
+            results.insert(answer["id"].as_str().unwrap().to_owned(), answer["result"].clone());
         }
-        assert_eq!(output[&read]["content"][0]["text"], format!("{read} is 42"), "{}", output[&read]);
-        assert_eq!(failure(&output[&write])["outcome"], "unknown", "{}", output[&write]);
-        assert_eq!(output["waits"]["content"][0]["text"], "wrote waits", "{}", output["waits"]);
+        assert_eq!(results[&read]["content"][0]["text"], format!("{read} is 42"), "{}", results[&read]);
+        assert_eq!(failure(&results[&write])["outcome"], "unknown", "{}", results[&write]);
+        assert_eq!(results["waits"]["content"][0]["text"], "wrote waits", "{}", results["waits"]);
         let counts = server.counts();
         assert_eq!(counts["executions"], json!({ &read: 1, "waits": 1 }), "{counts}");
         assert_eq!(counts["sessionsOpened"], 1, "{counts}");

@@ -129,8 +129,8 @@ fn t16_t17_t18_silent_connection_is_detected_within_bound() {
         ("one way", t17_one_way),
         ("both ways", t18_two_way),
     ];
-    let output = stories.map(|(name, story)| (name, thread::Builder::new().name(name.into()).spawn(story).unwrap()));
-    for (name, story) in output {
+    let threads = stories.map(|(name, story)| (name, thread::Builder::new().name(name.into()).spawn(story).unwrap()));
+    for (name, story) in threads {
         let took = story.join().unwrap_or_else(|_| panic!("{name}"));
         println!("{name}: found after {took:?}");
         assert!(took < FOUND, "{name}: {took:?}");

@@ -18,9 +18,9 @@ fn x96_server_is_pinged_over_fresh_connection_after_suspend() {
     site.until("it is asked", |counts| counts.messages_of("ping") == 1);
     assert_eq!(site.counts().connections, before.connections + 1, "what rested is not trusted any more");
     // The log has a thread of its own.
-    let output = || client.log().matches("every server is looked after").count();
-    eventually("it is said", SOON, || output() > 0);
-    assert_eq!(output(), 1, "{}", client.log());
+    let count = || client.log().matches("every server is looked after").count();
+    eventually("it is said", SOON, || count() > 0);
+    assert_eq!(count(), 1, "{}", client.log());
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
     assert_eq!((site.executions("k"), site.counts().sessions_opened), (1, 1));

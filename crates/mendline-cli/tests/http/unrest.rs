@@ -37,16 +37,16 @@ fn t24_flapping_network_loses_no_answer_and_bounds_dials() {
     let begin = Instant::now();
     proxy.add(Direction::Both, Toxic::Flap(Flap { down_ms: 1_000, up_ms: 1_000 }));
     let mut sent = 0;
-    let mut output = BTreeMap::new();
+    let mut results = BTreeMap::new();
     while begin.elapsed() < Duration::from_secs(6) {
         for tool in ["lookup", "create_note"] {
             client.call(&format!("{tool}{sent}"), tool, &json!({ "key": format!("{tool}{sent}"), "delayMs": 100 }));
         }
         sent += 1;
-        output.extend(answers(&mut client, 2, 4 * SOON));
+        results.extend(answers(&mut client, 2, 4 * SOON));
     }
     proxy.clear();
-    for (id, result) in &output {
+    for (id, result) in &results {
         if id.starts_with("lookup") {
             assert_eq!(result["content"][0]["text"], format!("{id} is 42"), "{result}");
         } else if result["isError"] == true {
@@ -60,7 +60,7 @@ fn t24_flapping_network_loses_no_answer_and_bounds_dials() {
     assert_eq!(result["content"][0]["text"], "wrote after", "{result}");
     // I7: thirty dials a minute, and this quick policy would like to make three a second.
     assert!(refusals(&client) <= 30 && begin.elapsed() < Duration::from_secs(60), "{}", client.log());
-    assert_eq!(output.len(), 2 * sent);
+    assert_eq!(results.len(), 2 * sent);
 }
 
 #[test]

@@ -10,21 +10,21 @@ use crate::stage::{Stage, line};
 #[test]
 fn missing_log_is_reported_with_path_and_reason() {
     let stage = Stage::new();
-    let told = stage.run_logs(&[]);
-    assert_eq!((told.code, told.stdout.as_str()), (3, ""));
-    assert!(told.stderr.contains(stage.logs().to_str().unwrap()), "{told:?}");
-    assert!(told.stderr.contains("mendline run") && told.stderr.contains("MENDLINE_LOG_FILES"), "{told:?}");
+    let output = stage.run_logs(&[]);
+    assert_eq!((output.code, output.stdout.as_str()), (3, ""));
+    assert!(output.stderr.contains(stage.logs().to_str().unwrap()), "{output:?}");
+    assert!(output.stderr.contains("mendline run") && output.stderr.contains("MENDLINE_LOG_FILES"), "{output:?}");
 }
 
 #[test]
 fn unknown_name_gets_suggestion() {
     let stage = Stage::new();
     stage.put("notes", 1, 1, &line(1, "notes", 1, "info", "x"));
-    let told = stage.run_logs(&["nots"]);
-    assert_eq!(told.code, 3);
-    assert!(told.stderr.contains("did you mean \"notes\"?"), "{told:?}");
-    let told = stage.run_logs(&["something-else"]);
-    assert!(told.code == 3 && told.stderr.contains("There are logs of: notes"), "{told:?}");
+    let output = stage.run_logs(&["nots"]);
+    assert_eq!(output.code, 3);
+    assert!(output.stderr.contains("did you mean \"notes\"?"), "{output:?}");
+    let output = stage.run_logs(&["something-else"]);
+    assert!(output.code == 3 && output.stderr.contains("There are logs of: notes"), "{output:?}");
 }
 
 #[test]
@@ -34,8 +34,8 @@ fn lines_of_all_servers_are_merged_by_time() {
     stage.put("notes", 1, 2, &line(50, "notes", 1, "info", "five"));
     stage.put("mail", 2, 1, &(line(20, "mail", 2, "warn", "two") + &line(40, "mail", 2, "debug", "four")));
     let shown = |arguments: &[&str]| -> Vec<String> {
-        let told = stage.run_logs(arguments);
-        told.stdout.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect()
+        let output = stage.run_logs(arguments);
+        output.stdout.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect()
     };
     assert_eq!(shown(&[]), ["one", "two", "three", "five"]);
     assert_eq!(shown(&["--level", "debug"]), ["one", "two", "three", "four", "five"]);
@@ -55,13 +55,13 @@ fn lines_of_all_servers_are_merged_by_time() {
 #[test]
 fn errors_and_statuses_are_searchable() {
     let stage = Stage::new();
-    let printed = ["connect ECONNREFUSED ::1:80", "timed out (os error 110)", "upstream said HTTP 503", "call 15038 sent"];
-    let text: String = printed.iter().zip(1..).map(|(text, at)| line(at, "notes", 1, "info", text)).collect();
+    let texts = ["connect ECONNREFUSED ::1:80", "timed out (os error 110)", "upstream said HTTP 503", "call 15038 sent"];
+    let text: String = texts.iter().zip(1..).map(|(text, at)| line(at, "notes", 1, "info", text)).collect();
     stage.put("notes", 1, 1, &text);
-    for (grep, expected) in [("ETIMEDOUT", printed[1]), ("econnrefused", printed[0]), ("503", printed[2])] {
-        let told = stage.run_logs(&["--grep", grep]);
-        assert_eq!(told.stdout.lines().count(), 1, "{told:?}");
-        assert!(told.stdout.contains(expected), "{told:?}");
+    for (grep, expected) in [("ETIMEDOUT", texts[1]), ("econnrefused", texts[0]), ("503", texts[2])] {
+        let output = stage.run_logs(&["--grep", grep]);
+        assert_eq!(output.stdout.lines().count(), 1, "{output:?}");
+        assert!(output.stdout.contains(expected), "{output:?}");
     }
     let none = stage.run_logs(&["--grep", "ENOSPC"]);
     assert_eq!((none.code, none.stdout.as_str()), (1, ""), "{none:?}");
@@ -75,9 +75,9 @@ fn unreadable_lines_are_skipped_and_counted() {
         (line(1, "notes", 1, "info", "one"), line(2, "notes", 1, "info", "two"), line(3, "notes", 1, "info", "x"));
     stage.put("notes", 1, 1, &format!("{one}garbage\n\u{0}\u{0}\n{{\"time\":\n{two}{}", &half[..half.len() / 2]));
     for arguments in [&["-n", "all"][..], &["-n", "10"]] {
-        let told = stage.run_logs(arguments);
-        assert_eq!((told.code, told.stdout.lines().count()), (0, 2), "{told:?}");
-        assert!(told.stderr.contains("3 lines in the log files cannot be read"), "{told:?}");
+        let output = stage.run_logs(arguments);
+        assert_eq!((output.code, output.stdout.lines().count()), (0, 2), "{output:?}");
+        assert!(output.stderr.contains("3 lines in the log files cannot be read"), "{output:?}");
     }
 }
 
@@ -86,10 +86,10 @@ fn z105_line_cannot_forge_another_or_control_terminal() {
     let stage = Stage::new();
     let text = "a\u{1b}[2J\u{1b}[31mred\u{1b}[0m\n2026-01-01T08:00:00.000Z ERROR notes forged\r\u{202e}";
     stage.put("notes", 1, 1, &line(1, "notes", 1, "info", text));
-    let told = stage.run_logs(&[]);
-    assert_eq!(told.stdout.lines().count(), 1, "{told:?}");
-    assert!(told.stdout.contains("a\\u{1b}[2Jred\\n2026"), "{told:?}");
-    assert!(!told.stdout.contains(['\u{1b}', '\r', '\u{202e}']), "{told:?}");
+    let output = stage.run_logs(&[]);
+    assert_eq!(output.stdout.lines().count(), 1, "{output:?}");
+    assert!(output.stdout.contains("a\\u{1b}[2Jred\\n2026"), "{output:?}");
+    assert!(!output.stdout.contains(['\u{1b}', '\r', '\u{202e}']), "{output:?}");
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn concurrent_processes_of_one_name_are_distinguished() {
     stage.put("notes", 1, 1, &line(1, "notes", 1, "info", "one"));
     assert!(!stage.run_logs(&[]).stdout.contains("notes#"));
     stage.put("notes", 2, 1, &line(2, "notes", 2, "info", "two"));
-    let told = stage.run_logs(&[]);
-    assert!(told.stdout.contains("notes#1 | one") && told.stdout.contains("notes#2 | two"), "{told:?}");
+    let output = stage.run_logs(&[]);
+    assert!(output.stdout.contains("notes#1 | one") && output.stdout.contains("notes#2 | two"), "{output:?}");
 }
 
 #[test]
@@ -108,9 +108,9 @@ fn ambiguous_call_number_shows_latest_and_names_others() {
     let call = |at, pid, text| line(at, "notes", pid, "info", text).replace("\"kind\"", "\"call\":65536,\"kind\"");
     stage.put("notes", 1, 1, &call(1, 1, "older"));
     stage.put("notes", 2, 1, &call(2, 2, "newer"));
-    let told = stage.run_logs(&["--call", "65536"]);
-    assert!(told.stdout.contains("newer") && !told.stdout.contains("older"), "{told:?}");
-    assert!(told.stderr.contains("--call 1:65536"), "{told:?}");
+    let output = stage.run_logs(&["--call", "65536"]);
+    assert!(output.stdout.contains("newer") && !output.stdout.contains("older"), "{output:?}");
+    assert!(output.stderr.contains("--call 1:65536"), "{output:?}");
     assert!(stage.run_logs(&["--call", "1:65536"]).stdout.contains("older"));
 }
 

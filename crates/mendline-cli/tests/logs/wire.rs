@@ -129,7 +129,7 @@ fn log_of_call_has_its_progress() {
     client.send(&cancelled.to_string());
     end(client);
     let records = stage.records();
-    let output = records.iter().find(|it| it["kind"] == "CallCancelled").unwrap();
+    let cancelled = records.iter().find(|it| it["kind"] == "CallCancelled").unwrap();
     let story = stage.run_logs(&["--wire", "--full", "--call", &output["call"].to_string()]).stdout;
     let has = |way: &str, what: &str| story.lines().any(|line| line.contains(way) && line.contains(what));
     assert!(has("← server ", "notifications/progress") && has("→ server ", "notifications/cancelled"), "{story}");

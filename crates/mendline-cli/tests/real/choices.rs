@@ -59,12 +59,12 @@ fn reconnect_is_shown_as_progress_on_request() {
     let mut bridge = chosen(&["--tell-client", "--initial-retry-delay", "300ms"], &["die-after=1"]);
     let params = json!({ "name": "lookup", "arguments": { "key": "k" }, "_meta": { "progressToken": "mine" } });
     bridge.request("a", "tools/call", &params);
-    let output: Value = serde_json::from_str(&bridge.line()).unwrap();
+    let notification: Value = serde_json::from_str(&bridge.line()).unwrap();
     assert_eq!(
-        (output["method"].as_str(), &output["params"]["progressToken"]),
+        (notification["method"].as_str(), &notification["params"]["progressToken"]),
         (Some("notifications/progress"), &json!("mine"))
     );
-    let words = output["params"]["message"].as_str().unwrap();
+    let words = notification["params"]["message"].as_str().unwrap();
     assert!(words.starts_with("reconnecting to ") && words.ends_with("attempt 1 of 10"), "{words}");
     assert_eq!(bridge.answer("a")["result"]["content"][0]["text"], "k is 42");
 }

@@ -37,10 +37,10 @@ fn i21_call_that_would_wait_too_long_is_rejected_at_once() {
     let mut bridge = chosen(&["--rate-limit", "1/m:3"]);
     let first = bridge.result("a", "create_note", &json!({ "key": "a" }));
     assert_eq!(first["isError"], false, "{first}");
-    let output = bridge.result("b", "create_note", &json!({ "key": "b" }));
-    assert_eq!((&failure(&output)["cause"], &failure(&output)["outcome"]), (&json!("rate_limited"), &json!("not_sent")));
-    let wait = failure(&output)["retryAfterMs"].as_u64().unwrap();
-    assert!((45_000..=60_000).contains(&wait), "{output}");
+    let rejected = bridge.result("b", "create_note", &json!({ "key": "b" }));
+    assert_eq!((&failure(&rejected)["cause"], &failure(&rejected)["outcome"]), (&json!("rate_limited"), &json!("not_sent")));
+    let wait = failure(&rejected)["retryAfterMs"].as_u64().unwrap();
+    assert!((45_000..=60_000).contains(&wait), "{rejected}");
     assert_eq!(bridge.executions("create_note", "b"), 0);
 }
 
@@ -51,8 +51,8 @@ fn i20_breaker_opens_for_hanging_tool_of_child_only() {
         let result = bridge.result(id, "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
         assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
     }
-    let output = bridge.result("c", "lookup", &json!({ "key": "k" }));
-    assert_eq!(failure(&output)["cause"], "breaker_open", "{output}");
+    let rejected = bridge.result("c", "lookup", &json!({ "key": "k" }));
+    assert_eq!(failure(&rejected)["cause"], "breaker_open", "{rejected}");
     let result = bridge.result("d", "create_note", &json!({ "key": "l" }));
     assert_eq!(result["content"][0]["text"], "wrote l", "{result}");
 }

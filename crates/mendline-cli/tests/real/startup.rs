@@ -71,11 +71,11 @@ impl House {
         self.open_the_gate();
         // Nobody may stand in for it, however slow its start is.
         let mut client = self.run(&["--startup", "wait"], &[]);
-        let output = begin(&mut client);
+        let answers = begin(&mut client);
         end(client);
         self.close_the_gate();
         assert_eq!(self.kept("json").len(), 1);
-        output
+        answers
     }
 }
 
@@ -106,10 +106,10 @@ fn parsed(line: &str) -> Value {
 #[test]
 fn i22_second_start_answers_handshake_and_tools_from_cache() {
     let house = House::new();
-    let output = house.get_to_know();
+    let answers = house.get_to_know();
     let served = house.served();
     let mut client = house.run(&[], &[]);
-    assert_eq!(begin(&mut client), output, "byte for byte what the server said the first time");
+    assert_eq!(begin(&mut client), answers, "byte for byte what the server said the first time");
     client.call("call", "create_note", &json!({ "key": "k" }));
     assert_eq!(house.served(), served, "and it has not even started");
     house.open_the_gate();
@@ -121,10 +121,10 @@ fn i22_second_start_answers_handshake_and_tools_from_cache() {
 #[test]
 fn new_tool_is_announced_when_server_is_up() {
     let house = House::new();
-    let output = house.get_to_know();
+    let answers = house.get_to_know();
     fs::write(house.path("more"), "").unwrap();
     let mut client = house.run(&[], &[]);
-    assert_eq!(begin(&mut client), output);
+    assert_eq!(begin(&mut client), answers);
     house.open_the_gate();
     assert_eq!(parsed(&client.line())["method"], "notifications/tools/list_changed");
     client.request("again", "tools/list", &json!({}));
@@ -185,7 +185,7 @@ fn cached_lists_are_separate_per_credential() {
 #[test]
 fn damaged_cache_is_set_aside_and_server_answers() {
     let house = House::new();
-    let output = house.get_to_know();
+    let answers = house.get_to_know();
     let served = house.served();
     let path = house.kept("json").remove(0);
     let mut text = fs::read(&path).unwrap();
@@ -196,7 +196,7 @@ fn damaged_cache_is_set_aside_and_server_answers() {
     let mut client = house.run(&[], &[]);
     eventually("it is said", AFTER_THE_GRACE, || client.log().contains("is not trusted: its seal does not fit"));
     eventually("it is there, within its grace", AFTER_THE_GRACE, || house.served() > served);
-    assert_eq!(begin(&mut client), output);
+    assert_eq!(begin(&mut client), answers);
     assert_eq!(house.kept("bad").len(), 1);
     end(client);
     assert_eq!(house.kept("json").len(), 1, "and a good one is kept in its place");

@@ -22,9 +22,9 @@ fn x96_child_is_pinged_after_suspend() {
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k");
     // The log has a thread of its own.
-    let output = || bridge.log().matches("every server is looked after").count();
-    eventually("it is said", SOON, || output() > 0);
-    assert_eq!(output(), 1, "{}", bridge.log());
+    let count = || bridge.log().matches("every server is looked after").count();
+    eventually("it is said", SOON, || count() > 0);
+    assert_eq!(count(), 1, "{}", bridge.log());
     assert_eq!(bridge.noted("start").len(), 1, "it was there, and nothing had to be mended");
 }
 
