@@ -15,9 +15,9 @@ use crate::stage::{MENDLINE, CommandOutput, Stage, legacy, modern};
 const DEMO: [&str; 3] = ["--", MENDLINE, "demo-server"];
 
 /// What a command says in front of the demonstration server.
-fn demo(stage: &Stage, arguments: &[&str], tempers: &[&str]) -> CommandOutput {
-    let tempers: Vec<&str> = tempers.iter().flat_map(|temper| ["--temper", temper]).collect();
-    stage.run(&[arguments, &DEMO, &tempers].concat())
+fn demo(stage: &Stage, arguments: &[&str], faults: &[&str]) -> CommandOutput {
+    let faults: Vec<&str> = faults.iter().flat_map(|fault| ["--temper", fault]).collect();
+    stage.run(&[arguments, &DEMO, &faults].concat())
 }
 
 #[test]

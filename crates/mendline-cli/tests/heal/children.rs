@@ -18,7 +18,7 @@ const LATER: Duration = Duration::from_secs(30);
 
 #[test]
 fn p55_crash_loop_parks_server_with_stderr_tail() {
-    let mut bridge = Bridge::start(Setup { tempers: &["exit-at-once=3"], ..Setup::default() });
+    let mut bridge = Bridge::start(Setup { faults: &["exit-at-once=3"], ..Setup::default() });
     bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = answer_within(&mut bridge, "init", LATER)["error"].clone();
     assert_eq!((&error["code"], &error["data"]["cause"]), (&json!(-31007), &json!("parked")), "{error}");

@@ -62,12 +62,12 @@ impl Stage {
     }
 
     /// A bridge called `notes` around the demo server, greeted.
-    pub(crate) fn bridge(&self, options: &[&str], tempers: &[&str]) -> Client {
+    pub(crate) fn bridge(&self, options: &[&str], faults: &[&str]) -> Client {
         // However slow its start is, nobody stands in for it.
         let mut arguments = vec!["run", "--name", "notes", "--startup", "wait"];
         arguments.extend(options);
         arguments.extend(["--", MENDLINE, "demo-server"]);
-        arguments.extend(tempers.iter().flat_map(|temper| ["--temper", temper]));
+        arguments.extend(faults.iter().flat_map(|fault| ["--temper", fault]));
         let mut client = self.client(&arguments);
         assert_eq!(client.initialize(), "demo-server");
         client

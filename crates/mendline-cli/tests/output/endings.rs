@@ -37,9 +37,9 @@ fn line(arguments: &[&str], code: i32, writes: Writes) -> Line {
 
 /// A stage with a configuration and a client's file.
 fn stage() -> Stage {
-    let demo = |tempers: &[&str]| {
-        let tempers = tempers.iter().flat_map(|temper| ["--temper", temper]);
-        let arguments: Vec<&str> = ["demo-server"].into_iter().chain(tempers).collect();
+    let demo = |faults: &[&str]| {
+        let faults = faults.iter().flat_map(|fault| ["--temper", fault]);
+        let arguments: Vec<&str> = ["demo-server"].into_iter().chain(faults).collect();
         json!({ "command": MENDLINE, "args": arguments })
     };
     let stage = Stage::new(&json!({ "mcpServers": { "demo": demo(&[]), "dies": demo(&["die-after=1"]) } }));

@@ -12,8 +12,8 @@ use crate::support::{Bridge, SOON, Setup, eventually, failure, is_gone, kill};
 /// Longer than any ladder of closing, asking and killing.
 const LADDER: Duration = Duration::from_secs(30);
 
-fn chosen(options: &[&str], tempers: &[&str]) -> Bridge {
-    let mut bridge = Bridge::start(Setup { options, tempers, ..Setup::default() });
+fn chosen(options: &[&str], faults: &[&str]) -> Bridge {
+    let mut bridge = Bridge::start(Setup { options, faults, ..Setup::default() });
     bridge.initialize();
     bridge
 }
@@ -21,7 +21,7 @@ fn chosen(options: &[&str], tempers: &[&str]) -> Bridge {
 #[test]
 fn failing_server_is_parked_after_configured_retries() {
     let options = &["--max-retries", "2", "--initial-retry-delay", "20ms"];
-    let mut bridge = Bridge::start(Setup { options, tempers: &["exit-at-once"], ..Setup::default() });
+    let mut bridge = Bridge::start(Setup { options, faults: &["exit-at-once"], ..Setup::default() });
     eventually("it is parked", SOON, || bridge.log().contains("→ Parked"));
     assert_eq!(bridge.noted("start").len(), 3, "the first start and two retries: {}", bridge.log());
     bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
@@ -45,7 +45,7 @@ fn no_reconnect_dials_lost_server_once_with_next_call() {
 #[test]
 fn no_reconnect_call_without_server_dials_once_and_fails() {
     let setup =
-        Setup { options: &["--log-level", "debug", "--no-reconnect"], tempers: &["exit-at-once"], ..Setup::default() };
+        Setup { options: &["--log-level", "debug", "--no-reconnect"], faults: &["exit-at-once"], ..Setup::default() };
     let mut bridge = Bridge::start(setup);
     eventually("the first start is over", SOON, || bridge.log().contains("→ Idle"));
     bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));

@@ -44,7 +44,7 @@ fn p54_unsafe_call_that_never_ran_is_still_unknown() {
 
 #[test]
 fn p54_unsafe_call_unread_in_pipe_goes_to_next_server() {
-    let setup = Setup { options: &["--log-level", "debug"], tempers: &["stop-reading=1"], ..Setup::default() };
+    let setup = Setup { options: &["--log-level", "debug"], faults: &["stop-reading=1"], ..Setup::default() };
     let mut bridge = Bridge::start(setup);
     bridge.initialize();
     bridge.call("a", "create_note", &json!({ "key": "read" }));
@@ -102,7 +102,7 @@ fn s49_partial_line_before_eof_is_not_an_answer() {
 
 #[test]
 fn s50_stderr_flood_blocks_nothing() {
-    let setup = Setup { tempers: &["stderr-flood=5000"], stderr: Stderr::Ignored, ..Setup::default() };
+    let setup = Setup { faults: &["stderr-flood=5000"], stderr: Stderr::Ignored, ..Setup::default() };
     let mut bridge = Bridge::start(setup);
     bridge.initialize();
     for number in 0..5 {
@@ -117,7 +117,7 @@ fn s50_stderr_flood_blocks_nothing() {
 fn s51_server_that_stops_reading_times_out_call_only() {
     // A time for the tool alone: however long the greeting takes, it has it.
     let options = &["--tool-timeout", "lookup=700ms"];
-    let mut bridge = Bridge::start(Setup { options, tempers: &["stop-reading=1"], ..Setup::default() });
+    let mut bridge = Bridge::start(Setup { options, faults: &["stop-reading=1"], ..Setup::default() });
     bridge.initialize();
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "timed_out");
@@ -152,7 +152,7 @@ fn live_server_with_closed_stdout_is_replaced() {
 
 #[test]
 fn p56_slow_start_is_awaited() {
-    let mut bridge = Bridge::start(Setup { tempers: &["slow-start=600ms"], ..Setup::default() });
+    let mut bridge = Bridge::start(Setup { faults: &["slow-start=600ms"], ..Setup::default() });
     bridge.initialize();
     assert_eq!(bridge.noted("start").len(), 1);
 }
@@ -186,7 +186,7 @@ fn i12_secret_in_environment_appears_nowhere() {
     const CANARY: &str = "canary-5f1e77";
     let setup = Setup {
         options: &["--log-level", "debug"],
-        tempers: &["die-after=2", "noise"],
+        faults: &["die-after=2", "noise"],
         environment: &[("API_TOKEN", CANARY)],
         ..Setup::default()
     };

@@ -13,7 +13,7 @@ pub(crate) use crate::client::{Client, MENDLINE, SOON, eventually, failure, kill
 #[derive(Default)]
 pub(crate) struct Setup<'a> {
     pub(crate) options: &'a [&'a str],
-    pub(crate) tempers: &'a [&'a str],
+    pub(crate) faults: &'a [&'a str],
     pub(crate) environment: &'a [(&'a str, &'a str)],
     /// The server's command, if it is not the demo server.
     pub(crate) command: Option<&'a [&'a str]>,
@@ -38,8 +38,8 @@ pub(crate) struct Bridge {
 
 impl Bridge {
     /// A bridge around the demo server with these tempers, greeted.
-    pub(crate) fn around(tempers: &[&str]) -> Bridge {
-        let mut bridge = Bridge::start(Setup { tempers, ..Setup::default() });
+    pub(crate) fn around(faults: &[&str]) -> Bridge {
+        let mut bridge = Bridge::start(Setup { faults, ..Setup::default() });
         bridge.initialize();
         bridge
     }
@@ -53,8 +53,8 @@ impl Bridge {
             Some(words) => command.args(words),
             None => command.args([MENDLINE, "demo-server"]),
         };
-        for temper in setup.tempers {
-            command.args(["--temper", temper]);
+        for fault in setup.faults {
+            command.args(["--temper", fault]);
         }
         command.env("MENDLINE_DEMO_LEDGER", folder.path().join("ledger"));
         command.envs(setup.environment.iter().copied());
