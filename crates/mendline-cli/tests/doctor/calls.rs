@@ -9,7 +9,7 @@ use mendline_faults::Rule;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::canned::Nobody;
+use crate::canned::ClosedPort;
 use crate::stage::{MENDLINE, CommandOutput, Stage, legacy, modern};
 
 const DEMO: [&str; 3] = ["--", MENDLINE, "demo-server"];
@@ -109,10 +109,10 @@ fn interrupted_read_is_repeated_and_interrupted_write_is_unknown() {
 
 #[test]
 fn missing_server_and_missing_login_have_own_exit_codes() {
-    let (stage, nobody) = (Stage::new(), Nobody::new());
+    let (stage, closed) = (Stage::new(), ClosedPort::new());
     for words in [&["tools"][..], &["call"]] {
         let tool: &[&str] = if words == ["call"] { &["lookup"] } else { &[] };
-        let away = stage.run(&[words, &["--timeout", "1s", &nobody.url()], tool].concat());
+        let away = stage.run(&[words, &["--timeout", "1s", &closed.url()], tool].concat());
         assert_eq!(away.code, 5, "{}", away.stderr);
         assert!(away.stderr.contains("nothing listens on"), "{}", away.stderr);
         assert!(away.stderr.contains("mendline doctor http://127.0.0.1"), "{}", away.stderr);

@@ -103,17 +103,17 @@ impl Drop for Canned {
 }
 
 /// A port on which nobody listens. It is bound, so that nobody else can take it as long as this is there.
-pub(crate) struct Nobody {
+pub(crate) struct ClosedPort {
     _reserved: OwnedFd,
     address: SocketAddr,
 }
 
-impl Nobody {
-    pub(crate) fn new() -> Nobody {
+impl ClosedPort {
+    pub(crate) fn new() -> ClosedPort {
         let reserved = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         rustix::net::bind(&reserved, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = SocketAddr::try_from(rustix::net::getsockname(&reserved).unwrap()).unwrap();
-        Nobody { _reserved: reserved, address }
+        ClosedPort { _reserved: reserved, address }
     }
 
     pub(crate) fn url(&self) -> String {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
-use crate::canned::Nobody;
+use crate::canned::ClosedPort;
 use crate::stage::{MENDLINE, Stage, legacy};
 
 fn file(servers: &serde_json::Value) -> String {
@@ -14,11 +14,11 @@ fn file(servers: &serde_json::Value) -> String {
 
 #[test]
 fn every_server_of_file_is_examined() {
-    let (site, nobody) = (legacy(), Nobody::new());
+    let (site, closed) = (legacy(), ClosedPort::new());
     let stage = Stage::with_file(&file(&json!({
         "notes": { "url": site.url() },
         "demo": { "command": MENDLINE, "args": ["demo-server"] },
-        "gone": { "url": nobody.url() },
+        "gone": { "url": closed.url() },
         "off": { "command": "false", "disabled": true },
     })));
     insta::assert_snapshot!(stage.doctor(&[]));
@@ -60,8 +60,8 @@ fn at_most_eight_servers_are_examined_concurrently() {
 
 #[test]
 fn one_server_of_file_is_examined_by_name() {
-    let (site, nobody) = (legacy(), Nobody::new());
-    let stage = Stage::with_file(&file(&json!({ "notes": { "url": site.url() }, "gone": { "url": nobody.url() } })));
+    let (site, closed) = (legacy(), ClosedPort::new());
+    let stage = Stage::with_file(&file(&json!({ "notes": { "url": site.url() }, "gone": { "url": closed.url() } })));
     insta::assert_snapshot!(stage.doctor(&["notes"]));
     let output = stage.run(&["doctor", "note"]);
     assert_eq!(output.code, 3);

@@ -3,7 +3,7 @@
 use mendline_faults::Rule;
 use serde_json::json;
 
-use crate::canned::{Canned, Nobody};
+use crate::canned::{Canned, ClosedPort};
 use crate::site::Site;
 use crate::stage::{Stage, both, legacy, modern};
 
@@ -43,7 +43,7 @@ story!(healthy_modern_server_is_reported, modern(), at_site);
 story!(server_of_both_eras_is_reported, both(), at_site);
 story!(sse_server_is_reported, legacy(), |site: &Site| site.sse_url());
 story!(sse_server_chosen_by_flag_is_reported, legacy(), |site: &Site| site.sse_url(), ["--transport", "sse"]);
-story!(refused_connection_is_reported, Nobody::new(), |nobody: &Nobody| nobody.url());
+story!(refused_connection_is_reported, ClosedPort::new(), |closed: &ClosedPort| closed.url());
 story!(non_http_server_is_reported, Canned::answer("SSH-2.0-OpenSSH_9.6\r\n"), at);
 story!(close_without_response_is_reported, Canned::answer(""), at);
 story!(missing_response_is_reported, Canned::silent(), at, ["--timeout", "2s"]);
@@ -155,8 +155,8 @@ fn i12_credential_echoed_by_server_is_not_shown() {
 
 #[test]
 fn i12_doctor_never_shows_query() {
-    let nobody = Nobody::new();
-    let url = format!("{}?key=canary-s3cret", nobody.url());
+    let closed = ClosedPort::new();
+    let url = format!("{}?key=canary-s3cret", closed.url());
     let printed = Stage::new().run(&["doctor", &url]);
     assert!(printed.code == 1 && !printed.stdout.contains("s3cret") && !printed.stderr.contains("s3cret"), "{}", printed.stdout);
 }

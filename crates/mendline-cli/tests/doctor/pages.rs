@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use mendline_faults::{Authority, Certificate};
 
-use crate::canned::{Canned, Nobody};
+use crate::canned::{Canned, ClosedPort};
 use crate::scrubbed::scrubbed;
 use crate::site::{Site, json_answers};
 use crate::stage::{MENDLINE, CommandOutput, Stage, legacy};
@@ -22,7 +22,7 @@ struct Servers {
     well: Site,
     login: Canned,
     expired: Site,
-    nobody: Nobody,
+    closed: ClosedPort,
 }
 
 impl Servers {
@@ -37,7 +37,7 @@ impl Servers {
                 json_answers(),
                 authority.vouch(Certificate { host: "127.0.0.1", until: 2024 }).unwrap(),
             ),
-            nobody: Nobody::new(),
+            closed: ClosedPort::new(),
         }
     }
 
@@ -47,7 +47,7 @@ impl Servers {
             ("http://127.0.0.1:8080/mcp", self.well.url()),
             ("http://127.0.0.1:8081/mcp", self.login.url()),
             ("https://127.0.0.1:8443/mcp", self.expired.url()),
-            ("http://127.0.0.1:8082/mcp", self.nobody.url()),
+            ("http://127.0.0.1:8082/mcp", self.closed.url()),
         ]
         .iter()
         .fold(line.to_owned(), |line, (there, here)| line.replace(there, here))
