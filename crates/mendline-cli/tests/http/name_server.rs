@@ -35,31 +35,31 @@ const NOT_KEPT: [u8; 4] = [0; 4];
 
 /// What is told of the name.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Tells {
+pub(crate) enum Reply {
     Address(Ipv4Addr),
     NoSuchName,
     Nothing,
 }
 
 /// The name server. It runs as long as its process.
-pub(crate) struct NameServer(Arc<Mutex<Book>>);
+pub(crate) struct NameServer(Arc<Mutex<State>>);
 
-struct Book {
-    tells: Tells,
+struct State {
+    reply: Reply,
     /// How often the IPv4 address of the name was asked for.
     asked: usize,
 }
 
 impl NameServer {
     /// Starts, inside of a namespace, as the only source of names.
-    pub(crate) fn start(tells: Tells) -> NameServer {
+    pub(crate) fn start(reply: Reply) -> NameServer {
         covered("/etc/resolv.conf", RESOLVER);
         // A system without it asks the name server anyhow.
         if Path::new("/etc/nsswitch.conf").exists() {
             covered("/etc/nsswitch.conf", SOURCES);
         }
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 53)).unwrap();
-        let book = Arc::new(Mutex::new(Book { tells, asked: 0 }));
+        let book = Arc::new(Mutex::new(State { reply, asked: 0 }));
         let server = NameServer(Arc::clone(&book));
         thread::spawn(move || {
             let mut question = [0; 512];
@@ -74,8 +74,8 @@ impl NameServer {
     }
 
     /// What it tells from now on.
-    pub(crate) fn tells(&self, tells: Tells) {
-        self.0.lock().unwrap().tells = tells;
+    pub(crate) fn set_reply(&self, reply: Reply) {
+        self.0.lock().unwrap().reply = reply;
     }
 
     /// How often the name was looked up.
@@ -84,7 +84,7 @@ impl NameServer {
     }
 }
 
-impl Book {
+impl State {
     fn answer(&mut self, message: &[u8]) -> Option<Vec<u8>> {
         let question = message.get(HEAD..)?;
         // The name is followed by the type and the class, two bytes each.
@@ -93,10 +93,10 @@ impl Book {
         if ipv4 {
             self.asked += 1;
         }
-        let (outcome, address) = match self.tells {
-            Tells::Nothing => return None,
-            Tells::Address(address) if known => (0, ipv4.then_some(address)),
-            Tells::Address(_) | Tells::NoSuchName => (NO_SUCH_NAME, None),
+        let (outcome, address) = match self.reply {
+            Reply::Nothing => return None,
+            Reply::Address(address) if known => (0, ipv4.then_some(address)),
+            Reply::Address(_) | Reply::NoSuchName => (NO_SUCH_NAME, None),
         };
         let mut answer = message[..2].to_vec();
         answer.extend((ANSWER | outcome).to_be_bytes());

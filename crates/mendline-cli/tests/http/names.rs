@@ -8,7 +8,7 @@ use mendline_faults::{Ending, Proxy, Rule};
 use serde_json::{Value, json};
 
 use crate::client::{Client, SOON, eventually, failure};
-use crate::name_server::{NAME, NameServer, Tells};
+use crate::name_server::{NAME, NameServer, Reply};
 use crate::namespace::{inside, ip};
 use crate::reach::close;
 use crate::site::{Site, WAITING, initialized, json_answers, run};
@@ -73,11 +73,11 @@ fn assert_each_try_looks_up_once(names: &NameServer, before: usize, client: &Cli
 #[test]
 fn n01_call_to_unknown_host_waits_and_fails() {
     inside("names::n01_call_to_unknown_host_waits_and_fails", || {
-        let names = NameServer::start(Tells::Address(HERE));
+        let names = NameServer::start(Reply::Address(HERE));
         let site = Site::start(json_answers());
         let proxy = site.proxy();
         let mut client = client_at(&site, NAME, &proxy, &DEADLINE);
-        names.tells(Tells::NoSuchName);
+        names.set_reply(Reply::NoSuchName);
         cut(&proxy);
         let before = names.look_ups();
         call_in_vain(&mut client);
@@ -85,7 +85,7 @@ fn n01_call_to_unknown_host_waits_and_fails() {
         assert!(failure_text(&result).contains("the name server.test could not be looked up ("), "{result}");
         assert_each_try_looks_up_once(&names, before, &client);
         client.call("b", "lookup", &json!({ "key": "l" }));
-        names.tells(Tells::Address(HERE));
+        names.set_reply(Reply::Address(HERE));
         assert_eq!(client.answer("b")["result"]["content"][0]["text"], "l is 42", "{}", client.log());
         assert_eq!((site.executions("k"), site.executions("l")), (0, 1));
     });
@@ -94,11 +94,11 @@ fn n01_call_to_unknown_host_waits_and_fails() {
 #[test]
 fn n02_call_during_silent_dns_waits_and_fails() {
     inside("names::n02_call_during_silent_dns_waits_and_fails", || {
-        let names = NameServer::start(Tells::Address(HERE));
+        let names = NameServer::start(Reply::Address(HERE));
         let site = Site::start(json_answers());
         let proxy = site.proxy();
         let mut client = client_at(&site, NAME, &proxy, &DEADLINE);
-        names.tells(Tells::Nothing);
+        names.set_reply(Reply::Nothing);
         cut(&proxy);
         let before = names.look_ups();
         call_in_vain(&mut client);
@@ -107,7 +107,7 @@ fn n02_call_during_silent_dns_waits_and_fails() {
         assert!(failure_text(&result).contains(words), "{result}");
         assert_each_try_looks_up_once(&names, before, &client);
         client.call("b", "lookup", &json!({ "key": "l" }));
-        names.tells(Tells::Address(HERE));
+        names.set_reply(Reply::Address(HERE));
         assert_eq!(client.answer("b")["result"]["content"][0]["text"], "l is 42", "{}", client.log());
         assert_eq!((site.executions("k"), site.executions("l")), (0, 1));
     });
@@ -116,7 +116,7 @@ fn n02_call_during_silent_dns_waits_and_fails() {
 #[test]
 fn n02_lookup_failure_of_system_is_reported_verbatim() {
     inside("names::n02_lookup_failure_of_system_is_reported_verbatim", || {
-        let _names = NameServer::start(Tells::Nothing);
+        let _names = NameServer::start(Reply::Nothing);
         // The system takes a second for the name, and another one for what it makes of it.
         let options = [&WAITING[..], &["--call-timeout", "6s"]].concat();
         let mut client = run(&format!("http://{NAME}:1/mcp"), &options, &[]);
@@ -131,7 +131,7 @@ fn n02_lookup_failure_of_system_is_reported_verbatim() {
 #[test]
 fn n03_calls_follow_dns_change_at_once() {
     inside("names::n03_calls_follow_dns_change_at_once", || {
-        let names = NameServer::start(Tells::Address(HERE));
+        let names = NameServer::start(Reply::Address(HERE));
         let site = Site::start(json_answers());
         let here = site.proxy();
         let mut client = client_at(&site, NAME, &here, &[]);
@@ -142,7 +142,7 @@ fn n03_calls_follow_dns_change_at_once() {
         let nobody = format!("nothing listens on {NAME}:{} ({HERE}:{0})", there.address().port());
         eventually("it is looked for where it was", SOON, || client.log().contains(&nobody));
         assert_eq!(there.counts().accepted, 0, "nobody knows yet where it is");
-        names.tells(Tells::Address(THERE));
+        names.set_reply(Reply::Address(THERE));
         assert_eq!(client.answer("a")["result"]["content"][0]["text"], "wrote k", "{}", client.log());
         let result = client.result("b", "create_note", &json!({ "key": "l" }));
         assert_eq!(result["content"][0]["text"], "wrote l", "{result}");
@@ -155,12 +155,12 @@ fn n03_calls_follow_dns_change_at_once() {
 fn n04_public_name_turned_private_gets_no_byte() {
     inside("names::n04_public_name_turned_private_gets_no_byte", || {
         ip(&["address", "add", FAR_ADDRESS, "dev", "lo"]);
-        let names = NameServer::start(Tells::Address(FAR.parse().unwrap()));
+        let names = NameServer::start(Reply::Address(FAR.parse().unwrap()));
         let site = Site::start(json_answers());
         let far = site.proxy_on(format!("{FAR}:0").parse().unwrap());
         let mut client = client_at(&site, NAME, &far, &DEADLINE);
         let here = site.proxy_on(SocketAddr::from((HERE, far.address().port())));
-        names.tells(Tells::Address(HERE));
+        names.set_reply(Reply::Address(HERE));
         cut(&far);
         let before = names.look_ups();
         client.call("a", "create_note", &json!({ "key": "k" }));
@@ -179,7 +179,7 @@ fn n04_link_local_address_is_reached_only_when_url_holds_it() {
     inside("names::n04_link_local_address_is_reached_only_when_url_holds_it", || {
         let metadata = Ipv4Addr::new(169, 254, 169, 254);
         ip(&["address", "add", &format!("{metadata}/32"), "dev", "lo"]);
-        let _names = NameServer::start(Tells::Address(metadata));
+        let _names = NameServer::start(Reply::Address(metadata));
         let site = Site::start(json_answers());
         let there = site.proxy_on(SocketAddr::from((metadata, 0)));
         let port = there.address().port();
