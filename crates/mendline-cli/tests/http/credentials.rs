@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::client::{MENDLINE, SOON, failure};
 use crate::namespace::{inside, ip};
-use crate::recorder::Recorder;
+use crate::recording_proxy::RecordingProxy;
 use crate::site::{Site, json_answers, run};
 
 const CANARY: &str = "canary-77ab10";
@@ -13,7 +13,7 @@ const CANARY: &str = "canary-77ab10";
 #[test]
 fn headers_with_variables_are_sent_with_every_request() {
     let site = Site::start(json_answers());
-    let recorder = Recorder::before(site.address());
+    let recorder = RecordingProxy::before(site.address());
     let options = ["--header", "Authorization: Bearer ${API_TOKEN}", "--header", "X-Team: ${TEAM:-none}"];
     let mut client = run(&recorder.url(), &options, &[("API_TOKEN", CANARY)]);
     client.initialize();
@@ -71,7 +71,7 @@ fn a73_server_without_login_is_reported_and_rarely_tried() {
 #[test]
 fn i12_secret_in_header_appears_nowhere() {
     let site = Site::start(json_answers());
-    let recorder = Recorder::before(site.address());
+    let recorder = RecordingProxy::before(site.address());
     let options = ["--log-level", "debug", "--header", "Authorization: Bearer ${API_TOKEN}"];
     let mut client = run(&recorder.url(), &options, &[("API_TOKEN", CANARY)]);
     client.initialize();

@@ -23,7 +23,7 @@ mod network;
 mod one_line;
 mod policies;
 mod reach;
-mod recorder;
+mod recording_proxy;
 mod redirects;
 mod restarts;
 mod secure;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::client::{Client, MENDLINE, SOON, eventually};
-use crate::recorder::Recorder;
+use crate::recording_proxy::RecordingProxy;
 use crate::site::{Site, json_answers};
 
 const CANARY: &str = "canary-5d01e2";
@@ -37,14 +37,14 @@ fn started(entry: &Value) -> Client {
 }
 
 /// Greets through the wrapped entry, and gives all that the server has heard.
-fn heard(recorder: &Recorder, entry: &Value) -> String {
+fn recorded(proxy: &RecordingProxy, entry: &Value) -> String {
     assert!(!entry["args"].to_string().contains(CANARY), "a secret among the arguments: {entry}");
     let mut client = started(entry);
     client.initialize();
     let lines = command_lines(client.process.id());
     assert!(lines[0].contains("--name"), "{lines:?}");
     assert!(lines.iter().all(|line| !line.contains(CANARY)), "{lines:?}");
-    recorder.heard()
+    proxy.recorded()
 }
 
 /// The command lines of a process and of all that it has started.
@@ -67,25 +67,25 @@ fn command_lines(root: u32) -> Vec<String> {
 #[test]
 fn i12_headers_of_wrapped_entry_are_on_no_command_line() {
     let site = Site::start(json_answers());
-    let recorder = Recorder::before(site.address());
+    let proxy = RecordingProxy::before(site.address());
     let folder = tempfile::tempdir().unwrap();
     let headers = json!({ "Authorization": format!("Bearer {CANARY}"), "X-Team": "blue" });
-    let entry = wrapped(&folder, &json!({ "type": "http", "url": recorder.url(), "headers": headers }));
-    let heard = heard(&recorder, &entry).to_lowercase();
+    let entry = wrapped(&folder, &json!({ "type": "http", "url": proxy.url(), "headers": headers }));
+    let recorded = recorded(&proxy, &entry).to_lowercase();
     assert!(
-        heard.contains(&format!("authorization: bearer {CANARY}\r\n")) && heard.contains("x-team: blue\r\n"),
-        "{heard}"
+        recorded.contains(&format!("authorization: bearer {CANARY}\r\n")) && recorded.contains("x-team: blue\r\n"),
+        "{recorded}"
     );
 }
 
 #[test]
 fn i12_key_in_url_is_on_no_command_line() {
     let site = Site::start(json_answers());
-    let recorder = Recorder::before(site.address());
+    let proxy = RecordingProxy::before(site.address());
     let folder = tempfile::tempdir().unwrap();
-    let entry = wrapped(&folder, &json!({ "url": format!("{}?key={CANARY}", recorder.url()) }));
-    let heard = heard(&recorder, &entry);
-    assert!(heard.contains(&format!("?key={CANARY} HTTP/1.1")), "{heard}");
+    let entry = wrapped(&folder, &json!({ "url": format!("{}?key={CANARY}", proxy.url()) }));
+    let recorded = recorded(&proxy, &entry);
+    assert!(recorded.contains(&format!("?key={CANARY} HTTP/1.1")), "{recorded}");
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn s03_key_in_url_path_is_on_no_command_line() {
     let site = Site::start(json_answers());
     let folder = tempfile::tempdir().unwrap();
     for is_bridge in [false, true] {
-        let recorder = Recorder::before(site.address());
-        let url = format!("{}/s/{CANARY}/mcp", recorder.url());
+        let proxy = RecordingProxy::before(site.address());
+        let url = format!("{}/s/{CANARY}/mcp", proxy.url());
         let entry = match is_bridge {
             false => json!({ "type": "http", "url": url }),
             true => json!({ "command": "npx", "args": ["mcp-remote", url, "--transport", "http-only"] }),
@@ -104,7 +104,7 @@ fn s03_key_in_url_path_is_on_no_command_line() {
         let about = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
         client.request("1", "initialize", &about);
         // The server knows no such path, but it has been asked for it.
-        eventually("the request arrives", SOON, || recorder.heard().contains(&format!("/s/{CANARY}/mcp HTTP/1.1")));
+        eventually("the request arrives", SOON, || proxy.recorded().contains(&format!("/s/{CANARY}/mcp HTTP/1.1")));
         let lines = command_lines(client.process.id());
         assert!(lines[0].contains("--url-env") && lines.iter().all(|line| !line.contains(CANARY)), "{lines:?}");
     }
@@ -113,14 +113,14 @@ fn s03_key_in_url_path_is_on_no_command_line() {
 #[test]
 fn i12_replaced_bridge_keeps_its_headers() {
     let site = Site::start(json_answers());
-    let recorder = Recorder::before(site.address());
+    let proxy = RecordingProxy::before(site.address());
     let folder = tempfile::tempdir().unwrap();
     let secret = format!("Authorization: Bearer {CANARY}");
-    let words = json!(["-y", "mcp-remote@latest", recorder.url(), "--header", secret, "--header", "X-Team:${TEAM}"]);
+    let words = json!(["-y", "mcp-remote@latest", proxy.url(), "--header", secret, "--header", "X-Team:${TEAM}"]);
     let entry = wrapped(&folder, &json!({ "command": "npx", "args": words, "env": { "TEAM": "blue" } }));
-    let heard = heard(&recorder, &entry).to_lowercase();
+    let recorded = recorded(&proxy, &entry).to_lowercase();
     assert!(
-        heard.contains(&format!("authorization: bearer {CANARY}\r\n")) && heard.contains("x-team: blue\r\n"),
-        "{heard}"
+        recorded.contains(&format!("authorization: bearer {CANARY}\r\n")) && recorded.contains("x-team: blue\r\n"),
+        "{recorded}"
     );
 }

@@ -6,24 +6,24 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// A relay and what it has written down.
-pub(crate) struct Recorder {
+pub(crate) struct RecordingProxy {
     address: SocketAddr,
-    heard: Arc<Mutex<Vec<u8>>>,
+    recorded: Arc<Mutex<Vec<u8>>>,
 }
 
-impl Recorder {
+impl RecordingProxy {
     /// Relays from a free port of loopback to this address until the process ends.
-    pub(crate) fn before(upstream: SocketAddr) -> Recorder {
+    pub(crate) fn before(upstream: SocketAddr) -> RecordingProxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let recorder = Recorder { address: listener.local_addr().unwrap(), heard: Arc::default() };
-        let heard = Arc::clone(&recorder.heard);
+        let recorder = RecordingProxy { address: listener.local_addr().unwrap(), recorded: Arc::default() };
+        let recorded = Arc::clone(&recorder.recorded);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let Ok(server) = TcpStream::connect(upstream) else { continue };
                 let (up, down) = ((client.try_clone(), server.try_clone()), (server, client));
                 let (Ok(from), Ok(to)) = up else { continue };
-                let heard = Arc::clone(&heard);
-                thread::spawn(move || relay(from, to, |bytes| heard.lock().unwrap().extend_from_slice(bytes)));
+                let recorded = Arc::clone(&recorded);
+                thread::spawn(move || relay(from, to, |bytes| recorded.lock().unwrap().extend_from_slice(bytes)));
                 thread::spawn(move || relay(down.0, down.1, |_| {}));
             }
         });
@@ -35,8 +35,8 @@ impl Recorder {
     }
 
     /// Everything that clients have sent.
-    pub(crate) fn heard(&self) -> String {
-        String::from_utf8_lossy(&self.heard.lock().unwrap()).into_owned()
+    pub(crate) fn recorded(&self) -> String {
+        String::from_utf8_lossy(&self.recorded.lock().unwrap()).into_owned()
     }
 }
 
