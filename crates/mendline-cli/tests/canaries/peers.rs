@@ -10,7 +10,7 @@ use crate::canary::{SESSION, across_limits, forms};
 
 /// What the server does with a call and with what comes before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum ServerMode {
     /// It refuses everything with a JSON-RPC error that names no request.
     Refuses(u16),
     /// It shows a page.
@@ -22,13 +22,13 @@ pub(crate) enum Manner {
 }
 
 /// A server that repeats the head of every request, and then each of these secrets in every form.
-pub(crate) fn server(manner: Manner, secrets: &'static [&'static str]) -> SocketAddr {
+pub(crate) fn server(mode: ServerMode, secrets: &'static [&'static str]) -> SocketAddr {
     listen(move |stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         while let Some((head, body)) = request(&mut reader) {
             let message: Value = serde_json::from_slice(&body).unwrap_or_default();
             let call = message["params"]["arguments"]["number"].as_u64();
-            let (status, kind, text) = answer(manner, &head, &message, &echo(&head, secrets, call));
+            let (status, kind, text) = answer(mode, &head, &message, &echo(&head, secrets, call));
             let location = if status == 307 { "Location: http://other.test/there\r\n" } else { "" };
             let session = format!("Mcp-Session-Id: {SESSION}\r\n");
             let length = text.len();
@@ -52,33 +52,33 @@ fn echo(head: &str, secrets: &[&str], number: Option<u64>) -> String {
     }
 }
 
-fn answer(manner: Manner, head: &str, message: &Value, echo: &str) -> (u16, &'static str, String) {
+fn answer(mode: ServerMode, head: &str, message: &Value, echo: &str) -> (u16, &'static str, String) {
     const JSON: &str = "application/json";
     let id = &message["id"];
-    let complaint = |words: &str| {
+    let error_body = |words: &str| {
         json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32000, "message": words, "data": words } })
             .to_string()
     };
-    match (manner, message["method"].as_str()) {
-        (Manner::Works, None) => (405, JSON, String::new()),
-        (Manner::Works, Some("initialize")) => {
+    match (mode, message["method"].as_str()) {
+        (ServerMode::Works, None) => (405, JSON, String::new()),
+        (ServerMode::Works, Some("initialize")) => {
             let who = json!({ "name": "repeater", "version": "1" });
             let result = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": who });
             (200, JSON, json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string())
         }
-        (Manner::Works, Some("tools/list")) => {
+        (ServerMode::Works, Some("tools/list")) => {
             let tool =
                 json!({ "name": "pay", "description": format!("{echo} {head}"), "inputSchema": { "type": "object" } });
             (200, JSON, json!({ "jsonrpc": "2.0", "id": id, "result": { "tools": [tool] } }).to_string())
         }
-        (Manner::Works, Some("tools/call")) => (422, JSON, complaint(echo)),
-        (Manner::Works, Some(_)) if id.is_null() => (202, JSON, String::new()),
-        (Manner::Works, Some(_)) => (200, JSON, json!({ "jsonrpc": "2.0", "id": id, "result": {} }).to_string()),
-        (Manner::Refuses(status), _) => (status, JSON, complaint(echo)),
-        (Manner::Shows(status), _) => {
+        (ServerMode::Works, Some("tools/call")) => (422, JSON, error_body(echo)),
+        (ServerMode::Works, Some(_)) if id.is_null() => (202, JSON, String::new()),
+        (ServerMode::Works, Some(_)) => (200, JSON, json!({ "jsonrpc": "2.0", "id": id, "result": {} }).to_string()),
+        (ServerMode::Refuses(status), _) => (status, JSON, error_body(echo)),
+        (ServerMode::Shows(status), _) => {
             (status, "text/html", format!("<html><title>{echo}</title><h1>{echo}</h1></html>"))
         }
-        (Manner::Redirects, _) => (307, JSON, complaint(echo)),
+        (ServerMode::Redirects, _) => (307, JSON, error_body(echo)),
     }
 }
 

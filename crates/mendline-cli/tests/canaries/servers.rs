@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::canary::{COOKIE, HEADER, PASSWORD, PATH, QUERY, SESSION, USER, basic, search};
 use crate::client::MENDLINE;
 use crate::home::{Home, search_arguments, search_to_the_end};
-use crate::peers::{Manner, server};
+use crate::peers::{ServerMode, server};
 
 const SECRETS: &[&str] = &[HEADER, COOKIE, PASSWORD, QUERY, PATH, SESSION];
 
@@ -39,11 +39,11 @@ fn borrowed(variables: &[(String, String)]) -> Vec<(&str, &str)> {
 
 #[test]
 fn s01_s10_refusal_by_server_leaks_no_secret() {
-    for manner in
-        [Manner::Refuses(400), Manner::Refuses(500), Manner::Shows(404), Manner::Shows(500), Manner::Redirects]
+    for mode in
+        [ServerMode::Refuses(400), ServerMode::Refuses(500), ServerMode::Shows(404), ServerMode::Shows(500), ServerMode::Redirects]
     {
         let home = Home::new();
-        let address = server(manner, SECRETS);
+        let address = server(mode, SECRETS);
         let variables = variables(&format!("http://{address}/{PATH}/mcp?key={QUERY}"));
         let variables = borrowed(&variables);
         let mut client = home.bridge(&FLAGS, &variables);
@@ -81,7 +81,7 @@ fn s01_s10_refusal_by_server_leaks_no_secret() {
 #[test]
 fn s01_s10_secrets_echoed_by_server_are_in_no_file() {
     let home = Home::new();
-    let address = server(Manner::Works, SECRETS);
+    let address = server(ServerMode::Works, SECRETS);
     let variables = variables(&format!("http://{address}/{PATH}/mcp?key={QUERY}"));
     let variables = borrowed(&variables);
     let mut client = home.bridge(&FLAGS, &variables);

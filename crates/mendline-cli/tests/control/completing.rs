@@ -44,15 +44,15 @@ fn configure(stage: &Stage, file: &str, servers: &Value) {
 }
 
 /// A shell in a terminal, with our completions.
-struct Typist {
+struct ShellSession {
     terminal: Terminal,
     started: PathBuf,
 }
 
-impl Typist {
+impl ShellSession {
     /// In front of this shell, if it is installed.
     #[expect(clippy::print_stdout, reason = "a test that is left out says so")]
-    fn at(shell: &str, stage: &Stage) -> Option<Typist> {
+    fn at(shell: &str, stage: &Stage) -> Option<ShellSession> {
         if Command::new(shell).arg("--version").output().is_err() {
             println!("left out: {shell} is not installed");
             return None;
@@ -92,11 +92,11 @@ impl Typist {
         command.env(STATE, at("state")).env_remove("MENDLINE_CONFIG").env_remove("ZDOTDIR");
         let terminal = Terminal::start(&command, 160, 50);
         terminal.until("ready>");
-        Some(Typist { terminal, started: at("started") })
+        Some(ShellSession { terminal, started: at("started") })
     }
 
     /// What a program would be started with when this is typed after its name.
-    fn types(&self, keys: &str) -> String {
+    fn type_keys(&self, keys: &str) -> String {
         let started = || fs::read_to_string(&self.started).unwrap_or_default();
         let before = started().lines().count();
         self.terminal.press(&format!("mendline {keys}\r"));
@@ -106,10 +106,10 @@ impl Typist {
 
     /// The same, typed again until it is so: whoever completes gives up on names that do not come quickly, and a busy
     /// machine may be slow with them. Gives what was typed the last time.
-    fn types_until(&self, keys: &str, is_so: impl Fn(&str) -> bool) -> String {
+    fn type_keys_until(&self, keys: &str, is_so: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + LATER;
         loop {
-            let typed = self.types(keys);
+            let typed = self.type_keys(keys);
             if is_so(&typed) || Instant::now() > deadline {
                 return typed;
             }
@@ -119,7 +119,7 @@ impl Typist {
 
 fn names_are_completed(shell: &str) {
     let stage = home();
-    let Some(typist) = Typist::at(shell, &stage) else { return };
+    let Some(typist) = ShellSession::at(shell, &stage) else { return };
     for (keys, expected) in [
         ("run no\t", "<run><notes>"),
         ("doctor --timeout 5s no\t", "<doctor><--timeout><5s><notes>"),
@@ -137,19 +137,19 @@ fn names_are_completed(shell: &str) {
         ("call notes no\t", "<call><notes><no>"),
         ("run --call-timeout no\t", "<run><--call-timeout><no>"),
     ] {
-        let typed = typist.types_until(keys, |typed| typed.ends_with(expected));
+        let typed = typist.type_keys_until(keys, |typed| typed.ends_with(expected));
         assert!(typed.ends_with(expected), "{shell}: {keys:?} became {typed}");
     }
     for keys in ["run x\t", "run \"x\t", "run 'x\t"] {
         let expected = format!("<run><{NASTY}>");
-        assert_eq!(typist.types_until(keys, |typed| typed == expected), expected, "{shell}: {keys:?}");
+        assert_eq!(typist.type_keys_until(keys, |typed| typed == expected), expected, "{shell}: {keys:?}");
     }
     assert!(!stage.folder().join("empty/pwned").exists(), "{shell} took a name for a command");
 }
 
 fn what_runs_and_what_ran_is_completed(shell: &str) {
     let stage = home();
-    let Some(typist) = Typist::at(shell, &stage) else { return };
+    let Some(typist) = ShellSession::at(shell, &stage) else { return };
     let state = stage.folder().join("state");
     let run = |name: &str| {
         let mut command = stage.command(&["run", "--name", name, "--", MENDLINE, "demo-server"]);
@@ -179,7 +179,7 @@ fn what_runs_and_what_ran_is_completed(shell: &str) {
         // What is only configured cannot be steered.
         ("reconnect no\t", "<reconnect><no>"),
     ] {
-        assert_eq!(typist.types_until(keys, |typed| typed == expected), expected, "{shell}: {keys:?}");
+        assert_eq!(typist.type_keys_until(keys, |typed| typed == expected), expected, "{shell}: {keys:?}");
     }
 }
 

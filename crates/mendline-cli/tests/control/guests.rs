@@ -14,7 +14,7 @@ fn only(stage: &Stage) -> Process {
     stage.registry().processes().into_iter().next().unwrap()
 }
 
-fn guest(stage: &Stage) -> UnixStream {
+fn connect_control(stage: &Stage) -> UnixStream {
     let stream = UnixStream::connect(&stage.sockets()[0]).unwrap();
     stream.set_read_timeout(Some(LATER)).unwrap();
     stream
@@ -66,7 +66,7 @@ fn follower_without_calls_gets_losses_only() {
 fn follower_that_never_reads_loses_events_and_delays_no_call() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
-    let mut stream = BufReader::new(guest(&stage));
+    let mut stream = BufReader::new(connect_control(&stage));
     stream.get_mut().write_all(b"{\"ask\":\"events\",\"level\":\"debug\"}\n").unwrap();
     let mut reply = String::new();
     stream.read_line(&mut reply).unwrap();
@@ -107,7 +107,7 @@ fn invalid_control_request_is_rejected_and_bridge_continues() {
     for nonsense in
         ["\n", "{}\n", "{\"ask\":\"explode\"}\n", "\0\u{1b}\n", &format!("{endless}\n"), &format!("{nested}\n")]
     {
-        let mut stream = guest(&stage);
+        let mut stream = connect_control(&stage);
         // It may have been dropped in the middle of it.
         let _ = stream.write_all(nonsense.as_bytes());
         let mut output = String::new();
@@ -115,7 +115,7 @@ fn invalid_control_request_is_rejected_and_bridge_continues() {
         assert!(output.is_empty() || output.starts_with("{\"refused\":"), "{output}");
     }
     look_up(&mut client, "a");
-    let mut stream = guest(&stage);
+    let mut stream = connect_control(&stage);
     stream.write_all(b"{\"ask\":\"command\",\"what\":\"reconnect\",\"server\":\"nobody\"}\n").unwrap();
     let mut output = String::new();
     BufReader::new(stream).read_line(&mut output).unwrap();
@@ -126,7 +126,7 @@ fn invalid_control_request_is_rejected_and_bridge_continues() {
 fn control_connections_are_limited_and_freed_on_close() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
-    let silent: Vec<UnixStream> = (0..40).map(|_| guest(&stage)).collect();
+    let silent: Vec<UnixStream> = (0..40).map(|_| connect_control(&stage)).collect();
     let refused = |found: &mendline::control::Found| format!("{:?}", found.answer).contains("too many are connected");
     let asked = stage.registry().snapshots_within(SOON);
     assert!(!asked.is_empty() && asked.iter().all(refused), "{asked:?}");
@@ -142,7 +142,7 @@ fn control_connections_are_limited_and_freed_on_close() {
 fn silent_control_connection_is_closed_after_timeout() {
     let stage = Stage::new();
     let _client = stage.bridge("notes");
-    let mut stream = guest(&stage);
+    let mut stream = connect_control(&stage);
     // Ten seconds, by the bridge's own clock.
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
 }
@@ -151,7 +151,7 @@ fn silent_control_connection_is_closed_after_timeout() {
 fn one_control_connection_serves_many_requests() {
     let stage = Stage::new();
     let _client = stage.bridge("notes");
-    let mut stream = guest(&stage);
+    let mut stream = connect_control(&stage);
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     for _ in 0..100 {
         stream.write_all(b"{\"ask\":\"snapshot\",\"unknown\":1}\n").unwrap();

@@ -22,7 +22,7 @@ pub(crate) struct Terminal {
     pub(crate) process: Child,
     /// None when it was closed.
     master: Option<OwnedFd>,
-    glass: Arc<Mutex<Glass>>,
+    glass: Arc<Mutex<Screen>>,
 }
 
 impl Terminal {
@@ -46,7 +46,7 @@ impl Terminal {
         }
         leader.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
         let process = leader.spawn().unwrap();
-        let glass = Arc::new(Mutex::new(Glass::new(width, height)));
+        let glass = Arc::new(Mutex::new(Screen::new(width, height)));
         let (mut reader, seen) = (fs::File::from(master.try_clone().unwrap()), Arc::downgrade(&glass));
         thread::spawn(move || {
             let mut bytes = [0; 4096];
@@ -91,14 +91,14 @@ impl Terminal {
     }
 
     pub(crate) fn resize(&self, width: u16, height: u16) {
-        *self.glass.lock().unwrap() = Glass { is_other_page: true, ..Glass::new(width, height) };
+        *self.glass.lock().unwrap() = Screen { is_other_page: true, ..Screen::new(width, height) };
         tcsetwinsize(self.master(), Winsize { ws_col: width, ws_row: height, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     }
 
     /// Closes the window while everything runs.
     pub(crate) fn close(&mut self) {
         self.master = None;
-        self.glass = Arc::new(Mutex::new(Glass::new(1, 1)));
+        self.glass = Arc::new(Mutex::new(Screen::new(1, 1)));
     }
 
     fn master(&self) -> &OwnedFd {
@@ -109,7 +109,7 @@ impl Terminal {
         kill(self.process.id().try_into().unwrap(), signal);
     }
 
-    fn until_so(&self, what: &str, is_so: impl Fn(&Glass) -> bool) -> String {
+    fn until_so(&self, what: &str, is_so: impl Fn(&Screen) -> bool) -> String {
         let deadline = Instant::now() + LATER;
         loop {
             let glass = self.glass.lock().unwrap();
@@ -139,7 +139,7 @@ fn described(modes: &Termios) -> String {
 }
 
 /// What is behind the glass.
-struct Glass {
+struct Screen {
     lines: Vec<Vec<char>>,
     x: usize,
     y: usize,
@@ -151,10 +151,10 @@ struct Glass {
     partial: Vec<u8>,
 }
 
-impl Glass {
-    fn new(width: u16, height: u16) -> Glass {
+impl Screen {
+    fn new(width: u16, height: u16) -> Screen {
         let lines = vec![vec![' '; width.into()]; height.into()];
-        Glass { lines, x: 0, y: 0, is_other_page: false, has_cursor: true, sequence: None, partial: Vec::new() }
+        Screen { lines, x: 0, y: 0, is_other_page: false, has_cursor: true, sequence: None, partial: Vec::new() }
     }
 
     fn text(&self) -> String {

@@ -109,8 +109,8 @@ fn hanging_process_does_not_freeze_watch() {
 fn watch_restores_terminal_after_key_and_signal() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
-    type Leave<'a> = &'a dyn Fn(&Terminal);
-    let ways: [(&str, Leave<'_>); 5] = [
+    type Quit<'a> = &'a dyn Fn(&Terminal);
+    let ways: [(&str, Quit<'_>); 5] = [
         ("q", &|terminal| terminal.press("q")),
         ("Esc", &|terminal| terminal.press("\x1b")),
         ("Ctrl-C", &|terminal| terminal.press("\x03")),

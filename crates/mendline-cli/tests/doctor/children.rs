@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::stage::{MENDLINE, Stage};
 
 /// What the doctor says about a command, reviewed as text.
-macro_rules! story {
+macro_rules! snapshot_test {
     ($name:ident, $($word:expr),+) => {
         #[test]
         fn $name() {
@@ -16,12 +16,12 @@ macro_rules! story {
     };
 }
 
-story!(healthy_command_is_reported, MENDLINE, "demo-server");
-story!(noise_on_stdout_is_reported, MENDLINE, "demo-server", "--temper", "noise");
-story!(immediate_exit_is_reported_with_stderr, "sh", "-c", "echo 'NOTES_TOKEN is not set' >&2; exit 3");
-story!(silent_exit_is_reported, "false");
-story!(missing_command_is_reported, "/nonexistent/notes-server");
-story!(error_to_handshake_is_reported, "sh", "-c", NO);
+snapshot_test!(healthy_command_is_reported, MENDLINE, "demo-server");
+snapshot_test!(noise_on_stdout_is_reported, MENDLINE, "demo-server", "--temper", "noise");
+snapshot_test!(immediate_exit_is_reported_with_stderr, "sh", "-c", "echo 'NOTES_TOKEN is not set' >&2; exit 3");
+snapshot_test!(silent_exit_is_reported, "false");
+snapshot_test!(missing_command_is_reported, "/nonexistent/notes-server");
+snapshot_test!(error_to_handshake_is_reported, "sh", "-c", NO);
 
 /// Answers everything with an error, under its own id.
 const NO: &str = r#"while read line; do
@@ -58,8 +58,8 @@ while read line; do
     printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$body"
 done"#;
 
-story!(era_chosen_by_first_request_is_reported, "sh", "-c", UNDECIDED);
-story!(exit_on_request_of_other_era_is_reported, "sh", "-c", TIMID);
+snapshot_test!(era_chosen_by_first_request_is_reported, "sh", "-c", UNDECIDED);
+snapshot_test!(exit_on_request_of_other_era_is_reported, "sh", "-c", TIMID);
 
 #[test]
 fn unanswered_handshake_is_reported() {

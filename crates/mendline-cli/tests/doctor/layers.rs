@@ -8,9 +8,9 @@ use crate::site::Site;
 use crate::stage::{Stage, both, legacy, modern};
 
 /// What the doctor says about a server at this address, reviewed as text.
-macro_rules! story {
+macro_rules! snapshot_test {
     ($name:ident, $server:expr, $url:expr) => {
-        story!($name, $server, $url, []);
+        snapshot_test!($name, $server, $url, []);
     };
     ($name:ident, $server:expr, $url:expr, $flags:expr) => {
         #[test]
@@ -38,23 +38,23 @@ fn legacy_with_handshake_fault(rule: Rule) -> Site {
     site
 }
 
-story!(healthy_legacy_server_is_reported, legacy(), at_site);
-story!(healthy_modern_server_is_reported, modern(), at_site);
-story!(server_of_both_eras_is_reported, both(), at_site);
-story!(sse_server_is_reported, legacy(), |site: &Site| site.sse_url());
-story!(sse_server_chosen_by_flag_is_reported, legacy(), |site: &Site| site.sse_url(), ["--transport", "sse"]);
-story!(refused_connection_is_reported, ClosedPort::new(), |closed: &ClosedPort| closed.url());
-story!(non_http_server_is_reported, Canned::answer("SSH-2.0-OpenSSH_9.6\r\n"), at);
-story!(close_without_response_is_reported, Canned::answer(""), at);
-story!(missing_response_is_reported, Canned::silent(), at, ["--timeout", "2s"]);
-story!(status_404_is_reported, Canned::http("404 Not Found", "text/html", "<title>Not here</title>"), at);
-story!(status_405_is_reported, Canned::http("405 No", "text/plain", "no"), at);
-story!(html_response_is_reported, legacy_with_handshake_fault(Rule::new("h37_html_instead_of_json")), at_site);
-story!(json_that_is_not_json_rpc_is_reported, Canned::http("200 OK", "application/json", "{\"hello\":1}"), at);
-story!(status_500_is_reported, legacy_with_handshake_fault(Rule::new("h26_500")), at_site);
-story!(status_429_is_reported, legacy_with_handshake_fault(Rule::new("h30_429_retry_after").value(7)), at_site);
-story!(expired_token_is_reported, legacy_with_handshake_fault(Rule::new("a73_token_expired_401")), at_site);
-story!(
+snapshot_test!(healthy_legacy_server_is_reported, legacy(), at_site);
+snapshot_test!(healthy_modern_server_is_reported, modern(), at_site);
+snapshot_test!(server_of_both_eras_is_reported, both(), at_site);
+snapshot_test!(sse_server_is_reported, legacy(), |site: &Site| site.sse_url());
+snapshot_test!(sse_server_chosen_by_flag_is_reported, legacy(), |site: &Site| site.sse_url(), ["--transport", "sse"]);
+snapshot_test!(refused_connection_is_reported, ClosedPort::new(), |closed: &ClosedPort| closed.url());
+snapshot_test!(non_http_server_is_reported, Canned::answer("SSH-2.0-OpenSSH_9.6\r\n"), at);
+snapshot_test!(close_without_response_is_reported, Canned::answer(""), at);
+snapshot_test!(missing_response_is_reported, Canned::silent(), at, ["--timeout", "2s"]);
+snapshot_test!(status_404_is_reported, Canned::http("404 Not Found", "text/html", "<title>Not here</title>"), at);
+snapshot_test!(status_405_is_reported, Canned::http("405 No", "text/plain", "no"), at);
+snapshot_test!(html_response_is_reported, legacy_with_handshake_fault(Rule::new("h37_html_instead_of_json")), at_site);
+snapshot_test!(json_that_is_not_json_rpc_is_reported, Canned::http("200 OK", "application/json", "{\"hello\":1}"), at);
+snapshot_test!(status_500_is_reported, legacy_with_handshake_fault(Rule::new("h26_500")), at_site);
+snapshot_test!(status_429_is_reported, legacy_with_handshake_fault(Rule::new("h30_429_retry_after").value(7)), at_site);
+snapshot_test!(expired_token_is_reported, legacy_with_handshake_fault(Rule::new("a73_token_expired_401")), at_site);
+snapshot_test!(
     missing_login_is_reported,
     Canned::answer(
         "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"notes\", scope=\"read write\", \
@@ -62,19 +62,19 @@ story!(
     ),
     at
 );
-story!(status_403_is_reported, Canned::http("403 Forbidden", "text/plain", "no"), at);
-story!(
+snapshot_test!(status_403_is_reported, Canned::http("403 Forbidden", "text/plain", "no"), at);
+snapshot_test!(
     redirect_to_other_origin_is_reported,
     Canned::answer("HTTP/1.1 302 Found\r\nLocation: https://login.test/in?key=s3cret\r\nContent-Length: 0\r\n\r\n"),
     at
 );
-story!(redirect_within_origin_is_reported, legacy_with_handshake_fault(Rule::new("h38_redirect_same_origin")), at_site);
-story!(
+snapshot_test!(redirect_within_origin_is_reported, legacy_with_handshake_fault(Rule::new("h38_redirect_same_origin")), at_site);
+snapshot_test!(
     rejected_handshake_is_reported,
     Canned::json_rpc("error", r#"{"code":-32000,"message":"the database is away\u001b[2J"}"#),
     at
 );
-story!(
+snapshot_test!(
     unanswered_list_is_reported,
     {
         let site = legacy();

@@ -105,10 +105,10 @@ fn p57_briefly_stopped_server_is_kept() {
 }
 
 /// A user of this machine that has no process, for whom a limit counts only what this test starts. Root is above the limit.
-const NOBODY_ELSE: u32 = 54_361;
+const UNUSED_UID: u32 = 54_361;
 
-fn as_nobody_else(command: &mut Command) -> &mut Command {
-    if rustix::process::geteuid().is_root() { command.uid(NOBODY_ELSE).gid(NOBODY_ELSE) } else { command }
+fn as_unused_user(command: &mut Command) -> &mut Command {
+    if rustix::process::geteuid().is_root() { command.uid(UNUSED_UID).gid(UNUSED_UID) } else { command }
 }
 
 /// How many processes the user of this process may have before it gets no more. The tool runs as that user, because not
@@ -116,7 +116,7 @@ fn as_nobody_else(command: &mut Command) -> &mut Command {
 fn limit_processes(pid: u32, to: &str) {
     let mut command = Command::new("prlimit");
     command.args(["--pid", &pid.to_string(), &format!("--nproc={to}:")]).current_dir("/");
-    let output = as_nobody_else(&mut command).output().expect("prlimit, of util-linux");
+    let output = as_unused_user(&mut command).output().expect("prlimit, of util-linux");
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -133,7 +133,7 @@ fn p61_calls_wait_until_fork_succeeds() {
     let mut command = Command::new(&binary);
     command.args(["run", "--"]).arg(&binary).arg("demo-server").env("MENDLINE_DEMO_LEDGER", &ledger);
     command.stdin(Stdio::piped()).current_dir("/");
-    let mut client = Client::start(as_nobody_else(&mut command));
+    let mut client = Client::start(as_unused_user(&mut command));
     client.read_log();
     assert_eq!(client.initialize(), "demo-server");
     let noted = |what: &str| {

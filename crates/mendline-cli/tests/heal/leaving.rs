@@ -12,14 +12,14 @@ use crate::site::{Site, event_answers, modern};
 use crate::support::Bridge;
 
 /// A client that reads with its own hands, so that nobody else holds its end of the pipe when it leaves.
-struct Leaver {
+struct PipeClient {
     process: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
 }
 
-impl Leaver {
-    fn before(url: &str) -> Leaver {
+impl PipeClient {
+    fn before(url: &str) -> PipeClient {
         let mut command = Command::new(MENDLINE);
         command
             .args(["run", "--log-level", "off", "--no-log-files", "--no-catalogue", url])
@@ -27,21 +27,21 @@ impl Leaver {
             .stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let (stdin, stdout) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
-        Leaver { process, stdin, stdout }
+        PipeClient { process, stdin, stdout }
     }
 
-    fn say(&mut self, message: &Value) {
+    fn send(&mut self, message: &Value) {
         self.stdin.write_all(format!("{message}\n").as_bytes()).unwrap();
     }
 
-    fn hear(&mut self) -> Value {
+    fn recv(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap()
     }
 
     /// Closes both pipes at once, as the end of a process does.
-    fn leave(self) -> Child {
+    fn close(self) -> Child {
         self.process
     }
 }
@@ -53,16 +53,16 @@ fn ends(mut process: Child, within: Duration) {
 #[test]
 fn c86_legacy_call_continues_after_client_exit() {
     let site = Site::start(event_answers());
-    let mut client = Leaver::before(&site.url());
+    let mut client = PipeClient::before(&site.url());
     let hello =
         json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    client.say(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello }));
-    assert_eq!(client.hear()["id"], 1);
-    client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    client.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello }));
+    assert_eq!(client.recv()["id"], 1);
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     let params = json!({ "name": "create_note", "arguments": { "key": "k", "delayMs": 1000 } });
-    client.say(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params }));
+    client.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params }));
     site.until("the call runs", |counts| counts.executions_of("k") == 1);
-    ends(client.leave(), 3 * SOON);
+    ends(client.close(), 3 * SOON);
     let counts = site.counts();
     let cancelled = (counts.cancellations, counts.messages_of("notifications/cancelled"));
     assert_eq!(cancelled, (0, 0), "a dropped connection is no cancellation in this era");
@@ -71,16 +71,16 @@ fn c86_legacy_call_continues_after_client_exit() {
 #[test]
 fn c86_modern_call_is_cancelled_after_client_exit() {
     let site = Site::start(modern(Answers::Events));
-    let mut client = Leaver::before(&site.url());
+    let mut client = PipeClient::before(&site.url());
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let params = json!({ "name": "create_note", "arguments": { "key": "k", "delayMs": 60_000 }, "_meta": meta });
-    client.say(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params }));
+    client.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params }));
     site.until("the call runs", |counts| counts.executions_of("k") == 1);
-    let process = client.leave();
+    let process = client.close();
     // The end of our stdin says nothing of the kind, and nothing is written that would: it is looked for once a second.
     site.until("its response is closed", |counts| counts.cancellations == 1);
     ends(process, SOON);

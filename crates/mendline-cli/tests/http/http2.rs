@@ -4,11 +4,11 @@ use mendline_faults::{Answers, Ending, Rule};
 use serde_json::json;
 
 use crate::client::{Client, failure};
-use crate::secure::Trusted;
+use crate::secure::TrustedAuthority;
 use crate::site::{Site, json_answers, modern, never_answered, with_modern_meta};
 
 fn at_a_secure_site() -> (Site, Client) {
-    let trusted = Trusted::new();
+    let trusted = TrustedAuthority::new();
     let site = Site::start_secure(json_answers(), trusted.good());
     let client = trusted.initialized(&site.url(), &[]);
     (site, client)
@@ -85,7 +85,7 @@ fn t13_reset_under_many_streams_repeats_reads_only() {
 
 #[test]
 fn i18_modern_cancellation_resets_only_its_stream() {
-    let trusted = Trusted::new();
+    let trusted = TrustedAuthority::new();
     let site = Site::start_secure(modern(Answers::Events), trusted.good());
     let mut client = trusted.run(&site.url(), &[]);
     client.request("list", "tools/list", &with_modern_meta(json!({})));

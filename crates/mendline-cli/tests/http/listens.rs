@@ -14,13 +14,13 @@ const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 fn listening(site: &Site, options: &[&str]) -> Client {
     let mut client = discovered(site, options);
     client.request("l", "subscriptions/listen", &with_modern_meta(json!({ "notifications": { "toolsListChanged": true } })));
-    assert_eq!(heard(&mut client)["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(next_notification(&mut client)["method"], "notifications/subscriptions/acknowledged");
     assert_eq!(site.counts().listens_opened, 1);
     client
 }
 
 /// What comes next, which is under the name that the client gave to its subscription.
-fn heard(client: &mut Client) -> Value {
+fn next_notification(client: &mut Client) -> Value {
     let message: Value = serde_json::from_str(&client.line()).unwrap();
     assert_eq!(message["params"]["_meta"][SUBSCRIPTION], "l", "{message}");
     message
@@ -34,7 +34,7 @@ fn subscription_outlives_call_deadline_and_ends_with_server_answer() {
     let mut number = 0;
     while begin.elapsed() < Duration::from_secs(4) {
         site.notify("notifications/tools/list_changed", &json!({ "number": number }));
-        assert_eq!(heard(&mut client)["params"]["number"], number);
+        assert_eq!(next_notification(&mut client)["params"]["number"], number);
         number += 1;
         // A call beside it has its own deadline and its own stream.
         let arguments = json!({ "key": format!("k{number}"), "delayMs": 100 });
@@ -60,7 +60,7 @@ fn silent_subscription_is_kept() {
         assert_eq!(client.answer(&id)["result"]["isError"], true);
     }
     site.notify("notifications/tools/list_changed", &json!({}));
-    assert_eq!(heard(&mut client)["method"], "notifications/tools/list_changed");
+    assert_eq!(next_notification(&mut client)["method"], "notifications/tools/list_changed");
     assert_eq!((site.counts().listens_opened, site.counts().listens_closed), (1, 0));
 }
 
@@ -91,9 +91,9 @@ fn cut_subscription_is_reopened_under_same_id() {
     let mut client = listening(&site, &[]);
     site.cut(Ending::Reset);
     eventually("it is opened again", SOON, || site.counts().listens_opened == 2);
-    let gap = heard(&mut client);
+    let gap = next_notification(&mut client);
     assert_eq!(gap["method"], "notifications/tools/list_changed", "what may have been missed is said: {gap}");
     site.notify("notifications/tools/list_changed", &json!({ "after": true }));
-    let change = heard(&mut client);
+    let change = next_notification(&mut client);
     assert_eq!((&change["method"], &change["params"]["after"]), (&gap["method"], &json!(true)), "{change}");
 }

@@ -10,18 +10,18 @@ use std::process::{Command, Output};
 const INSIDE: &str = "MENDLINE_TEST_INSIDE_A_NAMESPACE";
 
 /// Runs the story of the test that has this name, inside: without any network but a loopback that is up.
-pub(crate) fn inside(name: &str, story: impl FnOnce()) {
+pub(crate) fn inside(name: &str, test: impl FnOnce()) {
     inside_of(&["--net", "--mount"], name, || {
         ip(&["link", "set", "lo", "up"]);
-        story();
+        test();
     });
 }
 
 /// Runs the story of the test that has this name in namespaces of these kinds, which are options of `unshare`.
 #[expect(clippy::print_stdout, reason = "a test that is left out says so")]
-pub(crate) fn inside_of(kinds: &[&str], name: &str, story: impl FnOnce()) {
+pub(crate) fn inside_of(kinds: &[&str], name: &str, test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
-        return story();
+        return test();
     }
     let attempt = isolated(kinds, "true", &[]);
     if !attempt.status.success() {

@@ -13,13 +13,13 @@ use crate::client::{SOON, eventually, failure};
 use crate::site::{initialized, never_answered};
 
 /// Says to this program that it is to be the server, and how.
-const WORDS: &str = "MENDLINE_FAULTS_WORDS";
+const SERVER_ARGUMENTS: &str = "MENDLINE_FAULTS_WORDS";
 
 /// Not a story: what the stories below start as a process of its own. Without being told so it does nothing.
 #[test]
 #[ignore = "started by the others"]
 fn server_process() {
-    let Ok(words) = std::env::var(WORDS) else { return };
+    let Ok(words) = std::env::var(SERVER_ARGUMENTS) else { return };
     let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(mendline_faults::command::run(&words)).map_err(|failure| failure.to_string()).unwrap();
@@ -27,7 +27,7 @@ fn server_process() {
 }
 
 /// A server in a process of its own.
-struct Apart {
+struct ServerProcess {
     process: Child,
     address: SocketAddr,
     control: SocketAddr,
@@ -35,11 +35,11 @@ struct Apart {
     kept: Option<TcpSocket>,
 }
 
-impl Apart {
-    fn start(words: &str) -> Apart {
+impl ServerProcess {
+    fn start(words: &str) -> ServerProcess {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "restarts::server_process", "--ignored", "--nocapture"])
-            .env(WORDS, format!("server answers=json era=legacy {words}").trim_end())
+            .env(SERVER_ARGUMENTS, format!("server answers=json era=legacy {words}").trim_end())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -54,7 +54,7 @@ impl Apart {
             let url = places[name].as_str().unwrap();
             url.trim_start_matches("http://").split('/').next().unwrap().parse().unwrap()
         };
-        Apart { address: address("url"), control: address("control"), process, kept: None }
+        ServerProcess { address: address("url"), control: address("control"), process, kept: None }
     }
 
     fn url(&self) -> String {
@@ -73,21 +73,21 @@ impl Apart {
 
     /// The next life of one that was killed, on the same port.
     fn start_again(&mut self) {
-        *self = Apart::start(&format!("listen={}", self.address));
+        *self = ServerProcess::start(&format!("listen={}", self.address));
     }
 
     /// What the server has counted.
     fn counts(&self) -> Value {
-        self.ask("GET", "counts", "")
+        self.request("GET", "counts", "")
     }
 
     /// Breaks by this rule from now on.
     fn breaks(&self, rule: &Rule) {
-        let reply = self.ask("POST", "rules", &serde_json::to_string(rule).unwrap());
+        let reply = self.request("POST", "rules", &serde_json::to_string(rule).unwrap());
         assert_eq!(reply, json!({}));
     }
 
-    fn ask(&self, verb: &str, path: &str, body: &str) -> Value {
+    fn request(&self, verb: &str, path: &str, body: &str) -> Value {
         let mut stream = TcpStream::connect(self.control).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
         let head = format!("{verb} /_faults/{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
@@ -102,7 +102,7 @@ impl Apart {
     }
 }
 
-impl Drop for Apart {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -111,7 +111,7 @@ impl Drop for Apart {
 
 #[test]
 fn killed_server_is_reinitialized_after_restart() {
-    let mut server = Apart::start("");
+    let mut server = ServerProcess::start("");
     let mut client = initialized(&server.url(), &[]);
     for round in 0..3 {
         let [read, write] = ["r", "w"].map(|key| format!("{key}{round}"));
@@ -138,7 +138,7 @@ fn killed_server_is_reinitialized_after_restart() {
 
 #[test]
 fn server_killed_while_idle_is_reinitialized_by_next_call() {
-    let mut server = Apart::start("");
+    let mut server = ServerProcess::start("");
     let mut client = initialized(&server.url(), &[]);
     server.kill();
     server.start_again();

@@ -15,21 +15,21 @@ const LATER: i32 = 2200;
 const HERE: &str = "127.0.0.1";
 
 /// An authority of our own, and the file by which Mendline is told to trust it.
-pub(crate) struct Trusted {
+pub(crate) struct TrustedAuthority {
     authority: Authority,
     file: NamedTempFile,
 }
 
-impl Trusted {
-    pub(crate) fn new() -> Trusted {
-        Trusted::called("A private authority")
+impl TrustedAuthority {
+    pub(crate) fn new() -> TrustedAuthority {
+        TrustedAuthority::called("A private authority")
     }
 
-    fn called(name: &str) -> Trusted {
+    fn called(name: &str) -> TrustedAuthority {
         let authority = Authority::new(name).unwrap();
         let mut file = NamedTempFile::new().unwrap();
         file.write_all(authority.pem().as_bytes()).unwrap();
-        Trusted { authority, file }
+        TrustedAuthority { authority, file }
     }
 
     /// A server that it is right to trust.
@@ -55,7 +55,7 @@ impl Trusted {
 
 #[test]
 fn private_authority_is_trusted_when_configured() {
-    let trusted = Trusted::new();
+    let trusted = TrustedAuthority::new();
     for (identity, http2) in [(trusted.good(), true), (trusted.good().with_http1_only(), false)] {
         let site = Site::start_secure(event_answers(), identity);
         let mut client = trusted.initialized(&site.url(), &[]);
@@ -73,7 +73,7 @@ fn private_authority_is_trusted_when_configured() {
 
 #[test]
 fn sse_server_behind_tls_is_detected() {
-    let trusted = Trusted::new();
+    let trusted = TrustedAuthority::new();
     let site = Site::start_secure(json_answers(), trusted.good());
     let mut client = trusted.initialized(&site.sse_url(), &[]);
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
@@ -81,7 +81,7 @@ fn sse_server_behind_tls_is_detected() {
 }
 
 /// A server that is not to be believed: said why, nothing sent, and not asked again and again.
-fn is_refused(trusted: &Trusted, identity: Identity, words: &str) {
+fn is_refused(trusted: &TrustedAuthority, identity: Identity, words: &str) {
     let site = Site::start_secure(json_answers(), identity);
     let mut client = trusted.run(&site.url(), &["--call-timeout", "3s"]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
@@ -98,20 +98,20 @@ fn is_refused(trusted: &Trusted, identity: Identity, words: &str) {
 
 #[test]
 fn n09_expired_certificate_is_refused_with_date() {
-    let trusted = Trusted::new();
+    let trusted = TrustedAuthority::new();
     is_refused(&trusted, trusted.vouch(HERE, 2024), "its certificate expired on 2024-05-17");
 }
 
 #[test]
 fn n09_certificate_of_other_host_is_refused_with_name() {
-    let trusted = Trusted::new();
+    let trusted = TrustedAuthority::new();
     is_refused(&trusted, trusted.vouch("other.test", LATER), "its certificate is for other.test, not for 127.0.0.1");
 }
 
 #[test]
 fn n09_certificate_of_unknown_authority_is_refused() {
-    let trusted = Trusted::new();
-    let unknown = Trusted::called("Another authority").good();
+    let trusted = TrustedAuthority::new();
+    let unknown = TrustedAuthority::called("Another authority").good();
     is_refused(&trusted, unknown, "an authority that this machine does not know");
     let itself = Identity::of_itself(Certificate { host: HERE, until: LATER }).unwrap();
     is_refused(&trusted, itself, "its certificate is self-signed");
@@ -150,15 +150,15 @@ fn u06_trusted_openssl_certificate_is_accepted() {
 fn u06_untrusted_openssl_certificate_is_refused_with_reason() {
     let Some((identity, _)) = of_openssl("IP:127.0.0.1", "30", &[]) else { return };
     let advice = "its certificate is self-signed; if it is yours, trust it with NODE_EXTRA_CA_CERTS=/path/cert.pem";
-    is_refused(&Trusted::new(), identity, advice);
+    is_refused(&TrustedAuthority::new(), identity, advice);
     let (identity, file) = of_openssl("DNS:other.test,IP:127.0.0.2", "30", &[]).unwrap();
-    let trusted = Trusted { authority: Authority::new("unused").unwrap(), file };
+    let trusted = TrustedAuthority { authority: Authority::new("unused").unwrap(), file };
     is_refused(&trusted, identity, "its certificate is for other.test, 127.0.0.2, not for 127.0.0.1");
 }
 
 #[test]
 fn n08_stalled_tls_handshake_is_abandoned_and_call_runs_once() {
-    let trusted = Trusted::new();
+    let trusted = TrustedAuthority::new();
     let site = Site::start_secure(json_answers(), trusted.good());
     let proxy = site.proxy();
     let url = format!("https://{}/mcp", proxy.address());
@@ -174,7 +174,7 @@ fn n08_stalled_tls_handshake_is_abandoned_and_call_runs_once() {
 
 #[test]
 fn n08_unfinished_tls_handshake_is_reported_as_not_sent() {
-    let trusted = Trusted::new();
+    let trusted = TrustedAuthority::new();
     let site = Site::start_secure(json_answers(), trusted.good());
     let proxy = site.proxy();
     let url = format!("https://{}/mcp", proxy.address());

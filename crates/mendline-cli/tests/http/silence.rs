@@ -13,7 +13,7 @@ use mendline_faults::{Direction, Proxy};
 use serde_json::{Value, json};
 
 use crate::client::{Client, SOON, eventually, failure};
-use crate::secure::Trusted;
+use crate::secure::TrustedAuthority;
 use crate::site::{Site, event_answers, json_answers, through_a_proxy};
 use crate::sockets::sockets;
 
@@ -62,7 +62,7 @@ fn t16_over_http1() -> Duration {
 }
 
 fn t16_over_http2() -> Duration {
-    let trusted = Trusted::new();
+    let trusted = TrustedAuthority::new();
     let site = Site::start_secure(json_answers(), trusted.good());
     let proxy = site.proxy();
     let mut client = trusted.initialized(&format!("https://{}/mcp", proxy.address()), &[]);
@@ -117,11 +117,11 @@ fn t18_two_way() -> Duration {
 }
 
 /// What happens, and how long it took until it was found.
-type Story = fn() -> Duration;
+type Case = fn() -> Duration;
 
 #[test]
 fn t16_t17_t18_silent_connection_is_detected_within_bound() {
-    let stories: [(&str, Story); 6] = [
+    let cases: [(&str, Case); 6] = [
         ("an unsafe call over HTTP/1.1", t16_over_http1),
         ("an unsafe call over HTTP/2", t16_over_http2),
         ("a read", t16_a_read),
@@ -129,9 +129,9 @@ fn t16_t17_t18_silent_connection_is_detected_within_bound() {
         ("one way", t17_one_way),
         ("both ways", t18_two_way),
     ];
-    let threads = stories.map(|(name, story)| (name, thread::Builder::new().name(name.into()).spawn(story).unwrap()));
-    for (name, story) in threads {
-        let took = story.join().unwrap_or_else(|_| panic!("{name}"));
+    let threads = cases.map(|(name, case)| (name, thread::Builder::new().name(name.into()).spawn(case).unwrap()));
+    for (name, case) in threads {
+        let took = case.join().unwrap_or_else(|_| panic!("{name}"));
         println!("{name}: found after {took:?}");
         assert!(took < FOUND, "{name}: {took:?}");
     }

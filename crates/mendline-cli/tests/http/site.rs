@@ -25,22 +25,22 @@ pub(crate) struct Site(Server);
 
 impl Site {
     pub(crate) fn start(settings: Settings) -> Site {
-        Site(ground().block_on(Server::start(settings)).unwrap())
+        Site(runtime().block_on(Server::start(settings)).unwrap())
     }
 
     /// Behind TLS, as whom this identity says.
     pub(crate) fn start_secure(settings: Settings, identity: Identity) -> Site {
-        Site(ground().block_on(Server::start_secure(settings, identity)).unwrap())
+        Site(runtime().block_on(Server::start_secure(settings, identity)).unwrap())
     }
 
     /// A proxy before this server.
     pub(crate) fn proxy(&self) -> Proxy {
-        ground().block_on(Proxy::start(self.address())).unwrap()
+        runtime().block_on(Proxy::start(self.address())).unwrap()
     }
 
     /// A proxy before this server, at this address.
     pub(crate) fn proxy_on(&self, address: SocketAddr) -> Proxy {
-        ground().block_on(Proxy::start_on(address, self.address())).unwrap()
+        runtime().block_on(Proxy::start_on(address, self.address())).unwrap()
     }
 
     /// A client of the legacy era at the Streamable HTTP of this server, greeted.
@@ -141,7 +141,7 @@ pub(crate) fn run(url: &str, options: &[&str], environment: &[(&str, &str)]) -> 
 }
 
 /// Where the servers of all stories run: one thread, for as long as the process lives.
-fn ground() -> &'static Handle {
+fn runtime() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static DRIVEN: Once = Once::new();
     let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());

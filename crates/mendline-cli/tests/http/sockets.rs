@@ -17,7 +17,7 @@ pub(crate) struct Socket {
     /// Neither side has ended it.
     pub(crate) is_established: bool,
     /// The other side has ended it, and this one has not.
-    pub(crate) is_left: bool,
+    pub(crate) is_closed_by_peer: bool,
     /// What it has sent and the other side's kernel has not acknowledged.
     pub(crate) unacknowledged: u64,
     /// What has arrived and is not read.
@@ -39,7 +39,7 @@ fn parsed(line: &str) -> Option<Socket> {
         local_port: port(fields.get(1)?)?,
         remote_port: port(fields.get(2)?)?,
         is_established: *fields.get(3)? == ESTABLISHED,
-        is_left: *fields.get(3)? == CLOSE_WAIT,
+        is_closed_by_peer: *fields.get(3)? == CLOSE_WAIT,
         unacknowledged: u64::from_str_radix(unacknowledged, 16).ok()?,
         unread: u64::from_str_radix(unread, 16).ok()?,
     })

@@ -77,11 +77,11 @@ fn log_of_call_has_messages_of_all_attempts() {
     assert_eq!(retried.len(), 2, "{records:?}");
     let call = retried[0]["call"].to_string();
     for follow in [false, true] {
-        let story =
+        let log =
             if follow { followed(&stage, &call) } else { stage.run_logs(&["--wire", "--full", "--call", &call]).stdout };
-        let count = |way: &str| story.lines().filter(|line| line.contains(way) && line.contains("needle")).count();
-        assert_eq!((count("→ server "), count("← server ")), (3, 1), "{story}");
-        assert!(!story.contains("hay"), "{story}");
+        let count = |way: &str| log.lines().filter(|line| line.contains(way) && line.contains("needle")).count();
+        assert_eq!((count("→ server "), count("← server ")), (3, 1), "{log}");
+        assert!(!log.contains("hay"), "{log}");
     }
     let lines = stage.run_logs(&["--wire", "--json", "--call", &call]).stdout;
     let numbers: Vec<Value> =
@@ -94,14 +94,14 @@ fn followed(stage: &Stage, call: &str) -> String {
     let mut command = stage.command(&["logs", "--wire", "--full", "-n", "all", "-f", "--call", call]);
     let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
     let lines = lines_of(process.stdout.take().unwrap());
-    let mut story = String::new();
-    while !story.contains("← server ") {
-        story += &lines.recv_timeout(SOON).unwrap_or_else(|error| panic!("{error}: {story}"));
-        story.push('\n');
+    let mut log = String::new();
+    while !log.contains("← server ") {
+        log += &lines.recv_timeout(SOON).unwrap_or_else(|error| panic!("{error}: {log}"));
+        log.push('\n');
     }
     process.kill().unwrap();
     process.wait().unwrap();
-    story
+    log
 }
 
 #[test]
@@ -113,8 +113,8 @@ fn log_of_call_has_truncated_messages() {
     end(client);
     let records = stage.records();
     let answered = records.iter().rfind(|it| it["kind"] == "CallAnswered").unwrap();
-    let story = stage.run_logs(&["--wire", "--call", &answered["call"].to_string()]).stdout;
-    assert!(story.contains("→ server ") && story.contains("← server "), "{story}");
+    let log = stage.run_logs(&["--wire", "--call", &answered["call"].to_string()]).stdout;
+    assert!(log.contains("→ server ") && log.contains("← server "), "{log}");
 }
 
 #[test]
@@ -130,9 +130,9 @@ fn log_of_call_has_its_progress() {
     end(client);
     let records = stage.records();
     let cancelled = records.iter().find(|it| it["kind"] == "CallCancelled").unwrap();
-    let story = stage.run_logs(&["--wire", "--full", "--call", &output["call"].to_string()]).stdout;
-    let has = |way: &str, what: &str| story.lines().any(|line| line.contains(way) && line.contains(what));
-    assert!(has("← server ", "notifications/progress") && has("→ server ", "notifications/cancelled"), "{story}");
+    let log = stage.run_logs(&["--wire", "--full", "--call", &output["call"].to_string()]).stdout;
+    let has = |way: &str, what: &str| log.lines().any(|line| line.contains(way) && line.contains(what));
+    assert!(has("← server ", "notifications/progress") && has("→ server ", "notifications/cancelled"), "{log}");
 }
 
 #[test]

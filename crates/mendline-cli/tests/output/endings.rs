@@ -25,14 +25,14 @@ enum Writes {
 }
 
 /// A command line, and its exit code when everything can be written.
-struct Line {
+struct CommandLine {
     arguments: Vec<String>,
     code: i32,
     writes: Writes,
 }
 
-fn line(arguments: &[&str], code: i32, writes: Writes) -> Line {
-    Line { arguments: arguments.iter().map(|&word| word.to_owned()).collect(), code, writes }
+fn line(arguments: &[&str], code: i32, writes: Writes) -> CommandLine {
+    CommandLine { arguments: arguments.iter().map(|&word| word.to_owned()).collect(), code, writes }
 }
 
 /// A stage with a configuration and a client's file.
@@ -49,7 +49,7 @@ fn stage() -> Stage {
 }
 
 /// Every command, in more than one form where it writes in more than one way. `notes` runs while they do.
-fn lines() -> Vec<Line> {
+fn lines() -> Vec<CommandLine> {
     use Writes::{Both, Err, Out};
     vec![
         line(&["--help"], 0, Out),
@@ -114,7 +114,7 @@ fn lines() -> Vec<Line> {
 
 /// What is wrong with the descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum OutputFault {
     /// Stdout is a pipe whose reader has gone before the command starts, as with `| true`.
     NoReader,
     /// The reader goes after the first line, as with `| head -1`.
@@ -142,25 +142,25 @@ fn full() -> fs::File {
     OpenOptions::new().write(true).open("/dev/full").unwrap()
 }
 
-impl Way {
+impl OutputFault {
     fn run(self, stage: &Stage, arguments: &[String]) -> CommandOutput {
         match self {
-            Way::NoReader => finish(stage.command(arguments).stdout(unread())),
-            Way::OneLine => one_line(&mut stage.command(arguments)),
-            Way::FullDisk => finish(stage.command(arguments).stdout(full())),
-            Way::Closed => finish(&mut stage.through_shell(">&-", arguments)),
-            Way::NoReaderOfErrors => finish(stage.command(arguments).stderr(unread())),
-            Way::FullDiskForErrors => finish(stage.command(arguments).stderr(full())),
-            Way::ClosedErrors => finish(&mut stage.through_shell("2>&-", arguments)),
-            Way::ClosedAll => finish(&mut stage.through_shell("<&- >&- 2>&-", arguments)),
+            OutputFault::NoReader => finish(stage.command(arguments).stdout(unread())),
+            OutputFault::OneLine => one_line(&mut stage.command(arguments)),
+            OutputFault::FullDisk => finish(stage.command(arguments).stdout(full())),
+            OutputFault::Closed => finish(&mut stage.through_shell(">&-", arguments)),
+            OutputFault::NoReaderOfErrors => finish(stage.command(arguments).stderr(unread())),
+            OutputFault::FullDiskForErrors => finish(stage.command(arguments).stderr(full())),
+            OutputFault::ClosedErrors => finish(&mut stage.through_shell("2>&-", arguments)),
+            OutputFault::ClosedAll => finish(&mut stage.through_shell("<&- >&- 2>&-", arguments)),
         }
     }
 
     /// The exit code that a line must have.
-    fn code(self, line: &Line) -> i32 {
+    fn code(self, line: &CommandLine) -> i32 {
         match self {
             // What could not be written turns success into a failure; every other code says more.
-            Way::FullDisk if line.writes != Writes::Err && line.code == 0 => 1,
+            OutputFault::FullDisk if line.writes != Writes::Err && line.code == 0 => 1,
             _ => line.code,
         }
     }
@@ -189,18 +189,18 @@ fn assert_calm(what: &str, status: ExitStatus, stderr: &str) {
 }
 
 /// Runs every line in this way.
-fn all(way: Way) {
+fn all(fault: OutputFault) {
     let stage = stage();
     let _bridge = stage.bridge("notes");
     for line in lines() {
-        let what = format!("{way:?} {:?}", line.arguments);
-        let ended = way.run(&stage, &line.arguments);
+        let what = format!("{fault:?} {:?}", line.arguments);
+        let ended = fault.run(&stage, &line.arguments);
         let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert_calm(&what, ended.status, &stderr);
-        assert_eq!(ended.status.code(), Some(way.code(&line)), "{what}: {stderr}");
+        assert_eq!(ended.status.code(), Some(fault.code(&line)), "{what}: {stderr}");
         let complaints = stderr.matches("cannot write to stdout").count();
-        match way {
-            Way::FullDisk if line.writes != Writes::Err => {
+        match fault {
+            OutputFault::FullDisk if line.writes != Writes::Err => {
                 assert!(
                     stderr.contains("error: cannot write to stdout: No space left on device\n"),
                     "{what}: {stderr}"
@@ -209,10 +209,10 @@ fn all(way: Way) {
             }
             _ => assert_eq!(complaints, 0, "{what}: {stderr}"),
         }
-        if matches!(way, Way::NoReaderOfErrors | Way::FullDiskForErrors | Way::ClosedErrors) {
+        if matches!(fault, OutputFault::NoReaderOfErrors | OutputFault::FullDiskForErrors | OutputFault::ClosedErrors) {
             assert_eq!(ended.stdout.is_empty(), line.writes == Writes::Err, "{what}");
         }
-        if matches!(way, Way::NoReader | Way::OneLine | Way::Closed) && line.writes == Writes::Out {
+        if matches!(fault, OutputFault::NoReader | OutputFault::OneLine | OutputFault::Closed) && line.writes == Writes::Out {
             assert_eq!(stderr, "", "{what}");
         }
     }
@@ -220,42 +220,42 @@ fn all(way: Way) {
 
 #[test]
 fn u01_output_that_is_never_read_causes_no_failure() {
-    all(Way::NoReader);
+    all(OutputFault::NoReader);
 }
 
 #[test]
 fn u01_reader_of_one_line_causes_no_failure() {
-    all(Way::OneLine);
+    all(OutputFault::OneLine);
 }
 
 #[test]
 fn u01_full_disk_is_reported_once_with_exit_code() {
-    all(Way::FullDisk);
+    all(OutputFault::FullDisk);
 }
 
 #[test]
 fn u01_closed_stdout_causes_no_failure() {
-    all(Way::Closed);
+    all(OutputFault::Closed);
 }
 
 #[test]
 fn u01_stderr_without_reader_causes_no_failure() {
-    all(Way::NoReaderOfErrors);
+    all(OutputFault::NoReaderOfErrors);
 }
 
 #[test]
 fn u01_stderr_on_full_disk_causes_no_failure() {
-    all(Way::FullDiskForErrors);
+    all(OutputFault::FullDiskForErrors);
 }
 
 #[test]
 fn u01_closed_stderr_causes_no_failure() {
-    all(Way::ClosedErrors);
+    all(OutputFault::ClosedErrors);
 }
 
 #[test]
 fn u01_closed_descriptors_cause_no_failure() {
-    all(Way::ClosedAll);
+    all(OutputFault::ClosedAll);
 }
 
 #[test]
@@ -269,12 +269,12 @@ fn u01_every_command_is_in_the_table() {
 #[test]
 fn u01_demo_ends_when_its_output_fails() {
     let stage = stage();
-    for (way, code) in [(Way::NoReader, 0), (Way::OneLine, 0), (Way::FullDisk, 1)] {
-        let ended = way.run(&stage, &["demo".to_owned()]);
+    for (fault, code) in [(OutputFault::NoReader, 0), (OutputFault::OneLine, 0), (OutputFault::FullDisk, 1)] {
+        let ended = fault.run(&stage, &["demo".to_owned()]);
         let stderr = String::from_utf8_lossy(&ended.stderr);
         assert_calm("demo", ended.status, &stderr);
-        assert_eq!(ended.status.code(), Some(code), "{way:?}: {stderr}");
-        assert_eq!(stderr.lines().count(), usize::from(code == 1), "{way:?}: {stderr}");
+        assert_eq!(ended.status.code(), Some(code), "{fault:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), usize::from(code == 1), "{fault:?}: {stderr}");
     }
 }
 
@@ -283,26 +283,26 @@ fn u01_demo_ends_when_its_output_fails() {
 fn u01_bridge_ends_when_its_output_fails() {
     let stage = stage();
     let arguments = ["run", "--startup", "wait", "--", MENDLINE, "demo-server"].map(str::to_owned);
-    for way in
-        [Way::NoReader, Way::FullDisk, Way::Closed, Way::NoReaderOfErrors, Way::FullDiskForErrors, Way::ClosedErrors]
+    for fault in
+        [OutputFault::NoReader, OutputFault::FullDisk, OutputFault::Closed, OutputFault::NoReaderOfErrors, OutputFault::FullDiskForErrors, OutputFault::ClosedErrors]
     {
-        let mut command = match way {
-            Way::Closed => stage.through_shell(">&-", &arguments),
-            Way::ClosedErrors => stage.through_shell("2>&-", &arguments),
+        let mut command = match fault {
+            OutputFault::Closed => stage.through_shell(">&-", &arguments),
+            OutputFault::ClosedErrors => stage.through_shell("2>&-", &arguments),
             _ => stage.command(&arguments),
         };
-        match way {
-            Way::NoReader => command.stdout(unread()),
-            Way::FullDisk => command.stdout(full()),
-            Way::NoReaderOfErrors => command.stderr(unread()),
-            Way::FullDiskForErrors => command.stderr(full()),
+        match fault {
+            OutputFault::NoReader => command.stdout(unread()),
+            OutputFault::FullDisk => command.stdout(full()),
+            OutputFault::NoReaderOfErrors => command.stderr(unread()),
+            OutputFault::FullDiskForErrors => command.stderr(full()),
             _ => &mut command,
         };
         let requests = stage.path().join("requests");
         fs::File::create(&requests).unwrap().write_all(initialize().as_bytes()).unwrap();
         let ended = finish(command.stdin(Stdio::from(fs::File::open(&requests).unwrap())));
         let stderr = String::from_utf8_lossy(&ended.stderr);
-        assert_calm(&format!("run, {way:?}"), ended.status, &stderr);
-        assert_eq!(ended.status.code(), Some(0), "{way:?}: {stderr}");
+        assert_calm(&format!("run, {fault:?}"), ended.status, &stderr);
+        assert_eq!(ended.status.code(), Some(0), "{fault:?}: {stderr}");
     }
 }

@@ -28,7 +28,7 @@ const COLOURS: [&str; 21] = [
 
 /// Where a command writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum To {
+enum Sink {
     Pipe,
     Terminal,
 }
@@ -52,9 +52,9 @@ fn without_own(text: &str) -> String {
 }
 
 /// Says what is wrong with an output, if anything is.
-fn complaint(to: To, bytes: &[u8]) -> Option<String> {
+fn violation(to: Sink, bytes: &[u8]) -> Option<String> {
     let Ok(text) = std::str::from_utf8(bytes) else { return Some(format!("not UTF-8: {bytes:?}")) };
-    let text = if to == To::Terminal { without_own(text) } else { text.to_owned() };
+    let text = if to == Sink::Terminal { without_own(text) } else { text.to_owned() };
     if let Some(character) = forbidden(&text) {
         return Some(format!("holds {character:?}: {text:?}"));
     }
@@ -62,8 +62,8 @@ fn complaint(to: To, bytes: &[u8]) -> Option<String> {
     is_forged.then(|| format!("a line is forged:\n{text}"))
 }
 
-fn assert_harmless(what: &str, to: To, bytes: &[u8]) {
-    assert_eq!(complaint(to, bytes), None, "{what}");
+fn assert_harmless(what: &str, to: Sink, bytes: &[u8]) {
+    assert_eq!(violation(to, bytes), None, "{what}");
 }
 
 /// A server that says hostile things wherever it can say anything, as a script for a shell.
@@ -301,7 +301,7 @@ fn s07_hostile_text_reaches_no_pipe_raw() {
         let ended = finish(&mut stage.command(&line));
         assert!(ended.status.signal().is_none(), "{line:?}: {}", ended.status);
         assert!(!ended.stdout.is_empty() || !ended.stderr.is_empty(), "{line:?} says nothing, and proves nothing");
-        let found = [&ended.stdout, &ended.stderr].into_iter().filter_map(|bytes| complaint(To::Pipe, bytes));
+        let found = [&ended.stdout, &ended.stderr].into_iter().filter_map(|bytes| violation(Sink::Pipe, bytes));
         complaints.extend(found.map(|found| format!("{line:?}: {found}")));
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
@@ -315,7 +315,7 @@ fn s07_hostile_text_reaches_no_terminal_raw() {
     for line in lines(&stage) {
         let (status, seen) = on_terminal(&stage, &line);
         assert!(status.signal().is_none(), "{line:?}: {status}");
-        complaints.extend(complaint(To::Terminal, &seen).map(|found| format!("{line:?}: {found}")));
+        complaints.extend(violation(Sink::Terminal, &seen).map(|found| format!("{line:?}: {found}")));
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
 }
@@ -327,7 +327,7 @@ fn s07_result_in_pipe_is_exact_and_on_terminal_escaped() {
     let ended = finish(&mut stage.command(&line));
     let stdout = String::from_utf8(ended.stdout).unwrap();
     assert!(stdout.contains(&format!("text{HOSTILE}\n")), "{stdout:?}");
-    assert_harmless("stderr", To::Pipe, &ended.stderr);
+    assert_harmless("stderr", Sink::Pipe, &ended.stderr);
     let (_, seen) = on_terminal(&stage, &line);
     let seen = without_own(std::str::from_utf8(&seen).unwrap());
     assert_eq!(forbidden(&seen), None, "{seen:?}");
@@ -364,7 +364,7 @@ fn s07_log_of_bridge_is_harmless() {
     let requests = stage.path().join("requests");
     fs::write(&requests, crate::stage::initialize()).unwrap();
     let ended = finish(command.stdin(File::open(&requests).unwrap()));
-    assert_harmless("run", To::Pipe, &ended.stderr);
+    assert_harmless("run", Sink::Pipe, &ended.stderr);
     assert!(String::from_utf8_lossy(&ended.stderr).contains("owned"), "the server's stderr is logged");
 }
 

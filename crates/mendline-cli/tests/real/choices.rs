@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::{Bridge, SOON, Setup, eventually, failure, is_gone, kill};
 
 /// Longer than any ladder of closing, asking and killing.
-const LADDER: Duration = Duration::from_secs(30);
+const SHUTDOWN: Duration = Duration::from_secs(30);
 
 fn chosen(options: &[&str], faults: &[&str]) -> Bridge {
     let mut bridge = Bridge::start(Setup { options, faults, ..Setup::default() });
@@ -118,7 +118,7 @@ fn p57_child_that_froze_while_idle_is_replaced() {
     let frozen = bridge.server();
     kill(frozen, Signal::STOP);
     // On a machine that lets it wait as long, the next one may be taken for frozen too; the call finds one that is not.
-    eventually("the next one starts", LADDER, || bridge.server() != frozen);
+    eventually("the next one starts", SHUTDOWN, || bridge.server() != frozen);
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k");
     eventually("the frozen one is gone", SOON, || is_gone(frozen));

@@ -41,7 +41,7 @@ fn calls_in_flight_at_eof_are_answered() {
 }
 
 /// What a client says and leaves in the same breath.
-fn say_and_leave(bridge: &mut Bridge, messages: &[Value]) {
+fn send_and_close(bridge: &mut Bridge, messages: &[Value]) {
     let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();
     // One write, so that nobody can have read a part of it.
     bridge.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
@@ -56,7 +56,7 @@ fn cancellation_just_before_eof_reaches_server() {
     let mut bridge = Bridge::around(&[]);
     bridge.call("a", "create_note", &json!({ "key": "k", "delayMs": 60_000 }));
     eventually("the call runs", SOON, || bridge.executions("create_note", "k") == 1);
-    say_and_leave(&mut bridge, &[cancelled("a")]);
+    send_and_close(&mut bridge, &[cancelled("a")]);
     assert_eq!(bridge.rest(), Vec::<String>::new(), "nobody waits for an answer");
     assert_eq!(bridge.exit_code(SOON), Some(0));
     let server = bridge.server();
@@ -70,7 +70,7 @@ fn call_and_cancellation_before_eof_arrive_both_or_neither() {
         let mut bridge = Bridge::around(&[]);
         let params = json!({ "name": "create_note", "arguments": { "key": "k", "delayMs": 60_000 } });
         let call = json!({ "jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": params });
-        say_and_leave(&mut bridge, &[call, cancelled("a")]);
+        send_and_close(&mut bridge, &[call, cancelled("a")]);
         assert_eq!(bridge.rest(), Vec::<String>::new());
         assert_eq!(bridge.exit_code(SOON), Some(0));
         assert_eq!(bridge.noted("cancelled").len(), bridge.executions("create_note", "k"), "{}", bridge.ledger());

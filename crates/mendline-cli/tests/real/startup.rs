@@ -16,16 +16,16 @@ use crate::client::STATE;
 use crate::support::{Client, MENDLINE, eventually};
 
 /// The grace that a server has, and then some.
-const AFTER_THE_GRACE: Duration = Duration::from_secs(15);
+const AFTER_GRACE: Duration = Duration::from_secs(15);
 
 /// One server that is started again and again, and what is kept of it.
-struct House {
+struct TestHome {
     folder: TempDir,
 }
 
-impl House {
-    fn new() -> House {
-        House { folder: tempfile::tempdir().unwrap() }
+impl TestHome {
+    fn new() -> TestHome {
+        TestHome { folder: tempfile::tempdir().unwrap() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -33,11 +33,11 @@ impl House {
     }
 
     /// Lets the server start, or not.
-    fn open_the_gate(&self) {
+    fn allow_start(&self) {
         fs::write(self.path("gate"), "").unwrap();
     }
 
-    fn close_the_gate(&self) {
+    fn block_start(&self) {
         fs::remove_file(self.path("gate")).unwrap();
     }
 
@@ -54,40 +54,40 @@ impl House {
     }
 
     /// How many times a server has begun to serve.
-    fn served(&self) -> usize {
+    fn start_count(&self) -> usize {
         let ledger = fs::read_to_string(self.path("ledger")).unwrap_or_default();
         ledger.lines().filter(|line| line.starts_with("serves")).count()
     }
 
     /// The files in which something is kept.
-    fn kept(&self, extension: &str) -> Vec<PathBuf> {
+    fn cache_files(&self, extension: &str) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.path("state/catalogue")) else { return Vec::new() };
         let paths = entries.map(|entry| entry.unwrap().path());
         paths.filter(|path| path.extension().is_some_and(|it| it == extension)).collect()
     }
 
     /// A conversation with a server that is there, after which something is known of it. Gives what the server said.
-    fn get_to_know(&self) -> (String, String) {
-        self.open_the_gate();
+    fn fill_cache(&self) -> (String, String) {
+        self.allow_start();
         // Nobody may stand in for it, however slow its start is.
         let mut client = self.run(&["--startup", "wait"], &[]);
-        let answers = begin(&mut client);
+        let answers = initialize_and_list(&mut client);
         end(client);
-        self.close_the_gate();
-        assert_eq!(self.kept("json").len(), 1);
+        self.block_start();
+        assert_eq!(self.cache_files("json").len(), 1);
         answers
     }
 }
 
 /// Greets and lists the tools; gives both answers as they came.
-fn begin(client: &mut Client) -> (String, String) {
+fn initialize_and_list(client: &mut Client) -> (String, String) {
     let who = json!({ "name": "test", "version": "1" });
     client.request(
         "init",
         "initialize",
         &json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who }),
     );
-    let handshake = client.line_within(AFTER_THE_GRACE);
+    let handshake = client.line_within(AFTER_GRACE);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     client.request("list", "tools/list", &json!({}));
     (handshake, client.line())
@@ -96,7 +96,7 @@ fn begin(client: &mut Client) -> (String, String) {
 /// The client goes, and Mendline with it.
 fn end(mut client: Client) {
     client.stdin = None;
-    assert_eq!(client.exit_code(AFTER_THE_GRACE), Some(0), "{}", client.log());
+    assert_eq!(client.exit_code(AFTER_GRACE), Some(0), "{}", client.log());
 }
 
 fn parsed(line: &str) -> Value {
@@ -105,35 +105,35 @@ fn parsed(line: &str) -> Value {
 
 #[test]
 fn i22_second_start_answers_handshake_and_tools_from_cache() {
-    let house = House::new();
-    let answers = house.get_to_know();
-    let served = house.served();
-    let mut client = house.run(&[], &[]);
-    assert_eq!(begin(&mut client), answers, "byte for byte what the server said the first time");
+    let home = TestHome::new();
+    let answers = home.fill_cache();
+    let start_count = home.start_count();
+    let mut client = home.run(&[], &[]);
+    assert_eq!(initialize_and_list(&mut client), answers, "byte for byte what the server said the first time");
     client.call("call", "create_note", &json!({ "key": "k" }));
-    assert_eq!(house.served(), served, "and it has not even started");
-    house.open_the_gate();
+    assert_eq!(home.start_count(), start_count, "and it has not even started");
+    home.allow_start();
     assert_eq!(parsed(&client.line())["id"], "call", "nothing is said to have changed");
-    assert_eq!(house.served(), served + 1);
+    assert_eq!(home.start_count(), start_count + 1);
     end(client);
 }
 
 #[test]
 fn new_tool_is_announced_when_server_is_up() {
-    let house = House::new();
-    let answers = house.get_to_know();
-    fs::write(house.path("more"), "").unwrap();
-    let mut client = house.run(&[], &[]);
-    assert_eq!(begin(&mut client), answers);
-    house.open_the_gate();
+    let home = TestHome::new();
+    let answers = home.fill_cache();
+    fs::write(home.path("more"), "").unwrap();
+    let mut client = home.run(&[], &[]);
+    assert_eq!(initialize_and_list(&mut client), answers);
+    home.allow_start();
     assert_eq!(parsed(&client.line())["method"], "notifications/tools/list_changed");
     client.request("again", "tools/list", &json!({}));
     assert_eq!(client.answer("again")["result"]["tools"].as_array().unwrap().len(), 5);
     end(client);
-    house.close_the_gate();
-    let mut client = house.run(&[], &[]);
+    home.block_start();
+    let mut client = home.run(&[], &[]);
     assert_eq!(
-        parsed(&begin(&mut client).1)["result"]["tools"].as_array().unwrap().len(),
+        parsed(&initialize_and_list(&mut client).1)["result"]["tools"].as_array().unwrap().len(),
         5,
         "and known the third time"
     );
@@ -141,41 +141,41 @@ fn new_tool_is_announced_when_server_is_up() {
 
 #[test]
 fn first_start_answers_handshake_provisionally_and_waits_for_tools() {
-    let house = House::new();
-    let mut client = house.run(&[], &[]);
+    let home = TestHome::new();
+    let mut client = home.run(&[], &[]);
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {} });
     client.request("init", "initialize", &hello);
-    let handshake = parsed(&client.line_within(AFTER_THE_GRACE))["result"].clone();
+    let handshake = parsed(&client.line_within(AFTER_GRACE))["result"].clone();
     assert_eq!(
         (&handshake["protocolVersion"], &handshake["serverInfo"]["name"]),
         (&json!("2025-06-18"), &json!("notes"))
     );
     assert_eq!(handshake["capabilities"]["tools"], json!({ "listChanged": true }));
-    assert_eq!(house.served(), 0);
+    assert_eq!(home.start_count(), 0);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     client.request("list", "tools/list", &json!({}));
     client.request("prompts", "prompts/list", &json!({}));
-    house.open_the_gate();
+    home.allow_start();
     assert_eq!(client.answer("list")["result"]["tools"].as_array().unwrap().len(), 4);
     assert_eq!(client.answer("prompts")["result"], json!({ "prompts": [] }), "it has none, and was said to");
     end(client);
-    assert_eq!(house.kept("json").len(), 1, "the next time it is known");
+    assert_eq!(home.cache_files("json").len(), 1, "the next time it is known");
 }
 
 #[test]
 fn cached_lists_are_separate_per_credential() {
-    let house = House::new();
-    house.get_to_know();
-    let mut client = house.run(&[], &[("GITHUB_TOKEN", "s3cr3t-canary")]);
+    let home = TestHome::new();
+    home.fill_cache();
+    let mut client = home.run(&[], &[("GITHUB_TOKEN", "s3cr3t-canary")]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
-    let handshake = parsed(&client.line_within(AFTER_THE_GRACE));
+    let handshake = parsed(&client.line_within(AFTER_GRACE));
     assert_eq!(handshake["result"]["serverInfo"]["version"], "unknown", "as if it were the first time: {handshake}");
-    house.open_the_gate();
+    home.allow_start();
     client.request("list", "tools/list", &json!({}));
     client.answer("list");
     end(client);
-    assert_eq!(house.kept("json").len(), 2);
-    for path in house.kept("json") {
+    assert_eq!(home.cache_files("json").len(), 2);
+    for path in home.cache_files("json") {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let text = fs::read(&path).unwrap();
         assert!(!String::from_utf8_lossy(&text).contains("s3cr3t-canary"));
@@ -184,44 +184,44 @@ fn cached_lists_are_separate_per_credential() {
 
 #[test]
 fn damaged_cache_is_set_aside_and_server_answers() {
-    let house = House::new();
-    let answers = house.get_to_know();
-    let served = house.served();
-    let path = house.kept("json").remove(0);
+    let home = TestHome::new();
+    let answers = home.fill_cache();
+    let start_count = home.start_count();
+    let path = home.cache_files("json").remove(0);
     let mut text = fs::read(&path).unwrap();
     let at = text.len() / 2;
     text[at] ^= 1;
     fs::write(&path, text).unwrap();
-    house.open_the_gate();
-    let mut client = house.run(&[], &[]);
-    eventually("it is said", AFTER_THE_GRACE, || client.log().contains("is not trusted: its seal does not fit"));
-    eventually("it is there, within its grace", AFTER_THE_GRACE, || house.served() > served);
-    assert_eq!(begin(&mut client), answers);
-    assert_eq!(house.kept("bad").len(), 1);
+    home.allow_start();
+    let mut client = home.run(&[], &[]);
+    eventually("it is said", AFTER_GRACE, || client.log().contains("is not trusted: its seal does not fit"));
+    eventually("it is there, within its grace", AFTER_GRACE, || home.start_count() > start_count);
+    assert_eq!(initialize_and_list(&mut client), answers);
+    assert_eq!(home.cache_files("bad").len(), 1);
     end(client);
-    assert_eq!(house.kept("json").len(), 1, "and a good one is kept in its place");
+    assert_eq!(home.cache_files("json").len(), 1, "and a good one is kept in its place");
 }
 
 #[test]
 fn x94_unwritable_state_directory_is_reported_once_and_stops_nothing() {
-    let house = House::new();
-    house.open_the_gate();
-    fs::write(house.path("state"), "a file where a folder should be").unwrap();
-    let mut client = house.run(&["--startup", "wait"], &[]);
-    let (handshake, tools) = begin(&mut client);
+    let home = TestHome::new();
+    home.allow_start();
+    fs::write(home.path("state"), "a file where a folder should be").unwrap();
+    let mut client = home.run(&["--startup", "wait"], &[]);
+    let (handshake, tools) = initialize_and_list(&mut client);
     assert_eq!(parsed(&handshake)["result"]["serverInfo"]["name"], "demo-server");
     assert_eq!(parsed(&tools)["result"]["tools"].as_array().unwrap().len(), 4);
     assert_eq!(client.result("call", "create_note", &json!({ "key": "k" }))["isError"], false);
-    eventually("it is said", AFTER_THE_GRACE, || client.log().matches("nothing is kept of the server").count() == 1);
+    eventually("it is said", AFTER_GRACE, || client.log().matches("nothing is kept of the server").count() == 1);
     end(client);
 }
 
 #[test]
 fn without_catalogue_and_log_files_nothing_is_written() {
-    let house = House::new();
-    house.open_the_gate();
-    let mut client = house.run(&["--no-catalogue", "--no-log-files"], &[]);
-    begin(&mut client);
+    let home = TestHome::new();
+    home.allow_start();
+    let mut client = home.run(&["--no-catalogue", "--no-log-files"], &[]);
+    initialize_and_list(&mut client);
     end(client);
-    assert!(!house.path("state").exists());
+    assert!(!home.path("state").exists());
 }

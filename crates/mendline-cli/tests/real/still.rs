@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::support::{Bridge, SOON, Setup, eventually, is_gone, is_stopped, kill};
 
 /// Mendline stands still for a while, as when a terminal or a machine is put to sleep.
-fn stand_still(bridge: &Bridge) {
+fn suspend(bridge: &Bridge) {
     bridge.signal(Signal::STOP);
     let id = i32::try_from(bridge.process.id()).unwrap();
     eventually("it stands still", SOON, || is_stopped(id));
@@ -17,7 +17,7 @@ fn stand_still(bridge: &Bridge) {
 fn x96_child_is_pinged_after_suspend() {
     let mut bridge = Bridge::around(&[]);
     assert_eq!(bridge.noted("ping"), [0; 0], "it was not silent for long");
-    stand_still(&bridge);
+    suspend(&bridge);
     eventually("it is asked", SOON, || bridge.noted("ping") == [bridge.server()]);
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k");
@@ -48,7 +48,7 @@ fn x96_child_that_died_during_suspend_is_replaced() {
 fn child_is_not_pinged_without_keep_alive() {
     let mut bridge = Bridge::start(Setup { options: &["--keep-alive", "off"], ..Setup::default() });
     bridge.initialize();
-    stand_still(&bridge);
+    suspend(&bridge);
     eventually("it was noticed", SOON, || bridge.log().contains("every server is looked after"));
     // Had it been asked, the question would lie in the pipe before the call.
     bridge.result("a", "lookup", &json!({ "key": "k" }));

@@ -29,9 +29,9 @@ fn run_to_end(arguments: &[&str], environment: &[(&str, &str)]) -> String {
 /// Never dialed: what is wrong beside it is said first.
 const ADDRESS: &str = "https://mcp.example.com/mcp";
 
-macro_rules! story {
+macro_rules! snapshot_test {
     ($name:ident, $arguments:expr) => {
-        story!($name, $arguments, &[]);
+        snapshot_test!($name, $arguments, &[]);
     };
     ($name:ident, $arguments:expr, $environment:expr) => {
         #[test]
@@ -41,66 +41,66 @@ macro_rules! story {
     };
 }
 
-story!(help, ["--help"]);
-story!(check_without_file_is_rejected, ["check"]);
-story!(check_of_missing_file_is_rejected, ["check", "/nonexistent/x.json"]);
-story!(config_with_command_is_rejected, ["run", "--config", "x.json", "--", "true"]);
-story!(logs_since_invalid_time_is_rejected, ["logs", "--since", "yesterday"]);
-story!(logs_of_invalid_call_number_is_rejected, ["logs", "--call", "mine"]);
-story!(logs_of_level_off_is_rejected, ["logs", "--level", "off"]);
-story!(invalid_log_file_level_in_environment_is_rejected, ["run", "--", "true"], &[("MENDLINE_LOG_FILES", "loud")]);
-story!(version, ["--version"]);
-story!(no_arguments_print_help, []);
-story!(mistyped_subcommand_is_rejected, ["chek"]);
-story!(url_as_subcommand_is_rejected, ["https://mcp.example.com/mcp"]);
-story!(server_as_subcommand_is_rejected, ["uvx", "notes-server"]);
-story!(completions_without_shell_are_rejected, ["completions"]);
-story!(completions_for_unknown_shell_are_rejected, ["completions", "tcsh"]);
-story!(manual_page_of_unknown_command_is_rejected, ["man", "fly"]);
-story!(manual_page_of_check, ["man", "check"]);
-story!(run_without_command_is_rejected, ["run"]);
-story!(run_without_dashes_is_rejected, ["run", "notes-server"]);
-story!(timeout_without_unit_is_rejected, ["run", "--call-timeout", "5", "--", "true"]);
-story!(timeout_of_zero_is_rejected, ["run", "--call-timeout", "0s", "--", "true"]);
-story!(name_with_two_underscores_is_rejected, ["run", "--name", "a__b", "--", "true"]);
-story!(name_with_invalid_characters_is_rejected, ["run", "--name", "my server", "--", "true"]);
-story!(invalid_log_level_is_rejected, ["run", "--log-level", "loud", "--", "true"]);
-story!(invalid_log_level_in_environment_is_rejected, ["run", "--", "true"], &[("MENDLINE_LOG", "loud")]);
-story!(unknown_flag_is_rejected, ["run", "--fast", "--", "true"]);
-story!(url_with_unknown_scheme_is_rejected, ["run", "ftp://mcp.example.com/mcp"]);
-story!(url_without_host_is_rejected, ["run", "http:///mcp"]);
-story!(url_with_credentials_is_rejected, ["run", "https://me@mcp.example.com/mcp?key=s3cret"]);
-story!(url_and_command_are_rejected, ["run", "https://mcp.example.com/mcp", "--", "true"]);
-story!(header_without_colon_is_rejected, ["run", "--header", "Authorization Bearer s3cret", ADDRESS]);
-story!(header_with_invalid_name_is_rejected, ["run", "--header", "My Key: s3cret", ADDRESS]);
-story!(header_with_invalid_value_is_rejected, ["run", "--header", "X-Key: s3cret\r\nX-More: s3cret", ADDRESS]);
-story!(framing_header_is_rejected, ["run", "--header", "Transfer-Encoding: chunked", ADDRESS]);
-story!(header_for_command_is_rejected, ["run", "--header", "X-Key: s3cret", "--", "true"]);
-story!(header_env_without_variable_is_rejected, ["run", "--header-env", "X-Key", ADDRESS]);
-story!(header_env_with_unset_variable_is_rejected, ["run", "--header-env", "X-Key=MENDLINE_TEST_UNSET", ADDRESS]);
-story!(url_env_with_unset_variable_is_rejected, ["run", "--url-env", "MENDLINE_TEST_UNSET"]);
-story!(url_env_with_invalid_url_is_rejected, ["run", "--url-env", "HIDDEN"], &[("HIDDEN", "mcp.example.com?key=s3cret")]);
-story!(url_with_invalid_variable_value_is_rejected, ["run", "${HIDDEN}/mcp"], &[("HIDDEN", "s3cret:")]);
-story!(url_and_url_env_are_rejected, ["run", "--url-env", "HIDDEN", ADDRESS]);
-story!(unset_variable_is_rejected, ["run", "--header", "X-Key: ${MENDLINE_TEST_UNSET}", ADDRESS]);
-story!(unterminated_variable_is_rejected, ["run", "--header", "X-Key: s3cret ${TOKEN", ADDRESS]);
-story!(unknown_transport_is_rejected, ["run", "--transport", "carrier-pigeon", ADDRESS]);
-story!(connect_timeout_of_zero_is_rejected, ["run", "--connect-timeout", "0s", ADDRESS]);
-story!(retries_below_minus_one_are_rejected, ["run", "--max-retries", "-2", "--", "true"]);
-story!(multiplier_below_one_is_rejected, ["run", "--backoff-multiplier", "0.5", "--", "true"]);
-story!(infinite_multiplier_is_rejected, ["run", "--backoff-multiplier", "inf", "--", "true"]);
-story!(keep_alive_below_minimum_is_rejected, ["run", "--keep-alive", "10ms", "--", "true"]);
-story!(too_many_attempts_are_rejected, ["run", "--max-attempts", "11", "--", "true"]);
-story!(unknown_effect_is_rejected, ["run", "--effect", "search=safe", "--", "true"]);
-story!(effect_without_tool_is_rejected, ["run", "--effect", "read", "--", "true"]);
-story!(two_effects_of_one_tool_are_rejected, ["run", "--effect", "a=read", "--effect", "a=unsafe", "--", "true"]);
-story!(max_in_flight_of_zero_is_rejected, ["run", "--max-in-flight", "0", "--", "true"]);
-story!(no_reconnect_with_retries_is_rejected, ["run", "--no-reconnect", "--max-retries", "5", "--", "true"]);
-story!(zero_retries_with_delay_are_rejected, ["run", "--max-retries", "0", "--max-retry-delay", "5s", "--", "true"]);
-story!(initial_delay_above_maximum_is_rejected, ["run", "--initial-retry-delay", "1m", "--", "true"]);
-story!(keep_alive_off_with_timeout_is_rejected, ["run", "--keep-alive", "off", "--keep-alive-timeout", "3s", "--", "true"]);
-story!(call_timeout_above_total_is_rejected, ["run", "--call-timeout", "2m", "--total-timeout", "1m", "--", "true"]);
-story!(resume_attempts_for_command_are_rejected, ["run", "--resume-attempts", "3", "--", "true"]);
+snapshot_test!(help, ["--help"]);
+snapshot_test!(check_without_file_is_rejected, ["check"]);
+snapshot_test!(check_of_missing_file_is_rejected, ["check", "/nonexistent/x.json"]);
+snapshot_test!(config_with_command_is_rejected, ["run", "--config", "x.json", "--", "true"]);
+snapshot_test!(logs_since_invalid_time_is_rejected, ["logs", "--since", "yesterday"]);
+snapshot_test!(logs_of_invalid_call_number_is_rejected, ["logs", "--call", "mine"]);
+snapshot_test!(logs_of_level_off_is_rejected, ["logs", "--level", "off"]);
+snapshot_test!(invalid_log_file_level_in_environment_is_rejected, ["run", "--", "true"], &[("MENDLINE_LOG_FILES", "loud")]);
+snapshot_test!(version, ["--version"]);
+snapshot_test!(no_arguments_print_help, []);
+snapshot_test!(mistyped_subcommand_is_rejected, ["chek"]);
+snapshot_test!(url_as_subcommand_is_rejected, ["https://mcp.example.com/mcp"]);
+snapshot_test!(server_as_subcommand_is_rejected, ["uvx", "notes-server"]);
+snapshot_test!(completions_without_shell_are_rejected, ["completions"]);
+snapshot_test!(completions_for_unknown_shell_are_rejected, ["completions", "tcsh"]);
+snapshot_test!(manual_page_of_unknown_command_is_rejected, ["man", "fly"]);
+snapshot_test!(manual_page_of_check, ["man", "check"]);
+snapshot_test!(run_without_command_is_rejected, ["run"]);
+snapshot_test!(run_without_dashes_is_rejected, ["run", "notes-server"]);
+snapshot_test!(timeout_without_unit_is_rejected, ["run", "--call-timeout", "5", "--", "true"]);
+snapshot_test!(timeout_of_zero_is_rejected, ["run", "--call-timeout", "0s", "--", "true"]);
+snapshot_test!(name_with_two_underscores_is_rejected, ["run", "--name", "a__b", "--", "true"]);
+snapshot_test!(name_with_invalid_characters_is_rejected, ["run", "--name", "my server", "--", "true"]);
+snapshot_test!(invalid_log_level_is_rejected, ["run", "--log-level", "loud", "--", "true"]);
+snapshot_test!(invalid_log_level_in_environment_is_rejected, ["run", "--", "true"], &[("MENDLINE_LOG", "loud")]);
+snapshot_test!(unknown_flag_is_rejected, ["run", "--fast", "--", "true"]);
+snapshot_test!(url_with_unknown_scheme_is_rejected, ["run", "ftp://mcp.example.com/mcp"]);
+snapshot_test!(url_without_host_is_rejected, ["run", "http:///mcp"]);
+snapshot_test!(url_with_credentials_is_rejected, ["run", "https://me@mcp.example.com/mcp?key=s3cret"]);
+snapshot_test!(url_and_command_are_rejected, ["run", "https://mcp.example.com/mcp", "--", "true"]);
+snapshot_test!(header_without_colon_is_rejected, ["run", "--header", "Authorization Bearer s3cret", ADDRESS]);
+snapshot_test!(header_with_invalid_name_is_rejected, ["run", "--header", "My Key: s3cret", ADDRESS]);
+snapshot_test!(header_with_invalid_value_is_rejected, ["run", "--header", "X-Key: s3cret\r\nX-More: s3cret", ADDRESS]);
+snapshot_test!(framing_header_is_rejected, ["run", "--header", "Transfer-Encoding: chunked", ADDRESS]);
+snapshot_test!(header_for_command_is_rejected, ["run", "--header", "X-Key: s3cret", "--", "true"]);
+snapshot_test!(header_env_without_variable_is_rejected, ["run", "--header-env", "X-Key", ADDRESS]);
+snapshot_test!(header_env_with_unset_variable_is_rejected, ["run", "--header-env", "X-Key=MENDLINE_TEST_UNSET", ADDRESS]);
+snapshot_test!(url_env_with_unset_variable_is_rejected, ["run", "--url-env", "MENDLINE_TEST_UNSET"]);
+snapshot_test!(url_env_with_invalid_url_is_rejected, ["run", "--url-env", "HIDDEN"], &[("HIDDEN", "mcp.example.com?key=s3cret")]);
+snapshot_test!(url_with_invalid_variable_value_is_rejected, ["run", "${HIDDEN}/mcp"], &[("HIDDEN", "s3cret:")]);
+snapshot_test!(url_and_url_env_are_rejected, ["run", "--url-env", "HIDDEN", ADDRESS]);
+snapshot_test!(unset_variable_is_rejected, ["run", "--header", "X-Key: ${MENDLINE_TEST_UNSET}", ADDRESS]);
+snapshot_test!(unterminated_variable_is_rejected, ["run", "--header", "X-Key: s3cret ${TOKEN", ADDRESS]);
+snapshot_test!(unknown_transport_is_rejected, ["run", "--transport", "carrier-pigeon", ADDRESS]);
+snapshot_test!(connect_timeout_of_zero_is_rejected, ["run", "--connect-timeout", "0s", ADDRESS]);
+snapshot_test!(retries_below_minus_one_are_rejected, ["run", "--max-retries", "-2", "--", "true"]);
+snapshot_test!(multiplier_below_one_is_rejected, ["run", "--backoff-multiplier", "0.5", "--", "true"]);
+snapshot_test!(infinite_multiplier_is_rejected, ["run", "--backoff-multiplier", "inf", "--", "true"]);
+snapshot_test!(keep_alive_below_minimum_is_rejected, ["run", "--keep-alive", "10ms", "--", "true"]);
+snapshot_test!(too_many_attempts_are_rejected, ["run", "--max-attempts", "11", "--", "true"]);
+snapshot_test!(unknown_effect_is_rejected, ["run", "--effect", "search=safe", "--", "true"]);
+snapshot_test!(effect_without_tool_is_rejected, ["run", "--effect", "read", "--", "true"]);
+snapshot_test!(two_effects_of_one_tool_are_rejected, ["run", "--effect", "a=read", "--effect", "a=unsafe", "--", "true"]);
+snapshot_test!(max_in_flight_of_zero_is_rejected, ["run", "--max-in-flight", "0", "--", "true"]);
+snapshot_test!(no_reconnect_with_retries_is_rejected, ["run", "--no-reconnect", "--max-retries", "5", "--", "true"]);
+snapshot_test!(zero_retries_with_delay_are_rejected, ["run", "--max-retries", "0", "--max-retry-delay", "5s", "--", "true"]);
+snapshot_test!(initial_delay_above_maximum_is_rejected, ["run", "--initial-retry-delay", "1m", "--", "true"]);
+snapshot_test!(keep_alive_off_with_timeout_is_rejected, ["run", "--keep-alive", "off", "--keep-alive-timeout", "3s", "--", "true"]);
+snapshot_test!(call_timeout_above_total_is_rejected, ["run", "--call-timeout", "2m", "--total-timeout", "1m", "--", "true"]);
+snapshot_test!(resume_attempts_for_command_are_rejected, ["run", "--resume-attempts", "3", "--", "true"]);
 
 /// The commands that the first page names.
 pub(crate) fn commands() -> Vec<String> {
