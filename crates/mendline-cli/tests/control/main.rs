@@ -8,8 +8,8 @@
 #[path = "../client/mod.rs"]
 #[allow(dead_code, reason = "shared with stories that need more of it")]
 mod client;
-mod completing;
-mod guests;
+mod completion;
+mod connections;
 mod many;
 mod probing;
 mod schema;
@@ -19,6 +19,6 @@ mod site;
 mod sockets;
 mod stage;
 mod states;
-mod steering;
+mod commands;
 mod terminal;
 mod watch;

@@ -10,7 +10,7 @@ mod children;
 #[path = "../client/mod.rs"]
 #[allow(dead_code, reason = "shared with stories that need more of it")]
 mod client;
-mod leaving;
+mod client_exit;
 mod load;
 mod protocol;
 mod restart;

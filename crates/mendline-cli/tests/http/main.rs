@@ -6,33 +6,33 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
 
-mod choices;
+mod options;
 #[path = "../client/mod.rs"]
 mod client;
 mod conversations;
 mod credentials;
 mod cuts;
-mod departures;
+mod client_exit;
 mod framing;
 mod http2;
-mod listens;
+mod subscriptions;
 mod name_server;
 mod names;
 mod namespace;
 mod network;
 mod one_line;
 mod policies;
-mod reach;
+mod reachability;
 mod recording_proxy;
 mod redirects;
 mod restarts;
 mod secure;
 mod sessions;
-mod silence;
+mod silent_connections;
 mod site;
-mod slowness;
+mod slow_network;
 mod sockets;
 mod statuses;
-mod still;
-mod unrest;
+mod suspend;
+mod flapping;
 mod wrap;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, SOON, eventually, failure};
 use crate::name_server::{NAME, NameServer, Reply};
 use crate::namespace::{inside, ip};
-use crate::reach::close;
+use crate::reachability::close;
 use crate::site::{Site, WAITING, initialized, json_answers, run};
 
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;

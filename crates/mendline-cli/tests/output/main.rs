@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is how it fails")]
 
-mod endings;
+mod broken_output;
 mod hostile;
-mod slips;
+mod usage_errors;
 mod stage;

@@ -5,11 +5,11 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
 
-mod choices;
+mod options;
 #[path = "../client/mod.rs"]
 mod client;
 mod demo;
-mod ending;
+mod shutdown;
 mod faults;
 #[path = "../http/namespace.rs"]
 #[allow(dead_code, reason = "shared with stories that need more of it")]
@@ -18,7 +18,7 @@ mod pages;
 mod policies;
 mod reuse;
 mod startup;
-mod still;
+mod suspend;
 mod streams;
 mod support;
 mod transparency;
