@@ -21,12 +21,12 @@ fn failure(answer: &Value) -> &Value {
 }
 
 fn count(stage: &Stage, words: &str) -> usize {
-    stage.heard.iter().filter(|line| line.contains(words)).count()
+    stage.log.iter().filter(|line| line.contains(words)).count()
 }
 
 /// The next child comes up.
 fn next_child(stage: &mut Stage) {
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     stage.accept_dial();
 }
 
@@ -40,7 +40,7 @@ fn hurried(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
 
 /// What is said of a call that did not get out within three seconds.
 fn why_unsent(stage: &mut Stage) -> String {
-    stage.pass(Duration::from_secs(3));
+    stage.advance(Duration::from_secs(3));
     let answer = stage.client_reads().expect("its time is over");
     assert_eq!((&failure(&answer)["cause"], &failure(&answer)["outcome"]), (&"timed_out".into(), &"not_sent".into()));
     answer["result"]["content"][0]["text"].as_str().unwrap().to_owned()
@@ -49,7 +49,7 @@ fn why_unsent(stage: &mut Stage) -> String {
 #[test]
 fn attempt_that_cannot_have_arrived_is_not_counted() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     for _ in 0..3 {
         stage.server_reads().unwrap();
         stage.die(stage.written - 2);
@@ -64,14 +64,14 @@ fn attempt_that_cannot_have_arrived_is_not_counted() {
 #[test]
 fn read_is_sent_three_times_and_then_unknown() {
     let mut stage = Stage::up();
-    stage.client_says(LIST);
+    stage.client_sends(LIST);
     for attempt in 1..=3 {
         assert_eq!(stage.client_reads(), None, "attempt {attempt}");
         stage.server_reads().unwrap();
         stage.die(stage.written);
         if attempt < 3 {
             next_child(&mut stage);
-            assert_eq!(count(&stage, &format!("goes out again as attempt {}", attempt + 1)), 1, "{:?}", stage.heard);
+            assert_eq!(count(&stage, &format!("goes out again as attempt {}", attempt + 1)), 1, "{:?}", stage.log);
         }
     }
     let answer = stage.client_reads().expect("enough is enough");
@@ -85,9 +85,9 @@ fn read_is_sent_three_times_and_then_unknown() {
 #[test]
 fn unreadable_answer_is_reported_as_such() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"#));
     let answer = stage.client_reads().unwrap();
     assert!(answer.to_string().contains("its answer could not be read"), "{answer}");
 }
@@ -96,13 +96,13 @@ fn unreadable_answer_is_reported_as_such() {
 fn call_that_waits_in_vain_gets_cause_and_retry_time() {
     let mut stage = initialized();
     stage.die(stage.written);
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let end = stage.now + defaults::RECOVERY;
     while stage.now < end {
-        stage.pass(Duration::from_millis(100));
+        stage.advance(Duration::from_millis(100));
         if let Some(link) = stage.spawned.take() {
             let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "no process to be had".into() };
-            stage.tell(Input::SpawnFailed { link, why });
+            stage.input(Input::SpawnFailed { link, why });
         }
     }
     let answer = stage.client_reads().expect("it has waited long enough");
@@ -118,8 +118,8 @@ fn call_waiting_for_handshake_does_not_report_full_queue() {
     stage.die(stage.written);
     next_child(&mut stage);
     assert_eq!(stage.server_reads().unwrap()["method"], "initialize");
-    stage.client_says(&call("1", "create_note"));
-    stage.pass(defaults::RECOVERY);
+    stage.client_sends(&call("1", "create_note"));
+    stage.advance(defaults::RECOVERY);
     assert_eq!(stage.state(), LinkState::Up);
     let answer = stage.client_reads().expect("it has waited long enough");
     assert_eq!(failure(&answer)["cause"], "unavailable");
@@ -129,20 +129,20 @@ fn call_waiting_for_handshake_does_not_report_full_queue() {
 #[test]
 fn unsent_call_reports_what_blocked_it() {
     let mut stage = hurried(|_| {});
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let said = why_unsent(&mut stage);
     assert!(said.contains("it has not started yet"), "{said}");
 
     let mut stage = hurried(|_| {});
     stage.accept_dial();
     stage.die(0);
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let said = why_unsent(&mut stage);
     assert!(said.contains("killed by signal 9"), "{said}");
 
     let mut stage = hurried(|_| {});
     stage.accept_dial();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let said = why_unsent(&mut stage);
     assert!(said.contains("the server does not read what is sent to it"), "{said}");
 }
@@ -153,21 +153,21 @@ fn pause_before_third_attempt_doubles() {
     stage.accept_dial();
     let mut longest = [Duration::ZERO; 2];
     for _ in 0..20 {
-        stage.client_says(LIST);
+        stage.client_sends(LIST);
         for pause in &mut longest {
             let id = stage.server_reads().unwrap()["id"].clone();
             stage
-                .server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"locked"}}}}"#));
+                .server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"locked"}}}}"#));
             let began = stage.now;
             while stage.engine.load().for_links == 0 {
-                stage.pass(Duration::from_millis(10));
+                stage.advance(Duration::from_millis(10));
                 assert!(stage.now.since(began) <= Duration::from_secs(3), "never for long");
             }
             *pause = stage.now.since(began).max(*pause);
         }
         stage.server_answers("{}");
         stage.client_reads().unwrap();
-        stage.pass(defaults::BUDGET_REGROWTH * 2);
+        stage.advance(defaults::BUDGET_REGROWTH * 2);
     }
     assert!(longest[0] <= Duration::from_secs(1), "{longest:?}");
     assert!((Duration::from_millis(1_200)..=Duration::from_secs(2)).contains(&longest[1]), "{longest:?}");
@@ -179,15 +179,15 @@ fn pause_before_third_attempt_doubles() {
 fn confirmed_subscription_is_reopened_after_any_outage() {
     let mut stage = Stage::up();
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
-    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{{meta}}}}}"#));
+    stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{{meta}}}}}"#));
     let id = stage.server_reads().unwrap()["id"].clone();
     let acknowledged = "notifications/subscriptions/acknowledged";
     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","method":"{acknowledged}","params":{{{meta}}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","method":"{acknowledged}","params":{{{meta}}}}}"#));
     assert_eq!(stage.client_reads().unwrap()["method"], acknowledged);
     stage.die(stage.written);
     // The next one takes its time to start.
-    stage.pass(defaults::RECOVERY * 2);
+    stage.advance(defaults::RECOVERY * 2);
     assert_eq!((stage.state(), stage.client_reads()), (LinkState::Dialing, None), "the client relies on it");
     stage.accept_dial();
     assert_eq!(stage.server_reads().unwrap()["method"], "subscriptions/listen");
@@ -201,12 +201,12 @@ fn slot_of_call_in_backoff_is_used_by_others() {
         (notes.retry.initial, notes.retry.cap) = (hour, hour);
     });
     stage.accept_dial();
-    stage.client_says(LIST);
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(LIST);
+    stage.client_sends(&call("2", "create_note"));
     let first = stage.server_reads().unwrap();
     assert_eq!(stage.server_reads(), None, "there is one place");
     let id = &first["id"];
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
     assert_eq!(stage.client_reads(), None, "it is asked once more");
     assert_eq!(stage.server_reads().expect("and the other goes first")["params"]["name"], "create_note");
 }

@@ -11,7 +11,7 @@ use mendline_core::policy::effect::Effect;
 use mendline_core::port::{SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkState, defaults};
 use serde_json::{Value, json};
-use stage::initialized::{ask, initialize, initialized, initialized_with, restart};
+use stage::initialized::{request, initialize, initialized, initialized_with, restart};
 use stage::{Stage, call};
 
 // ---- what people may choose ----
@@ -21,17 +21,17 @@ fn no_reconnect_next_call_dials_once_and_is_answered() {
     let off = AutoReconnect { enabled: Some(false), ..AutoReconnect::default() };
     let mut stage = initialized_with(|notes| notes.reconnect = off.into());
     stage.die(stage.written);
-    stage.pass(Duration::from_secs(600));
+    stage.advance(Duration::from_secs(600));
     assert_eq!((stage.dials, stage.state()), (1, LinkState::Idle), "not by itself");
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     assert_eq!(stage.dials, 2);
     stage.accept_dial();
     stage.die(0);
     let answer = stage.client_reads().unwrap();
     assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["outcome"], "not_sent");
-    stage.pass(Duration::from_secs(600));
+    stage.advance(Duration::from_secs(600));
     assert_eq!(stage.dials, 2);
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     stage.accept_dial();
     stage.server_answers("{}");
     stage.server_reads();
@@ -43,11 +43,11 @@ fn no_reconnect_next_call_dials_once_and_is_answered() {
 fn configured_retries_are_exact() {
     let three = AutoReconnect { max_retries: Some(Some(3)), ..AutoReconnect::default() };
     let mut stage = initialized_with(|notes| notes.reconnect = three.into());
-    stage.pass(defaults::PROVEN);
+    stage.advance(defaults::PROVEN);
     stage.die(stage.written);
     for _ in 0..3 {
         assert_eq!(stage.state(), LinkState::Waiting);
-        stage.pass(Duration::from_secs(2));
+        stage.advance(Duration::from_secs(2));
         stage.accept_dial();
         stage.die(0);
     }
@@ -59,7 +59,7 @@ fn retries_are_restored_only_after_stable_uptime() {
     let two = || AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
     let mut lasting = initialized_with(|notes| notes.reconnect = two().into());
     for _ in 0..10 {
-        lasting.pass(defaults::CRASH_LOOP_WINDOW);
+        lasting.advance(defaults::CRASH_LOOP_WINDOW);
         restart(&mut lasting);
     }
     assert_eq!(lasting.state(), LinkState::Up);
@@ -76,8 +76,8 @@ fn hints_of_untrusted_server_are_ignored() {
     for (trusted, outcome) in [(true, None), (false, Some("unknown"))] {
         let mut stage = initialized_with(|notes| notes.trust_hints = trusted);
         let tools = r#"{"tools":[{"name":"look","annotations":{"readOnlyHint":true}}]}"#;
-        ask(&mut stage, "tools/list", &json!({}), tools);
-        stage.client_says(&call("1", "look"));
+        request(&mut stage, "tools/list", &json!({}), tools);
+        stage.client_sends(&call("1", "look"));
         stage.server_reads().unwrap();
         stage.die(stage.written);
         let said = stage.client_reads().map(|it| it["result"]["_meta"]["dev.mendline/failure"]["outcome"].clone());
@@ -88,16 +88,16 @@ fn hints_of_untrusted_server_are_ignored() {
 #[test]
 fn second_wait_for_server_has_full_recovery_timeout() {
     let mut stage = initialized();
-    stage.pass(defaults::PROVEN);
+    stage.advance(defaults::PROVEN);
     stage.die(stage.written);
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let fails = |stage: &mut Stage, time: Duration| {
         let end = stage.now + time;
         while stage.now < end {
-            stage.pass(Duration::from_millis(100));
+            stage.advance(Duration::from_millis(100));
             if let Some(link) = stage.spawned.take() {
                 let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "no process to be had".into() };
-                stage.tell(Input::SpawnFailed { link, why });
+                stage.input(Input::SpawnFailed { link, why });
             }
         }
     };
@@ -126,12 +126,12 @@ fn fast_backoff_continues_at_steady_rate_after_burst() {
     stage.die(stage.written);
     let (mut last, mut longest) = (stage.now, Duration::ZERO);
     while stage.now.since(last) < Duration::from_secs(30) && stage.dials < 100 {
-        stage.pass(Duration::from_millis(10));
+        stage.advance(Duration::from_millis(10));
         if let Some(link) = stage.spawned.take() {
             longest = longest.max(stage.now.since(last));
             last = stage.now;
             let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "no process to be had".into() };
-            stage.tell(Input::SpawnFailed { link, why });
+            stage.input(Input::SpawnFailed { link, why });
         }
     }
     assert_eq!(stage.dials, 100);
@@ -143,7 +143,7 @@ fn configured_effect_of_tool_is_used() {
     let mut stage = initialized_with(|notes| {
         notes.tools = [("sync".into(), ToolPolicy { effect: Some(Effect::Idempotent), timeout: None })].into();
     });
-    stage.client_says(&call("1", "sync"));
+    stage.client_sends(&call("1", "sync"));
     stage.server_reads().unwrap();
     restart(&mut stage);
     assert_eq!(stage.server_answers("{}")["params"]["name"], "sync", "it may run twice");
@@ -154,16 +154,16 @@ fn configured_effect_of_tool_is_used() {
 fn reconnect_is_announced_to_client_on_request() {
     let loud = AutoReconnect { silent: Some(false), ..AutoReconnect::default() };
     let mut stage = initialized_with(|notes| notes.reconnect = loud.into());
-    ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
+    request(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
     stage.die(stage.written);
     let lost = stage.client_reads().unwrap();
     assert_eq!((&lost["method"], &lost["params"]["level"]), (&json!("notifications/message"), &json!("warning")));
-    stage.client_says(
+    stage.client_sends(
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"t"}}}"#,
     );
     let mut seen = 0.0;
     for attempt in 2..=4 {
-        stage.pass(Duration::from_secs(1));
+        stage.advance(Duration::from_secs(1));
         stage.accept_dial();
         stage.die(0);
         let told = stage.client_reads().unwrap();
@@ -177,7 +177,7 @@ fn reconnect_is_announced_to_client_on_request() {
         seen = progress;
         assert_eq!(stage.client_reads(), None);
     }
-    stage.pass(Duration::from_secs(2));
+    stage.advance(Duration::from_secs(2));
     stage.accept_dial();
     stage.server_answers("{}");
     assert_eq!(stage.client_reads().unwrap()["params"]["data"], "the server \"notes\" is back");
@@ -185,7 +185,7 @@ fn reconnect_is_announced_to_client_on_request() {
     stage.server_answers("{}");
     let id = stage.server_reads().unwrap()["id"].clone();
     for (value, shown) in [(0, false), (1, true)] {
-        stage.server_says(&format!(
+        stage.server_sends(&format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{id},"progress":{value}}}}}"#
         ));
         assert_eq!(stage.client_reads().is_some(), shown, "the server's own progress goes on from there");
@@ -197,10 +197,10 @@ fn unlimited_retries_are_counted_without_limit() {
     let endless = AutoReconnect { silent: Some(false), max_retries: Some(None), ..AutoReconnect::default() };
     let mut stage = initialized_with(|notes| notes.reconnect = endless.into());
     stage.die(stage.written);
-    stage.client_says(
+    stage.client_sends(
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"t"}}}"#,
     );
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     stage.accept_dial();
     stage.die(0);
     let told = std::iter::from_fn(|| stage.client_reads()).find(|it| it["method"] == "notifications/progress");
@@ -210,8 +210,8 @@ fn unlimited_retries_are_counted_without_limit() {
 #[test]
 fn reconnect_is_not_announced_by_default() {
     let mut stage = initialized();
-    ask(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":"t"}}}"#);
+    request(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":"t"}}}"#);
     stage.server_reads().unwrap();
     restart(&mut stage);
     assert_eq!(stage.client_reads(), None);
@@ -226,18 +226,18 @@ fn after_suspend_lost_links_dial_and_live_links_ping() {
     });
     stage.accept_dial();
     initialize(&mut stage);
-    stage.tell(Input::Woke);
+    stage.input(Input::Woke);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
     stage.die(stage.written);
     for _ in 0..2 {
-        stage.pass(Duration::from_secs(1));
+        stage.advance(Duration::from_secs(1));
         stage.accept_dial();
         stage.die(0);
     }
     assert_eq!(stage.state(), LinkState::Parked);
     let dials = stage.dials;
-    stage.tell(Input::NetworkChanged);
-    stage.pass(defaults::STAGGER);
+    stage.input(Input::NetworkChanged);
+    stage.advance(defaults::STAGGER);
     assert_eq!(stage.dials, dials + 1, "the backoff is forgotten");
     stage.accept_dial();
     stage.die(0);
@@ -249,16 +249,16 @@ fn network_changes_ping_at_most_once_per_second() {
     let mut stage = initialized();
     let mut pings = 0;
     for _ in 0..40 {
-        stage.tell(Input::NetworkChanged);
+        stage.input(Input::NetworkChanged);
         while let Some(ping) = stage.server_reads() {
             assert_eq!(ping["method"], "ping");
-            stage.server_says(&json!({ "jsonrpc": "2.0", "id": ping["id"], "result": {} }).to_string());
+            stage.server_sends(&json!({ "jsonrpc": "2.0", "id": ping["id"], "result": {} }).to_string());
             pings += 1;
         }
-        stage.pass(Duration::from_millis(100));
+        stage.advance(Duration::from_millis(100));
     }
     assert!((4..=5).contains(&pings), "{pings} within four seconds");
-    stage.pass(defaults::KEEP_ALIVE_PAUSE);
+    stage.advance(defaults::KEEP_ALIVE_PAUSE);
     assert_eq!(stage.server_answers("{}")["method"], "ping", "the last change is not forgotten");
 }
 
@@ -267,8 +267,8 @@ fn network_changes_cause_no_dial_storm() {
     let mut stage = initialized();
     stage.die(stage.written);
     for _ in 0..600 {
-        stage.tell(Input::NetworkChanged);
-        stage.pass(Duration::from_millis(100));
+        stage.input(Input::NetworkChanged);
+        stage.advance(Duration::from_millis(100));
         if stage.spawned.is_some() {
             stage.accept_dial();
             stage.die(0);

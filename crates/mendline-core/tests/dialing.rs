@@ -10,13 +10,13 @@ use mendline_core::config::AutoReconnect;
 use mendline_core::port::{Pipe, SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkState, Output, UpstreamConfig, defaults};
 use serde_json::{Value, json};
-use stage::initialized::{ask, initialized, initialized_with, restart};
+use stage::initialized::{request, initialized, initialized_with, restart};
 use stage::{NOTES, Stage, call};
 
 fn fail_spawn(stage: &mut Stage) {
     let link = stage.spawned.take().expect("a dial");
     let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "no process to be had".into() };
-    stage.tell(Input::SpawnFailed { link, why });
+    stage.input(Input::SpawnFailed { link, why });
 }
 
 /// A stage whose child cannot be started for this many dials, with the next one in many seconds.
@@ -54,7 +54,7 @@ fn server_with_waiting_call_is_dialed_sooner() {
             let mut stage = failing(7);
             stage.next_dial();
             if waited_for {
-                stage.client_says(&call("1", "create_note"));
+                stage.client_sends(&call("1", "create_note"));
             }
             if by_exit {
                 stage.accept_dial();
@@ -74,7 +74,7 @@ fn waiting_calls_bring_distant_dial_forward_once() {
     let dialed_after = |calls: u32| {
         let mut stage = failing(9);
         for id in 0..calls {
-            stage.client_says(&call(&id.to_string(), "create_note"));
+            stage.client_sends(&call(&id.to_string(), "create_note"));
         }
         stage.next_dial()
     };
@@ -89,7 +89,7 @@ fn imminent_dial_is_not_brought_forward() {
     let due = |stage: &Stage| stage.engine.poll_timeout().expect("a dial to come").since(stage.now);
     let wait = due(&failing(9));
     let mut stage = failing_with(9, |notes| notes.reconnect.cap_called = wait);
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     assert_eq!(due(&stage), wait);
 }
 
@@ -97,10 +97,10 @@ fn imminent_dial_is_not_brought_forward() {
 fn long_stable_server_is_redialed_quickly() {
     let mut stage = initialized();
     for _ in 0..defaults::DIAL_BURST + 2 {
-        stage.pass(defaults::CRASH_LOOP_WINDOW + defaults::PROVEN);
+        stage.advance(defaults::CRASH_LOOP_WINDOW + defaults::PROVEN);
         restart(&mut stage);
     }
-    stage.pass(defaults::CRASH_LOOP_WINDOW + defaults::PROVEN);
+    stage.advance(defaults::CRASH_LOOP_WINDOW + defaults::PROVEN);
     stage.die(stage.written);
     assert!(stage.next_dial() <= Duration::from_millis(201));
     fail_spawn(&mut stage);
@@ -113,7 +113,7 @@ fn automatic_dials_stay_below_thirty_per_minute() {
     let first = stage.now;
     for _ in 1..defaults::DIALS_PER_MINUTE {
         fail_spawn(&mut stage);
-        stage.tell(Input::Reconnect { upstream: NOTES });
+        stage.input(Input::Reconnect { upstream: NOTES });
     }
     assert_eq!(stage.dials as usize, defaults::DIALS_PER_MINUTE, "a person is not kept waiting");
     fail_spawn(&mut stage);
@@ -131,14 +131,14 @@ fn parked_server_reports_when_call_may_dial() {
     }
     stage.die(0);
     assert_eq!(stage.state(), LinkState::Parked);
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let answer = stage.client_reads().expect("an answer at once");
     let said = &answer["result"]["_meta"]["dev.mendline/failure"];
     assert_eq!(said["cause"], "parked");
     let after = said["retryAfterMs"].as_u64().unwrap();
     assert!((9_990..=10_000).contains(&after), "{after} ms");
-    stage.pass(Duration::from_secs(10));
-    stage.client_says(&call("2", "create_note"));
+    stage.advance(Duration::from_secs(10));
+    stage.client_sends(&call("2", "create_note"));
     assert_eq!(stage.state(), LinkState::Dialing, "as it was said");
 }
 
@@ -146,10 +146,10 @@ fn parked_server_reports_when_call_may_dial() {
 fn manual_reconnect_does_not_dial_during_shutdown() {
     let mut stage = Stage::up();
     stage.die(0);
-    stage.tell(Input::Stop);
+    stage.input(Input::Stop);
     assert!(matches!(stage.asked.last(), Some(Output::Finished { .. })), "{:?}", stage.asked);
-    stage.tell(Input::Reconnect { upstream: NOTES });
-    stage.pass(Duration::from_secs(600));
+    stage.input(Input::Reconnect { upstream: NOTES });
+    stage.advance(Duration::from_secs(600));
     assert_eq!(stage.dials, 1);
 }
 
@@ -158,25 +158,25 @@ fn suspend_while_up_resets_no_retries() {
     let two = AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
     let mut stage = initialized_with(|notes| notes.reconnect = two.into());
     restart(&mut stage);
-    stage.tell(Input::Woke);
+    stage.input(Input::Woke);
     restart(&mut stage);
-    stage.tell(Input::Woke);
+    stage.input(Input::Woke);
     stage.die(stage.written);
     assert_eq!(stage.state(), LinkState::Parked);
 }
 
 #[test]
 fn child_ended_by_mendline_is_reported_with_reason() {
-    let last_move = |stage: &Stage| stage.heard.iter().rfind(|line| line.contains('→')).unwrap().clone();
+    let last_move = |stage: &Stage| stage.log.iter().rfind(|line| line.contains('→')).unwrap().clone();
     let mut stage = Stage::up();
-    stage.tell(Input::Reconnect { upstream: NOTES });
+    stage.input(Input::Reconnect { upstream: NOTES });
     stage.die(0);
     assert!(last_move(&stage).ends_with(": asked for by hand"), "{}", last_move(&stage));
 
     let mut stage = Stage::up();
     let link = stage.spawned.unwrap();
-    stage.tell(Input::LinkBroken { link, pipe: Pipe::Stdout });
-    stage.pass(defaults::LADDER_STEP);
+    stage.input(Input::LinkBroken { link, pipe: Pipe::Stdout });
+    stage.advance(defaults::LADDER_STEP);
     stage.die(0);
     assert!(last_move(&stage).ends_with(": the server closed its stdout"), "{}", last_move(&stage));
 }
@@ -186,7 +186,7 @@ fn child_ended_by_mendline_is_reported_with_reason() {
 fn loud(level: &str, retries: u32) -> Stage {
     let policy = AutoReconnect { silent: Some(false), max_retries: Some(Some(retries)), ..AutoReconnect::default() };
     let mut stage = initialized_with(|notes| notes.reconnect = policy.into());
-    ask(&mut stage, "logging/setLevel", &json!({ "level": level }), "{}");
+    request(&mut stage, "logging/setLevel", &json!({ "level": level }), "{}");
     stage
 }
 
@@ -205,7 +205,7 @@ fn client_gets_log_messages_from_its_level_up() {
         stage.accept_dial();
         stage.die(0);
         assert_eq!(stage.state(), LinkState::Parked);
-        stage.pass(defaults::PARKED_PROBE);
+        stage.advance(defaults::PARKED_PROBE);
         stage.accept_dial();
         stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
         assert_eq!(told(&mut stage), heard, "{level}");

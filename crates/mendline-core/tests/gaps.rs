@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mendline_core::{LinkState, defaults};
 use serde_json::{Value, json};
-use stage::initialized::{ask, initialize, initialized, initialized_with, restart};
+use stage::initialized::{request, initialize, initialized, initialized_with, restart};
 use stage::{Stage, call};
 
 // ---- gaps ----
@@ -16,11 +16,11 @@ use stage::{Stage, call};
 #[test]
 fn log_level_and_subscriptions_are_restored_on_new_server() {
     let mut stage = initialized();
-    ask(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
-    ask(&mut stage, "logging/setLevel", &json!({ "level": "warning" }), "{}");
-    ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
-    ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///b" }), "{}");
-    ask(&mut stage, "resources/unsubscribe", &json!({ "uri": "file:///a" }), "{}");
+    request(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
+    request(&mut stage, "logging/setLevel", &json!({ "level": "warning" }), "{}");
+    request(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
+    request(&mut stage, "resources/subscribe", &json!({ "uri": "file:///b" }), "{}");
+    request(&mut stage, "resources/unsubscribe", &json!({ "uri": "file:///a" }), "{}");
     restart(&mut stage);
     let level = stage.server_answers("{}");
     assert_eq!((&level["method"], &level["params"]["level"]), (&json!("logging/setLevel"), &json!("warning")));
@@ -42,14 +42,14 @@ fn log_level_and_subscriptions_are_restored_on_new_server() {
 #[test]
 fn lost_restore_of_log_level_keeps_newer_level() {
     let mut stage = initialized_with(|notes| notes.keep_alive = None);
-    ask(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
-    ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
+    request(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
+    request(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
     restart(&mut stage);
     // It answers neither of the two.
     while stage.server_reads().is_some() {}
-    stage.pass(defaults::CALL);
+    stage.advance(defaults::CALL);
     while stage.server_reads().is_some() {}
-    ask(&mut stage, "logging/setLevel", &json!({ "level": "error" }), "{}");
+    request(&mut stage, "logging/setLevel", &json!({ "level": "error" }), "{}");
     let told = stage.server_answers("{}");
     assert_eq!((&told["method"], &told["params"]["uri"]), (&json!("resources/subscribe"), &json!("file:///a")));
     assert_eq!(stage.server_reads(), None, "what the client chose last is what the server knows");
@@ -59,13 +59,13 @@ fn lost_restore_of_log_level_keeps_newer_level() {
 fn restored_subscriptions_are_limited() {
     let mut stage = initialized();
     for at in 0..=defaults::SUBSCRIPTIONS {
-        ask(&mut stage, "resources/subscribe", &json!({ "uri": format!("file:///{at}") }), "{}");
+        request(&mut stage, "resources/subscribe", &json!({ "uri": format!("file:///{at}") }), "{}");
     }
     restart(&mut stage);
     let mut restored = 0;
     while let Some(told) = stage.server_reads() {
         assert_eq!(told["method"], "resources/subscribe");
-        stage.server_says(&json!({ "jsonrpc": "2.0", "id": told["id"], "result": {} }).to_string());
+        stage.server_sends(&json!({ "jsonrpc": "2.0", "id": told["id"], "result": {} }).to_string());
         restored += 1;
     }
     assert_eq!(restored, defaults::SUBSCRIPTIONS);
@@ -74,10 +74,10 @@ fn restored_subscriptions_are_limited() {
 #[test]
 fn refused_subscription_restore_is_given_up() {
     let mut stage = initialized();
-    ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
+    request(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
     restart(&mut stage);
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32002,"message":"gone"}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32002,"message":"gone"}}}}"#));
     assert_eq!(stage.client_reads(), None);
     restart(&mut stage);
     assert_eq!(stage.server_reads(), None);
@@ -86,33 +86,33 @@ fn refused_subscription_restore_is_given_up() {
 #[test]
 fn failed_restore_is_repeated_when_server_answers() {
     let mut stage = initialized_with(|notes| notes.keep_alive = None);
-    ask(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
+    request(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
     restart(&mut stage);
     assert_eq!(stage.server_reads().unwrap()["method"], "resources/subscribe");
-    stage.pass(defaults::HANDSHAKE);
+    stage.advance(defaults::HANDSHAKE);
     assert_eq!(stage.server_reads(), None, "not again and again");
-    ask(&mut stage, "tools/call", &json!({ "name": "create_note" }), "{}");
+    request(&mut stage, "tools/call", &json!({ "name": "create_note" }), "{}");
     let again = stage.server_answers("{}");
     assert_eq!((&again["method"], &again["params"]["uri"]), (&json!("resources/subscribe"), &json!("file:///a")));
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/resources/updated");
-    stage.pass(defaults::HANDSHAKE);
+    stage.advance(defaults::HANDSHAKE);
     assert_eq!(stage.server_reads(), None, "and now it knows");
 }
 
 #[test]
 fn restore_does_not_override_new_choice_of_client() {
     let mut stage = initialized();
-    ask(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
+    request(&mut stage, "logging/setLevel", &json!({ "level": "info" }), "{}");
     stage.die(stage.written);
-    stage.client_says(r#"{"jsonrpc":"2.0","id":8,"method":"logging/setLevel","params":{"level":"debug"}}"#);
-    stage.pass(Duration::from_secs(1));
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":8,"method":"logging/setLevel","params":{"level":"debug"}}"#);
+    stage.advance(Duration::from_secs(1));
     stage.accept_dial();
     stage.server_answers("{}");
     stage.server_reads().unwrap();
     let old = stage.server_reads().unwrap();
     assert_eq!(old["params"]["level"], "info");
     assert_eq!(stage.server_reads(), None, "the new one waits for the old one");
-    stage.server_says(&json!({ "jsonrpc": "2.0", "id": old["id"], "result": {} }).to_string());
+    stage.server_sends(&json!({ "jsonrpc": "2.0", "id": old["id"], "result": {} }).to_string());
     assert_eq!(stage.server_answers("{}")["params"]["level"], "debug");
     assert_eq!(stage.client_reads().unwrap()["id"], 8);
 }
@@ -120,11 +120,11 @@ fn restore_does_not_override_new_choice_of_client() {
 #[test]
 fn list_that_could_not_be_compared_is_read_again() {
     let mut stage = initialized_with(|notes| notes.keep_alive = None);
-    ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
+    request(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
     restart(&mut stage);
     assert_eq!(stage.server_reads().unwrap()["method"], "tools/list");
-    stage.pass(defaults::HANDSHAKE);
-    ask(&mut stage, "tools/call", &json!({ "name": "create_note" }), "{}");
+    stage.advance(defaults::HANDSHAKE);
+    request(&mut stage, "tools/call", &json!({ "name": "create_note" }), "{}");
     assert_eq!(stage.server_answers(r#"{"tools":[]}"#)["method"], "tools/list");
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
 }
@@ -135,8 +135,8 @@ const TWO: &str = r#"{"name":"two","description":"…"}"#;
 #[test]
 fn only_changed_list_is_announced_after_reconnect() {
     let mut stage = initialized();
-    ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE},{TWO}]}}"#));
-    ask(&mut stage, "prompts/list", &json!({}), r#"{"prompts":[{"name":"p"}]}"#);
+    request(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE},{TWO}]}}"#));
+    request(&mut stage, "prompts/list", &json!({}), r#"{"prompts":[{"name":"p"}]}"#);
     restart(&mut stage);
     assert_eq!(stage.server_answers(&format!(r#"{{"tools":[{TWO},{ONE}]}}"#))["method"], "tools/list");
     assert_eq!(stage.server_answers(r#"{"prompts":[]}"#)["method"], "prompts/list");
@@ -148,8 +148,8 @@ fn only_changed_list_is_announced_after_reconnect() {
 #[test]
 fn only_pages_read_by_client_are_compared() {
     let mut stage = initialized();
-    ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}],"nextCursor":"2"}}"#));
-    ask(&mut stage, "tools/list", &json!({ "cursor": "2" }), &format!(r#"{{"tools":[{TWO}]}}"#));
+    request(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}],"nextCursor":"2"}}"#));
+    request(&mut stage, "tools/list", &json!({ "cursor": "2" }), &format!(r#"{{"tools":[{TWO}]}}"#));
     restart(&mut stage);
     stage.server_answers(&format!(r#"{{"tools":[{ONE}],"nextCursor":"x"}}"#));
     assert_eq!(stage.server_answers(&format!(r#"{{"tools":[{TWO}]}}"#))["params"]["cursor"], "x");
@@ -164,7 +164,7 @@ fn only_pages_read_by_client_are_compared() {
 fn list_is_compared_with_latest_read() {
     let mut stage = initialized();
     for _ in 0..2 {
-        ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
+        request(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
     }
     restart(&mut stage);
     assert_eq!(stage.server_answers(&format!(r#"{{"tools":[{ONE}]}}"#))["method"], "tools/list");
@@ -175,7 +175,7 @@ fn list_is_compared_with_latest_read() {
 fn unread_pages_are_not_compared() {
     let mut stage = initialized();
     let page = format!(r#"{{"tools":[{ONE}],"nextCursor":"2"}}"#);
-    ask(&mut stage, "tools/list", &json!({}), &page);
+    request(&mut stage, "tools/list", &json!({}), &page);
     restart(&mut stage);
     assert_eq!(stage.server_answers(&page)["method"], "tools/list");
     assert_eq!((stage.server_reads(), stage.client_reads()), (None, None));
@@ -184,7 +184,7 @@ fn unread_pages_are_not_compared() {
 #[test]
 fn list_of_earlier_session_is_not_compared() {
     let mut stage = initialized();
-    ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
+    request(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{ONE}]}}"#));
     initialize(&mut stage);
     restart(&mut stage);
     assert_eq!(stage.server_reads(), None);
@@ -192,7 +192,7 @@ fn list_of_earlier_session_is_not_compared() {
 
 /// A call of the tool `look` is lost with its child. Says whether it was sent again.
 fn is_repeated(stage: &mut Stage) -> bool {
-    stage.client_says(&call("1", "look"));
+    stage.client_sends(&call("1", "look"));
     assert_eq!(stage.server_reads().unwrap()["method"], "tools/call");
     stage.die(stage.written);
     stage.client_reads().is_none()
@@ -207,7 +207,7 @@ fn compared_list_updates_tool_hints() {
         [(true, LOOK_UNSAFE, LOOK, true), (true, LOOK, LOOK_UNSAFE, false), (false, LOOK_UNSAFE, LOOK, false)]
     {
         let mut stage = initialized_with(|notes| notes.trust_hints = trusted);
-        ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{before}]}}"#));
+        request(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{before}]}}"#));
         restart(&mut stage);
         assert_eq!(stage.server_answers(&format!(r#"{{"tools":[{after}]}}"#))["method"], "tools/list");
         assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
@@ -218,8 +218,8 @@ fn compared_list_updates_tool_hints() {
 #[test]
 fn second_page_keeps_hints_of_first() {
     let mut stage = initialized();
-    ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{LOOK}],"nextCursor":"2"}}"#));
-    ask(&mut stage, "tools/list", &json!({ "cursor": "2" }), &format!(r#"{{"tools":[{ONE}]}}"#));
+    request(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{LOOK}],"nextCursor":"2"}}"#));
+    request(&mut stage, "tools/list", &json!({ "cursor": "2" }), &format!(r#"{{"tools":[{ONE}]}}"#));
     restart(&mut stage);
     stage.server_answers(&format!(r#"{{"tools":[{LOOK}],"nextCursor":"2"}}"#));
     stage.server_answers(&format!(r#"{{"tools":[{ONE}]}}"#));
@@ -232,8 +232,8 @@ fn hints_are_valid_until_list_changed() {
         [("notifications/prompts/list_changed", true), ("notifications/tools/list_changed", false)]
     {
         let mut stage = initialized();
-        ask(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{LOOK}]}}"#));
-        stage.server_says(&json!({ "jsonrpc": "2.0", "method": notice }).to_string());
+        request(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{LOOK}]}}"#));
+        stage.server_sends(&json!({ "jsonrpc": "2.0", "method": notice }).to_string());
         stage.client_reads().unwrap();
         assert_eq!(is_repeated(&mut stage), repeated, "{notice}");
     }
@@ -242,20 +242,20 @@ fn hints_are_valid_until_list_changed() {
 #[test]
 fn unreadable_list_is_announced_as_changed() {
     let mut stage = initialized();
-    ask(&mut stage, "resources/templates/list", &json!({}), r#"{"resourceTemplates":[]}"#);
+    request(&mut stage, "resources/templates/list", &json!({}), r#"{"resourceTemplates":[]}"#);
     restart(&mut stage);
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"unknown"}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"unknown"}}}}"#));
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/resources/list_changed");
 }
 
 #[test]
 fn waiting_calls_are_sent_before_lists_are_compared() {
     let mut stage = initialized();
-    ask(&mut stage, "tools/list", &json!({}), r#"{"tools":[]}"#);
+    request(&mut stage, "tools/list", &json!({}), r#"{"tools":[]}"#);
     stage.die(stage.written);
-    stage.client_says(&call("1", "create_note"));
-    stage.pass(Duration::from_secs(1));
+    stage.client_sends(&call("1", "create_note"));
+    stage.advance(Duration::from_secs(1));
     stage.accept_dial();
     stage.server_answers("{}");
     let order: Vec<Value> = std::iter::from_fn(|| stage.server_reads()).map(|it| it["method"].clone()).collect();
@@ -268,7 +268,7 @@ fn acknowledge(stage: &mut Stage) {
     let listen = stage.server_reads().unwrap();
     assert_eq!(listen["method"], "subscriptions/listen");
     let id = &listen["id"];
-    stage.server_says(&format!(
+    stage.server_sends(&format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
     ));
 }
@@ -276,12 +276,12 @@ fn acknowledge(stage: &mut Stage) {
 #[test]
 fn modern_subscription_is_reopened_with_change_notifications() {
     let mut stage = Stage::up();
-    stage.client_says(LISTEN);
+    stage.client_sends(LISTEN);
     acknowledge(&mut stage);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/subscriptions/acknowledged");
     for _ in 0..8 {
         stage.die(stage.written);
-        stage.pass(Duration::from_secs(40));
+        stage.advance(Duration::from_secs(40));
         stage.accept_dial();
         acknowledge(&mut stage);
         let tools = stage.client_reads().unwrap();
@@ -297,7 +297,7 @@ fn modern_subscription_is_reopened_with_change_notifications() {
             None,
             "it was confirmed to the client once, and only what it asked for is shown"
         );
-        stage.pass(Duration::from_secs(60));
+        stage.advance(Duration::from_secs(60));
     }
 }
 
@@ -306,24 +306,24 @@ fn modern_subscription_is_reopened_with_change_notifications() {
 fn server_fails(stage: &mut Stage, code: i64, words: &str) -> Value {
     let asked = stage.server_reads().expect("a request");
     let error = json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": code, "message": words } });
-    stage.server_says(&error.to_string());
+    stage.server_sends(&error.to_string());
     asked
 }
 
 #[test]
 fn internal_error_to_read_is_retried_once() {
     let mut stage = initialized();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
     for attempt in 1..=3 {
         assert_eq!(stage.client_reads(), None, "attempt {attempt}");
         server_fails(&mut stage, -32603, "database is locked");
-        stage.pass(defaults::RETRY_CAP);
+        stage.advance(defaults::RETRY_CAP);
     }
     assert_eq!(stage.client_reads().unwrap()["error"], json!({ "code": -32603, "message": "database is locked" }));
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     server_fails(&mut stage, -32603, "database is locked");
     assert_eq!(stage.client_reads().unwrap()["id"], 2, "what may not run twice is not asked twice");
-    stage.client_says(r#"{"jsonrpc":"2.0","id":3,"method":"resources/list"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":3,"method":"resources/list"}"#);
     server_fails(&mut stage, -32602, "bad cursor");
     assert_eq!(stage.client_reads().unwrap()["id"], 3, "other errors are answers");
 }
@@ -331,20 +331,20 @@ fn internal_error_to_read_is_retried_once() {
 #[test]
 fn read_after_internal_error_is_not_reported_as_unsent() {
     let mut stage = initialized();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
     server_fails(&mut stage, -32603, "database is locked");
     stage.die(stage.written);
-    stage.pass(defaults::RECOVERY);
+    stage.advance(defaults::RECOVERY);
     assert_eq!(stage.client_reads().unwrap()["error"]["data"]["outcome"], "unknown");
 }
 
 #[test]
 fn child_reporting_only_lost_connection_is_replaced() {
     let mut stage = initialized();
-    stage.pass(defaults::PROVEN);
+    stage.advance(defaults::PROVEN);
     for id in 1..=3 {
         assert_eq!(stage.state(), LinkState::Up);
-        stage.client_says(&call(&id.to_string(), "create_note"));
+        stage.client_sends(&call(&id.to_string(), "create_note"));
         server_fails(&mut stage, -32000, "Connection closed");
         assert_eq!(stage.client_reads().unwrap()["error"]["code"], -32000, "its answers are passed on");
     }
@@ -356,7 +356,7 @@ fn other_answers_prove_child_alive() {
     let mut stage = initialized();
     for _ in 0..5 {
         for (code, words) in [(-32000, "Connection closed"), (-32001, "Request timed out"), (-32000, "bad argument")] {
-            stage.client_says(&call("1", "create_note"));
+            stage.client_sends(&call("1", "create_note"));
             server_fails(&mut stage, code, words);
             stage.client_reads().unwrap();
         }

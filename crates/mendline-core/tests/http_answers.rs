@@ -9,18 +9,18 @@ use std::time::Duration;
 use mendline_core::Input;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Reuse, Written};
-use stage::http::{INITIALIZE, Seen, Stage, call, complete_handshake, outcome, over_sse, without_a_session};
+use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, outcome, over_sse, initialized_without_session};
 
 /// A server has asked, and the client's answer is on its way.
-fn replying() -> (Stage, Seen) {
+fn replying() -> (Stage, SentRequest) {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let asks = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let asks = stage.next_sent();
     stage.status(asks.id, 200, Content::Events, None);
     stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
     let question = stage.client_reads().unwrap();
-    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"roots":[]}}}}"#, question["id"]));
-    let reply = stage.takes();
+    stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"roots":[]}}}}"#, question["id"]));
+    let reply = stage.next_sent();
     (stage, reply)
 }
 
@@ -28,8 +28,8 @@ fn replying() -> (Stage, Seen) {
 fn status_202_and_html_page_leave_call_unknown() {
     for (status, content) in [(202, Content::Empty), (200, Content::Other)] {
         let mut stage = Stage::initialized();
-        stage.client_says(&call(1, "create_note"));
-        let seen = stage.takes();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
         stage.status(seen.id, status, content, None);
         if content == Content::Other {
             stage.body(seen.id, "<html>");
@@ -43,9 +43,9 @@ fn status_202_and_html_page_leave_call_unknown() {
 #[test]
 fn server_request_of_lost_session_is_not_answered_in_next() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    stage.client_says(&call(2, "create_note"));
-    let (asks, lost) = (stage.takes(), stage.takes());
+    stage.client_sends(&call(1, "create_note"));
+    stage.client_sends(&call(2, "create_note"));
+    let (asks, lost) = (stage.next_sent(), stage.next_sent());
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
@@ -59,18 +59,18 @@ fn server_request_of_lost_session_is_not_answered_in_next() {
 #[test]
 fn server_requests_survive_new_connection_of_same_session() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let asks = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let asks = stage.next_sent();
     stage.status(asks.id, 200, Content::Events, None);
     stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
     let question = stage.client_reads().unwrap();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
     stage.refuse_connection();
-    stage.pass(Duration::from_secs(1));
-    let looks = stage.takes();
+    stage.advance(Duration::from_secs(1));
+    let looks = stage.next_sent();
     stage.answer(&looks, r#"{"tools":[]}"#);
-    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"roots":[]}}}}"#, question["id"]));
-    let reply = stage.takes();
+    stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"roots":[]}}}}"#, question["id"]));
+    let reply = stage.next_sent();
     assert_eq!((reply.json()["id"].as_str(), reply.header("mcp-session-id")), (Some("q"), Some("s1")));
 }
 
@@ -78,10 +78,10 @@ fn server_requests_survive_new_connection_of_same_session() {
 fn undelivered_response_to_server_is_sent_three_times() {
     let (mut stage, first) = replying();
     stage.end(first.id, EndHow::Cut("reset".into()));
-    let second = stage.takes();
+    let second = stage.next_sent();
     assert_eq!((second.json(), second.header("mcp-session-id")), (first.json(), Some("s1")));
     stage.end(second.id, EndHow::Cut("reset".into()));
-    let third = stage.takes();
+    let third = stage.next_sent();
     stage.end(third.id, EndHow::Cut("reset".into()));
     assert!(stage.seen.is_empty(), "not for ever");
 }
@@ -94,8 +94,8 @@ fn accepted_or_obsolete_response_is_not_resent() {
     assert!(stage.seen.is_empty());
 
     let (mut stage, reply) = replying();
-    stage.client_says(&call(2, "create_note"));
-    let lost = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
@@ -110,9 +110,9 @@ fn accepted_or_obsolete_response_is_not_resent() {
 fn notification_is_resent_only_if_it_cannot_have_arrived() {
     for (written, again) in [(Written::Partly, 1), (Written::Whole, 0)] {
         let mut stage = Stage::initialized();
-        stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
-        let note = stage.takes();
-        stage.tell(Input::End { exchange: note.id, how: EndHow::Cut("reset".into()), written });
+        stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+        let note = stage.next_sent();
+        stage.input(Input::End { exchange: note.id, how: EndHow::Cut("reset".into()), written });
         assert_eq!(stage.seen.len(), again, "{written:?}");
     }
 }
@@ -120,8 +120,8 @@ fn notification_is_resent_only_if_it_cannot_have_arrived() {
 #[test]
 fn truncated_answer_is_unknown_because_of_cut() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Json, None);
     stage.end(seen.id, EndHow::Cut("the connection was reset".into()));
     let answer = stage.client_reads().unwrap();
@@ -132,21 +132,21 @@ fn truncated_answer_is_unknown_because_of_cut() {
 #[test]
 fn server_requests_are_cancelled_at_shutdown() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let asks = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let asks = stage.next_sent();
     stage.status(asks.id, 200, Content::Events, None);
     stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
     stage.client_reads().unwrap();
-    stage.tell(Input::Stop);
-    stage.tell(Input::Stop);
+    stage.input(Input::Stop);
+    stage.input(Input::Stop);
     assert_eq!(stage.engine.load().asks, 0);
 }
 
 #[test]
 fn unreadable_event_with_call_id_ends_that_call() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, None, "a line of log");
     assert!(stage.client_reads().is_none(), "noise harms nobody");
@@ -158,8 +158,8 @@ fn unreadable_event_with_call_id_ends_that_call() {
 #[test]
 fn missing_login_is_reported() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 401, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     let answer = stage.client_reads().unwrap();
@@ -171,19 +171,19 @@ fn missing_login_is_reported() {
 fn answer_with_wrong_content_type_is_accepted_and_reported_once() {
     let mut stage = Stage::initialized();
     for id in 1..=3 {
-        stage.client_says(&call(id, "create_note"));
-        let seen = stage.takes();
+        stage.client_sends(&call(id, "create_note"));
+        let seen = stage.next_sent();
         stage.status(seen.id, 200, Content::Other, None);
         stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, seen.json()["id"]));
         stage.end(seen.id, EndHow::Complete);
         assert_eq!(stage.client_reads().unwrap()["id"], id);
     }
-    assert_eq!(stage.heard.iter().filter(|line| line.contains("Content-Type")).count(), 1);
+    assert_eq!(stage.log.iter().filter(|line| line.contains("Content-Type")).count(), 1);
 }
 
 #[test]
 fn every_invalid_answer_is_reported_and_not_looped() {
-    type Play = fn(&mut Stage, &Seen);
+    type Play = fn(&mut Stage, &SentRequest);
     let plays: [(&str, &str, Play); 5] = [
         ("not JSON-RPC", "HTML", |stage, seen| {
             stage.status(seen.id, 200, Content::Other, None);
@@ -210,14 +210,14 @@ fn every_invalid_answer_is_reported_and_not_looped() {
     ];
     for (words, what, play) in plays {
         let mut stage = Stage::initialized();
-        stage.client_says(&call(1, "create_note"));
-        let seen = stage.takes();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
         play(&mut stage, &seen);
         let answer = stage.client_reads().expect(what);
         let text = answer["result"]["content"][0]["text"].as_str().unwrap();
         assert!(text.contains(words), "{what}: {text}");
-        assert!(stage.heard.iter().any(|line| line.contains("failed after") && line.contains(words)), "{what}");
-        stage.pass(Duration::from_secs(120));
+        assert!(stage.log.iter().any(|line| line.contains("failed after") && line.contains(words)), "{what}");
+        stage.advance(Duration::from_secs(120));
         assert!(stage.seen.is_empty(), "{what}");
     }
 }
@@ -225,22 +225,22 @@ fn every_invalid_answer_is_reported_and_not_looped() {
 #[test]
 fn correct_content_type_and_html_page_are_not_reported() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.answer(&seen, "{}");
-    stage.client_says(&call(2, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Other, None);
     stage.body(seen.id, "<html>");
     stage.end(seen.id, EndHow::Complete);
-    assert!(!stage.heard.iter().any(|line| line.contains("Content-Type")), "{:?}", stage.heard);
+    assert!(!stage.log.iter().any(|line| line.contains("Content-Type")), "{:?}", stage.log);
 }
 
 #[test]
 fn unreadable_body_is_judged_when_exchange_ends() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Json, None);
     stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, seen.json()["id"]));
     assert_eq!((stage.client_reads(), stage.aborted.len()), (None, 0), "it is not over yet");
@@ -251,8 +251,8 @@ fn unreadable_body_is_judged_when_exchange_ends() {
 #[test]
 fn invalid_server_request_with_call_id_is_not_its_answer() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     let id = &seen.json()["id"];
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list","params":{{"#));
@@ -270,12 +270,12 @@ fn facts(answer: &serde_json::Value) -> &serde_json::Value {
 fn t01_status_without_response_never_reports_call_as_run() {
     let refused = [307, 308, 403, 404, 405, 406, 411, 413, 414, 415, 425, 426, 431];
     for status in (300..600).filter(|status| ![401, 421, 429, 503].contains(status)) {
-        let (mut stage, notices) = without_a_session();
+        let (mut stage, notices) = initialized_without_session();
         stage.status(notices.id, 405, Content::Empty, None);
         stage.end(notices.id, EndHow::Complete);
         stage.use_session();
-        stage.client_says(&call(1, "create_note"));
-        let seen = stage.takes();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
         stage.status(seen.id, status, Content::Other, None);
         stage.body(seen.id, "<html><title>Blocked by the firewall</title><body>no</body></html>");
         stage.end(seen.id, EndHow::Complete);
@@ -288,7 +288,7 @@ fn t01_status_without_response_never_reports_call_as_run() {
         let text = answer["result"]["content"][0]["text"].as_str().unwrap();
         assert!(text.contains(&format!("HTTP {status}: Blocked by the firewall")), "{text}");
         assert!(!text.contains("ran it"), "{text}");
-        stage.pass(Duration::from_secs(60));
+        stage.advance(Duration::from_secs(60));
         assert!(stage.seen.is_empty(), "HTTP {status}: it is not sent again");
     }
 }
@@ -296,13 +296,13 @@ fn t01_status_without_response_never_reports_call_as_run() {
 #[test]
 fn t01_misdirected_request_is_resent_once_on_fresh_connection() {
     let mut stage = Stage::initialized();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
-    let first = stage.takes();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let first = stage.next_sent();
     assert_eq!(first.reuse, Reuse::Any);
     stage.status(first.id, 421, Content::Empty, None);
     stage.end(first.id, EndHow::Complete);
     stage.next_request();
-    let second = stage.takes();
+    let second = stage.next_sent();
     assert_eq!(second.reuse, Reuse::Fresh);
     stage.status(second.id, 421, Content::Empty, None);
     stage.end(second.id, EndHow::Complete);
@@ -313,8 +313,8 @@ fn t01_misdirected_request_is_resent_once_on_fresh_connection() {
 #[test]
 fn t02_ended_sse_stream_is_not_explained_by_post_status() {
     let (mut stage, stream) = over_sse();
-    stage.client_says(&call(1, "create_note"));
-    let post = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let post = stage.next_sent();
     stage.end(stream, EndHow::Complete);
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
@@ -326,8 +326,8 @@ fn t02_ended_sse_stream_is_not_explained_by_post_status() {
 #[test]
 fn t02_missing_login_is_refused_and_not_retried() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 401, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     let answer = stage.client_reads().expect("an answer");
@@ -340,23 +340,23 @@ fn t02_missing_login_is_refused_and_not_retried() {
 #[test]
 fn r22_ping_before_initialize_result_is_answered_in_session() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
-    let handshake = stage.takes();
+    stage.client_sends(INITIALIZE);
+    let handshake = stage.next_sent();
     stage.status(handshake.id, 200, Content::Events, Some("s1"));
     stage.event(handshake.id, None, r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#);
     let ping = stage.client_reads().expect("the server's ping");
-    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping["id"]));
-    let reply = stage.takes();
+    stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping["id"]));
+    let reply = stage.next_sent();
     assert_eq!((&reply.json()["id"], reply.header("mcp-session-id")), (&"p".into(), Some("s1")));
 }
 
 #[test]
 fn w06_session_error_does_not_change_http_status() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.refuse(&seen, 200, -32001, "Session expired");
-    let ping = stage.takes();
+    let ping = stage.next_sent();
     assert_eq!(ping.method(), "ping");
     // A 404 would confirm a 404. What came was 200, so this confirms nothing.
     stage.status(ping.id, 404, Content::Empty, None);
@@ -367,14 +367,14 @@ fn w06_session_error_does_not_change_http_status() {
 #[test]
 fn w04_server_cannot_forge_mendline_facts() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     let claim = r#"{"dev.mendline/failure":{"cause":"unavailable","outcome":"not_sent"},"kept":1}"#;
     stage.answer(&seen, &format!(r#"{{"content":[],"isError":true,"_meta":{claim}}}"#));
     let answer = stage.client_reads().expect("an answer");
     assert_eq!(answer["result"]["_meta"], serde_json::json!({ "kept": 1 }));
-    stage.client_says(&call(2, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Json, None);
     let error = r#"{"code":-31001,"message":"no","data":{"cause":"unavailable","outcome":"not_sent"}}"#;
     stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, seen.json()["id"]));

@@ -11,7 +11,7 @@ use mendline_core::port::{Content, EndHow, Verb, Written};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
-use stage::http::{INITIALIZE, Seen, Stage, call, complete_handshake, modern, outcome, over_sse};
+use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, modern, outcome, over_sse};
 
 fn failure(answer: &Value) -> &Value {
     &answer["result"]["_meta"]["dev.mendline/failure"]
@@ -23,22 +23,22 @@ fn text(answer: &Value) -> &str {
 
 #[test]
 fn server_refusing_three_times_is_not_tried_again() {
-    type Refuse = fn(&mut Stage, &Seen);
-    let busy: Refuse = |stage, seen| stage.busy(seen, 429, None);
+    type Refuse = fn(&mut Stage, &SentRequest);
+    let busy: Refuse = |stage, seen| stage.answer_overloaded(seen, 429, None);
     let closed: Refuse = |stage, seen| stage.end(seen.id, EndHow::Refused);
     for refuse in [busy, closed] {
         let mut stage = Stage::initialized();
-        stage.client_says(&call(1, "create_note"));
+        stage.client_sends(&call(1, "create_note"));
         for attempt in 1..=3 {
             assert_eq!(stage.client_reads(), None, "attempt {attempt}");
             stage.next_request();
-            let seen = stage.takes();
+            let seen = stage.next_sent();
             refuse(&mut stage, &seen);
         }
         let answer = stage.client_reads().expect("enough is enough");
         assert_eq!((outcome(&answer), &failure(&answer)["attempts"]), ("refused", &3.into()));
         assert_ne!(failure(&answer)["cause"], "outcome_unknown", "it is known");
-        stage.pass(Duration::from_secs(60));
+        stage.advance(Duration::from_secs(60));
         assert!(stage.seen.is_empty());
     }
 }
@@ -46,12 +46,12 @@ fn server_refusing_three_times_is_not_tried_again() {
 #[test]
 fn refused_http2_stream_is_resent() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let refused = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let refused = stage.next_sent();
     stage.end(refused.id, EndHow::Refused);
     assert_eq!(stage.client_reads(), None, "it cannot have run");
     stage.next_request();
-    let again = stage.takes();
+    let again = stage.next_sent();
     stage.answer(&again, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
@@ -59,16 +59,16 @@ fn refused_http2_stream_is_resent() {
 #[test]
 fn call_without_connection_has_made_no_attempt() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     stage.seen.pop_front().expect("a request that gets no connection");
-    stage.pass(defaults::CALL);
+    stage.advance(defaults::CALL);
     assert_eq!(failure(&stage.client_reads().unwrap())["attempts"], 0);
 
     let (mut stage, _) = over_sse();
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     let post = stage.seen.pop_front().expect("a post");
     let how = EndHow::Forbidden("its certificate has expired".into());
-    stage.tell(Input::End { exchange: post.id, how, written: Written::Nothing });
+    stage.input(Input::End { exchange: post.id, how, written: Written::Nothing });
     let answer = stage.client_reads().unwrap();
     assert_eq!((&failure(&answer)["attempts"], &failure(&answer)["cause"]), (&0.into(), &"unavailable".into()));
 }
@@ -76,10 +76,10 @@ fn call_without_connection_has_made_no_attempt() {
 #[test]
 fn forbidden_connection_parks_server() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     let seen = stage.seen.pop_front().unwrap();
     let how = EndHow::Forbidden("its certificate has expired".into());
-    stage.tell(Input::End { exchange: seen.id, how, written: Written::Nothing });
+    stage.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
     let answer = stage.client_reads().expect("said at once");
     assert_eq!(failure(&answer)["cause"], "parked");
     assert!(text(&answer).contains("its certificate has expired"), "{answer}");
@@ -91,9 +91,9 @@ fn waiting_call_reports_missing_connection_like_probing_call() {
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     config.timeouts.call = Duration::from_secs(3);
     let mut stage = Stage::of(config);
-    stage.client_says(&call(1, "create_note"));
-    stage.client_says(&call(2, "create_note"));
-    stage.pass(Duration::from_secs(3));
+    stage.client_sends(&call(1, "create_note"));
+    stage.client_sends(&call(2, "create_note"));
+    stage.advance(Duration::from_secs(3));
     for id in 1..=2 {
         let answer = stage.client_reads().unwrap();
         assert_eq!((&answer["id"], outcome(&answer)), (&id.into(), "not_sent"));
@@ -106,9 +106,9 @@ fn call_waiting_for_probing_subscription_reports_missing_connection() {
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     config.timeouts.call = Duration::from_secs(3);
     let mut stage = Stage::of(config);
-    stage.client_says(&modern(1, "subscriptions/listen", ""));
-    stage.client_says(&call(2, "create_note"));
-    stage.pass(Duration::from_secs(3));
+    stage.client_sends(&modern(1, "subscriptions/listen", ""));
+    stage.client_sends(&call(2, "create_note"));
+    stage.advance(Duration::from_secs(3));
     let answer = stage.client_reads().expect("its time is over");
     assert_eq!((&answer["id"], outcome(&answer)), (&2.into(), "not_sent"));
     assert!(text(&answer).contains("no connection has been made yet"), "{answer}");
@@ -118,8 +118,8 @@ fn call_waiting_for_probing_subscription_reports_missing_connection() {
 fn failure_names_status_and_html_page() {
     for (content, is_page) in [(Content::Empty, false), (Content::Json, false), (Content::Other, true)] {
         let mut stage = Stage::initialized();
-        stage.client_says(&call(1, "create_note"));
-        let seen = stage.takes();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
         stage.status(seen.id, 403, content, None);
         stage.end(seen.id, EndHow::Complete);
         let answer = stage.client_reads().unwrap();
@@ -131,8 +131,8 @@ fn failure_names_status_and_html_page() {
 #[test]
 fn cut_event_stream_is_reported_as_cut() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.end(seen.id, EndHow::Cut("the connection was reset".into()));
     let answer = stage.client_reads().unwrap();
@@ -142,46 +142,46 @@ fn cut_event_stream_is_reported_as_cut() {
 #[test]
 fn failed_reinitialization_is_reported_with_reason() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let lost = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let handshake = stage.takes();
+    let handshake = stage.next_sent();
     stage.status(handshake.id, 503, Content::Empty, None);
     stage.end(handshake.id, EndHow::Complete);
     let words = "session could not be replayed: the server answered HTTP 503";
-    assert!(stage.heard.iter().any(|line| line == words), "{:?}", stage.heard);
+    assert!(stage.log.iter().any(|line| line == words), "{:?}", stage.log);
 }
 
 #[test]
 fn cut_initialized_repeats_handshake_with_reason() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
+    stage.client_sends(INITIALIZE);
     stage.initialize("s1");
     stage.client_reads().unwrap();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    stage.client_says(&call(1, "create_note"));
-    let note = stage.takes();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(&call(1, "create_note"));
+    let note = stage.next_sent();
     stage.end(note.id, EndHow::Cut("the connection was reset".into()));
     assert!(stage.seen.is_empty(), "nothing goes out after half a greeting");
     let words = "session could not be replayed: the connection was reset";
-    assert!(stage.heard.iter().any(|line| line == words), "{:?}", stage.heard);
-    stage.pass(Duration::from_secs(1));
+    assert!(stage.log.iter().any(|line| line == words), "{:?}", stage.log);
+    stage.advance(Duration::from_secs(1));
     stage.initialize("s2");
     complete_handshake(&mut stage);
-    assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"));
+    assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s2"));
 }
 
 #[test]
 fn partly_written_request_is_resent_with_doubling_delay() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     let mut pauses = Vec::new();
     for _ in 0..5 {
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         let how = EndHow::Cut("reset".into());
-        stage.tell(Input::End { exchange: seen.id, how, written: Written::Partly });
+        stage.input(Input::End { exchange: seen.id, how, written: Written::Partly });
         pauses.push(stage.next_request().as_millis());
     }
     for (pause, least) in pauses.iter().zip([0, 100, 200, 400, 800]) {
@@ -193,15 +193,15 @@ fn partly_written_request_is_resent_with_doubling_delay() {
 fn longest_pauses(mut stage: Stage, request: &str, fail: impl Fn(&mut Stage, u32)) -> [Duration; 2] {
     let mut longest = [Duration::ZERO; 2];
     for _ in 0..20 {
-        stage.client_says(request);
+        stage.client_sends(request);
         for (attempt, pause) in (1..).zip(&mut longest) {
             fail(&mut stage, attempt);
             *pause = stage.next_request().max(*pause);
         }
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         stage.answer(&seen, "{}");
         stage.client_reads().unwrap();
-        stage.pass(defaults::BUDGET_REGROWTH * 2);
+        stage.advance(defaults::BUDGET_REGROWTH * 2);
     }
     longest
 }
@@ -214,8 +214,8 @@ fn slowly(notes: &mut UpstreamConfig) {
 fn pause_before_third_attempt_doubles() {
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
     let longest = longest_pauses(Stage::with(Dialect::Auto, slowly).initialize_session(), list, |stage, _| {
-        let seen = stage.takes();
-        stage.busy(&seen, 503, None);
+        let seen = stage.next_sent();
+        stage.answer_overloaded(&seen, 503, None);
     });
     assert!(longest[0] <= Duration::from_millis(1_001), "{longest:?}");
     assert!((Duration::from_millis(1_200)..=Duration::from_millis(2_001)).contains(&longest[1]), "{longest:?}");
@@ -224,12 +224,12 @@ fn pause_before_third_attempt_doubles() {
 #[test]
 fn pause_after_header_refusal_counts_earlier_attempts() {
     let mut stage = Stage::with(Dialect::Auto, slowly);
-    stage.client_says(&modern(1, "resources/list", ""));
-    let proof = stage.takes();
+    stage.client_sends(&modern(1, "resources/list", ""));
+    let proof = stage.next_sent();
     stage.answer(&proof, "{}");
     stage.client_reads().unwrap();
     let longest = longest_pauses(stage, &modern(1, "resources/list", ""), |stage, attempt| {
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         if attempt == 1 {
             stage.status(seen.id, 503, Content::Empty, None);
         } else {
@@ -249,36 +249,36 @@ fn timed_out_legacy_call_is_cancelled_by_notification() {
         posts.filter(|seen| seen.method() == "notifications/cancelled").count()
     };
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "slow"));
-    stage.takes();
-    stage.pass(defaults::CALL);
+    stage.client_sends(&call(1, "slow"));
+    stage.next_sent();
+    stage.advance(defaults::CALL);
     assert_eq!((outcome(&stage.client_reads().unwrap()), cancelled(&stage)), ("unknown", 1));
 
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "slow"));
-    stage.takes();
-    stage.pass(defaults::CALL - Duration::from_secs(1));
-    stage.client_says(&call(2, "create_note"));
+    stage.client_sends(&call(1, "slow"));
+    stage.next_sent();
+    stage.advance(defaults::CALL - Duration::from_secs(1));
+    stage.client_sends(&call(2, "create_note"));
     stage.refuse_connection();
     for _ in 0..200 {
         if !stage.seen.is_empty() {
             assert_eq!(cancelled(&stage), 0, "what cannot arrive is not sent");
             stage.refuse_connection();
         }
-        stage.pass(Duration::from_millis(10));
+        stage.advance(Duration::from_millis(10));
     }
     let answer = stage.client_reads().expect("its time is over");
     assert_eq!((&answer["id"], outcome(&answer)), (&1.into(), "unknown"));
     stage.next_request();
-    stage.takes();
+    stage.next_sent();
     assert_eq!(cancelled(&stage), 0, "nor kept for later");
 }
 
 #[test]
 fn modern_refusal_with_own_error_is_not_legacy() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(&modern(1, "tools/list", ""));
-    let seen = stage.takes();
+    stage.client_sends(&modern(1, "tools/list", ""));
+    let seen = stage.next_sent();
     stage.status(seen.id, 400, Content::Json, None);
     stage.body(seen.id, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32021,"message":"Missing capability"}}"#);
     stage.end(seen.id, EndHow::Complete);
@@ -289,8 +289,8 @@ fn modern_refusal_with_own_error_is_not_legacy() {
 #[test]
 fn retry_after_is_kept() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let busy = stage.takes();
-    stage.busy(&busy, 429, Some(7));
+    stage.client_sends(&call(1, "create_note"));
+    let busy = stage.next_sent();
+    stage.answer_overloaded(&busy, 429, Some(7));
     assert!(stage.next_request() >= Duration::from_secs(7));
 }

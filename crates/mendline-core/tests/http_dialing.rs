@@ -10,7 +10,7 @@ use mendline_core::config::{AutoReconnect, Dialect};
 use mendline_core::port::{Content, EndHow, Verb};
 use mendline_core::{Event, Input, LinkId, LinkState, defaults};
 use stage::NOTES;
-use stage::http::{INITIALIZE, Stage, call, complete_handshake, over_sse, watched};
+use stage::http::{INITIALIZE, Stage, call, complete_handshake, over_sse, initialized_with_keep_alive};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
 
@@ -25,8 +25,8 @@ fn state(stage: &Stage) -> Option<LinkState> {
 #[test]
 fn response_head_proves_connection_without_connect_event() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(&call(1, "create_note"));
-    stage.client_says(&call(2, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
+    stage.client_sends(&call(2, "create_note"));
     let first = stage.seen.pop_front().unwrap();
     assert!(stage.seen.is_empty(), "one looks for the way");
     stage.status(first.id, 200, Content::Json, None);
@@ -36,7 +36,7 @@ fn response_head_proves_connection_without_connect_event() {
 #[test]
 fn sse_head_proves_nothing_before_endpoint_event() {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(INITIALIZE);
+    stage.client_sends(INITIALIZE);
     let sse = stage.seen.pop_front().unwrap();
     stage.status(sse.id, 200, Content::Events, None);
     assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Dialing), 0));
@@ -47,17 +47,17 @@ fn no_probe_without_pending_calls() {
     let mut new = Stage::new(Dialect::Auto);
     let mut tested = Stage::with(Dialect::Auto, |_| {});
     for stage in [&mut new, &mut tested] {
-        stage.client_says(&call(1, "create_note"));
+        stage.client_sends(&call(1, "create_note"));
         stage.seen.pop_front().expect("it looks for a way");
-        stage.client_says(&cancel(1));
+        stage.client_sends(&cancel(1));
         assert_eq!((state(stage), stage.seen.len()), (Some(LinkState::Idle), 0));
     }
     // In a session there may be news, but where nobody wants the line to be tested it is left alone.
     let mut initialized = Stage::initialized();
-    initialized.client_says(&call(1, "create_note"));
+    initialized.client_sends(&call(1, "create_note"));
     initialized.refuse_connection();
-    initialized.client_says(&cancel(1));
-    initialized.pass(Duration::from_secs(2));
+    initialized.client_sends(&cancel(1));
+    initialized.advance(Duration::from_secs(2));
     assert_eq!((state(&initialized), initialized.seen.len()), (Some(LinkState::Idle), 0));
 }
 
@@ -66,12 +66,12 @@ fn probe_limit_waits_without_reporting_loss() {
     let loud = AutoReconnect { silent: Some(false), ..AutoReconnect::default() };
     let mut stage = Stage::with(Dialect::Auto, |notes| notes.reconnect = loud.into());
     for id in 0..defaults::DIAL_BURST as u32 {
-        stage.client_says(&call(id, "create_note"));
+        stage.client_sends(&call(id, "create_note"));
         stage.seen.pop_front().expect("it looks for a way");
-        stage.client_says(&cancel(id));
+        stage.client_sends(&cancel(id));
     }
     let params = r#"{"name":"slow","_meta":{"progressToken":"t"}}"#;
-    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{params}}}"#));
+    stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{params}}}"#));
     assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Waiting), 0));
     let waited = stage.next_request();
     assert!((defaults::DIAL_PACE - Duration::from_millis(1)..=defaults::DIAL_PACE).contains(&waited), "{waited:?}");
@@ -81,29 +81,29 @@ fn probe_limit_waits_without_reporting_loss() {
 #[test]
 fn dial_burst_resets_after_one_minute() {
     let look = |stage: &mut Stage| {
-        stage.client_says(&call(1, "create_note"));
+        stage.client_sends(&call(1, "create_note"));
         stage.seen.pop_front().expect("it looks for a way");
-        stage.client_says(&cancel(1));
+        stage.client_sends(&cancel(1));
     };
     let mut stage = Stage::new(Dialect::Auto);
     look(&mut stage);
-    stage.pass(Duration::from_secs(59));
+    stage.advance(Duration::from_secs(59));
     (1..defaults::DIAL_BURST).for_each(|_| look(&mut stage));
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     look(&mut stage);
 }
 
 #[test]
 fn first_call_waiting_for_initialized_probes_alone() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
+    stage.client_sends(INITIALIZE);
     stage.initialize("s1");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    let note = stage.takes();
-    stage.client_says(&call(1, "create_note"));
-    stage.tell(Input::Reconnect { upstream: NOTES });
-    stage.client_says(&call(2, "create_note"));
-    stage.pass(Duration::from_secs(1));
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let note = stage.next_sent();
+    stage.client_sends(&call(1, "create_note"));
+    stage.input(Input::Reconnect { upstream: NOTES });
+    stage.client_sends(&call(2, "create_note"));
+    stage.advance(Duration::from_secs(1));
     assert_eq!(state(&stage), Some(LinkState::Dialing));
     stage.status(note.id, 202, Content::Empty, None);
     assert_eq!(stage.seen.len(), 1, "the first looks, the second waits");
@@ -115,16 +115,16 @@ fn configured_retries_are_exact_over_http() {
     let mut stage = Stage::with(Dialect::Auto, |notes| {
         (notes.reconnect, notes.keep_alive) = (two.into(), None);
     });
-    stage.client_says(&call(0, "create_note"));
+    stage.client_sends(&call(0, "create_note"));
     for redial in 0..2 {
         stage.refuse_connection();
         assert_eq!(state(&stage), Some(LinkState::Waiting), "after {redial} redials");
         stage.next_request();
         // Found, and lost again before anything is proven.
-        let found = stage.takes();
+        let found = stage.next_sent();
         stage.end(found.id, EndHow::Cut("reset".into()));
         stage.client_reads().expect("nobody knows what became of it");
-        stage.client_says(&call(1, "create_note"));
+        stage.client_sends(&call(1, "create_note"));
     }
     stage.refuse_connection();
     assert_eq!(state(&stage), Some(LinkState::Parked));
@@ -136,17 +136,17 @@ fn no_reconnect_read_is_retried_after_503() {
     let mut stage = Stage::with(Dialect::Auto, |notes| (notes.reconnect, notes.keep_alive) = (off.into(), None));
     for is_lost in [false, true] {
         if is_lost {
-            stage.client_says(&call(7, "create_note"));
+            stage.client_sends(&call(7, "create_note"));
             stage.refuse_connection();
             let answer = stage.client_reads().expect("nobody dials again by itself");
             assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "unavailable");
         }
-        stage.client_says(LIST);
-        let seen = stage.takes();
-        stage.busy(&seen, 503, None);
+        stage.client_sends(LIST);
+        let seen = stage.next_sent();
+        stage.answer_overloaded(&seen, 503, None);
         assert_eq!(stage.client_reads(), None, "it was lost before: {is_lost}; the read is tried again");
         stage.next_request();
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         stage.answer(&seen, "{}");
         assert_eq!(stage.client_reads().unwrap()["id"], 1);
     }
@@ -154,17 +154,17 @@ fn no_reconnect_read_is_retried_after_503() {
 
 #[test]
 fn shutdown_during_probe_only_deletes_session() {
-    let mut stage = watched();
-    stage.client_says(&call(1, "create_note"));
+    let mut stage = initialized_with_keep_alive();
+    stage.client_sends(&call(1, "create_note"));
     stage.refuse_connection();
     stage.next_request();
     stage.seen.clear();
     assert_eq!(state(&stage), Some(LinkState::Dialing));
-    stage.tell(Input::Stop);
-    stage.tell(Input::Stop);
+    stage.input(Input::Stop);
+    stage.input(Input::Stop);
     let said: Vec<Verb> = stage.seen.iter().map(|seen| seen.ask.verb).collect();
     assert_eq!(said, [Verb::Delete]);
-    stage.pass(defaults::GOODBYE);
+    stage.advance(defaults::GOODBYE);
     assert!(stage.finished);
 }
 
@@ -178,15 +178,15 @@ fn http_server_with_waiting_call_is_dialed_sooner() {
         stage.refuse_connection();
         stage.next_request()
     };
-    let mut idle = watched();
-    idle.pass(defaults::KEEP_ALIVE);
+    let mut idle = initialized_with_keep_alive();
+    idle.advance(defaults::KEEP_ALIVE);
     assert!(after_losses(&mut idle) > Duration::from_secs(6));
-    let mut called = watched();
-    called.client_says(&call(1, "create_note"));
+    let mut called = initialized_with_keep_alive();
+    called.client_sends(&call(1, "create_note"));
     assert!(after_losses(&mut called) <= Duration::from_millis(5_001));
     let (mut sse, id) = over_sse();
     sse.end(id, EndHow::Cut("reset".into()));
-    sse.client_says(&call(1, "create_note"));
+    sse.client_sends(&call(1, "create_note"));
     sse.next_request();
     assert!(after_losses(&mut sse) <= Duration::from_millis(5_001));
 }
@@ -194,8 +194,8 @@ fn http_server_with_waiting_call_is_dialed_sooner() {
 #[test]
 fn each_session_has_its_own_id() {
     let ask = |stage: &mut Stage, id: u32| {
-        stage.client_says(&call(id, "create_note"));
-        let asks = stage.takes();
+        stage.client_sends(&call(id, "create_note"));
+        let asks = stage.next_sent();
         stage.status(asks.id, 200, Content::Events, None);
         stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
         stage.client_reads().expect("a question");
@@ -207,14 +207,14 @@ fn each_session_has_its_own_id() {
     };
     let mut stage = Stage::initialized();
     assert_eq!(ask(&mut stage, 1), LinkId { upstream: NOTES, dial: 1 });
-    stage.client_says(&call(2, "create_note"));
-    let lost = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
     stage.client_reads().expect("the question is withdrawn");
     stage.initialize("s2");
     complete_handshake(&mut stage);
-    stage.takes();
+    stage.next_sent();
     assert_eq!(ask(&mut stage, 3), LinkId { upstream: NOTES, dial: 2 });
 }

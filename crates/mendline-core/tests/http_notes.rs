@@ -11,12 +11,12 @@ use mendline_core::config::Dialect;
 use mendline_core::event::{Dropped, Event};
 use mendline_core::port::{Content, EndHow};
 use mendline_core::{Input, defaults};
-use stage::http::{INITIALIZE, Seen, Stage, call};
+use stage::http::{INITIALIZE, SentRequest, Stage, call};
 
 /// A stage with a stream for notices that stands, over which a server can ask.
-fn listening() -> (Stage, Seen) {
+fn listening() -> (Stage, SentRequest) {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
+    stage.client_sends(INITIALIZE);
     stage.initialize("s1");
     stage.client_reads().unwrap();
     let notices = stage.initialize();
@@ -25,7 +25,7 @@ fn listening() -> (Stage, Seen) {
 }
 
 /// The server asks so often that most of it has to be declined.
-fn asks(stage: &mut Stage, over: &Seen, count: usize) {
+fn asks(stage: &mut Stage, over: &SentRequest, count: usize) {
     for id in 0..count {
         stage.event(over.id, None, &format!(r#"{{"jsonrpc":"2.0","id":"q{id}","method":"roots/list"}}"#));
     }
@@ -35,7 +35,7 @@ fn dropped(stage: &Stage) -> usize {
     stage.events.iter().filter(|event| matches!(event, Event::MessageDropped { why: Dropped::NoWay, .. })).count()
 }
 
-fn take(stage: &mut Stage, seen: &Seen) {
+fn take(stage: &mut Stage, seen: &SentRequest) {
     stage.status(seen.id, 202, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
 }
@@ -66,7 +66,7 @@ fn s04_unaccepted_post_times_out_and_frees_slot() {
     for round in 1..=3 {
         assert_eq!(stage.seen.len(), round * defaults::NOTES);
         assert_eq!(stage.aborted.len(), (round - 1) * defaults::NOTES);
-        stage.pass(defaults::NOTE);
+        stage.advance(defaults::NOTE);
     }
     assert_eq!((stage.aborted.len(), dropped(&stage)), (3 * defaults::NOTES, 3 * defaults::NOTES));
     assert_eq!(stage.engine.load().for_links, 0);
@@ -77,10 +77,10 @@ fn s04_calls_and_cancellations_do_not_wait_for_other_posts() {
     let (mut stage, notices) = listening();
     asks(&mut stage, &notices, 1_000);
     stage.seen.clear();
-    stage.client_says(&call(1, "create_note"));
-    assert_eq!(stage.takes().method(), "tools/call");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
-    assert_eq!(stage.takes().method(), "notifications/cancelled");
+    stage.client_sends(&call(1, "create_note"));
+    assert_eq!(stage.next_sent().method(), "tools/call");
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    assert_eq!(stage.next_sent().method(), "notifications/cancelled");
     assert!(stage.seen.is_empty());
 }
 
@@ -89,9 +89,9 @@ fn s04_cancellations_are_limited_and_none_is_dropped() {
     let (mut stage, _notices) = listening();
     let count = 3 * defaults::NOTES;
     for id in 1..=count {
-        stage.client_says(&call(id as u32, "create_note"));
-        stage.tell(Input::Reached { exchange: stage.seen.back().unwrap().id });
-        stage.client_says(&format!(
+        stage.client_sends(&call(id as u32, "create_note"));
+        stage.input(Input::Reached { exchange: stage.seen.back().unwrap().id });
+        stage.client_sends(&format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
         ));
     }
@@ -112,7 +112,7 @@ fn s04_posts_of_lost_session_free_their_slots() {
     stage.use_session();
     asks(&mut stage, &notices, 1_000);
     assert_eq!(stage.seen.len(), defaults::NOTES);
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     let seen = stage.seen.pop_back().unwrap();
     assert_eq!(seen.method(), "tools/call");
     stage.seen.clear();
@@ -121,19 +121,19 @@ fn s04_posts_of_lost_session_free_their_slots() {
     stage.confirm_loss(404);
     // What was to be said in the session that is gone is not said in the next, and the handshake waits for none of it.
     stage.initialize("s2");
-    let initialized = stage.takes();
+    let initialized = stage.next_sent();
     assert_eq!(initialized.method(), "notifications/initialized");
     take(&mut stage, &initialized);
     assert!(stage.seen.iter().any(|seen| seen.ask.body.is_some() && seen.method() == "tools/call"));
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     assert_eq!(stage.seen.back().unwrap().method(), "notifications/roots/list_changed");
 }
 
 #[test]
 fn s04_initialized_is_sent_while_every_slot_is_taken() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
-    let handshake = stage.takes();
+    stage.client_sends(INITIALIZE);
+    let handshake = stage.next_sent();
     stage.status(handshake.id, 200, Content::Events, Some("s1"));
     // A server may ask before it has answered the handshake, and be slow to take what it is told.
     asks(&mut stage, &handshake, 1_000);
@@ -142,8 +142,8 @@ fn s04_initialized_is_sent_while_every_slot_is_taken() {
     let id = &handshake.json()["id"];
     let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25"}}}}"#);
     stage.event(handshake.id, None, &answer);
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    assert_eq!(stage.takes().method(), "notifications/initialized");
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    assert_eq!(stage.next_sent().method(), "notifications/initialized");
     assert!(stage.seen.is_empty());
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
 }

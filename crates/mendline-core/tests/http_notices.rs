@@ -10,14 +10,14 @@ use mendline_core::LinkState;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Verb};
 use stage::NOTES;
-use stage::http::{INITIALIZE, Seen, Stage, call, without_a_session};
+use stage::http::{INITIALIZE, SentRequest, Stage, call, initialized_without_session};
 
 const NOTICE: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
 /// A greeted stage whose stream for notices stands.
-fn listening() -> (Stage, Seen) {
+fn listening() -> (Stage, SentRequest) {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
+    stage.client_sends(INITIALIZE);
     stage.initialize("s1");
     stage.client_reads().unwrap();
     let notices = stage.initialize();
@@ -36,9 +36,9 @@ fn get_stream_with_events_is_reopened_soon() {
         stage.event(notices.id, None, NOTICE);
         stage.client_reads().unwrap();
         stage.end(notices.id, EndHow::Complete);
-        stage.pass(Duration::from_millis(500));
+        stage.advance(Duration::from_millis(500));
         assert_eq!(stage.seen.len(), 1, "round {round}");
-        notices = stage.takes();
+        notices = stage.next_sent();
         stage.status(notices.id, 200, Content::Events, None);
     }
 }
@@ -47,31 +47,31 @@ fn get_stream_with_events_is_reopened_soon() {
 fn get_stream_is_not_opened_without_connection() {
     let (mut stage, notices) = listening();
     stage.end(notices.id, EndHow::Cut("reset".into()));
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     for _ in 0..30 {
         if !stage.seen.is_empty() {
             assert_eq!(gets(&stage), 0, "one exchange looks for the way, and it is not this one");
             stage.refuse_connection();
         }
         assert_ne!(stage.engine.link_state(NOTES), Some(LinkState::Up));
-        stage.pass(Duration::from_millis(100));
+        stage.advance(Duration::from_millis(100));
     }
     stage.next_request();
-    stage.takes();
+    stage.next_sent();
     assert_eq!(gets(&stage), 1, "now it is");
 }
 
 #[test]
 fn server_without_session_or_get_stream_is_asked_once() {
-    let (mut stage, notices) = without_a_session();
+    let (mut stage, notices) = initialized_without_session();
     stage.status(notices.id, 404, Content::Empty, None);
     stage.end(notices.id, EndHow::Complete);
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     stage.refuse_connection();
-    stage.pass(Duration::from_secs(1));
-    let found = stage.takes();
+    stage.advance(Duration::from_secs(1));
+    let found = stage.next_sent();
     stage.answer(&found, "{}");
-    stage.pass(Duration::from_secs(60));
+    stage.advance(Duration::from_secs(60));
     assert_eq!(gets(&stage), 0);
 }
 
@@ -80,14 +80,14 @@ fn get_stream_ends_with_session_and_reopens_in_next() {
     let (mut stage, notices) = listening();
     stage.use_session();
     stage.event(notices.id, Some("e1"), NOTICE);
-    stage.client_says(&call(1, "create_note"));
-    let lost = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
     assert_eq!(stage.aborted, [notices.id]);
     stage.initialize("s2");
-    let note = stage.takes();
+    let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
     let next = stage.seen.iter().find(|seen| seen.ask.verb == Verb::Get).expect("a stream for the new session");
@@ -102,8 +102,8 @@ fn thousand_event_ids_are_kept_against_duplicates() {
         stage.client_reads().expect("a notice");
     }
     stage.end(notices.id, EndHow::Cut("reset".into()));
-    stage.pass(Duration::from_secs(1));
-    let resumed = stage.takes();
+    stage.advance(Duration::from_secs(1));
+    let resumed = stage.next_sent();
     assert_eq!(resumed.header("last-event-id"), Some("e999"));
     stage.status(resumed.id, 200, Content::Events, None);
     stage.event(resumed.id, Some("e0"), NOTICE);
@@ -115,12 +115,12 @@ fn thousand_event_ids_are_kept_against_duplicates() {
 #[test]
 fn only_refused_notifications_are_reported_as_lost() {
     for (status, dropped) in [(202, 0), (200, 0), (404, 1), (500, 1)] {
-        let (mut stage, _notices) = without_a_session();
-        stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
-        let note = stage.takes();
+        let (mut stage, _notices) = initialized_without_session();
+        stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+        let note = stage.next_sent();
         stage.status(note.id, status, Content::Empty, None);
         stage.end(note.id, EndHow::Complete);
-        let said = stage.heard.iter().filter(|line| line.contains("no way to deliver it")).count();
-        assert_eq!(said, dropped, "HTTP {status}: {:?}", stage.heard);
+        let said = stage.log.iter().filter(|line| line.contains("no way to deliver it")).count();
+        assert_eq!(said, dropped, "HTTP {status}: {:?}", stage.log);
     }
 }

@@ -10,21 +10,21 @@ use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Written};
 use mendline_core::{Input, LinkState, Moment, UpstreamConfig, defaults};
 use stage::NOTES;
-use stage::http::{Stage, call, complete_handshake, outcome, watched};
+use stage::http::{Stage, call, complete_handshake, outcome, initialized_with_keep_alive};
 
 #[test]
 fn calls_wait_while_one_exchange_probes() {
     let mut stage = Stage::new(Dialect::Auto);
     for id in 1..=5 {
-        stage.client_says(&call(id, "create_note"));
+        stage.client_sends(&call(id, "create_note"));
     }
     for _ in 0..4 {
         assert_eq!(stage.seen.len(), 1, "one pathfinder");
         stage.refuse_connection();
         assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting));
-        stage.pass(Duration::from_secs(2));
+        stage.advance(Duration::from_secs(2));
     }
-    let first = stage.takes();
+    let first = stage.next_sent();
     assert_eq!(stage.seen.len(), 4, "once it is reached, the others follow");
     stage.answer(&first, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
@@ -33,8 +33,8 @@ fn calls_wait_while_one_exchange_probes() {
 #[test]
 fn probes_back_off_after_long_health() {
     let mut stage = Stage::initialized();
-    stage.pass(Duration::from_secs(60));
-    stage.client_says(&call(1, "create_note"));
+    stage.advance(Duration::from_secs(60));
+    stage.client_sends(&call(1, "create_note"));
     let began = stage.now;
     for _ in 0..8 {
         stage.refuse_connection();
@@ -46,20 +46,20 @@ fn probes_back_off_after_long_health() {
 #[test]
 fn partly_written_request_is_resent_with_backoff_and_limit() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     let began = stage.now;
     let mut sent = 0;
     let answer = loop {
         while let Some(seen) = stage.seen.pop_front() {
             sent += 1;
-            stage.tell(Input::Reached { exchange: seen.id });
+            stage.input(Input::Reached { exchange: seen.id });
             let how = EndHow::Cut("reset".into());
-            stage.tell(Input::End { exchange: seen.id, how, written: Written::Partly });
+            stage.input(Input::End { exchange: seen.id, how, written: Written::Partly });
         }
         if let Some(answer) = stage.client_reads() {
             break answer;
         }
-        stage.pass(Duration::from_millis(50));
+        stage.advance(Duration::from_millis(50));
     };
     assert_eq!(outcome(&answer), "not_sent");
     assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains("(reset)"), "{answer}");
@@ -71,12 +71,12 @@ fn partly_written_request_is_resent_with_backoff_and_limit() {
 #[test]
 fn call_in_backoff_delays_no_other() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let busy = stage.takes();
-    stage.busy(&busy, 429, None);
+    stage.client_sends(&call(1, "create_note"));
+    let busy = stage.next_sent();
+    stage.answer_overloaded(&busy, 429, None);
     assert!(stage.seen.is_empty());
-    stage.client_says(&call(2, "create_note"));
-    let next = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let next = stage.next_sent();
     stage.answer(&next, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
 }
@@ -84,40 +84,40 @@ fn call_in_backoff_delays_no_other() {
 #[test]
 fn call_without_connection_is_not_sent() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     stage.seen.pop_front().expect("a request that gets no connection");
-    stage.pass(defaults::CALL);
+    stage.advance(defaults::CALL);
     assert_eq!(outcome(&stage.client_reads().unwrap()), "not_sent");
 }
 
 #[test]
 fn hanging_exchange_does_not_block_probe() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let hangs = stage.takes();
-    stage.client_says(&call(2, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
+    let hangs = stage.next_sent();
+    stage.client_sends(&call(2, "create_note"));
     stage.refuse_connection();
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting));
     stage.status(hangs.id, 200, Content::Events, None);
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting), "an old connection proves nothing");
-    stage.pass(Duration::from_secs(1));
-    let looks = stage.takes();
+    stage.advance(Duration::from_secs(1));
+    let looks = stage.next_sent();
     stage.answer(&looks, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
 }
 
 #[test]
 fn lists_are_not_compared_without_connection() {
-    let mut stage = watched();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
-    let list = stage.takes();
+    let mut stage = initialized_with_keep_alive();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let list = stage.next_sent();
     stage.answer(&list, r#"{"tools":[]}"#);
     stage.client_reads().unwrap();
-    stage.client_says(&call(2, "create_note"));
+    stage.client_sends(&call(2, "create_note"));
     stage.refuse_connection();
-    stage.pass(Duration::from_secs(1));
-    let old = stage.takes();
-    stage.client_says(&call(3, "create_note"));
+    stage.advance(Duration::from_secs(1));
+    let old = stage.next_sent();
+    stage.client_sends(&call(3, "create_note"));
     stage.refuse_connection();
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting));
     stage.answer(&old, "{}");
@@ -127,8 +127,8 @@ fn lists_are_not_compared_without_connection() {
 
 #[test]
 fn lost_idle_server_is_probed_and_found() {
-    let mut stage = watched();
-    stage.pass(defaults::KEEP_ALIVE);
+    let mut stage = initialized_with_keep_alive();
+    stage.advance(defaults::KEEP_ALIVE);
     for _ in 0..5 {
         assert_eq!(stage.seen.len(), 1, "one at a time");
         assert_eq!(stage.seen[0].method(), "ping");
@@ -137,7 +137,7 @@ fn lost_idle_server_is_probed_and_found() {
         stage.next_request();
     }
     assert!(stage.now.since(Moment::ZERO) < Duration::from_secs(60));
-    let found = stage.takes();
+    let found = stage.next_sent();
     assert_eq!((found.method().as_str(), found.header("mcp-session-id")), ("ping", Some("s1")));
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
     stage.answer(&found, "{}");
@@ -147,17 +147,17 @@ fn lost_idle_server_is_probed_and_found() {
 #[test]
 fn r14_refused_ping_on_idle_session_starts_no_handshake() {
     for status in [400, 404, 405, 500] {
-        let mut stage = watched();
+        let mut stage = initialized_with_keep_alive();
         for _ in 0..5 {
-            stage.pass(defaults::KEEP_ALIVE);
-            let ping = stage.takes();
+            stage.advance(defaults::KEEP_ALIVE);
+            let ping = stage.next_sent();
             assert_eq!(ping.method(), "ping");
             stage.status(ping.id, status, Content::Empty, None);
             stage.end(ping.id, EndHow::Complete);
             assert!(stage.seen.is_empty(), "HTTP {status}: no handshake");
         }
-        stage.client_says(&call(1, "create_note"));
-        let seen = stage.takes();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
         assert_eq!(seen.header("mcp-session-id"), Some("s1"), "HTTP {status}: the session stays");
         stage.answer(&seen, "{}");
         assert_eq!(stage.client_reads().unwrap()["id"], 1);
@@ -166,15 +166,15 @@ fn r14_refused_ping_on_idle_session_starts_no_handshake() {
 
 #[test]
 fn r14_session_lost_while_idle_is_replaced_with_next_call() {
-    let mut stage = watched();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}"#);
-    let level = stage.takes();
+    let mut stage = initialized_with_keep_alive();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}"#);
+    let level = stage.next_sent();
     stage.answer(&level, "{}");
     stage.client_reads().unwrap();
-    stage.pass(defaults::KEEP_ALIVE);
+    stage.advance(defaults::KEEP_ALIVE);
     stage.confirm_loss(404);
-    stage.client_says(&call(2, "create_note"));
-    let lost = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
@@ -187,27 +187,27 @@ fn r14_session_lost_while_idle_is_replaced_with_next_call() {
 
 #[test]
 fn lost_pings_cost_connection_but_not_session() {
-    let mut stage = watched();
-    stage.pass(defaults::KEEP_ALIVE);
+    let mut stage = initialized_with_keep_alive();
+    stage.advance(defaults::KEEP_ALIVE);
     for _ in 0..defaults::KEEP_ALIVE_MISSES {
         assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
-        let ping = stage.takes();
+        let ping = stage.next_sent();
         stage.end(ping.id, EndHow::Cut("reset".into()));
-        stage.pass(defaults::KEEP_ALIVE_PAUSE);
+        stage.advance(defaults::KEEP_ALIVE_PAUSE);
     }
-    let looks = stage.takes();
+    let looks = stage.next_sent();
     assert_eq!((looks.method().as_str(), looks.header("mcp-session-id")), ("ping", Some("s1")), "it is looked for");
     stage.answer(&looks, "{}");
-    stage.client_says(&call(1, "create_note"));
-    assert_eq!(stage.takes().header("mcp-session-id"), Some("s1"));
+    stage.client_sends(&call(1, "create_note"));
+    assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s1"));
 }
 
 #[test]
 fn any_status_to_ping_proves_server_alive() {
-    let mut stage = watched();
+    let mut stage = initialized_with_keep_alive();
     for _ in 0..5 {
-        stage.pass(defaults::KEEP_ALIVE);
-        let ping = stage.takes();
+        stage.advance(defaults::KEEP_ALIVE);
+        let ping = stage.next_sent();
         stage.status(ping.id, 500, Content::Other, None);
         stage.end(ping.id, EndHow::Complete);
         assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
@@ -216,18 +216,18 @@ fn any_status_to_ping_proves_server_alive() {
 
 #[test]
 fn lists_are_compared_when_session_survives_outage() {
-    let mut stage = watched();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
-    let list = stage.takes();
+    let mut stage = initialized_with_keep_alive();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let list = stage.next_sent();
     stage.answer(&list, r#"{"tools":[{"name":"one"}]}"#);
     stage.client_reads().unwrap();
-    stage.client_says(&call(2, "create_note"));
+    stage.client_sends(&call(2, "create_note"));
     stage.refuse_connection();
-    stage.pass(Duration::from_secs(1));
-    let found = stage.takes();
+    stage.advance(Duration::from_secs(1));
+    let found = stage.next_sent();
     stage.answer(&found, "{}");
     stage.client_reads().unwrap();
-    let again = stage.takes();
+    let again = stage.next_sent();
     assert_eq!(again.method(), "tools/list");
     stage.answer(&again, r#"{"tools":[]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
@@ -238,7 +238,7 @@ fn timeout_before_sending_reports_what_blocked_call() {
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     config.timeouts.call = Duration::from_secs(3);
     let mut stage = Stage::of(config.clone());
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     let answer = loop {
         while !stage.seen.is_empty() {
             stage.refuse_connection();
@@ -246,34 +246,34 @@ fn timeout_before_sending_reports_what_blocked_call() {
         if let Some(answer) = stage.client_reads() {
             break answer;
         }
-        stage.pass(Duration::from_millis(100));
+        stage.advance(Duration::from_millis(100));
     };
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert_eq!((outcome(&answer), text.contains("nothing listens there")), ("not_sent", true), "{text}");
 
     let mut stage = Stage::of(config);
-    stage.client_says(&call(1, "create_note"));
-    stage.pass(Duration::from_secs(3));
+    stage.client_sends(&call(1, "create_note"));
+    stage.advance(Duration::from_secs(3));
     let answer = stage.client_reads().unwrap();
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(outcome(&answer) == "not_sent" && text.contains("no connection has been made yet"), "{text}");
-    assert!(stage.heard.iter().any(|line| line.contains("no connection has been made yet")), "the log says so too");
+    assert!(stage.log.iter().any(|line| line.contains("no connection has been made yet")), "the log says so too");
 
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     (config.limits.in_flight, config.keep_alive) = (1, None);
     config.timeouts.call = Duration::from_secs(3);
     let mut stage = Stage::of(config).initialize_session();
     let params = r#"{"name":"slow","_meta":{"progressToken":"t"}}"#;
-    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#));
-    let slow = stage.takes();
+    stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#));
+    let slow = stage.next_sent();
     stage.status(slow.id, 200, Content::Events, None);
-    stage.client_says(&call(2, "create_note"));
-    stage.pass(Duration::from_secs(2));
+    stage.client_sends(&call(2, "create_note"));
+    stage.advance(Duration::from_secs(2));
     let progress = format!(r#"{{"progressToken":{},"progress":1}}"#, slow.json()["params"]["_meta"]["progressToken"]);
     let notice = format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{progress}}}"#);
     stage.event(slow.id, None, &notice);
     assert_eq!(stage.client_reads().unwrap()["params"]["progressToken"], "t", "the first one goes on");
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     let answer = stage.client_reads().unwrap();
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(outcome(&answer) == "not_sent" && text.contains("no place became free in time"), "{text}");

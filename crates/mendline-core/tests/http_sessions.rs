@@ -9,14 +9,14 @@ use std::time::Duration;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Reuse, Verb};
 use mendline_core::{Input, LinkState, defaults};
-use stage::http::{INITIALIZE, Seen, Stage, call, complete_handshake, outcome, watched};
+use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, outcome, initialized_with_keep_alive};
 use stage::{CLIENT, NOTES};
 
 #[test]
 fn call_has_session_id_and_negotiated_version() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     assert_eq!((seen.header("mcp-session-id"), seen.header("mcp-protocol-version")), (Some("s1"), Some("2025-11-25")));
     assert_eq!(seen.reuse, Reuse::Fresh, "an unsafe call takes no risks with an idle connection");
     stage.answer(&seen, "{}");
@@ -26,11 +26,11 @@ fn call_has_session_id_and_negotiated_version() {
 #[test]
 fn no_message_overtakes_initialized() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
+    stage.client_sends(INITIALIZE);
     stage.initialize("s1");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
-    let note = stage.takes();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let note = stage.next_sent();
     assert!(stage.seen.is_empty());
     stage.status(note.id, 202, Content::Empty, None);
     assert!(stage.seen.iter().any(|seen| seen.ask.verb == Verb::Post && seen.method() == "tools/list"));
@@ -39,8 +39,8 @@ fn no_message_overtakes_initialized() {
 #[test]
 fn lost_session_is_reinitialized_once_and_calls_are_resent() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    stage.client_says(&call(2, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
+    stage.client_sends(&call(2, "create_note"));
     for _ in 0..2 {
         let at = stage.seen.iter().position(|seen| seen.method() == "tools/call").unwrap();
         let seen = stage.seen.remove(at).unwrap();
@@ -50,7 +50,7 @@ fn lost_session_is_reinitialized_once_and_calls_are_resent() {
     }
     stage.confirm_loss_with(404, -32001, "Session not found");
     stage.initialize("s2");
-    let note = stage.takes();
+    let note = stage.next_sent();
     assert_eq!((note.method().as_str(), note.header("mcp-session-id")), ("notifications/initialized", Some("s2")));
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
@@ -71,15 +71,15 @@ fn lost_session_under_burst_is_charged_once() {
     let mut stage = Stage::initialized();
     // The pings that keep the sessions in use earn one more.
     for loss in 1..=11 {
-        (0..BURST).for_each(|id| stage.client_says(&call(loss * 100 + id, "create_note")));
-        let burst: Vec<Seen> = stage.seen.drain(..).collect();
+        (0..BURST).for_each(|id| stage.client_sends(&call(loss * 100 + id, "create_note")));
+        let burst: Vec<SentRequest> = stage.seen.drain(..).collect();
         for seen in &burst {
             stage.status(seen.id, 404, Content::Empty, None);
             stage.end(seen.id, EndHow::Complete);
         }
         stage.confirm_loss(404);
         stage.initialize("s2");
-        let note = stage.takes();
+        let note = stage.next_sent();
         stage.status(note.id, 202, Content::Empty, None);
         stage.end(note.id, EndHow::Complete);
         stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
@@ -93,8 +93,8 @@ fn lost_session_under_burst_is_charged_once() {
         assert!(stage.client_reads().is_none() && stage.seen.is_empty());
         stage.use_session();
     }
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
@@ -104,23 +104,23 @@ fn lost_session_under_burst_is_charged_once() {
 #[test]
 fn unanswered_handshake_is_repeated_until_answered() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Json, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
     for _ in 0..3 {
-        let handshake = stage.takes();
+        let handshake = stage.next_sent();
         assert_eq!(handshake.method(), "initialize");
         stage.end(handshake.id, EndHow::Cut("reset".into()));
         assert!(stage.seen.is_empty(), "not without a pause");
-        stage.pass(Duration::from_secs(2));
+        stage.advance(Duration::from_secs(2));
     }
     stage.initialize("s2");
-    let note = stage.takes();
+    let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
-    let again = stage.takes();
+    let again = stage.next_sent();
     stage.answer(&again, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
@@ -128,17 +128,17 @@ fn unanswered_handshake_is_repeated_until_answered() {
 #[test]
 fn repeated_handshake_is_resumed_by_get() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Json, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let handshake = stage.takes();
+    let handshake = stage.next_sent();
     stage.status(handshake.id, 200, Content::Events, Some("s2"));
     stage.event(handshake.id, Some("e1"), "");
     stage.end(handshake.id, EndHow::Complete);
-    stage.pass(defaults::RESUME_WAIT);
-    let fetched = stage.takes();
+    stage.advance(defaults::RESUME_WAIT);
+    let fetched = stage.next_sent();
     assert_eq!((fetched.ask.verb, fetched.header("last-event-id")), (Verb::Get, Some("e1")));
     stage.status(fetched.id, 200, Content::Events, None);
     let result = r#""result":{"protocolVersion":"2025-11-25"}"#;
@@ -146,16 +146,16 @@ fn repeated_handshake_is_resumed_by_get() {
     stage.event(fetched.id, Some("e2"), &format!(r#"{{"jsonrpc":"2.0","id":{id},{result}}}"#));
     stage.end(fetched.id, EndHow::Complete);
     complete_handshake(&mut stage);
-    assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"), "the call goes out again");
+    assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s2"), "the call goes out again");
 }
 
 #[test]
 fn second_session_error_is_answer_of_call() {
     for status in [200, 400, 404] {
         let mut stage = Stage::initialized();
-        stage.client_says(&call(1, "create_note"));
+        stage.client_sends(&call(1, "create_note"));
         let refuse = |stage: &mut Stage| {
-            let seen = stage.takes();
+            let seen = stage.next_sent();
             let error = r#"{"code":-32001,"message":"Session expired"}"#;
             stage.status(seen.id, status, Content::Json, None);
             stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, seen.json()["id"]));
@@ -176,16 +176,16 @@ fn second_session_error_is_answer_of_call() {
 #[test]
 fn second_session_refusal_is_answer_of_call() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     let refuse = |stage: &mut Stage| {
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         stage.status(seen.id, 404, Content::Json, None);
         stage.end(seen.id, EndHow::Complete);
     };
     refuse(&mut stage);
     stage.confirm_loss(404);
     stage.initialize("s2");
-    let note = stage.takes();
+    let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
@@ -198,28 +198,28 @@ fn second_session_refusal_is_answer_of_call() {
 #[test]
 fn session_is_deleted_at_shutdown() {
     let mut stage = Stage::initialized();
-    stage.tell(Input::ClientEnded { client: CLIENT });
-    let goodbye = stage.takes();
+    stage.input(Input::ClientEnded { client: CLIENT });
+    let goodbye = stage.next_sent();
     assert_eq!((goodbye.ask.verb, goodbye.header("mcp-session-id")), (Verb::Delete, Some("s1")));
     assert!(!stage.finished);
-    stage.pass(defaults::GOODBYE);
+    stage.advance(defaults::GOODBYE);
     assert!(stage.finished, "a server that does not take it cannot hold us");
 }
 
 #[test]
 fn last_notification_is_delivered_before_session_delete() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let post = stage.takes();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
-    stage.tell(Input::ClientEnded { client: CLIENT });
-    let told = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let post = stage.next_sent();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    stage.input(Input::ClientEnded { client: CLIENT });
+    let told = stage.next_sent();
     assert_eq!((told.method(), told.header("mcp-session-id")), ("notifications/cancelled".into(), Some("s1")));
     assert!(stage.seen.is_empty(), "a server that has been told goodbye would not know what is meant");
     stage.end(post.id, EndHow::Aborted);
     stage.status(told.id, 202, Content::Other, None);
     stage.end(told.id, EndHow::Complete);
-    let goodbye = stage.takes();
+    let goodbye = stage.next_sent();
     assert_eq!(goodbye.ask.verb, Verb::Delete);
     stage.end(goodbye.id, EndHow::Complete);
     assert!(stage.finished);
@@ -228,27 +228,27 @@ fn last_notification_is_delivered_before_session_delete() {
 #[test]
 fn server_blocking_last_notification_does_not_delay_shutdown() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    stage.takes();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
-    stage.tell(Input::ClientEnded { client: CLIENT });
-    stage.takes();
-    stage.pass(defaults::GOODBYE);
+    stage.client_sends(&call(1, "create_note"));
+    stage.next_sent();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    stage.input(Input::ClientEnded { client: CLIENT });
+    stage.next_sent();
+    stage.advance(defaults::GOODBYE);
     assert!(stage.finished && stage.seen.is_empty(), "nor would it take a goodbye");
 }
 
 #[test]
 fn session_lost_during_probe_is_reinitialized_after_probe() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let first = stage.takes();
-    stage.client_says(&call(2, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
+    let first = stage.next_sent();
+    stage.client_sends(&call(2, "create_note"));
     stage.refuse_connection();
-    stage.pass(Duration::from_secs(2));
+    stage.advance(Duration::from_secs(2));
     assert_eq!((stage.engine.link_state(NOTES), stage.seen.len()), (Some(LinkState::Dialing), 1));
     stage.status(first.id, 404, Content::Empty, None);
     stage.end(first.id, EndHow::Complete);
-    let second = stage.takes();
+    let second = stage.next_sent();
     stage.status(second.id, 404, Content::Empty, None);
     stage.end(second.id, EndHow::Complete);
     stage.confirm_loss(404);
@@ -256,7 +256,7 @@ fn session_lost_during_probe_is_reinitialized_after_probe() {
     complete_handshake(&mut stage);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
     for id in [1, 2] {
-        let again = stage.takes();
+        let again = stage.next_sent();
         assert_eq!(again.header("mcp-session-id"), Some("s2"));
         stage.answer(&again, "{}");
         assert_eq!(stage.client_reads().unwrap()["id"], id);
@@ -266,19 +266,19 @@ fn session_lost_during_probe_is_reinitialized_after_probe() {
 #[test]
 fn late_refusal_of_old_session_keeps_new_one() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    stage.client_says(&call(2, "create_note"));
-    let (first, late) = (stage.takes(), stage.takes());
+    stage.client_sends(&call(1, "create_note"));
+    stage.client_sends(&call(2, "create_note"));
+    let (first, late) = (stage.next_sent(), stage.next_sent());
     stage.status(first.id, 404, Content::Empty, None);
     stage.end(first.id, EndHow::Complete);
     stage.confirm_loss(404);
     stage.initialize("s2");
     complete_handshake(&mut stage);
-    let again = stage.takes();
+    let again = stage.next_sent();
     assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")));
     stage.status(late.id, 404, Content::Empty, None);
     stage.end(late.id, EndHow::Complete);
-    let again = stage.takes();
+    let again = stage.next_sent();
     assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")), "and at once");
     assert!(stage.seen.is_empty(), "it was greeted once");
 }
@@ -286,14 +286,14 @@ fn late_refusal_of_old_session_keeps_new_one() {
 #[test]
 fn calls_waiting_for_initialized_wait_for_next_session() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
     stage.initialize("s2");
-    stage.client_says(&call(2, "create_note"));
-    let note = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let note = stage.next_sent();
     assert!(stage.seen.is_empty(), "both calls wait");
     stage.status(note.id, 404, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
@@ -301,7 +301,7 @@ fn calls_waiting_for_initialized_wait_for_next_session() {
     stage.initialize("s3");
     complete_handshake(&mut stage);
     for _ in 0..2 {
-        assert_eq!(stage.takes().header("mcp-session-id"), Some("s3"));
+        assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s3"));
     }
 }
 
@@ -309,110 +309,110 @@ fn calls_waiting_for_initialized_wait_for_next_session() {
 fn undelivered_initialized_repeats_handshake() {
     for refusal in [Some(429), Some(503), None] {
         let mut stage = Stage::new(Dialect::Auto);
-        stage.client_says(INITIALIZE);
+        stage.client_sends(INITIALIZE);
         stage.initialize("s1");
         stage.client_reads().unwrap();
-        stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        stage.client_says(&call(1, "create_note"));
-        let note = stage.takes();
+        stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        stage.client_sends(&call(1, "create_note"));
+        let note = stage.next_sent();
         match refusal {
             Some(status) => stage.status(note.id, status, Content::Empty, None),
             // Nothing comes back at all: the time for a greeting bounds that too.
-            None => stage.pass(defaults::HANDSHAKE_HTTP),
+            None => stage.advance(defaults::HANDSHAKE_HTTP),
         }
         assert!(stage.seen.is_empty(), "nothing goes out after half a greeting");
-        stage.pass(Duration::from_secs(1));
+        stage.advance(Duration::from_secs(1));
         stage.initialize("s2");
         complete_handshake(&mut stage);
-        assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"), "{refusal:?}");
+        assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s2"), "{refusal:?}");
     }
 }
 
 #[test]
 fn late_confirmation_is_restored_in_new_session() {
-    let mut stage = watched();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}"#);
-    let slow = stage.takes();
-    stage.client_says(&call(2, "create_note"));
-    let lost = stage.takes();
+    let mut stage = initialized_with_keep_alive();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}"#);
+    let slow = stage.next_sent();
+    stage.client_sends(&call(2, "create_note"));
+    let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
     stage.initialize("s2");
     complete_handshake(&mut stage);
-    stage.takes();
+    stage.next_sent();
     stage.answer(&slow, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
-    let told = stage.takes();
+    let told = stage.next_sent();
     assert_eq!((told.method().as_str(), told.header("mcp-session-id")), ("resources/subscribe", Some("s2")));
 }
 
 #[test]
 fn unreadable_handshake_answer_repeats_handshake_first() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let handshake = stage.takes();
+    let handshake = stage.next_sent();
     stage.status(handshake.id, 200, Content::Events, Some("s2"));
     stage.event(handshake.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, handshake.json()["id"]));
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     stage.initialize("s3");
     complete_handshake(&mut stage);
-    assert_eq!(stage.takes().header("mcp-session-id"), Some("s3"));
+    assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s3"));
 }
 
 #[test]
 fn resumed_handshake_keeps_session_of_first_response() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
-    let handshake = stage.takes();
+    stage.client_sends(INITIALIZE);
+    let handshake = stage.next_sent();
     stage.status(handshake.id, 200, Content::Events, Some("s1"));
     stage.event(handshake.id, Some("e1"), "");
     stage.end(handshake.id, EndHow::Cut("reset".into()));
-    stage.pass(defaults::RESUME_WAIT);
-    let resumed = stage.takes();
+    stage.advance(defaults::RESUME_WAIT);
+    let resumed = stage.next_sent();
     assert_eq!((resumed.ask.verb, resumed.header("mcp-session-id")), (Verb::Get, Some("s1")));
     stage.status(resumed.id, 200, Content::Events, None);
     let result = r#""result":{"protocolVersion":"2025-11-25"}"#;
     let id = &handshake.json()["id"];
     stage.event(resumed.id, Some("e2"), &format!(r#"{{"jsonrpc":"2.0","id":{id},{result}}}"#));
     stage.client_reads().unwrap();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    assert_eq!(stage.takes().header("mcp-session-id"), Some("s1"));
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s1"));
 }
 
 #[test]
 fn initialized_without_connection_completes_new_handshake() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
+    stage.client_sends(INITIALIZE);
     stage.initialize("s1");
     stage.client_reads().unwrap();
-    stage.tell(Input::Reconnect { upstream: NOTES });
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    stage.client_says(&call(1, "create_note"));
-    stage.pass(Duration::from_secs(1));
+    stage.input(Input::Reconnect { upstream: NOTES });
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(&call(1, "create_note"));
+    stage.advance(Duration::from_secs(1));
     stage.initialize("s2");
     complete_handshake(&mut stage);
-    assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"));
+    assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s2"));
 }
 
 #[test]
 fn session_refused_by_get_is_not_used_for_calls() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
+    stage.client_sends(INITIALIZE);
     stage.initialize("s1");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    let note = stage.takes();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
-    let notices = stage.takes();
+    let notices = stage.next_sent();
     stage.status(notices.id, 404, Content::Empty, None);
     stage.end(notices.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     stage.next_request();
     stage.initialize("s2");
 }

@@ -15,14 +15,14 @@ use stage::http::{INITIALIZE, Stage, call, complete_handshake, endpoint, outcome
 #[test]
 fn sse_only_server_is_detected_and_answers_over_stream() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
-    let post = stage.takes();
+    stage.client_sends(INITIALIZE);
+    let post = stage.next_sent();
     stage.status(post.id, 405, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
-    let sse = stage.takes();
+    let sse = stage.next_sent();
     assert_eq!((sse.ask.verb, sse.ask.target.as_deref()), (Verb::Get, None));
     endpoint(&mut stage, sse.id, "/messages?s=1");
-    let post = stage.takes();
+    let post = stage.next_sent();
     assert_eq!((post.method().as_str(), post.ask.target.as_deref()), ("initialize", Some("/messages?s=1")));
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
@@ -30,8 +30,8 @@ fn sse_only_server_is_detected_and_answers_over_stream() {
     stage.event(sse.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
     assert_eq!(stage.client_reads().unwrap()["id"], 0);
 
-    stage.client_says(&call(1, "create_note"));
-    let post = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let post = stage.next_sent();
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
     stage.end(sse.id, EndHow::Complete);
@@ -41,45 +41,45 @@ fn sse_only_server_is_detected_and_answers_over_stream() {
 #[test]
 fn server_without_known_transport_is_reported_and_not_looped() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
+    stage.client_sends(INITIALIZE);
     for status in [404, 404] {
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         stage.status(seen.id, status, Content::Other, None);
         stage.end(seen.id, EndHow::Complete);
     }
     let answer = stage.client_reads().unwrap();
     assert_eq!(answer["error"]["code"], -31009, "{answer}");
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Parked));
-    stage.pass(Duration::from_secs(300));
+    stage.advance(Duration::from_secs(300));
     assert!(stage.seen.is_empty());
-    stage.client_says(INITIALIZE);
-    assert_eq!(stage.takes().ask.verb, Verb::Post, "the next call may try both again");
+    stage.client_sends(INITIALIZE);
+    assert_eq!(stage.next_sent().ask.verb, Verb::Post, "the next call may try both again");
 }
 
 #[test]
 fn manual_reconnect_replaces_sse_stream() {
     let (mut stage, sse) = over_sse();
-    stage.tell(Input::Reconnect { upstream: NOTES });
+    stage.input(Input::Reconnect { upstream: NOTES });
     assert_eq!(stage.aborted, [sse]);
-    stage.pass(Duration::from_secs(1));
-    let next = stage.takes();
+    stage.advance(Duration::from_secs(1));
+    let next = stage.next_sent();
     assert_eq!((next.ask.verb, next.ask.target), (Verb::Get, None));
     endpoint(&mut stage, next.id, "/messages?s=2");
-    let handshake = stage.takes();
+    let handshake = stage.next_sent();
     assert_eq!((handshake.method().as_str(), handshake.ask.target.as_deref()), ("initialize", Some("/messages?s=2")));
 }
 
 #[test]
 fn post_without_connection_is_retried_and_sse_stream_stays() {
     let (mut stage, sse) = over_sse();
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     for _ in 0..3 {
         stage.refuse_connection();
         assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
         assert!(stage.seen.is_empty(), "not without a pause");
-        stage.pass(Duration::from_secs(1));
+        stage.advance(Duration::from_secs(1));
     }
-    let post = stage.takes();
+    let post = stage.next_sent();
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
     stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
@@ -89,48 +89,48 @@ fn post_without_connection_is_retried_and_sse_stream_stays() {
 #[test]
 fn sse_stream_with_possible_handshake_is_not_initialized_twice() {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(INITIALIZE);
-    let sse = stage.takes().id;
+    stage.client_sends(INITIALIZE);
+    let sse = stage.next_sent().id;
     endpoint(&mut stage, sse, "/messages?s=1");
-    let post = stage.takes();
+    let post = stage.next_sent();
     stage.end(post.id, EndHow::Cut("reset".into()));
     assert_eq!(stage.aborted, [sse]);
-    stage.pass(Duration::from_secs(1));
-    let next = stage.takes().id;
+    stage.advance(Duration::from_secs(1));
+    let next = stage.next_sent().id;
     endpoint(&mut stage, next, "/messages?s=2");
-    assert_eq!(stage.takes().ask.target.as_deref(), Some("/messages?s=2"));
+    assert_eq!(stage.next_sent().ask.target.as_deref(), Some("/messages?s=2"));
 }
 
 #[test]
 fn cut_sse_stream_does_not_exclude_transport() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
-    let post = stage.takes();
+    stage.client_sends(INITIALIZE);
+    let post = stage.next_sent();
     stage.status(post.id, 405, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
-    let sse = stage.takes();
+    let sse = stage.next_sent();
     stage.end(sse.id, EndHow::Cut("reset".into()));
     assert!(stage.client_reads().is_none(), "the call waits");
-    stage.pass(Duration::from_secs(1));
-    let begun = stage.takes();
+    stage.advance(Duration::from_secs(1));
+    let begun = stage.next_sent();
     stage.status(begun.id, 200, Content::Events, None);
     stage.end(begun.id, EndHow::Cut("reset".into()));
     assert!(stage.client_reads().is_none(), "a stream that began proves the contrary");
-    stage.pass(Duration::from_secs(1));
-    let again = stage.takes().id;
+    stage.advance(Duration::from_secs(1));
+    let again = stage.next_sent().id;
     endpoint(&mut stage, again, "/messages?s=1");
-    assert_eq!(stage.takes().method(), "initialize");
+    assert_eq!(stage.next_sent().method(), "initialize");
 }
 
 #[test]
 fn post_under_lost_sse_stream_counts_as_sent_if_connected() {
     let (mut stage, sse) = over_sse();
-    stage.client_says(&call(1, "create_note"));
-    stage.client_says(&call(2, "create_note"));
-    stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    stage.client_sends(&call(2, "create_note"));
+    stage.next_sent();
     stage.seen.pop_front().expect("the second, without a connection");
     stage.end(sse, EndHow::Cut("reset".into()));
-    stage.pass(defaults::ORPHAN);
+    stage.advance(defaults::ORPHAN);
     let answer = stage.client_reads().expect("nobody knows what became of the first");
     assert_eq!((answer["id"].as_u64(), outcome(&answer)), (Some(1), "unknown"));
     assert!(stage.client_reads().is_none(), "the second waits for the next trunk");
@@ -139,15 +139,15 @@ fn post_under_lost_sse_stream_counts_as_sent_if_connected() {
 #[test]
 fn forbidden_post_fails_its_call_and_keeps_sse_stream() {
     let (mut stage, sse) = over_sse();
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     let post = stage.seen.pop_front().expect("a post");
     let how = EndHow::Forbidden("its certificate has expired".into());
-    stage.tell(Input::End { exchange: post.id, how, written: Written::Nothing });
+    stage.input(Input::End { exchange: post.id, how, written: Written::Nothing });
     let answer = stage.client_reads().expect("it is said at once");
     assert_eq!((answer["id"].as_u64(), outcome(&answer)), (Some(1), "not_sent"));
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up), "the trunk stands");
-    stage.client_says(&call(2, "create_note"));
-    let post = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let post = stage.next_sent();
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
     stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
@@ -157,13 +157,13 @@ fn forbidden_post_fails_its_call_and_keeps_sse_stream() {
 #[test]
 fn post_with_unknown_end_keeps_sse_stream() {
     let (mut stage, _) = over_sse();
-    stage.client_says(&call(1, "create_note"));
-    let post = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let post = stage.next_sent();
     stage.end(post.id, EndHow::Cut("reset".into()));
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
-    stage.client_says(&call(2, "create_note"));
-    assert_eq!(stage.takes().ask.target.as_deref(), Some("/messages?s=1"));
+    stage.client_sends(&call(2, "create_note"));
+    assert_eq!(stage.next_sent().ask.target.as_deref(), Some("/messages?s=1"));
 }
 
 #[test]
@@ -171,15 +171,15 @@ fn repeated_handshake_with_unknown_transport_causes_no_storm() {
     let mut stage = Stage::new(Dialect::Auto);
     let mut requests = 0;
     for _ in 0..200 {
-        stage.client_says(INITIALIZE);
+        stage.client_sends(INITIALIZE);
         for _ in 0..2 {
             let Some(seen) = stage.seen.pop_front() else { continue };
             requests += 1;
-            stage.tell(Input::Reached { exchange: seen.id });
+            stage.input(Input::Reached { exchange: seen.id });
             stage.status(seen.id, 404, Content::Other, None);
             stage.end(seen.id, EndHow::Complete);
         }
-        stage.pass(Duration::from_millis(100));
+        stage.advance(Duration::from_millis(100));
     }
     assert!(requests <= 6, "{requests} requests within twenty seconds");
 }
@@ -187,61 +187,61 @@ fn repeated_handshake_with_unknown_transport_causes_no_storm() {
 #[test]
 fn sse_stream_without_endpoint_times_out_and_is_replaced() {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(INITIALIZE);
-    let mute = stage.takes();
+    stage.client_sends(INITIALIZE);
+    let mute = stage.next_sent();
     stage.status(mute.id, 200, Content::Events, None);
-    stage.pass(defaults::HANDSHAKE_HTTP);
+    stage.advance(defaults::HANDSHAKE_HTTP);
     assert_eq!(stage.aborted, [mute.id]);
-    stage.pass(Duration::from_secs(1));
-    let next = stage.takes().id;
+    stage.advance(Duration::from_secs(1));
+    let next = stage.next_sent().id;
     endpoint(&mut stage, next, "/messages?s=1");
-    assert_eq!(stage.takes().method(), "initialize");
+    assert_eq!(stage.next_sent().method(), "initialize");
 }
 
 #[test]
 fn transport_change_after_restart_is_detected() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let lost = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let handshake = stage.takes();
+    let handshake = stage.next_sent();
     assert_eq!(handshake.method(), "initialize");
     stage.status(handshake.id, 405, Content::Empty, None);
     stage.end(handshake.id, EndHow::Complete);
-    let sse = stage.takes();
+    let sse = stage.next_sent();
     assert_eq!(sse.ask.verb, Verb::Get);
     endpoint(&mut stage, sse.id, "/messages?s=1");
-    let handshake = stage.takes();
+    let handshake = stage.next_sent();
     assert_eq!((handshake.method().as_str(), handshake.ask.target.as_deref()), ("initialize", Some("/messages?s=1")));
     stage.status(handshake.id, 202, Content::Empty, None);
     stage.end(handshake.id, EndHow::Complete);
     stage.event(sse.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
     complete_handshake(&mut stage);
-    assert_eq!(stage.takes().method(), "tools/call");
+    assert_eq!(stage.next_sent().method(), "tools/call");
     stage.end(sse.id, EndHow::Complete);
-    stage.client_says(&call(2, "create_note"));
-    stage.pass(Duration::from_secs(1));
+    stage.client_sends(&call(2, "create_note"));
+    stage.advance(Duration::from_secs(1));
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
-    let sse = stage.takes();
+    let sse = stage.next_sent();
     assert_eq!(sse.ask.verb, Verb::Get);
     stage.status(sse.id, 405, Content::Empty, None);
     stage.end(sse.id, EndHow::Complete);
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     stage.initialize("s3");
     complete_handshake(&mut stage);
-    assert_eq!(stage.takes().header("mcp-session-id"), Some("s3"));
+    assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s3"));
 }
 
 #[test]
 fn proxy_404_for_known_server_is_retried() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     // The call and the ping, then the handshake and the event stream, twice.
     for _ in 0..6 {
         stage.next_request();
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         stage.status(seen.id, 404, Content::Other, None);
         stage.end(seen.id, EndHow::Complete);
     }
@@ -249,7 +249,7 @@ fn proxy_404_for_known_server_is_retried() {
     stage.next_request();
     stage.initialize("s2");
     complete_handshake(&mut stage);
-    assert_eq!(stage.takes().method(), "tools/call");
+    assert_eq!(stage.next_sent().method(), "tools/call");
 }
 
 #[test]
@@ -263,30 +263,30 @@ fn post_after_ended_sse_stream_is_judged_by_its_end() {
         (Some(202), EndHow::Complete, Written::Whole, "unknown"),
     ] {
         let (mut stage, sse) = over_sse();
-        stage.client_says(&call(1, "create_note"));
-        let post = stage.takes();
+        stage.client_sends(&call(1, "create_note"));
+        let post = stage.next_sent();
         stage.end(sse, EndHow::Complete);
         assert!(stage.client_reads().is_none(), "its own exchange may tell");
         if let Some(status) = status {
             stage.status(post.id, status, Content::Empty, None);
         }
-        stage.tell(Input::End { exchange: post.id, how: how.clone(), written });
+        stage.input(Input::End { exchange: post.id, how: how.clone(), written });
         if after == "unknown" {
             assert_eq!(outcome(&stage.client_reads().expect("said at once")), "unknown", "{status:?} {how:?}");
             continue;
         }
         assert!(stage.client_reads().is_none(), "{status:?} {how:?} {written:?}: it goes out again");
-        stage.pass(Duration::from_secs(1));
-        let sse = stage.takes().id;
+        stage.advance(Duration::from_secs(1));
+        let sse = stage.next_sent().id;
         endpoint(&mut stage, sse, "/messages?s=2");
-        let handshake = stage.takes();
+        let handshake = stage.next_sent();
         assert_eq!(handshake.method(), "initialize");
         stage.status(handshake.id, 202, Content::Empty, None);
         stage.end(handshake.id, EndHow::Complete);
         stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
         complete_handshake(&mut stage);
-        stage.pass(Duration::from_secs(1));
-        let again = stage.takes();
+        stage.advance(Duration::from_secs(1));
+        let again = stage.next_sent();
         assert_eq!((again.method().as_str(), again.ask.target.as_deref()), ("tools/call", Some("/messages?s=2")));
     }
 }
@@ -294,12 +294,12 @@ fn post_after_ended_sse_stream_is_judged_by_its_end() {
 #[test]
 fn silent_post_after_ended_sse_stream_is_unknown_soon() {
     let (mut stage, sse) = over_sse();
-    stage.client_says(&call(1, "create_note"));
-    let post = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let post = stage.next_sent();
     stage.end(sse, EndHow::Complete);
-    stage.pass(defaults::ORPHAN - Duration::from_millis(1));
+    stage.advance(defaults::ORPHAN - Duration::from_millis(1));
     assert!(stage.client_reads().is_none());
-    stage.pass(Duration::from_millis(1));
+    stage.advance(Duration::from_millis(1));
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
     assert!(stage.aborted.contains(&post.id));
 }
@@ -308,10 +308,10 @@ fn silent_post_after_ended_sse_stream_is_unknown_soon() {
 fn unhealthy_sse_server_is_asked_for_stream_again() {
     let (mut stage, sse) = over_sse();
     stage.end(sse, EndHow::Complete);
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     for _ in 0..3 {
         stage.next_request();
-        let next = stage.takes();
+        let next = stage.next_sent();
         assert_eq!(next.ask.verb, Verb::Get, "503 says nothing about the way that it speaks");
         stage.status(next.id, 503, Content::Empty, None);
         stage.end(next.id, EndHow::Complete);
@@ -321,8 +321,8 @@ fn unhealthy_sse_server_is_asked_for_stream_again() {
 #[test]
 fn posts_of_sse_stream_are_aborted_with_it() {
     let (mut stage, sse) = over_sse();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
-    let note = stage.takes();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    let note = stage.next_sent();
     stage.end(sse, EndHow::Complete);
     assert_eq!(stage.aborted, [note.id]);
 }

@@ -16,22 +16,22 @@ const TOOLS: &str = r#"{"tools":[{"name":"look"}]}"#;
 /// What is kept of a server that was greeted and has listed its tools.
 fn remembered() -> Remembered {
     let mut stage = Stage::initialized();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
-    let seen = stage.takes();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let seen = stage.next_sent();
     stage.answer(&seen, TOOLS);
-    stage.pass(defaults::REMEMBER_AFTER);
-    stage.kept.unwrap()
+    stage.advance(defaults::REMEMBER_AFTER);
+    stage.saved.unwrap()
 }
 
 /// A client that was greeted from the catalogue.
 fn at_once() -> Stage {
     let mut notes = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     notes.keep_alive = None;
-    let mut stage = Stage::knowing(notes, Some(remembered()));
-    stage.client_says(INITIALIZE);
+    let mut stage = Stage::with_cache(notes, Some(remembered()));
+    stage.client_sends(INITIALIZE);
     assert_eq!(stage.client_reads().unwrap()["result"]["protocolVersion"], "2025-11-25");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     assert_eq!(stage.client_reads().unwrap()["result"]["tools"][0]["name"], "look");
     stage
 }
@@ -42,14 +42,14 @@ fn absent_http_server_is_initialized_later_and_lists_compared() {
     for _ in 0..3 {
         assert_eq!(stage.seen.len(), 1, "one pathfinder, and it is the greeting");
         stage.refuse_connection();
-        stage.pass(Duration::from_secs(2));
+        stage.advance(Duration::from_secs(2));
     }
     stage.initialize("s1");
-    let note = stage.takes();
+    let note = stage.next_sent();
     assert_eq!((note.method().as_str(), note.header("mcp-session-id")), ("notifications/initialized", Some("s1")));
     stage.status(note.id, 202, Content::Empty, None);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
-    let looked = stage.takes();
+    let looked = stage.next_sent();
     assert_eq!(looked.method(), "tools/list");
     stage.answer(&looked, r#"{"tools":[]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
@@ -58,18 +58,18 @@ fn absent_http_server_is_initialized_later_and_lists_compared() {
 #[test]
 fn pending_http_handshake_is_answered_provisionally_and_not_resent() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
-    let handshake = stage.takes();
-    stage.pass(defaults::GRACE);
+    stage.client_sends(INITIALIZE);
+    let handshake = stage.next_sent();
+    stage.advance(defaults::GRACE);
     assert_eq!(stage.client_reads().unwrap()["result"]["serverInfo"]["name"], "notes");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    stage.pass(defaults::HANDSHAKE_HTTP * 2);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.advance(defaults::HANDSHAKE_HTTP * 2);
     assert!(stage.seen.is_empty() && stage.aborted.is_empty(), "it may take its time");
     stage.status(handshake.id, 200, Content::Json, Some("s1"));
     let id = &handshake.json()["id"];
     stage.body(handshake.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-06-18"}}}}"#));
     stage.end(handshake.id, EndHow::Complete);
-    let note = stage.takes();
+    let note = stage.next_sent();
     assert_eq!(note.method(), "notifications/initialized");
     assert_eq!(note.header("mcp-protocol-version"), Some("2025-06-18"), "the server hears what it speaks itself");
 }
@@ -77,8 +77,8 @@ fn pending_http_handshake_is_answered_provisionally_and_not_resent() {
 #[test]
 fn missing_login_is_reported_to_calls_after_provisional_answer() {
     let mut stage = at_once();
-    stage.client_says(&call(2, "create_note"));
-    let handshake = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let handshake = stage.next_sent();
     stage.status(handshake.id, 401, Content::Empty, None);
     stage.end(handshake.id, EndHow::Complete);
     let told = stage.client_reads().expect("at once");
@@ -90,18 +90,18 @@ fn missing_login_is_reported_to_calls_after_provisional_answer() {
 fn cached_modern_list_triggers_internal_request_to_server() {
     let modern = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(modern);
-    let seen = stage.takes();
+    stage.client_sends(modern);
+    let seen = stage.next_sent();
     stage.answer(&seen, r#"{"tools":[{"name":"look"}],"ttlMs":0,"cacheScope":"public"}"#);
-    stage.pass(defaults::REMEMBER_AFTER);
+    stage.advance(defaults::REMEMBER_AFTER);
     let notes = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
-    let mut stage = Stage::knowing(notes, stage.kept);
-    stage.client_says(modern);
+    let mut stage = Stage::with_cache(notes, stage.saved);
+    stage.client_sends(modern);
     assert_eq!(stage.client_reads().unwrap()["result"]["tools"][0]["name"], "look");
     stage.refuse_connection();
-    stage.pass(Duration::from_secs(2));
-    let looked = stage.takes();
+    stage.advance(Duration::from_secs(2));
+    let looked = stage.next_sent();
     assert_eq!((looked.method().as_str(), looked.header("mcp-method")), ("tools/list", Some("tools/list")));
     stage.answer(&looked, r#"{"tools":[],"ttlMs":0,"cacheScope":"public"}"#);
-    assert!(stage.heard.iter().any(|line| line == "tools/list reads differently after the gap"), "{:?}", stage.heard);
+    assert!(stage.log.iter().any(|line| line == "tools/list reads differently after the gap"), "{:?}", stage.log);
 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use mendline_core::config::Dialect;
 use mendline_core::defaults;
 use mendline_core::port::{Content, EndHow, Verb};
-use stage::http::{INITIALIZE, Seen, Stage, call, complete_handshake, outcome};
+use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, outcome};
 
 /// The response to an unsafe call has begun and broken off; it will be resumed.
-fn broken_off(stage: &mut Stage) -> Seen {
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn broken_off(stage: &mut Stage) -> SentRequest {
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, Some("e1"), "");
     stage.end(seen.id, EndHow::Complete);
@@ -24,39 +24,39 @@ fn broken_off(stage: &mut Stage) -> Seen {
 #[test]
 fn cut_response_is_resumed_and_not_resent() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, Some("e1"), "");
     stage.end(seen.id, EndHow::Complete);
     assert!(stage.seen.is_empty(), "not before its time");
-    stage.pass(defaults::RESUME_WAIT);
-    let resumed = stage.takes();
+    stage.advance(defaults::RESUME_WAIT);
+    let resumed = stage.next_sent();
     assert_eq!((resumed.ask.verb, resumed.header("last-event-id")), (Verb::Get, Some("e1")));
     stage.status(resumed.id, 200, Content::Events, None);
     let id = &seen.json()["id"];
     stage.event(resumed.id, Some("e2"), &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
     stage.end(resumed.id, EndHow::Complete);
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
-    stage.pass(Duration::from_secs(60));
+    stage.advance(Duration::from_secs(60));
     assert!(stage.seen.is_empty(), "nothing is asked for after the answer");
 }
 
 #[test]
 fn always_closing_stream_is_resumed_ten_times_and_reported() {
     let mut stage = Stage::initialized();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, Some("e1"), "");
     stage.end(seen.id, EndHow::Complete);
     let mut resumed = 0;
     let answer = loop {
-        stage.pass(defaults::RESUME_WAIT);
+        stage.advance(defaults::RESUME_WAIT);
         if let Some(answer) = stage.client_reads() {
             break answer;
         }
-        let get = stage.takes();
+        let get = stage.next_sent();
         assert_eq!(get.ask.verb, Verb::Get);
         resumed += 1;
         stage.status(get.id, 200, Content::Events, None);
@@ -64,10 +64,10 @@ fn always_closing_stream_is_resumed_ten_times_and_reported() {
         stage.end(get.id, EndHow::Complete);
     };
     assert_eq!((resumed, outcome(&answer)), (defaults::RESUME_ATTEMPTS, "unknown"));
-    stage.pass(Duration::from_secs(300));
+    stage.advance(Duration::from_secs(300));
     assert!(stage.seen.is_empty(), "and nothing after it");
-    stage.client_says(&call(2, "create_note"));
-    let next = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let next = stage.next_sent();
     stage.answer(&next, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 2, "later calls work");
 }
@@ -76,15 +76,15 @@ fn always_closing_stream_is_resumed_ten_times_and_reported() {
 fn resumption_in_lost_session_does_not_resend_call() {
     let mut stage = Stage::initialized();
     broken_off(&mut stage);
-    stage.pass(defaults::RESUME_WAIT);
-    let resumed = stage.takes();
+    stage.advance(defaults::RESUME_WAIT);
+    let resumed = stage.next_sent();
     stage.status(resumed.id, 404, Content::Empty, None);
     stage.end(resumed.id, EndHow::Complete);
     stage.confirm_loss(404);
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown", "the server had it in the session that is gone");
     stage.initialize("s2");
     complete_handshake(&mut stage);
-    stage.pass(Duration::from_secs(60));
+    stage.advance(Duration::from_secs(60));
     assert!(stage.seen.iter().all(|seen| seen.ask.verb == Verb::Get), "it is not sent again");
 }
 
@@ -92,11 +92,11 @@ fn resumption_in_lost_session_does_not_resend_call() {
 fn resumption_without_connection_is_retried_and_call_stays_sent() {
     let mut stage = Stage::initialized();
     let sent = broken_off(&mut stage);
-    stage.pass(defaults::RESUME_WAIT);
+    stage.advance(defaults::RESUME_WAIT);
     stage.refuse_connection();
     assert!(stage.client_reads().is_none());
-    stage.pass(defaults::RESUME_WAIT);
-    let resumed = stage.takes();
+    stage.advance(defaults::RESUME_WAIT);
+    let resumed = stage.next_sent();
     assert_eq!((resumed.ask.verb, resumed.header("last-event-id")), (Verb::Get, Some("e1")));
     stage.status(resumed.id, 200, Content::Events, None);
     let id = &sent.json()["id"];
@@ -107,42 +107,42 @@ fn resumption_without_connection_is_retried_and_call_stays_sent() {
 #[test]
 fn replayed_notification_is_forwarded_once() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
+    stage.client_sends(INITIALIZE);
     stage.initialize("s1");
     stage.client_reads().unwrap();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    let initialized = stage.takes();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let initialized = stage.next_sent();
     stage.status(initialized.id, 202, Content::Empty, None);
     stage.end(initialized.id, EndHow::Complete);
     let notice = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
     for (last, passed_on) in [(None, true), (Some("e1"), false)] {
-        let notices = stage.takes();
+        let notices = stage.next_sent();
         assert_eq!((notices.ask.verb, notices.header("last-event-id")), (Verb::Get, last));
         stage.status(notices.id, 200, Content::Events, None);
         stage.event(notices.id, Some("e1"), notice);
         assert_eq!(stage.client_reads().is_some(), passed_on);
         stage.end(notices.id, EndHow::Cut("reset".into()));
-        stage.pass(Duration::from_secs(5));
+        stage.advance(Duration::from_secs(5));
     }
 }
 
 #[test]
 fn get_stream_that_ends_at_once_is_reopened_with_backoff() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
+    stage.client_sends(INITIALIZE);
     stage.initialize("s1");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    let note = stage.takes();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
     for pause in [1, 2, 4, 8, 15, 15, 15] {
-        let notices = stage.takes();
+        let notices = stage.next_sent();
         assert_eq!(notices.ask.verb, Verb::Get);
         stage.status(notices.id, 200, Content::Events, None);
         stage.end(notices.id, EndHow::Complete);
-        stage.pass(Duration::from_secs(pause) - Duration::from_millis(1));
+        stage.advance(Duration::from_secs(pause) - Duration::from_millis(1));
         assert!(stage.seen.is_empty(), "not within {pause} s");
-        stage.pass(Duration::from_millis(1));
+        stage.advance(Duration::from_millis(1));
         assert_eq!(stage.seen.len(), 1, "after {pause} s");
     }
 }

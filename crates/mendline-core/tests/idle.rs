@@ -15,13 +15,13 @@ use stage::{Stage, call};
 #[test]
 fn idle_link_is_pinged_and_two_misses_end_child() {
     let mut stage = initialized();
-    stage.pass(defaults::KEEP_ALIVE);
+    stage.advance(defaults::KEEP_ALIVE);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
-    stage.pass(defaults::KEEP_ALIVE_TIMEOUT);
+    stage.advance(defaults::KEEP_ALIVE_TIMEOUT);
     assert_eq!(stage.state(), LinkState::Up, "one lost packet is not an outage");
-    stage.pass(defaults::KEEP_ALIVE_PAUSE);
+    stage.advance(defaults::KEEP_ALIVE_PAUSE);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
-    stage.pass(defaults::KEEP_ALIVE_TIMEOUT);
+    stage.advance(defaults::KEEP_ALIVE_TIMEOUT);
     assert_eq!(stage.state(), LinkState::Draining);
     assert!(is_killed_by_shutdown_sequence(&mut stage));
 }
@@ -30,7 +30,7 @@ fn idle_link_is_pinged_and_two_misses_end_child() {
 fn server_answering_pings_is_kept() {
     let mut stage = initialized();
     for _ in 0..100 {
-        stage.pass(defaults::KEEP_ALIVE);
+        stage.advance(defaults::KEEP_ALIVE);
         assert_eq!(stage.server_answers("{}")["method"], "ping");
         assert_eq!(stage.client_reads(), None, "the client never hears of it");
     }
@@ -41,9 +41,9 @@ fn server_answering_pings_is_kept() {
 fn error_to_ping_counts_as_answer() {
     let mut stage = initialized();
     for _ in 0..3 {
-        stage.pass(defaults::KEEP_ALIVE);
+        stage.advance(defaults::KEEP_ALIVE);
         let id = stage.server_reads().unwrap()["id"].clone();
-        stage.server_says(&format!(
+        stage.server_sends(&format!(
             r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"no ping here"}}}}"#
         ));
     }
@@ -53,27 +53,27 @@ fn error_to_ping_counts_as_answer() {
 #[test]
 fn busy_child_is_pinged_only_after_timed_out_call() {
     let mut stage = initialized();
-    stage.client_says(&call("1", "slow"));
+    stage.client_sends(&call("1", "slow"));
     stage.server_reads().unwrap();
-    stage.pass(defaults::CALL - Duration::from_millis(1));
+    stage.advance(defaults::CALL - Duration::from_millis(1));
     assert_eq!(stage.server_reads(), None, "a single-threaded server would miss it");
-    stage.pass(Duration::from_millis(1));
+    stage.advance(Duration::from_millis(1));
     assert_eq!(stage.client_reads().unwrap()["result"]["_meta"]["dev.mendline/failure"]["cause"], "timed_out");
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/cancelled");
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
-    stage.pass(defaults::KEEP_ALIVE_TIMEOUT * 2 + defaults::KEEP_ALIVE_PAUSE);
+    stage.advance(defaults::KEEP_ALIVE_TIMEOUT * 2 + defaults::KEEP_ALIVE_PAUSE);
     assert_eq!(stage.state(), LinkState::Draining, "a frozen child is replaced");
 }
 
 #[test]
 fn link_is_not_pinged_when_next_call_starts() {
     let mut stage = initialized_with(|notes| notes.limits.in_flight = 1);
-    stage.client_says(&call("1", "slow"));
+    stage.client_sends(&call("1", "slow"));
     stage.server_reads().unwrap();
-    stage.pass(defaults::CALL / 2);
-    stage.pass(defaults::CALL / 2 - defaults::RECOVERY / 2);
-    stage.client_says(&call("2", "create_note"));
-    stage.pass(defaults::RECOVERY / 2);
+    stage.advance(defaults::CALL / 2);
+    stage.advance(defaults::CALL / 2 - defaults::RECOVERY / 2);
+    stage.client_sends(&call("2", "create_note"));
+    stage.advance(defaults::RECOVERY / 2);
     let said: Vec<Value> = std::iter::from_fn(|| stage.server_reads()).map(|it| it["method"].clone()).collect();
     assert_eq!(said, ["notifications/cancelled", "tools/call"], "it is busy with the next one");
 }
@@ -83,15 +83,15 @@ fn any_message_proves_child_alive() {
     let mut stage = initialized();
     let mut silence = defaults::KEEP_ALIVE;
     for _ in 0..5 {
-        stage.pass(silence);
+        stage.advance(silence);
         assert_eq!(stage.server_reads().unwrap()["method"], "ping");
-        stage.pass(defaults::KEEP_ALIVE_TIMEOUT / 2);
+        stage.advance(defaults::KEEP_ALIVE_TIMEOUT / 2);
         silence = defaults::KEEP_ALIVE - defaults::KEEP_ALIVE_TIMEOUT / 2;
-        stage.server_says(
+        stage.server_sends(
             r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"busy"}}"#,
         );
         stage.client_reads().unwrap();
-        stage.pass(defaults::KEEP_ALIVE_TIMEOUT / 2);
+        stage.advance(defaults::KEEP_ALIVE_TIMEOUT / 2);
     }
     assert_eq!(stage.state(), LinkState::Up);
 }
@@ -99,16 +99,16 @@ fn any_message_proves_child_alive() {
 #[test]
 fn modern_and_uninitialized_links_are_not_pinged() {
     let mut stage = Stage::up();
-    stage.pass(Duration::from_secs(600));
+    stage.advance(Duration::from_secs(600));
     assert_eq!(stage.server_reads(), None);
-    stage.client_says(
+    stage.client_sends(
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
     );
     stage.server_answers(r#"{"tools":[]}"#);
-    stage.pass(Duration::from_secs(600));
+    stage.advance(Duration::from_secs(600));
     assert_eq!(stage.server_reads(), None);
     let mut off = initialized_with(|notes| notes.keep_alive = None);
-    off.pass(Duration::from_secs(600));
+    off.advance(Duration::from_secs(600));
     assert_eq!(off.server_reads(), None, "and none where nobody wants it");
 }
 
@@ -116,9 +116,9 @@ fn modern_and_uninitialized_links_are_not_pinged() {
 fn answer_resets_missed_pings() {
     let mut stage = initialized();
     for _ in 0..3 {
-        stage.pass(defaults::KEEP_ALIVE);
+        stage.advance(defaults::KEEP_ALIVE);
         assert_eq!(stage.server_reads().unwrap()["method"], "ping");
-        stage.pass(defaults::KEEP_ALIVE_TIMEOUT + defaults::KEEP_ALIVE_PAUSE);
+        stage.advance(defaults::KEEP_ALIVE_TIMEOUT + defaults::KEEP_ALIVE_PAUSE);
         assert_eq!(stage.state(), LinkState::Up, "one lost packet now and then is not an outage");
         assert_eq!(stage.server_answers("{}")["method"], "ping");
     }
@@ -127,17 +127,17 @@ fn answer_resets_missed_pings() {
 #[test]
 fn suspicion_pings_link_at_once_unless_just_pinged() {
     let mut stage = initialized();
-    stage.pass(defaults::KEEP_ALIVE);
+    stage.advance(defaults::KEEP_ALIVE);
     for pause in [defaults::KEEP_ALIVE_PAUSE, defaults::KEEP_ALIVE_TIMEOUT] {
         assert_eq!(stage.server_answers("{}")["method"], "ping");
-        stage.pass(pause);
-        stage.tell(Input::Woke);
+        stage.advance(pause);
+        stage.input(Input::Woke);
     }
     assert_eq!(stage.server_answers("{}")["method"], "ping");
-    stage.pass(defaults::KEEP_ALIVE_PAUSE / 2);
-    stage.tell(Input::Woke);
+    stage.advance(defaults::KEEP_ALIVE_PAUSE / 2);
+    stage.input(Input::Woke);
     assert_eq!(stage.server_reads(), None, "not twice in a second");
-    stage.pass(defaults::KEEP_ALIVE_PAUSE / 2);
+    stage.advance(defaults::KEEP_ALIVE_PAUSE / 2);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
 }
 
@@ -146,29 +146,29 @@ fn no_ping_without_link_or_keep_alive() {
     let mut off = initialized_with(|notes| notes.keep_alive = None);
     let mut new = Stage::up();
     for stage in [&mut off, &mut new] {
-        stage.tell(Input::Woke);
+        stage.input(Input::Woke);
         assert_eq!(stage.server_reads(), None);
     }
     // A read that will be tried again keeps a stage that is about to end running.
     let mut stopping = initialized_with(|notes| notes.retry.initial = Duration::from_secs(5));
-    stopping.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
+    stopping.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
     let id = stopping.server_reads().unwrap()["id"].clone();
-    stopping.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"locked"}}}}"#));
-    stopping.tell(Input::Stop);
-    stopping.tell(Input::Woke);
+    stopping.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"locked"}}}}"#));
+    stopping.input(Input::Stop);
+    stopping.input(Input::Woke);
     assert_eq!((stopping.state(), stopping.server_reads()), (LinkState::Up, None));
 }
 
 #[test]
 fn message_before_ping_is_not_its_answer() {
     let mut stage = initialized();
-    stage.pass(defaults::KEEP_ALIVE / 2);
-    stage.server_says(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}"#);
-    stage.tell(Input::Woke);
+    stage.advance(defaults::KEEP_ALIVE / 2);
+    stage.server_sends(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}"#);
+    stage.input(Input::Woke);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
-    stage.pass(defaults::KEEP_ALIVE_TIMEOUT + defaults::KEEP_ALIVE_PAUSE);
+    stage.advance(defaults::KEEP_ALIVE_TIMEOUT + defaults::KEEP_ALIVE_PAUSE);
     assert_eq!(stage.server_reads().expect("the first one was missed")["method"], "ping");
-    stage.pass(defaults::KEEP_ALIVE_TIMEOUT);
+    stage.advance(defaults::KEEP_ALIVE_TIMEOUT);
     assert_eq!(stage.state(), LinkState::Draining);
 }
 
@@ -177,12 +177,12 @@ fn link_pinged_for_other_reason_is_not_pinged_again_soon() {
     let mut stage = initialized_with(|notes| {
         notes.keep_alive = Some(KeepAlive { interval: Duration::from_secs(1), timeout: Duration::from_millis(500) });
     });
-    stage.pass(Duration::from_millis(300));
-    stage.tell(Input::Woke);
+    stage.advance(Duration::from_millis(300));
+    stage.input(Input::Woke);
     let ping = stage.server_reads().expect("whether it is still there");
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"resu"#, ping["id"]));
-    stage.pass(Duration::from_millis(900));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"resu"#, ping["id"]));
+    stage.advance(Duration::from_millis(900));
     assert_eq!(stage.server_reads(), None, "its own time has come, but it was tested just now");
-    stage.pass(Duration::from_millis(200));
+    stage.advance(Duration::from_millis(200));
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use mendline_core::{Input, LinkState, defaults};
 use mendline_wire::{Limits, Line, Received};
 use serde_json::{Value, json};
-use stage::initialized::{ask, initialized, initialized_with, restart};
+use stage::initialized::{request, initialized, initialized_with, restart};
 use stage::{CLIENT, NOTES, Stage, call};
 
 const LISTEN: &str = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
@@ -23,13 +23,13 @@ fn too_long(stage: &mut Stage, id: &Value) {
     let head = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"text":"aaaa"#));
     let line = Line::TooLong { length: 1 << 30, head, tail: Bytes::from_static(br#"aaaa"}}"#) };
     let link = stage.spawned.unwrap();
-    stage.tell(Input::FromLink { link, received: Received::from_line(line, &Limits::default()) });
+    stage.input(Input::FromLink { link, received: Received::from_line(line, &Limits::default()) });
 }
 
 #[test]
 fn list_grown_beyond_limit_is_announced_as_changed() {
     let mut stage = initialized();
-    ask(&mut stage, "tools/list", &json!({}), r#"{"tools":[{"name":"look"}]}"#);
+    request(&mut stage, "tools/list", &json!({}), r#"{"tools":[{"name":"look"}]}"#);
     restart(&mut stage);
     let list = stage.server_reads().unwrap();
     assert_eq!(list["method"], "tools/list");
@@ -41,9 +41,9 @@ fn list_grown_beyond_limit_is_announced_as_changed() {
 #[test]
 fn call_cancelled_in_queue_is_never_written() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
-    stage.client_says(&call("2", "create_note"));
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    stage.client_sends(&call("1", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
     assert_eq!(stage.engine.load().for_links, 1);
     assert_eq!(stage.server_answers("{}")["method"], "tools/call");
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
@@ -53,8 +53,8 @@ fn call_cancelled_in_queue_is_never_written() {
 #[test]
 fn unsent_timed_out_call_is_not_cancelled_at_server() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
-    stage.pass(defaults::CALL);
+    stage.client_sends(&call("1", "create_note"));
+    stage.advance(defaults::CALL);
     assert_eq!(failure(&stage.client_reads().unwrap())["outcome"], "not_sent");
     assert_eq!(stage.server_reads(), None, "it has never heard of it");
 }
@@ -62,12 +62,12 @@ fn unsent_timed_out_call_is_not_cancelled_at_server() {
 #[test]
 fn no_message_is_written_to_ending_child() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
-    stage.tell(Input::Reconnect { upstream: NOTES });
+    stage.client_sends(&call("1", "create_note"));
+    stage.input(Input::Reconnect { upstream: NOTES });
     assert_eq!(stage.state(), LinkState::Draining);
     assert_eq!(stage.server_reads(), None);
     stage.die(0);
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     stage.accept_dial();
     stage.server_answers("{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1, "the next one gets it");
@@ -77,10 +77,10 @@ fn no_message_is_written_to_ending_child() {
 fn queue_of_dead_child_is_not_written_to_next() {
     let mut stage = Stage::up();
     let before = stage.engine.load();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     stage.die(0);
     assert_eq!((stage.engine.load().for_links, stage.engine.load().bytes), (0, before.bytes));
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     stage.accept_dial();
     assert_eq!(stage.server_reads(), None);
 }
@@ -93,19 +93,19 @@ fn response_to_ending_child_is_dropped_and_reported() {
         format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"sampling/createMessage","params":{params}}}"#)
     };
     for id in ["a", "b"] {
-        stage.server_says(&ask(id));
+        stage.server_sends(&request(id));
     }
     let (first, second) = (stage.client_reads().unwrap(), stage.client_reads().unwrap());
-    stage.tell(Input::Reconnect { upstream: NOTES });
-    stage.client_says(&json!({ "jsonrpc": "2.0", "id": first["id"], "result": {} }).to_string());
+    stage.input(Input::Reconnect { upstream: NOTES });
+    stage.client_sends(&json!({ "jsonrpc": "2.0", "id": first["id"], "result": {} }).to_string());
     let token = &second["params"]["_meta"]["progressToken"];
     let progress = json!({ "progressToken": token, "progress": 1 });
-    stage.client_says(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": progress }).to_string());
+    stage.client_sends(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": progress }).to_string());
     for words in ["dropped an answer of the client to a question that is over", "dropped progress that was out of date"]
     {
-        assert_eq!(stage.heard.iter().filter(|line| *line == words).count(), 1, "{words}: {:?}", stage.heard);
+        assert_eq!(stage.log.iter().filter(|line| *line == words).count(), 1, "{words}: {:?}", stage.log);
     }
-    stage.tell(Input::ClientLost { client: CLIENT });
+    stage.input(Input::ClientLost { client: CLIENT });
     assert_eq!(stage.engine.load().for_links, 0, "and nobody is told that the client has gone");
 }
 
@@ -114,9 +114,9 @@ fn late_event_of_ended_child_is_ignored() {
     let mut stage = Stage::up();
     let old = stage.spawned.unwrap();
     stage.die(0);
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     assert_eq!(stage.state(), LinkState::Dialing);
-    stage.tell(Input::Spawned { link: old, pid: 1 });
+    stage.input(Input::Spawned { link: old, pid: 1 });
     assert_eq!(stage.state(), LinkState::Dialing);
 }
 
@@ -124,10 +124,10 @@ fn late_event_of_ended_child_is_ignored() {
 fn only_equivalent_forms_of_id_are_matched() {
     for disguise in ["\"N\"", "N.0"] {
         let mut stage = Stage::up();
-        stage.client_says(&call("1", "create_note"));
+        stage.client_sends(&call("1", "create_note"));
         let number = stage.server_reads().unwrap()["id"].to_string();
         let says = |stage: &mut Stage, id: &str| {
-            stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+            stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
         };
         for other in [format!("{number}.5"), format!("-{number}"), "1e300".into(), format!("\"x{number}\"")] {
             says(&mut stage, &other);
@@ -135,19 +135,19 @@ fn only_equivalent_forms_of_id_are_matched() {
         }
         says(&mut stage, &disguise.replace('N', &number));
         assert_eq!(stage.client_reads().expect("a type that changed is no reason to hang")["id"], 1);
-        assert!(stage.heard.iter().any(|line| line.contains("changed the type of an id")), "{:?}", stage.heard);
+        assert!(stage.log.iter().any(|line| line.contains("changed the type of an id")), "{:?}", stage.log);
     }
 }
 
 #[test]
 fn response_to_unsent_request_is_ignored() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     stage.server_reads().unwrap();
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     // The numbers of calls are not secret: this is the one that the second will have.
     let guess = (2 << 16) + 1;
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{guess},"result":{{}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{guess},"result":{{}}}}"#));
     assert_eq!(stage.client_reads(), None);
     assert_eq!(stage.server_reads().unwrap()["id"], guess, "the guess was right");
 }
@@ -155,15 +155,15 @@ fn response_to_unsent_request_is_ignored() {
 #[test]
 fn server_may_end_only_its_subscriptions() {
     let mut stage = Stage::up();
-    stage.client_says(LISTEN);
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(LISTEN);
+    stage.client_sends(&call("1", "create_note"));
     let listen = stage.server_reads().unwrap()["id"].clone();
     let other = stage.server_reads().unwrap()["id"].clone();
     let cancelled =
         |id: &Value| format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
-    stage.server_says(&cancelled(&other));
+    stage.server_sends(&cancelled(&other));
     assert_eq!((stage.client_reads(), stage.engine.open_calls(NOTES)), (None, 2), "a call is not its to cancel");
-    stage.server_says(&cancelled(&listen));
+    stage.server_sends(&cancelled(&listen));
     let ended = stage.client_reads().expect("the subscription is over");
     assert_eq!((&ended["method"], &ended["params"]["requestId"]), (&json!("notifications/cancelled"), &json!(9)));
     assert_eq!(stage.engine.open_calls(NOTES), 1);
@@ -172,8 +172,8 @@ fn server_may_end_only_its_subscriptions() {
 #[test]
 fn unsent_subscription_cannot_be_ended_by_server() {
     let mut stage = Stage::up();
-    stage.client_says(LISTEN);
-    stage.server_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":65536}}"#);
+    stage.client_sends(LISTEN);
+    stage.server_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":65536}}"#);
     assert_eq!((stage.client_reads(), stage.engine.open_calls(NOTES)), (None, 1));
     assert_eq!(stage.server_reads().unwrap()["id"], 65536, "the guess was right");
 }
@@ -181,13 +181,13 @@ fn unsent_subscription_cannot_be_ended_by_server() {
 #[test]
 fn overlong_answer_ends_child_only_during_handshake() {
     let mut stage = initialized();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
     too_long(&mut stage, &id);
     assert_eq!(failure(&stage.client_reads().unwrap())["cause"], "cannot_bridge");
     assert_eq!(stage.state(), LinkState::Up);
     stage.die(stage.written);
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     stage.accept_dial();
     let handshake = stage.server_reads().unwrap();
     assert_eq!(handshake["method"], "initialize");
@@ -199,13 +199,13 @@ fn overlong_answer_ends_child_only_during_handshake() {
 fn only_certain_errors_report_dead_connection() {
     let mut stage = initialized();
     for round in 0..3 {
-        stage.client_says(&call("1", "create_note"));
+        stage.client_sends(&call("1", "create_note"));
         stage.server_answers(r#"{"content":[],"message":"Connection closed","code":-32000}"#);
         stage.client_reads().unwrap();
-        stage.client_says(&call("1", "create_note"));
+        stage.client_sends(&call("1", "create_note"));
         let id = stage.server_reads().unwrap()["id"].clone();
         let error = r#"{"code":-32042,"message":"Connection closed"}"#;
-        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
         stage.client_reads().unwrap();
         assert_eq!(stage.state(), LinkState::Up, "round {round}");
     }
@@ -214,15 +214,15 @@ fn only_certain_errors_report_dead_connection() {
 #[test]
 fn connection_errors_do_not_prove_bridge_alive() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     stage.server_answers("{}");
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
     let error = r#"{"code":-32000,"message":"Connection closed"}"#;
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
     let link = stage.spawned.unwrap();
-    stage.tell(Input::Said { link, line: Bytes::from_static(b"the remote end is gone") });
-    stage.client_says(&call("3", "create_note"));
+    stage.input(Input::Said { link, line: Bytes::from_static(b"the remote end is gone") });
+    stage.client_sends(&call("3", "create_note"));
     stage.server_reads().unwrap();
     stage.die(stage.written);
     let answer = std::iter::from_fn(|| stage.client_reads()).find(|answer| answer["id"] == 3).unwrap();
@@ -232,18 +232,18 @@ fn connection_errors_do_not_prove_bridge_alive() {
 #[test]
 fn internal_requests_take_no_slot_from_calls() {
     let mut stage = initialized_with(|notes| notes.limits.in_flight = 1);
-    stage.pass(defaults::KEEP_ALIVE);
+    stage.advance(defaults::KEEP_ALIVE);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     assert_eq!(stage.server_reads().expect("there is a place for it")["method"], "tools/call");
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     assert_eq!(stage.server_reads(), None, "and for no other");
 }
 
 #[test]
 fn subscription_before_start_is_sent_when_child_runs() {
     let mut stage = Stage::new();
-    stage.client_says(LISTEN);
+    stage.client_sends(LISTEN);
     stage.accept_dial();
     assert_eq!(stage.server_reads().expect("it waited")["method"], "subscriptions/listen");
 }
@@ -253,9 +253,9 @@ fn last_stderr_line_is_stderr_tail() {
     let mut stage = Stage::up();
     let link = stage.spawned.unwrap();
     for at in 0..100 {
-        stage.tell(Input::Said { link, line: Bytes::from(format!("line {at}")) });
+        stage.input(Input::Said { link, line: Bytes::from(format!("line {at}")) });
     }
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     stage.server_reads().unwrap();
     stage.die(stage.written);
     assert!(stage.client_reads().unwrap().to_string().contains("its last words: line 99"));

@@ -47,11 +47,11 @@ fn web(change: impl FnOnce(&mut UpstreamConfig)) -> Web {
 
 /// The client calls, and the server answers with this status and nothing else.
 fn meets(stage: &mut Web, id: u32, status: u16) -> Value {
-    stage.client_says(&http::call(id, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&http::call(id, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, status, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
-    stage.pass(Duration::from_millis(10));
+    stage.advance(Duration::from_millis(10));
     answer_of(stage)
 }
 
@@ -65,14 +65,14 @@ fn sick() -> Web {
 }
 
 fn succeeds(stage: &mut Web, id: u32) {
-    stage.client_says(&http::call(id, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&http::call(id, "create_note"));
+    let seen = stage.next_sent();
     stage.answer(&seen, "{}");
     assert_eq!(answer_of(stage)["id"], id);
 }
 
 fn is_held_back(stage: &mut Web, id: u32) -> Value {
-    stage.client_says(&http::call(id, "create_note"));
+    stage.client_sends(&http::call(id, "create_note"));
     assert!(stage.seen.is_empty(), "nothing is sent");
     let answer = answer_of(stage);
     assert_eq!((cause(&answer), &facts(&answer)["outcome"]), ("breaker_open", &"not_sent".into()));
@@ -82,34 +82,34 @@ fn is_held_back(stage: &mut Web, id: u32) -> Value {
 #[test]
 fn breaker_opens_after_five_failures_and_reports_wait() {
     let mut stage = sick();
-    assert!(stage.heard.iter().any(|line| line.contains("breaker opened for") && line.contains("5 calls in a row")));
+    assert!(stage.log.iter().any(|line| line.contains("breaker opened for") && line.contains("5 calls in a row")));
     let told = is_held_back(&mut stage, 6);
     let text = told["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("held back") && text.contains("Try again in"), "{text}");
     assert!(wait(&told) > 3 * SECOND && wait(&told) <= 6 * SECOND, "{told}");
-    stage.pass(wait(&told));
-    stage.client_says(&http::call(7, "create_note"));
+    stage.advance(wait(&told));
+    stage.client_sends(&http::call(7, "create_note"));
     assert_eq!(stage.seen.len(), 1, "at that time it is tried");
 }
 
 #[test]
 fn half_open_breaker_closes_after_second_answer() {
     let mut stage = sick();
-    stage.pass(6 * SECOND);
-    stage.client_says(&http::call(7, "create_note"));
-    let trial = stage.takes();
+    stage.advance(6 * SECOND);
+    stage.client_sends(&http::call(7, "create_note"));
+    let trial = stage.next_sent();
     let told = is_held_back(&mut stage, 8);
     assert!(wait(&told) <= SECOND, "{told}");
     stage.answer(&trial, "{}");
     answer_of(&mut stage);
-    stage.client_says(&http::call(9, "create_note"));
-    let second = stage.takes();
+    stage.client_sends(&http::call(9, "create_note"));
+    let second = stage.next_sent();
     is_held_back(&mut stage, 10);
     stage.answer(&second, "{}");
     answer_of(&mut stage);
-    assert!(stage.heard.iter().any(|line| line.contains("breaker closed")), "{:?}", stage.heard);
+    assert!(stage.log.iter().any(|line| line.contains("breaker closed")), "{:?}", stage.log);
     for id in 11..14 {
-        stage.client_says(&http::call(id, "create_note"));
+        stage.client_sends(&http::call(id, "create_note"));
     }
     assert_eq!(stage.seen.len(), 3);
 }
@@ -117,7 +117,7 @@ fn half_open_breaker_closes_after_second_answer() {
 #[test]
 fn failed_trial_keeps_breaker_open_longer() {
     let mut stage = sick();
-    stage.pass(6 * SECOND);
+    stage.advance(6 * SECOND);
     meets(&mut stage, 7, 500);
     let told = is_held_back(&mut stage, 8);
     assert!(wait(&told) >= 8 * SECOND - Duration::from_millis(20) && wait(&told) <= 12 * SECOND, "{told}");
@@ -126,12 +126,12 @@ fn failed_trial_keeps_breaker_open_longer() {
 #[test]
 fn cancelled_trial_decides_nothing_and_next_call_tries() {
     let mut stage = sick();
-    stage.pass(6 * SECOND);
-    stage.client_says(&http::call(7, "create_note"));
-    stage.takes();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#);
+    stage.advance(6 * SECOND);
+    stage.client_sends(&http::call(7, "create_note"));
+    stage.next_sent();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#);
     stage.seen.clear();
-    stage.client_says(&http::call(8, "create_note"));
+    stage.client_sends(&http::call(8, "create_note"));
     assert_eq!(stage.seen.len(), 1);
 }
 
@@ -157,46 +157,46 @@ fn overload_and_client_errors_do_not_open_breaker() {
     let mut stage = web(|notes| notes.retry.attempts = 1);
     for id in 1..=20 {
         assert_eq!(cause(&meets(&mut stage, id, 429)), "rate_limited");
-        stage.client_says(&http::call(100 + id, "create_note"));
-        let seen = stage.takes();
+        stage.client_sends(&http::call(100 + id, "create_note"));
+        let seen = stage.next_sent();
         stage.status(seen.id, 200, Content::Json, None);
         let id = &seen.json()["id"];
         stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"no"}}}}"#));
         stage.end(seen.id, EndHow::Complete);
         assert_eq!(answer_of(&mut stage)["error"]["code"], -32602);
     }
-    assert!(!stage.heard.iter().any(|line| line.contains("breaker")), "{:?}", stage.heard);
+    assert!(!stage.log.iter().any(|line| line.contains("breaker")), "{:?}", stage.log);
 }
 
 #[test]
 fn unsent_calls_do_not_count_for_breaker() {
     let mut stage = web(|_| {});
     for id in 1..=10 {
-        stage.client_says(&http::call(id, "create_note"));
+        stage.client_sends(&http::call(id, "create_note"));
         while !stage.seen.is_empty() {
             stage.refuse_connection();
-            stage.pass(SECOND);
+            stage.advance(SECOND);
         }
     }
-    assert!(!stage.heard.iter().any(|line| line.contains("breaker")), "{:?}", stage.heard);
+    assert!(!stage.log.iter().any(|line| line.contains("breaker")), "{:?}", stage.log);
 }
 
 #[test]
 fn child_death_under_many_calls_counts_once() {
     let mut stage = Stage::up();
     for id in 1..=20 {
-        stage.client_says(&call(&id.to_string(), "create_note"));
+        stage.client_sends(&call(&id.to_string(), "create_note"));
         stage.server_reads().unwrap();
     }
-    stage.pass(Duration::from_millis(1));
+    stage.advance(Duration::from_millis(1));
     stage.die(stage.written);
     while stage.client_reads().is_some() {}
-    stage.pass(SECOND);
+    stage.advance(SECOND);
     stage.accept_dial();
-    stage.client_says(&call("21", "create_note"));
+    stage.client_sends(&call("21", "create_note"));
     stage.server_answers("{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 21);
-    assert!(!stage.heard.iter().any(|line| line.contains("breaker")), "{:?}", stage.heard);
+    assert!(!stage.log.iter().any(|line| line.contains("breaker")), "{:?}", stage.log);
 }
 
 #[test]
@@ -204,17 +204,17 @@ fn child_killed_by_every_call_opens_breaker() {
     let mut stage = Stage::with(|notes| notes.reconnect.attempts = 1_000);
     stage.accept_dial();
     for id in 1..=5 {
-        stage.client_says(&call(&id.to_string(), "create_note"));
+        stage.client_sends(&call(&id.to_string(), "create_note"));
         stage.server_reads().unwrap();
         stage.die(stage.written);
         assert_eq!(cause(&stage.client_reads().unwrap()), "outcome_unknown");
         // So slowly that nobody calls it a crash loop.
-        stage.pass(16 * SECOND);
+        stage.advance(16 * SECOND);
         if stage.spawned.is_some() && id < 5 {
             stage.accept_dial();
         }
     }
-    assert!(stage.heard.iter().any(|line| line.contains("breaker opened")), "{:?}", stage.heard);
+    assert!(stage.log.iter().any(|line| line.contains("breaker opened")), "{:?}", stage.log);
 }
 
 #[test]
@@ -224,9 +224,9 @@ fn waiting_calls_fail_when_breaker_opens() {
         meets(&mut stage, id, 502);
     }
     for id in 5..=7 {
-        stage.client_says(&http::call(id, "create_note"));
+        stage.client_sends(&http::call(id, "create_note"));
     }
-    let last = stage.takes();
+    let last = stage.next_sent();
     assert!(stage.seen.is_empty(), "there is one place");
     stage.status(last.id, 502, Content::Empty, None);
     stage.end(last.id, EndHow::Complete);
@@ -243,12 +243,12 @@ fn waiting_calls_fail_when_breaker_opens() {
 #[test]
 fn read_is_not_resent_while_breaker_is_open() {
     let mut stage = web(|notes| notes.breaker = Some(Breaker { failures: 2, ..Breaker::default() }));
-    stage.client_says(LIST);
+    stage.client_sends(LIST);
     for _ in 0..2 {
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         stage.status(seen.id, 500, Content::Empty, None);
         stage.end(seen.id, EndHow::Complete);
-        stage.pass(SECOND);
+        stage.advance(SECOND);
     }
     let answer = answer_of(&mut stage);
     assert_eq!((cause(&answer), &facts(&answer)["attempts"]), ("outcome_unknown", &2.into()));
@@ -259,8 +259,8 @@ fn read_is_not_resent_while_breaker_is_open() {
 #[test]
 fn ping_passes_open_breaker_without_closing_it() {
     let mut stage = sick();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":50,"method":"ping"}"#);
-    let ping = stage.takes();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":50,"method":"ping"}"#);
+    let ping = stage.next_sent();
     stage.answer(&ping, "{}");
     assert_eq!(answer_of(&mut stage)["id"], 50);
     is_held_back(&mut stage, 51);
@@ -272,7 +272,7 @@ fn ping_passes_open_breaker_without_closing_it() {
 fn answers_error(stage: &mut Stage, code: i64) {
     let request = stage.server_reads().expect("a request");
     let id = &request["id"];
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#));
 }
 
 #[test]
@@ -281,29 +281,29 @@ fn breaker_opens_for_hanging_tool_only() {
     let mut stage = Stage::with(|notes| notes.tools = [("search".to_owned(), slow)].into());
     stage.accept_dial();
     for id in 1..=5 {
-        stage.client_says(&call(&id.to_string(), "search"));
+        stage.client_sends(&call(&id.to_string(), "search"));
         stage.server_reads().unwrap();
-        stage.pass(2 * SECOND);
+        stage.advance(2 * SECOND);
         assert_eq!(cause(&stage.client_reads().expect("in its own time")), "timed_out");
         assert_eq!(stage.server_reads().unwrap()["method"], "notifications/cancelled");
     }
-    stage.client_says(&call("6", "search"));
+    stage.client_sends(&call("6", "search"));
     let told = stage.client_reads().expect("at once");
     assert_eq!(cause(&told), "breaker_open");
     assert!(facts(&told)["detail"].as_str().unwrap().contains("of this tool only"), "{told}");
-    stage.client_says(&call("7", "create_note"));
+    stage.client_sends(&call("7", "create_note"));
     stage.server_answers("{}");
     assert_eq!(stage.client_reads().unwrap()["result"], serde_json::json!({}));
-    stage.pass(wait(&told));
+    stage.advance(wait(&told));
     for id in ["8", "9"] {
-        stage.client_says(&call(id, "search"));
+        stage.client_sends(&call(id, "search"));
         stage.server_answers("{}");
         stage.client_reads().unwrap();
     }
     assert!(
-        stage.heard.iter().any(|line| line.contains(r#"breaker of the tool "search" closed"#)),
+        stage.log.iter().any(|line| line.contains(r#"breaker of the tool "search" closed"#)),
         "{:?}",
-        stage.heard
+        stage.log
     );
 }
 
@@ -312,7 +312,7 @@ fn only_internal_errors_count_against_tool() {
     for (code, counts) in [(-32603, true), (-32602, false), (-32601, false), (-32001, false)] {
         let mut stage = Stage::up();
         for id in 1..=12 {
-            stage.client_says(&call(&id.to_string(), "search"));
+            stage.client_sends(&call(&id.to_string(), "search"));
             if counts && id > 5 {
                 assert_eq!(cause(&stage.client_reads().unwrap()), "breaker_open");
             } else {
@@ -330,11 +330,11 @@ fn is_error_result_counts_only_if_configured() {
         let mut stage = Stage::with(|notes| notes.breaker = Some(policy));
         stage.accept_dial();
         for id in 1..=5 {
-            stage.client_says(&call(&id.to_string(), "search"));
+            stage.client_sends(&call(&id.to_string(), "search"));
             stage.server_answers(r#"{"isError":true,"content":[]}"#);
             stage.client_reads().unwrap();
         }
-        stage.client_says(&call("6", "search"));
+        stage.client_sends(&call("6", "search"));
         assert_eq!(stage.server_reads().is_none(), count_tool_errors);
     }
 }
@@ -344,13 +344,13 @@ fn timeout_of_tool_applies_to_it_alone() {
     let quick = ToolPolicy { effect: None, timeout: Some(SECOND) };
     let mut stage = Stage::with(|notes| notes.tools = [("quick".to_owned(), quick)].into());
     stage.accept_dial();
-    stage.client_says(&call("1", "quick"));
-    stage.client_says(&call("2", "create_note"));
-    stage.pass(SECOND);
+    stage.client_sends(&call("1", "quick"));
+    stage.client_sends(&call("2", "create_note"));
+    stage.advance(SECOND);
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
-    stage.pass(defaults::CALL - 2 * SECOND);
+    stage.advance(defaults::CALL - 2 * SECOND);
     assert_eq!(stage.client_reads(), None);
-    stage.pass(SECOND);
+    stage.advance(SECOND);
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
 }
 
@@ -359,13 +359,13 @@ fn configured_error_codes_decide_about_retry() {
     let codes = [(-32603, OnError::Never), (-32050, OnError::Always)];
     let mut stage = Stage::with(|notes| notes.retry.codes = codes.into());
     stage.accept_dial();
-    stage.client_says(LIST);
+    stage.client_sends(LIST);
     answers_error(&mut stage, -32603);
     assert_eq!(stage.client_reads().expect("the answer")["error"]["code"], -32603);
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     answers_error(&mut stage, -32050);
     assert_eq!(stage.client_reads(), None, "it is asked once more, unsafe as it is");
-    stage.pass(SECOND);
+    stage.advance(SECOND);
     stage.server_answers("{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
 }
@@ -375,40 +375,40 @@ fn configured_error_codes_decide_about_retry() {
 #[test]
 fn pause_named_by_server_holds_for_all_calls() {
     let mut stage = web(|_| {});
-    stage.client_says(&http::call(1, "create_note"));
-    let seen = stage.takes();
-    stage.busy(&seen, 429, Some(10));
+    stage.client_sends(&http::call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.answer_overloaded(&seen, 429, Some(10));
     for id in 2..=4 {
-        stage.client_says(&http::call(id, "create_note"));
+        stage.client_sends(&http::call(id, "create_note"));
     }
-    stage.pass(10 * SECOND - Duration::from_millis(1));
+    stage.advance(10 * SECOND - Duration::from_millis(1));
     assert!(stage.seen.is_empty(), "nobody knocks");
     assert_eq!(stage.client_reads(), None, "and everybody waits");
-    stage.pass(SECOND);
+    stage.advance(SECOND);
     assert_eq!(stage.seen.len(), 4);
     for _ in 0..4 {
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         stage.answer(&seen, "{}");
         assert!(answer_of(&mut stage)["result"].is_object());
     }
-    assert!(stage.heard.iter().any(|line| line == "paused for 10 s, as the server asks"), "{:?}", stage.heard);
-    assert!(stage.heard.iter().any(|line| line == "the pause is over"), "{:?}", stage.heard);
+    assert!(stage.log.iter().any(|line| line == "paused for 10 s, as the server asks"), "{:?}", stage.log);
+    assert!(stage.log.iter().any(|line| line == "the pause is over"), "{:?}", stage.log);
 }
 
 #[test]
 fn retry_after_of_one_hour_blocks_no_call() {
     let mut stage = web(|_| {});
-    stage.client_says(&http::call(1, "create_note"));
-    let seen = stage.takes();
-    stage.busy(&seen, 429, Some(3_600));
+    stage.client_sends(&http::call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.answer_overloaded(&seen, 429, Some(3_600));
     let told = answer_of(&mut stage);
     assert_eq!((cause(&told), &facts(&told)["outcome"]), ("rate_limited", &"refused".into()));
     assert_eq!(wait(&told), 3_600 * SECOND);
-    stage.client_says(&http::call(2, "create_note"));
+    stage.client_sends(&http::call(2, "create_note"));
     let told = answer_of(&mut stage);
     assert_eq!((cause(&told), &facts(&told)["outcome"]), ("rate_limited", &"not_sent".into()));
     assert_eq!(wait(&told), 3_600 * SECOND, "the server's own hint");
-    stage.pass(defaults::PAUSE_CAP);
+    stage.advance(defaults::PAUSE_CAP);
     succeeds(&mut stage, 3);
 }
 
@@ -418,11 +418,11 @@ fn pause_beyond_deadline_fails_call_at_once() {
         notes.limits.in_flight = 1;
         notes.tools = [("quick".to_owned(), ToolPolicy { effect: None, timeout: Some(5 * SECOND) })].into();
     });
-    stage.client_says(&http::call(1, "create_note"));
-    stage.client_says(&http::call(2, "quick"));
-    stage.client_says(&http::call(3, "create_note"));
-    let seen = stage.takes();
-    stage.busy(&seen, 429, Some(8));
+    stage.client_sends(&http::call(1, "create_note"));
+    stage.client_sends(&http::call(2, "quick"));
+    stage.client_sends(&http::call(3, "create_note"));
+    let seen = stage.next_sent();
+    stage.answer_overloaded(&seen, 429, Some(8));
     let told = answer_of(&mut stage);
     assert_eq!((&told["id"], cause(&told), wait(&told)), (&2.into(), "rate_limited", 8 * SECOND));
     assert_eq!(stage.client_reads(), None, "the others have time");
@@ -432,34 +432,34 @@ fn pause_beyond_deadline_fails_call_at_once() {
 fn retry_after_of_503_is_awaited_without_opening_breaker() {
     let mut stage = web(|_| {});
     for round in 0..8 {
-        stage.client_says(LIST);
-        let seen = stage.takes();
-        stage.busy(&seen, 503, Some(2));
-        stage.pass(Duration::from_millis(1_999));
+        stage.client_sends(LIST);
+        let seen = stage.next_sent();
+        stage.answer_overloaded(&seen, 503, Some(2));
+        stage.advance(Duration::from_millis(1_999));
         assert!(stage.seen.is_empty(), "round {round}");
-        stage.pass(SECOND);
-        let again = stage.takes();
+        stage.advance(SECOND);
+        let again = stage.next_sent();
         stage.answer(&again, r#"{"tools":[]}"#);
         assert_eq!(answer_of(&mut stage)["id"], 1);
-        stage.client_says(&http::call(2, "create_note"));
-        let seen = stage.takes();
-        stage.busy(&seen, 503, Some(1));
+        stage.client_sends(&http::call(2, "create_note"));
+        let seen = stage.next_sent();
+        stage.answer_overloaded(&seen, 503, Some(1));
         let told = answer_of(&mut stage);
         assert_eq!((cause(&told), &facts(&told)["retryable"]), ("outcome_unknown", &false.into()));
-        stage.pass(2 * SECOND);
+        stage.advance(2 * SECOND);
     }
-    assert!(!stage.heard.iter().any(|line| line.contains("breaker")), "{:?}", stage.heard);
+    assert!(!stage.log.iter().any(|line| line.contains("breaker")), "{:?}", stage.log);
 }
 
 #[test]
 fn bare_429_delays_only_its_call() {
     let mut stage = web(|_| {});
-    stage.client_says(&http::call(1, "create_note"));
-    let seen = stage.takes();
-    stage.busy(&seen, 429, None);
+    stage.client_sends(&http::call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.answer_overloaded(&seen, 429, None);
     succeeds(&mut stage, 2);
-    stage.pass(SECOND);
-    let again = stage.takes();
+    stage.advance(SECOND);
+    let again = stage.next_sent();
     stage.answer(&again, "{}");
     assert_eq!(answer_of(&mut stage)["id"], 1);
 }
@@ -467,18 +467,18 @@ fn bare_429_delays_only_its_call() {
 #[test]
 fn handshake_is_repeated_after_pause() {
     let mut stage = web(|_| {});
-    stage.client_says(&http::call(1, "create_note"));
-    let lost = stage.takes();
+    stage.client_sends(&http::call(1, "create_note"));
+    let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let handshake = stage.takes();
+    let handshake = stage.next_sent();
     assert_eq!(handshake.method(), "initialize");
-    stage.busy(&handshake, 503, Some(20));
-    stage.pass(20 * SECOND - Duration::from_millis(1));
+    stage.answer_overloaded(&handshake, 503, Some(20));
+    stage.advance(20 * SECOND - Duration::from_millis(1));
     assert!(stage.seen.is_empty(), "not before");
-    stage.pass(6 * SECOND);
-    assert_eq!(stage.takes().method(), "initialize");
+    stage.advance(6 * SECOND);
+    assert_eq!(stage.next_sent().method(), "initialize");
 }
 
 // ---- the rate limit ----
@@ -497,49 +497,49 @@ fn reads_all(stage: &mut Stage) -> usize {
 fn burst_is_sent_at_once_and_rest_at_rate() {
     let mut stage = limited(3, 2.0);
     for id in 1..=7 {
-        stage.client_says(&call(&id.to_string(), "create_note"));
+        stage.client_sends(&call(&id.to_string(), "create_note"));
     }
     assert_eq!(reads_all(&mut stage), 3);
     for _ in 0..4 {
-        stage.pass(Duration::from_millis(499));
+        stage.advance(Duration::from_millis(499));
         assert_eq!(reads_all(&mut stage), 0);
-        stage.pass(Duration::from_millis(1));
+        stage.advance(Duration::from_millis(1));
         assert_eq!(reads_all(&mut stage), 1);
     }
-    assert!(stage.heard.iter().any(|line| line.contains("waits 500 ms for its turn")), "{:?}", stage.heard);
+    assert!(stage.log.iter().any(|line| line.contains("waits 500 ms for its turn")), "{:?}", stage.log);
 }
 
 #[test]
 fn rate_limit_beyond_deadline_fails_call_with_retry_time() {
     let mut stage = limited(1, 0.1);
     for id in 1..=6 {
-        stage.client_says(&call(&id.to_string(), "create_note"));
+        stage.client_sends(&call(&id.to_string(), "create_note"));
     }
     let told = stage.client_reads().expect("an answer at once");
     assert_eq!((&told["id"], cause(&told), wait(&told)), (&6.into(), "rate_limited", 50 * SECOND));
     assert_eq!(stage.client_reads(), None, "the others wait");
-    stage.pass(40 * SECOND);
+    stage.advance(40 * SECOND);
     assert_eq!(reads_all(&mut stage), 5);
 }
 
 #[test]
 fn retries_use_rate_limit_and_internal_requests_do_not() {
     let mut stage = limited(2, 0.5);
-    stage.client_says(LIST);
+    stage.client_sends(LIST);
     answers_error(&mut stage, -32603);
-    stage.pass(SECOND);
+    stage.advance(SECOND);
     assert_eq!(reads_all(&mut stage), 1, "the second attempt is the second of the burst");
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     assert_eq!(reads_all(&mut stage), 0);
-    stage.pass(2 * SECOND);
+    stage.advance(2 * SECOND);
     assert_eq!(reads_all(&mut stage), 1);
 
     let mut stage = limited(1, 0.5);
-    stage.client_says(http::INITIALIZE);
+    stage.client_sends(http::INITIALIZE);
     stage.server_answers("{}");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.die(stage.written);
-    stage.pass(SECOND);
+    stage.advance(SECOND);
     stage.accept_dial();
     assert_eq!(stage.server_reads().unwrap()["method"], "initialize", "a greeting waits for nobody");
 }
@@ -549,30 +549,30 @@ fn retries_use_rate_limit_and_internal_requests_do_not() {
 #[test]
 fn isolated_server_is_not_called_or_dialed_until_resumed() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let running = stage.server_reads().unwrap();
-    stage.tell(Input::Isolate { upstream: NOTES });
-    stage.client_says(&call("2", "create_note"));
+    stage.input(Input::Isolate { upstream: NOTES });
+    stage.client_sends(&call("2", "create_note"));
     let told = stage.client_reads().expect("at once");
     assert_eq!((cause(&told), &facts(&told)["retryAfterMs"]), ("breaker_open", &Value::Null));
     let text = told["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("isolated by hand") && text.contains("Ask the user"), "{text}");
-    stage.client_says(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
     assert_eq!(cause(&stage.client_reads().unwrap()), "breaker_open", "nothing at all goes there");
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, running["id"]));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, running["id"]));
     assert_eq!(stage.client_reads().unwrap()["id"], 1, "what was out may finish");
 
     stage.die(stage.written);
     assert_eq!(stage.state(), LinkState::Idle);
     let dials = stage.dials;
-    stage.tell(Input::Reconnect { upstream: NOTES });
-    stage.tell(Input::NetworkChanged);
-    stage.pass(600 * SECOND);
+    stage.input(Input::Reconnect { upstream: NOTES });
+    stage.input(Input::NetworkChanged);
+    stage.advance(600 * SECOND);
     assert_eq!(stage.dials, dials, "nobody dials it");
 
-    stage.tell(Input::Resume { upstream: NOTES });
+    stage.input(Input::Resume { upstream: NOTES });
     stage.accept_dial();
-    stage.client_says(&call("4", "create_note"));
+    stage.client_sends(&call("4", "create_note"));
     stage.server_answers("{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 4);
 }
@@ -581,24 +581,24 @@ fn isolated_server_is_not_called_or_dialed_until_resumed() {
 fn isolation_ends_wait_for_server() {
     let mut stage = Stage::up();
     stage.die(0);
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     assert_eq!(stage.state(), LinkState::Waiting);
-    stage.tell(Input::Isolate { upstream: NOTES });
+    stage.input(Input::Isolate { upstream: NOTES });
     assert_eq!(cause(&stage.client_reads().expect("at once")), "breaker_open");
     assert_eq!(stage.state(), LinkState::Idle);
-    stage.pass(600 * SECOND);
+    stage.advance(600 * SECOND);
     assert_eq!(stage.dials, 1);
-    stage.tell(Input::Resume { upstream: NOTES });
+    stage.input(Input::Resume { upstream: NOTES });
     assert_eq!(stage.dials, 2);
 }
 
 #[test]
 fn isolation_over_http_blocks_requests_until_resumed() {
     let mut stage = web(|_| {});
-    stage.tell(Input::Isolate { upstream: NOTES });
+    stage.input(Input::Isolate { upstream: NOTES });
     is_held_back(&mut stage, 1);
-    stage.pass(600 * SECOND);
+    stage.advance(600 * SECOND);
     assert!(stage.seen.is_empty());
-    stage.tell(Input::Resume { upstream: NOTES });
+    stage.input(Input::Resume { upstream: NOTES });
     succeeds(&mut stage, 2);
 }

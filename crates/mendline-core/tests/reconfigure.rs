@@ -20,7 +20,7 @@ const fn seconds(count: u64) -> Duration {
 fn edit(stage: &mut Stage, change: Change, edited: impl FnOnce(&mut UpstreamConfig)) {
     let mut config = UpstreamConfig::child("notes", "notes-server");
     edited(&mut config);
-    stage.tell(Input::Reconfigure { upstream: NOTES, config: Box::new(config), change });
+    stage.input(Input::Reconfigure { upstream: NOTES, config: Box::new(config), change });
 }
 
 fn renewed(stage: &Stage) -> usize {
@@ -34,16 +34,16 @@ fn cause(answer: &Value) -> &str {
 #[test]
 fn running_call_keeps_old_deadline_and_next_call_gets_new() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     stage.server_reads().unwrap();
     edit(&mut stage, Change::Policies, |config| config.timeouts.call = seconds(2));
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     stage.server_reads().unwrap();
-    stage.pass(seconds(3));
+    stage.advance(seconds(3));
     let answer = stage.client_reads().expect("the second call's time is over");
     assert_eq!((answer["id"].as_i64(), cause(&answer)), (Some(2), "timed_out"));
     assert_eq!(stage.client_reads(), None, "the first has more");
-    stage.pass(seconds(298));
+    stage.advance(seconds(298));
     let answer = stage.client_reads().expect("and that is over, too");
     assert_eq!((answer["id"].as_i64(), cause(&answer)), (Some(1), "timed_out"));
 }
@@ -51,12 +51,12 @@ fn running_call_keeps_old_deadline_and_next_call_gets_new() {
 #[test]
 fn running_call_keeps_policy_through_two_reloads() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     stage.server_reads().unwrap();
     for _ in 0..2 {
         edit(&mut stage, Change::Policies, |config| config.timeouts.call = seconds(1));
     }
-    stage.pass(seconds(200));
+    stage.advance(seconds(200));
     assert_eq!(stage.client_reads(), None);
 }
 
@@ -70,23 +70,23 @@ fn policy_change_restarts_nothing() {
 #[test]
 fn server_is_replaced_after_its_calls_end() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     stage.server_reads().unwrap();
     edit(&mut stage, Change::Way, |_| {});
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     let second = stage.server_reads().expect("it is used as long as it is there");
     assert_eq!((stage.state(), renewed(&stage)), (LinkState::Up, 0));
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, second["id"]));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, second["id"]));
     assert_eq!((stage.state(), renewed(&stage)), (LinkState::Up, 0), "one is still out");
-    stage.server_says(r#"{"jsonrpc":"2.0","id":65536,"result":{}}"#);
+    stage.server_sends(r#"{"jsonrpc":"2.0","id":65536,"result":{}}"#);
     assert_eq!((stage.state(), renewed(&stage)), (LinkState::Draining, 1));
     for id in [2, 1] {
         let answer = stage.client_reads().unwrap();
         assert!(answer["id"] == id && answer.get("result").is_some(), "{answer}");
     }
-    stage.client_says(&call("3", "create_note"));
+    stage.client_sends(&call("3", "create_note"));
     stage.die(stage.written);
-    stage.pass(seconds(1));
+    stage.advance(seconds(1));
     stage.accept_dial();
     assert_eq!(stage.server_reads().expect("it waited for the new one")["params"]["name"], "create_note");
     assert_eq!(stage.dials, 2);
@@ -98,11 +98,11 @@ fn parked_server_is_dialed_when_command_changes() {
     let mut stage = Stage::new();
     let link = stage.spawned.take().unwrap();
     let why = SpawnFailure { kind: SpawnFailureKind::NotFound, text: "`notes-sever` was not found".into() };
-    stage.tell(Input::SpawnFailed { link, why });
+    stage.input(Input::SpawnFailed { link, why });
     assert_eq!(stage.state(), LinkState::Parked);
     edit(&mut stage, Change::Way, |_| {});
     assert_eq!(renewed(&stage), 1);
-    stage.pass(Duration::from_millis(1));
+    stage.advance(Duration::from_millis(1));
     assert!(stage.spawned.is_some(), "it is dialed at once");
 }
 
@@ -122,29 +122,29 @@ fn enabling_reconnect_dials_lost_server() {
     stage.accept_dial();
     stage.die(0);
     assert_eq!(stage.state(), LinkState::Idle);
-    stage.pass(seconds(100));
+    stage.advance(seconds(100));
     assert_eq!(stage.spawned, None);
     edit(&mut stage, Change::Policies, |_| {});
-    stage.pass(Duration::from_millis(1));
+    stage.advance(Duration::from_millis(1));
     assert!(stage.spawned.is_some());
 }
 
 #[test]
 fn shorter_keep_alive_applies_to_current_link() {
     let mut stage = Stage::up();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#);
     stage.server_answers(
         r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#,
     );
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.server_reads().unwrap();
     edit(&mut stage, Change::Policies, |config| {
         config.keep_alive = Some(KeepAlive { interval: seconds(2), timeout: seconds(1) });
     });
-    stage.pass(Duration::from_millis(2500));
+    stage.advance(Duration::from_millis(2500));
     assert_eq!(stage.server_reads().expect("a ping")["method"], "ping");
     edit(&mut stage, Change::Policies, |config| config.keep_alive = None);
-    stage.pass(seconds(100));
+    stage.advance(seconds(100));
     assert_eq!(stage.server_reads(), None, "nobody is asked any more");
 }
 
@@ -152,8 +152,8 @@ fn shorter_keep_alive_applies_to_current_link() {
 fn raised_in_flight_limit_is_used_at_once() {
     let mut stage = Stage::with(|config| config.limits.in_flight = 1);
     stage.accept_dial();
-    stage.client_says(&call("1", "create_note"));
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     stage.server_reads().unwrap();
     assert_eq!(stage.server_reads(), None);
     edit(&mut stage, Change::Policies, |_| {});
@@ -167,9 +167,9 @@ fn replaced_server_is_dialed_even_without_reconnect() {
     stage.accept_dial();
     edit(&mut stage, Change::Way, |config| config.reconnect = off);
     assert_eq!(stage.state(), LinkState::Draining);
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     stage.die(stage.written);
-    stage.pass(Duration::from_millis(1));
+    stage.advance(Duration::from_millis(1));
     assert!(stage.spawned.is_some(), "whoever edits the command wants it to run");
     stage.accept_dial();
     assert!(stage.server_reads().is_some(), "and the call that came meanwhile is not lost");
@@ -179,13 +179,13 @@ fn replaced_server_is_dialed_even_without_reconnect() {
 fn target_change_does_not_dial_isolated_server() {
     let mut stage = Stage::up();
     let dials = stage.dials;
-    stage.tell(Input::Isolate { upstream: NOTES });
+    stage.input(Input::Isolate { upstream: NOTES });
     edit(&mut stage, Change::Way, |_| {});
     stage.die(stage.written);
-    stage.pass(seconds(60));
+    stage.advance(seconds(60));
     assert_eq!((stage.state(), stage.dials), (LinkState::Idle, dials));
-    stage.tell(Input::Resume { upstream: NOTES });
-    stage.pass(seconds(1));
+    stage.input(Input::Resume { upstream: NOTES });
+    stage.advance(seconds(1));
     assert_eq!(stage.dials, dials + 1, "and is when it is brought back");
 }
 
@@ -197,18 +197,18 @@ fn reload_changes_breakers_limits_and_tool_timeouts() {
         config.tools = [("look".into(), ToolPolicy { effect: None, timeout: Some(seconds(2)) })].into();
         config.breaker = Some(Breaker { failures: 1, ..Breaker::default() });
     });
-    stage.client_says(&call("1", "look"));
+    stage.client_sends(&call("1", "look"));
     stage.server_reads().unwrap();
-    stage.pass(seconds(3));
+    stage.advance(seconds(3));
     assert_eq!(cause(&stage.client_reads().unwrap()), "timed_out", "the tool has two seconds now");
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/cancelled");
-    stage.client_says(&call("2", "look"));
+    stage.client_sends(&call("2", "look"));
     assert_eq!(cause(&stage.client_reads().unwrap()), "breaker_open", "one failure is enough now");
-    stage.client_says(&call("3", "create_note"));
+    stage.client_sends(&call("3", "create_note"));
     assert_eq!(cause(&stage.client_reads().unwrap()), "rate_limited", "the next turn comes too late");
     edit(&mut stage, Change::Policies, |config| config.breaker = None);
     for (id, tool) in [("4", "look"), ("5", "create_note")] {
-        stage.client_says(&call(id, tool));
+        stage.client_sends(&call(id, tool));
         assert_eq!(stage.server_answers("{}")["params"]["name"], tool);
     }
 }
@@ -218,12 +218,12 @@ fn raised_rate_limit_applies_to_waiting_calls() {
     let mut stage = Stage::with(|config| config.rate_limit = Some(RateLimit { burst: 1, per_second: 0.1 }));
     stage.accept_dial();
     for id in ["1", "2", "3"] {
-        stage.client_says(&call(id, "look"));
+        stage.client_sends(&call(id, "look"));
     }
     assert_eq!(stage.server_answers("{}")["params"]["name"], "look");
     assert_eq!(stage.server_reads(), None, "the next turn is in ten seconds");
     edit(&mut stage, Change::Policies, |config| config.rate_limit = Some(RateLimit { burst: 1, per_second: 1.0 }));
     assert_eq!(stage.server_answers("{}")["params"]["name"], "look", "the new limit begins with a turn");
-    stage.pass(seconds(1));
+    stage.advance(seconds(1));
     assert_eq!(stage.server_answers("{}")["params"]["name"], "look", "and the next is a second later");
 }

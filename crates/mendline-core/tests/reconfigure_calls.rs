@@ -32,37 +32,37 @@ fn policies(config: UpstreamConfig) -> Input {
 fn edited(before: Edit, after: Edit, request: &str) -> (Stage, Value) {
     let mut stage = Stage::with(before);
     stage.accept_dial();
-    stage.client_says(request);
+    stage.client_sends(request);
     let sent = stage.server_reads().expect("the call goes out");
     let mut config = UpstreamConfig::child("notes", "notes-server");
     after(&mut config);
-    stage.tell(policies(config));
+    stage.input(policies(config));
     (stage, sent)
 }
 
-fn edited_http(before: Edit, after: Edit, request: &str) -> (http::Stage, http::Seen) {
+fn edited_http(before: Edit, after: Edit, request: &str) -> (http::Stage, http::SentRequest) {
     let mut stage = http::Stage::with(Dialect::Auto, |notes| {
         notes.keep_alive = None;
         before(notes);
     })
     .initialize_session();
-    stage.client_says(request);
-    let sent = stage.takes();
+    stage.client_sends(request);
+    let sent = stage.next_sent();
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     config.keep_alive = None;
     after(&mut config);
-    stage.tell(policies(config));
+    stage.input(policies(config));
     (stage, sent)
 }
 
 fn fails(stage: &mut Stage, request: &Value, code: i64) {
     let id = &request["id"];
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#));
 }
 
 /// What the child reads within a while.
 fn reads_soon(stage: &mut Stage, within: Duration) -> Option<Value> {
-    stage.pass(within);
+    stage.advance(within);
     stage.server_reads()
 }
 
@@ -99,7 +99,7 @@ fn running_call_keeps_attempt_limit_after_error() {
     let (mut stage, sent) = edited(once, thrice, &read(1));
     fails(&mut stage, &sent, -32603);
     assert_eq!(stage.client_reads().expect("one was all it had")["error"]["code"], -32603);
-    stage.client_says(&read(2));
+    stage.client_sends(&read(2));
     let sent = stage.server_reads().unwrap();
     fails(&mut stage, &sent, -32603);
     assert_eq!(stage.client_reads(), None, "the next one has more");
@@ -127,7 +127,7 @@ fn running_call_keeps_its_backoff() {
     let (mut stage, sent) = edited(in_an_hour, at_once, &read(1));
     fails(&mut stage, &sent, -32603);
     assert_eq!(reads_soon(&mut stage, MOMENT), None, "it has to wait, as it had");
-    stage.client_says(&read(2));
+    stage.client_sends(&read(2));
     let sent = stage.server_reads().expect("another one does not wait for it");
     fails(&mut stage, &sent, -32603);
     assert!(reads_soon(&mut stage, MOMENT).is_some(), "and goes again at once, as was edited");
@@ -137,7 +137,7 @@ fn running_call_keeps_its_backoff() {
 fn running_call_keeps_backoff_after_unreadable_answer() {
     for (before, after, is_quick) in [(at_once as Edit, in_an_hour as Edit, true), (in_an_hour, at_once, false)] {
         let (mut stage, sent) = edited(before, after, &read(1));
-        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, sent["id"]));
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, sent["id"]));
         assert_eq!(reads_soon(&mut stage, MOMENT).is_some(), is_quick);
     }
 }
@@ -154,10 +154,10 @@ fn backoff_after_unreadable_answer_grows() {
     let (mut stage, mut sent) = edited(doubling, doubling, &read(1));
     let mut waits = Vec::new();
     for _ in 2..10 {
-        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, sent["id"]));
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, sent["id"]));
         let from = stage.now;
         sent = loop {
-            stage.pass(MOMENT);
+            stage.advance(MOMENT);
             if let Some(sent) = stage.server_reads() {
                 break sent;
             }
@@ -197,8 +197,8 @@ fn running_call_keeps_its_effect() {
 #[test]
 fn waiting_call_keeps_its_policy() {
     let mut stage = Stage::with(once);
-    stage.client_says(&read(1));
-    stage.tell(policies(UpstreamConfig::child("notes", "notes-server")));
+    stage.client_sends(&read(1));
+    stage.input(policies(UpstreamConfig::child("notes", "notes-server")));
     stage.accept_dial();
     let sent = stage.server_reads().unwrap();
     fails(&mut stage, &sent, -32603);
@@ -209,16 +209,16 @@ fn waiting_call_keeps_its_policy() {
 fn running_http_call_keeps_attempt_limit() {
     let (mut stage, mut sent) = edited_http(thrice, once, &http::call(1, "create_note"));
     for attempt in 2..=3 {
-        stage.busy(&sent, 429, None);
+        stage.answer_overloaded(&sent, 429, None);
         assert_eq!(stage.client_reads(), None, "attempt {attempt} of three is to come");
         stage.next_request();
-        sent = stage.takes();
+        sent = stage.next_sent();
     }
-    stage.busy(&sent, 429, None);
+    stage.answer_overloaded(&sent, 429, None);
     assert!(stage.client_reads().is_some());
 
     let (mut stage, sent) = edited_http(once, thrice, &http::call(1, "create_note"));
-    stage.busy(&sent, 429, None);
+    stage.answer_overloaded(&sent, 429, None);
     assert!(stage.client_reads().is_some(), "one was all it had");
 }
 
@@ -226,8 +226,8 @@ fn running_http_call_keeps_attempt_limit() {
 fn running_http_call_keeps_backoff() {
     for (before, after, is_quick) in [(at_once as Edit, in_an_hour as Edit, true), (in_an_hour, at_once, false)] {
         let (mut stage, sent) = edited_http(before, after, &http::call(1, "create_note"));
-        stage.busy(&sent, 429, None);
-        stage.pass(MOMENT);
+        stage.answer_overloaded(&sent, 429, None);
+        stage.advance(MOMENT);
         assert_eq!(!stage.seen.is_empty(), is_quick, "turned away at the door");
 
         let request = http::modern(1, "resources/read", r#""uri":"a:b","#);
@@ -236,7 +236,7 @@ fn running_http_call_keeps_backoff() {
         stage.status(sent.id, 400, Content::Json, None);
         stage.body(sent.id, refused);
         stage.end(sent.id, EndHow::Complete);
-        stage.pass(MOMENT);
+        stage.advance(MOMENT);
         assert_eq!(!stage.seen.is_empty(), is_quick, "refused for its headers");
     }
 }
@@ -251,8 +251,8 @@ fn partly_written_http_call_keeps_backoff() {
     for (before, after, is_quick) in [(usual, slow, true), (slow, usual, false)] {
         let (mut stage, sent) = edited_http(before, after, &http::call(1, "create_note"));
         let how = EndHow::Cut("the connection was reset".into());
-        stage.tell(Input::End { exchange: sent.id, how, written: Written::Partly });
-        stage.pass(WHILE);
+        stage.input(Input::End { exchange: sent.id, how, written: Written::Partly });
+        stage.advance(WHILE);
         assert_eq!(!stage.seen.is_empty(), is_quick);
     }
 }
@@ -266,7 +266,7 @@ fn running_http_call_keeps_resumption_limit() {
         stage.status(sent.id, 200, Content::Events, None);
         stage.event(sent.id, Some("7"), r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#);
         stage.end(sent.id, EndHow::Cut("the connection was reset".into()));
-        stage.pass(WHILE);
+        stage.advance(WHILE);
         let asked = stage.seen.iter().any(|seen| seen.header("last-event-id") == Some("7"));
         assert_eq!(asked, is_resumed);
     }
@@ -278,7 +278,7 @@ fn http_notification_keeps_attempt_limit() {
     for (before, after, is_repeated) in [(thrice as Edit, once as Edit, true), (once, thrice, false)] {
         let (mut stage, sent) = edited_http(before, after, notice);
         let how = EndHow::Cut("the connection was reset".into());
-        stage.tell(Input::End { exchange: sent.id, how, written: Written::Partly });
+        stage.input(Input::End { exchange: sent.id, how, written: Written::Partly });
         assert_eq!(!stage.seen.is_empty(), is_repeated);
     }
 }

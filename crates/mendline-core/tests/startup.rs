@@ -32,25 +32,25 @@ fn result(text: &str) -> Value {
 /// What is kept of a server that was greeted and has listed its tools.
 fn remembered() -> Remembered {
     let mut stage = Stage::up();
-    stage.client_says(&initialize_request("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     stage.server_answers(HELLO);
-    stage.client_says(INITIALIZED);
+    stage.client_sends(INITIALIZED);
     stage.server_reads().unwrap();
-    stage.client_says(&list(1));
+    stage.client_sends(&list(1));
     stage.server_answers(TOOLS);
-    stage.pass(defaults::REMEMBER_AFTER);
-    let kept = stage.kept.expect("it is kept once the beginning is over");
+    stage.advance(defaults::REMEMBER_AFTER);
+    let kept = stage.saved.expect("it is kept once the beginning is over");
     // Through the file's form and back, as it would be.
     Remembered::read(&kept.write()).unwrap()
 }
 
 /// A client that was greeted from the catalogue, and has listed the tools from there.
 fn served() -> Stage {
-    let mut stage = Stage::knowing(Some(remembered()), |_| {});
-    stage.client_says(&initialize_request("2025-11-25"));
+    let mut stage = Stage::with_cache(Some(remembered()), |_| {});
+    stage.client_sends(&initialize_request("2025-11-25"));
     assert_eq!(stage.client_reads().unwrap()["result"], result(HELLO));
-    stage.client_says(INITIALIZED);
-    stage.client_says(&list(2));
+    stage.client_sends(INITIALIZED);
+    stage.client_sends(&list(2));
     let answer = stage.client_reads().unwrap();
     assert_eq!((&answer["id"], &answer["result"]), (&json!(2), &result(TOOLS)));
     stage
@@ -77,18 +77,18 @@ fn cache_answers_handshake_and_tools_before_start() {
     assert_eq!(stage.server_answers(TOOLS)["method"], "tools/list");
     assert_eq!(stage.client_reads(), None, "nothing has changed, so nothing is said");
     assert_eq!(stage.server_reads(), None, "greeted once, listed once");
-    assert!(stage.heard.iter().any(|line| line == "greeted, after the client was: initialize, initialized"));
-    stage.client_says(&list(3));
+    assert!(stage.log.iter().any(|line| line == "greeted, after the client was: initialize, initialized"));
+    stage.client_sends(&list(3));
     assert_eq!(stage.server_answers(TOOLS)["method"], "tools/list", "a server that is there answers for itself");
 }
 
 #[test]
 fn cached_answer_equals_server_bytes() {
-    let mut stage = Stage::knowing(Some(remembered()), |_| {});
-    stage.client_says(&initialize_request("2025-11-25"));
+    let mut stage = Stage::with_cache(Some(remembered()), |_| {});
+    stage.client_sends(&initialize_request("2025-11-25"));
     let text = stage.engine.poll_write(mendline_core::Port::Client(stage::CLIENT)).unwrap().to_bytes();
     assert_eq!(text, format!(r#"{{"jsonrpc":"2.0","id":"g","result":{HELLO}}}"#));
-    stage.client_says(&list(2));
+    stage.client_sends(&list(2));
     let text = stage.engine.poll_write(mendline_core::Port::Client(stage::CLIENT)).unwrap().to_bytes();
     assert_eq!(text, format!(r#"{{"jsonrpc":"2.0","id":2,"result":{TOOLS}}}"#));
 }
@@ -99,7 +99,7 @@ fn changed_list_is_announced_when_server_is_up() {
     comes_up(&mut stage, HELLO);
     stage.server_answers(r#"{"tools":[{"name":"look"}]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
-    stage.client_says(&list(3));
+    stage.client_sends(&list(3));
     stage.server_answers(r#"{"tools":[{"name":"look"}]}"#);
     assert_eq!(stage.client_reads().unwrap()["result"]["tools"], json!([{ "name": "look" }]));
     assert_eq!(stage.client_reads(), None);
@@ -111,7 +111,7 @@ fn interrupted_check_of_cached_list_is_repeated() {
     comes_up(&mut stage, HELLO);
     assert_eq!(stage.server_reads().unwrap()["method"], "tools/list");
     stage.die(stage.written);
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     comes_up(&mut stage, HELLO);
     stage.server_answers(r#"{"tools":[]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
@@ -120,7 +120,7 @@ fn interrupted_check_of_cached_list_is_repeated() {
 #[test]
 fn calls_wait_until_handshake_completes() {
     let mut stage = served();
-    stage.client_says(&call("3", "make"));
+    stage.client_sends(&call("3", "make"));
     assert_eq!(stage.client_reads(), None);
     comes_up(&mut stage, HELLO);
     assert_eq!(stage.server_answers("{}")["params"]["name"], "make");
@@ -135,10 +135,10 @@ fn difference_from_cached_handshake_is_logged() {
         r#"{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"Notes","version":"8"}}"#,
     );
     let said = "the server's greeting differs from what the client was told: protocolVersion, capabilities, serverInfo, instructions";
-    assert!(stage.heard.iter().any(|line| line == said), "{:?}", stage.heard);
+    assert!(stage.log.iter().any(|line| line == said), "{:?}", stage.log);
     // Between legacy revisions nothing is translated: calls pass as they are.
     stage.server_answers(TOOLS);
-    stage.client_says(&call("3", "make"));
+    stage.client_sends(&call("3", "make"));
     assert_eq!(stage.server_answers("{}")["params"]["name"], "make");
     assert_eq!(stage.client_reads().unwrap()["id"], 3);
 }
@@ -146,31 +146,31 @@ fn difference_from_cached_handshake_is_logged() {
 #[test]
 fn rejected_handshake_clears_cache() {
     let mut stage = served();
-    stage.client_says(&call("3", "make"));
+    stage.client_sends(&call("3", "make"));
     stage.accept_dial();
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"too old"}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"too old"}}}}"#));
     assert_eq!(stage.state(), LinkState::Draining);
     stage.die(stage.written);
-    stage.pass(defaults::RECOVERY);
+    stage.advance(defaults::RECOVERY);
     let told = stage.client_reads().unwrap()["result"]["content"][0]["text"].as_str().unwrap().to_owned();
     assert!(told.contains("the server refused to be greeted: too old"), "{told}");
-    let mut next = Stage::knowing(stage.kept, |_| {});
-    next.client_says(&initialize_request("2025-11-25"));
+    let mut next = Stage::with_cache(stage.saved, |_| {});
+    next.client_sends(&initialize_request("2025-11-25"));
     assert_eq!(next.client_reads(), None, "what it said then is no longer true");
 }
 
 #[test]
 fn uncached_protocol_version_waits_for_server() {
-    let mut stage = Stage::knowing(Some(remembered()), |_| {});
+    let mut stage = Stage::with_cache(Some(remembered()), |_| {});
     stage.accept_dial();
-    stage.client_says(&initialize_request("2025-03-26"));
+    stage.client_sends(&initialize_request("2025-03-26"));
     assert_eq!(stage.client_reads(), None);
     stage.server_answers(r#"{"protocolVersion":"2025-03-26"}"#);
     assert_eq!(stage.client_reads().unwrap()["result"]["protocolVersion"], "2025-03-26");
-    stage.client_says(INITIALIZED);
+    stage.client_sends(INITIALIZED);
     stage.die(stage.written);
-    stage.client_says(&list(2));
+    stage.client_sends(&list(2));
     assert_eq!(stage.client_reads(), None, "a list of another revision is another list");
 }
 
@@ -179,8 +179,8 @@ fn cached_read_hints_are_used() {
     let mut stage = served();
     comes_up(&mut stage, HELLO);
     stage.server_reads().unwrap();
-    stage.client_says(&call("3", "look"));
-    stage.client_says(&call("4", "make"));
+    stage.client_sends(&call("3", "look"));
+    stage.client_sends(&call("4", "make"));
     (0..2).for_each(|_| drop(stage.server_reads().unwrap()));
     stage.die(stage.written);
     let lost = stage.client_reads().unwrap();
@@ -188,7 +188,7 @@ fn cached_read_hints_are_used() {
         (&lost["id"], &lost["result"]["_meta"]["dev.mendline/failure"]["outcome"]),
         (&json!(4), &json!("unknown"))
     );
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     comes_up(&mut stage, HELLO);
     let again: Vec<Value> =
         std::iter::from_fn(|| stage.server_reads()).map(|it| it["params"]["name"].clone()).collect();
@@ -201,14 +201,14 @@ fn cache_answers_list_while_server_is_away() {
     comes_up(&mut stage, HELLO);
     stage.server_answers(TOOLS);
     stage.die(stage.written);
-    stage.client_says(&list(3));
+    stage.client_sends(&list(3));
     assert_eq!(stage.client_reads().unwrap()["result"], result(TOOLS));
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     let link = stage.spawned.take().unwrap();
     let why = SpawnFailure { kind: SpawnFailureKind::NotFound, text: "no such command".into() };
-    stage.tell(Input::SpawnFailed { link, why });
+    stage.input(Input::SpawnFailed { link, why });
     assert_eq!(stage.state(), LinkState::Parked);
-    stage.client_says(&list(4));
+    stage.client_sends(&list(4));
     assert_eq!(stage.client_reads().unwrap()["result"], result(TOOLS));
 }
 
@@ -217,22 +217,22 @@ fn list_started_from_cache_is_completed_from_cache() {
     let pages = [r#"{"tools":[{"name":"a"}],"nextCursor":"p2"}"#, r#"{"tools":[{"name":"b"}]}"#];
     let next = r#"{"jsonrpc":"2.0","id":9,"method":"tools/list","params":{"cursor":"p2"}}"#;
     let mut stage = Stage::up();
-    stage.client_says(&initialize_request("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     stage.server_answers(HELLO);
-    stage.client_says(&list(1));
+    stage.client_sends(&list(1));
     stage.server_answers(pages[0]);
-    stage.client_says(next);
+    stage.client_sends(next);
     stage.server_answers(pages[1]);
-    stage.pass(defaults::REMEMBER_AFTER);
-    let mut stage = Stage::knowing(stage.kept, |_| {});
-    stage.client_says(&initialize_request("2025-11-25"));
-    stage.client_says(INITIALIZED);
-    stage.client_says(&list(1));
+    stage.advance(defaults::REMEMBER_AFTER);
+    let mut stage = Stage::with_cache(stage.saved, |_| {});
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.client_sends(INITIALIZED);
+    stage.client_sends(&list(1));
     (0..2).for_each(|_| drop(stage.client_reads().unwrap()));
     comes_up(&mut stage, HELLO);
     stage.server_answers(r#"{"tools":[{"name":"a"}],"nextCursor":"other"}"#);
     assert_eq!(stage.client_reads(), None, "so far it is the same");
-    stage.client_says(next);
+    stage.client_sends(next);
     assert_eq!(stage.client_reads().unwrap()["result"], result(pages[1]), "the old cursor means nothing to the server");
     stage.server_answers(r#"{"tools":[{"name":"a"}],"nextCursor":"other"}"#);
     stage.server_answers(r#"{"tools":[{"name":"c"}]}"#);
@@ -241,27 +241,27 @@ fn list_started_from_cache_is_completed_from_cache() {
 
 #[test]
 fn disabled_cache_is_neither_used_nor_written() {
-    let mut stage = Stage::knowing(Some(remembered()), |notes| {
+    let mut stage = Stage::with_cache(Some(remembered()), |notes| {
         notes.catalogue = Catalogue { cache: false, startup: Startup::AtOnce }
     });
     stage.accept_dial();
-    stage.client_says(&initialize_request("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     assert_eq!(stage.client_reads(), None);
     stage.server_answers(HELLO);
-    stage.client_says(&list(1));
+    stage.client_sends(&list(1));
     stage.server_answers(TOOLS);
-    stage.pass(defaults::REMEMBER_AFTER * 2);
-    stage.tell(Input::ClientLost { client: stage::CLIENT });
-    assert_eq!(stage.keepings, 0);
+    stage.advance(defaults::REMEMBER_AFTER * 2);
+    stage.input(Input::ClientLost { client: stage::CLIENT });
+    assert_eq!(stage.saves, 0);
 }
 
 #[test]
 fn without_provisional_answer_handshake_waits_for_server() {
     let mut stage =
-        Stage::knowing(Some(remembered()), |notes| notes.catalogue = Catalogue { cache: true, startup: Startup::Wait });
+        Stage::with_cache(Some(remembered()), |notes| notes.catalogue = Catalogue { cache: true, startup: Startup::Wait });
     stage.accept_dial();
-    stage.client_says(&initialize_request("2025-11-25"));
-    stage.pass(defaults::HANDSHAKE);
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.advance(defaults::HANDSHAKE);
     assert_eq!(stage.client_reads(), None);
     stage.server_answers(r#"{"protocolVersion":"2025-11-25","live":true}"#);
     assert_eq!(stage.client_reads().unwrap()["result"]["live"], true);
@@ -273,31 +273,31 @@ fn without_provisional_answer_handshake_waits_for_server() {
 fn cache_is_saved_only_after_changes_and_rarely() {
     let mut stage = Stage::with(|notes| notes.keep_alive = None);
     stage.accept_dial();
-    stage.client_says(&initialize_request("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     stage.server_answers(HELLO);
-    stage.client_says(&list(1));
+    stage.client_sends(&list(1));
     stage.server_answers(TOOLS);
-    stage.pass(defaults::REMEMBER_AFTER);
-    assert_eq!(stage.keepings, 1);
-    stage.client_says(&list(2));
+    stage.advance(defaults::REMEMBER_AFTER);
+    assert_eq!(stage.saves, 1);
+    stage.client_sends(&list(2));
     stage.server_answers(TOOLS);
-    stage.pass(defaults::REMEMBER_PAUSE * 2);
-    assert_eq!(stage.keepings, 1, "there was nothing new");
+    stage.advance(defaults::REMEMBER_PAUSE * 2);
+    assert_eq!(stage.saves, 1, "there was nothing new");
     for id in 0..100 {
-        stage.client_says(&list(id));
+        stage.client_sends(&list(id));
         stage.server_answers(&format!(r#"{{"tools":[{id}]}}"#));
-        stage.pass(Duration::from_secs(1));
+        stage.advance(Duration::from_secs(1));
     }
-    assert!((2..=5).contains(&stage.keepings), "{} times in 100 s", stage.keepings);
+    assert!((2..=5).contains(&stage.saves), "{} times in 100 s", stage.saves);
 }
 
 #[test]
 fn unsaved_cache_is_saved_at_shutdown() {
     let mut stage = Stage::up();
-    stage.client_says(&initialize_request("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     stage.server_answers(HELLO);
-    stage.tell(Input::ClientLost { client: stage::CLIENT });
-    assert_eq!((stage.keepings, stage.kept.unwrap().len()), (1, 1));
+    stage.input(Input::ClientLost { client: stage::CLIENT });
+    assert_eq!((stage.saves, stage.saved.unwrap().len()), (1, 1));
 }
 
 // ---- without one ----
@@ -305,30 +305,30 @@ fn unsaved_cache_is_saved_at_shutdown() {
 #[test]
 fn answer_within_grace_is_passed_on() {
     let mut stage = Stage::up();
-    stage.client_says(&initialize_request("2025-11-25"));
-    stage.pass(defaults::GRACE - Duration::from_millis(1));
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.advance(defaults::GRACE - Duration::from_millis(1));
     assert_eq!(stage.client_reads(), None);
     stage.server_answers(HELLO);
     assert_eq!(stage.client_reads().unwrap()["result"], result(HELLO));
-    stage.pass(defaults::GRACE);
+    stage.advance(defaults::GRACE);
     assert_eq!(stage.client_reads(), None, "and is answered once");
 }
 
 #[test]
 fn pending_handshake_is_answered_provisionally_and_not_resent() {
     let mut stage = Stage::up();
-    stage.client_says(&initialize_request("2025-06-18"));
+    stage.client_sends(&initialize_request("2025-06-18"));
     let sent = stage.server_reads().unwrap();
-    stage.pass(defaults::GRACE);
+    stage.advance(defaults::GRACE);
     let told = stage.client_reads().unwrap();
     assert_eq!((&told["id"], &told["result"]["protocolVersion"]), (&json!("g"), &json!("2025-06-18")));
     assert_eq!(told["result"]["serverInfo"]["name"], "notes");
     assert_eq!(told["result"]["capabilities"]["tools"]["listChanged"], true);
-    stage.client_says(INITIALIZED);
-    stage.client_says(&list(1));
+    stage.client_sends(INITIALIZED);
+    stage.client_sends(&list(1));
     assert_eq!(stage.server_reads(), None, "nothing overtakes the greeting");
-    stage.pass(Duration::from_secs(10));
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HELLO}}}"#, sent["id"]));
+    stage.advance(Duration::from_secs(10));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HELLO}}}"#, sent["id"]));
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
     stage.server_answers(TOOLS);
     assert_eq!(stage.client_reads().unwrap()["result"], result(TOOLS));
@@ -338,25 +338,25 @@ fn pending_handshake_is_answered_provisionally_and_not_resent() {
 #[test]
 fn server_down_at_start_is_initialized_when_up() {
     let mut stage = Stage::new();
-    stage.client_says(&initialize_request("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     let down = |stage: &mut Stage| {
         let link = stage.spawned.take().unwrap();
         let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "try again".into() };
-        stage.tell(Input::SpawnFailed { link, why });
+        stage.input(Input::SpawnFailed { link, why });
     };
     down(&mut stage);
-    stage.pass(defaults::GRACE);
+    stage.advance(defaults::GRACE);
     assert_eq!(stage.client_reads().unwrap()["result"]["serverInfo"]["name"], "notes");
-    stage.client_says(INITIALIZED);
-    stage.client_says(&list(1));
+    stage.client_sends(INITIALIZED);
+    stage.client_sends(&list(1));
     for _ in 0..20 {
         if stage.spawned.is_some() {
             down(&mut stage);
         }
-        stage.pass(Duration::from_secs(1));
+        stage.advance(Duration::from_secs(1));
     }
     assert_eq!(stage.client_reads().unwrap()["error"]["data"]["cause"], "unavailable", "it was asked for in vain");
-    stage.pass(Duration::from_secs(5));
+    stage.advance(Duration::from_secs(5));
     comes_up(&mut stage, HELLO);
     stage.server_answers(TOOLS);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed", "there it is");
@@ -365,48 +365,48 @@ fn server_down_at_start_is_initialized_when_up() {
 #[test]
 fn unsupported_list_is_answered_as_empty() {
     let mut stage = Stage::up();
-    stage.client_says(&initialize_request("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     let sent = stage.server_reads().unwrap();
-    stage.pass(defaults::GRACE);
+    stage.advance(defaults::GRACE);
     stage.client_reads().unwrap();
-    stage.client_says(INITIALIZED);
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HELLO}}}"#, sent["id"]));
+    stage.client_sends(INITIALIZED);
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HELLO}}}"#, sent["id"]));
     stage.server_reads().unwrap();
     for (method, member) in [("prompts/list", "prompts"), ("resources/templates/list", "resourceTemplates")] {
-        stage.client_says(&json!({ "jsonrpc": "2.0", "id": 5, "method": method }).to_string());
+        stage.client_sends(&json!({ "jsonrpc": "2.0", "id": 5, "method": method }).to_string());
         let id = stage.server_reads().unwrap()["id"].clone();
-        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
         assert_eq!(stage.client_reads().unwrap()["result"], json!({ member: [] }));
     }
-    stage.client_says(r#"{"jsonrpc":"2.0","id":6,"method":"prompts/get"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":6,"method":"prompts/get"}"#);
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
     assert_eq!(stage.client_reads().unwrap()["error"]["code"], -32601, "only lists are");
 }
 
 #[test]
 fn handshake_after_provisional_answer_has_call_timeout() {
     let mut stage = Stage::up();
-    stage.client_says(&initialize_request("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     let sent = stage.server_reads().unwrap();
-    stage.pass(defaults::HANDSHAKE * 2);
+    stage.advance(defaults::HANDSHAKE * 2);
     assert_eq!(stage.state(), LinkState::Up, "it may be downloading itself");
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HELLO}}}"#, sent["id"]));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HELLO}}}"#, sent["id"]));
     stage.client_reads().unwrap();
-    stage.client_says(&call("1", "make"));
+    stage.client_sends(&call("1", "make"));
     assert_eq!(stage.server_answers("{}")["params"]["name"], "make");
 }
 
 #[test]
 fn child_lost_after_provisional_answer_is_reinitialized() {
     let mut stage = Stage::up();
-    stage.client_says(&initialize_request("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     stage.server_reads().unwrap();
-    stage.pass(defaults::GRACE);
+    stage.advance(defaults::GRACE);
     stage.client_reads().unwrap();
-    stage.client_says(INITIALIZED);
+    stage.client_sends(INITIALIZED);
     stage.die(stage.written);
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     comes_up(&mut stage, HELLO);
     assert_eq!(stage.client_reads(), None);
 }
@@ -414,8 +414,8 @@ fn child_lost_after_provisional_answer_is_reinitialized() {
 #[test]
 fn unknown_protocol_version_is_forwarded() {
     let mut stage = Stage::up();
-    stage.client_says(&initialize_request("2031-01-01"));
-    stage.pass(defaults::HANDSHAKE);
+    stage.client_sends(&initialize_request("2031-01-01"));
+    stage.advance(defaults::HANDSHAKE);
     assert_eq!(stage.client_reads(), None);
     stage.server_answers(HELLO);
     assert_eq!(stage.client_reads().unwrap()["result"], result(HELLO));
@@ -437,21 +437,21 @@ fn modern_tools(tool: &str) -> String {
 
 fn modern_stage(age: Duration) -> Stage {
     let mut stage = Stage::up();
-    stage.client_says(&modern(1, "server/discover", ""));
+    stage.client_sends(&modern(1, "server/discover", ""));
     stage.server_answers(DISCOVERED);
-    stage.client_says(&modern(2, "tools/list", ""));
+    stage.client_sends(&modern(2, "tools/list", ""));
     stage.server_answers(&modern_tools("a"));
-    stage.pass(defaults::REMEMBER_AFTER);
-    let mut kept = stage.kept.unwrap();
+    stage.advance(defaults::REMEMBER_AFTER);
+    let mut kept = stage.saved.unwrap();
     kept.grow_older(age);
-    Stage::knowing(Some(kept), |_| {})
+    Stage::with_cache(Some(kept), |_| {})
 }
 
 #[test]
 fn modern_answer_from_cache_has_zero_ttl() {
     let mut stage = modern_stage(Duration::from_secs(1));
-    stage.client_says(&modern(3, "server/discover", ""));
-    stage.client_says(&modern(4, "tools/list", ""));
+    stage.client_sends(&modern(3, "server/discover", ""));
+    stage.client_sends(&modern(4, "tools/list", ""));
     let (about, tools) = (stage.client_reads().unwrap(), stage.client_reads().unwrap());
     assert_eq!(
         (&about["result"]["ttlMs"], &about["result"]["supportedVersions"][0]),
@@ -466,17 +466,17 @@ fn modern_answer_from_cache_has_zero_ttl() {
 #[test]
 fn cached_modern_list_is_reread_and_change_is_announced() {
     let mut stage = modern_stage(Duration::from_secs(1));
-    stage.client_says(&modern(4, "tools/list", ""));
+    stage.client_sends(&modern(4, "tools/list", ""));
     stage.client_reads().unwrap();
     stage.accept_dial();
     let looked = stage.server_answers(&modern_tools("b"));
     assert_eq!(looked["method"], "tools/list");
     assert_eq!(looked["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
     assert_eq!(stage.client_reads(), None, "nobody has asked to hear of it yet");
-    stage.client_says(&modern(5, "subscriptions/listen", r#","notifications":{"toolsListChanged":true}"#));
+    stage.client_sends(&modern(5, "subscriptions/listen", r#","notifications":{"toolsListChanged":true}"#));
     let listen = stage.server_reads().unwrap();
     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}"#, listen["id"]);
-    stage.server_says(&format!(
+    stage.server_sends(&format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{meta}}}}}"#
     ));
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/subscriptions/acknowledged");
@@ -490,35 +490,35 @@ fn cached_modern_list_is_reread_and_change_is_announced() {
 fn fresh_cached_modern_list_is_used_until_ttl() {
     let mut stage = modern_stage(Duration::from_secs(8));
     stage.accept_dial();
-    stage.client_says(&call("1", "make"));
+    stage.client_sends(&call("1", "make"));
     stage.server_answers("{}");
     stage.client_reads().unwrap();
-    stage.client_says(&modern(4, "tools/list", ""));
+    stage.client_sends(&modern(4, "tools/list", ""));
     let tools = stage.client_reads().expect("from the catalogue");
     assert_eq!(tools["result"]["ttlMs"], 50_000, "two seconds until it was kept, and eight since");
     assert_eq!(stage.server_reads(), None);
-    stage.server_says(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
+    stage.server_sends(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
     stage.client_reads().unwrap();
-    stage.client_says(&modern(5, "tools/list", ""));
+    stage.client_sends(&modern(5, "tools/list", ""));
     assert_eq!(
         stage.server_answers(&modern_tools("b"))["method"],
         "tools/list",
         "it said itself that it does not hold"
     );
     stage.client_reads().unwrap();
-    stage.pass(Duration::from_secs(61));
-    stage.client_says(&modern(6, "tools/list", ""));
+    stage.advance(Duration::from_secs(61));
+    stage.client_sends(&modern(6, "tools/list", ""));
     assert_eq!(stage.server_answers(&modern_tools("b"))["method"], "tools/list", "its time is over");
 }
 
 #[test]
 fn cached_legacy_verdict_answers_modern_probe() {
     let mut stage = Stage::up();
-    stage.client_says(&modern(1, "server/discover", ""));
+    stage.client_sends(&modern(1, "server/discover", ""));
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
-    stage.pass(defaults::REMEMBER_AFTER);
-    let mut stage = Stage::knowing(stage.kept, |_| {});
-    stage.client_says(&modern(1, "server/discover", ""));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
+    stage.advance(defaults::REMEMBER_AFTER);
+    let mut stage = Stage::with_cache(stage.saved, |_| {});
+    stage.client_sends(&modern(1, "server/discover", ""));
     assert_eq!(stage.client_reads().unwrap()["error"]["code"], -32601);
 }

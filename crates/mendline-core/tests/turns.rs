@@ -22,7 +22,7 @@ fn shared(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
     let mut stage = Stage::with(change);
     stage.accept_dial();
     for client in [OTHER, THIRD] {
-        stage.tell(Input::ClientOpened { client, upstream: NOTES });
+        stage.input(Input::ClientOpened { client, upstream: NOTES });
     }
     stage
 }
@@ -34,7 +34,7 @@ fn narrow(config: &mut UpstreamConfig) {
 
 fn says(stage: &mut Stage, client: ClientId, text: String) {
     let received = Received::from_line(Line::Text(Bytes::from(text)), &Limits::default());
-    stage.tell(Input::FromClient { client, received });
+    stage.input(Input::FromClient { client, received });
 }
 
 /// A client calls tools that are called as the calls are.
@@ -63,7 +63,7 @@ fn served(stage: &mut Stage) -> Vec<String> {
     let mut order = Vec::new();
     while let Some(request) = stage.server_reads() {
         order.push(request["params"]["name"].as_str().unwrap().to_owned());
-        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, request["id"]));
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, request["id"]));
     }
     order
 }
@@ -121,7 +121,7 @@ fn call_sent_before_is_not_evicted() {
     for _ in 1..=4 {
         let sent = stage.server_reads().unwrap();
         let id = &sent["id"];
-        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
     }
     calls(&mut stage, OTHER, [1]);
     assert_eq!(turned_away(&mut stage, OTHER), [(1, "overloaded".to_owned())], "nobody knows what they have done");
@@ -136,7 +136,7 @@ fn estimated_wait_counts_own_turn_only() {
     calls(&mut stage, OTHER, [1]);
     assert_eq!(turned_away(&mut stage, OTHER), [], "this one's is the next");
     assert_eq!(served(&mut stage), ["0-1"]);
-    stage.pass(10 * SECOND);
+    stage.advance(10 * SECOND);
     assert_eq!(served(&mut stage), ["1-1"]);
 }
 
@@ -150,9 +150,9 @@ fn overtaken_call_reports_rate_limit_at_timeout() {
     calls(&mut stage, OTHER, [1]);
     for expected in ["0-1", "1-1", "0-2", "0-3", "0-4"] {
         assert_eq!(served(&mut stage), [expected]);
-        stage.pass(9 * SECOND);
+        stage.advance(9 * SECOND);
         assert_eq!(served(&mut stage), [""; 0], "not before its turn");
-        stage.pass(SECOND);
+        stage.advance(SECOND);
     }
     let late = std::iter::from_fn(|| reads(&mut stage, CLIENT)).find(|answer| answer["id"] == 5).unwrap();
     assert_eq!(cause(&late), "rate_limited");
@@ -171,7 +171,7 @@ fn calls_in_backoff_do_not_block_free_slot() {
         says(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
         let sent = stage.server_reads().unwrap();
         let id = &sent["id"];
-        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
     }
     calls(&mut stage, CLIENT, [5]);
     assert_eq!(turned_away(&mut stage, CLIENT), [], "the queue is full, and it need not queue");
@@ -190,7 +190,7 @@ fn number_of_calls_in_backoff_is_limited() {
         says(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
         let Some(sent) = stage.server_reads() else { break };
         let id = &sent["id"];
-        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
     }
     assert_eq!(stage.engine.open_calls(NOTES), 5, "as many as there are places, and room to wait");
 }

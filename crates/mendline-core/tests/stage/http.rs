@@ -20,13 +20,13 @@ pub const INITIALIZE: &str =
     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
 
 /// One request as the server sees it.
-pub struct Seen {
+pub struct SentRequest {
     pub id: ExchangeId,
     pub ask: Ask,
     pub reuse: Reuse,
 }
 
-impl Seen {
+impl SentRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.ask.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
@@ -43,16 +43,16 @@ impl Seen {
 pub struct Stage {
     pub engine: Engine,
     pub now: Moment,
-    pub seen: VecDeque<Seen>,
+    pub seen: VecDeque<SentRequest>,
     pub aborted: Vec<ExchangeId>,
     /// What the log would show.
-    pub heard: Vec<String>,
+    pub log: Vec<String>,
     /// The same, for those who look closer.
     pub events: Vec<Event>,
     pub finished: bool,
     /// What was last asked to be kept.
-    pub kept: Option<Remembered>,
-    turns: u32,
+    pub saved: Option<Remembered>,
+    inputs: u32,
 }
 
 impl Stage {
@@ -68,26 +68,26 @@ impl Stage {
     }
 
     pub fn of(upstream: UpstreamConfig) -> Self {
-        Stage::knowing(upstream, None)
+        Stage::with_cache(upstream, None)
     }
 
     /// A stage whose engine knows this of the server from an earlier time.
-    pub fn knowing(upstream: UpstreamConfig, remembered: Option<Remembered>) -> Self {
+    pub fn with_cache(upstream: UpstreamConfig, remembered: Option<Remembered>) -> Self {
         let mut stage = Stage {
             engine: Engine::new(Config::new(vec![upstream]), 1),
             now: Moment::ZERO,
             seen: Default::default(),
             aborted: Vec::new(),
-            heard: Vec::new(),
+            log: Vec::new(),
             events: Vec::new(),
             finished: false,
-            kept: None,
-            turns: 0,
+            saved: None,
+            inputs: 0,
         };
         if let Some(what) = remembered {
-            stage.tell(Input::Remembered { upstream: NOTES, what });
+            stage.input(Input::Remembered { upstream: NOTES, what });
         }
-        stage.tell(Input::ClientOpened { client: CLIENT, upstream: NOTES });
+        stage.input(Input::ClientOpened { client: CLIENT, upstream: NOTES });
         stage
     }
 
@@ -98,7 +98,7 @@ impl Stage {
 
     pub fn initialize_session(self) -> Self {
         let mut stage = self;
-        stage.client_says(INITIALIZE);
+        stage.client_sends(INITIALIZE);
         stage.initialize("s1");
         stage.client_reads().unwrap();
         let notices = stage.initialize();
@@ -111,8 +111,8 @@ impl Stage {
 
     /// The session answers a ping of the client's: from now on it is one that has worked.
     pub fn use_session(&mut self) {
-        self.client_says(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
-        let ping = self.takes();
+        self.client_sends(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
+        let ping = self.next_sent();
         self.answer(&ping, "{}");
         assert_eq!(self.client_reads().unwrap()["id"], 99);
     }
@@ -121,20 +121,20 @@ impl Stage {
     pub fn confirm_loss(&mut self, status: u16) {
         let at = self.seen.iter().position(|seen| seen.ask.verb == Verb::Post && seen.method() == "ping");
         let ping = self.seen.remove(at.expect("a ping")).unwrap();
-        self.tell(Input::Reached { exchange: ping.id });
+        self.input(Input::Reached { exchange: ping.id });
         self.status(ping.id, status, Content::Empty, None);
         self.end(ping.id, EndHow::Complete);
     }
 
     /// The same, with an error in the body.
     pub fn confirm_loss_with(&mut self, status: u16, code: i64, words: &str) {
-        let ping = self.takes();
+        let ping = self.next_sent();
         assert_eq!(ping.method(), "ping");
         self.refuse(&ping, status, code, words);
     }
 
     /// Refuses a request with an error that names it.
-    pub fn refuse(&mut self, seen: &Seen, status: u16, code: i64, words: &str) {
+    pub fn refuse(&mut self, seen: &SentRequest, status: u16, code: i64, words: &str) {
         let id = &seen.json()["id"];
         self.status(seen.id, status, Content::Json, None);
         let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
@@ -143,20 +143,20 @@ impl Stage {
     }
 
     /// The client completes its greeting; gives the request for notices that follows.
-    pub fn send_initialized(&mut self) -> Seen {
-        self.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        let note = self.takes();
+    pub fn send_initialized(&mut self) -> SentRequest {
+        self.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        let note = self.next_sent();
         assert_eq!(note.method(), "notifications/initialized");
         self.status(note.id, 202, Content::Empty, None);
         self.end(note.id, EndHow::Complete);
-        let notices = self.takes();
+        let notices = self.next_sent();
         assert_eq!(notices.ask.verb, Verb::Get);
         notices
     }
 
     /// The server answers a greeting with this session.
-    pub fn answer_initialize(&mut self, session: &str) -> Seen {
-        let handshake = self.takes();
+    pub fn answer_initialize(&mut self, session: &str) -> SentRequest {
+        let handshake = self.next_sent();
         assert_eq!((handshake.method().as_str(), handshake.header("mcp-session-id")), ("initialize", None));
         self.status(handshake.id, 200, Content::Json, Some(session));
         let id = &handshake.json()["id"];
@@ -168,32 +168,32 @@ impl Stage {
         handshake
     }
 
-    pub fn tell(&mut self, input: Input) {
-        self.count_turn();
+    pub fn input(&mut self, input: Input) {
+        self.count_input();
         self.engine.handle(input, self.now);
         self.collect();
     }
 
     /// No story has an end that never comes, whatever it waits for.
-    fn count_turn(&mut self) {
-        self.turns += 1;
-        assert!(self.turns < 1_000_000, "this story goes on for ever");
+    fn count_input(&mut self) {
+        self.inputs += 1;
+        assert!(self.inputs < 1_000_000, "this story goes on for ever");
     }
 
     pub fn collect(&mut self) {
         while let Some(output) = self.engine.poll_output() {
             match output {
                 Output::Exchange { exchange, ask, reuse, .. } => {
-                    self.seen.push_back(Seen { id: exchange, ask: *ask, reuse });
+                    self.seen.push_back(SentRequest { id: exchange, ask: *ask, reuse });
                 }
                 Output::Abort { exchange } => {
                     self.aborted.push(exchange);
                     self.end(exchange, EndHow::Aborted);
                 }
                 Output::Finished { .. } => self.finished = true,
-                Output::Remember { what, .. } => self.kept = Some(what),
+                Output::Remember { what, .. } => self.saved = Some(what),
                 Output::Happened(event) => {
-                    self.heard.push(event.to_string());
+                    self.log.push(event.to_string());
                     self.events.push(event);
                 }
                 other => panic!("not over HTTP: {other:?}"),
@@ -201,11 +201,11 @@ impl Stage {
         }
     }
 
-    pub fn pass(&mut self, time: Duration) {
+    pub fn advance(&mut self, time: Duration) {
         let end = self.now + time;
-        self.count_turn();
+        self.count_input();
         while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= end) {
-            self.count_turn();
+            self.count_input();
             self.now = at;
             self.engine.handle_timeout(at);
             self.collect();
@@ -213,9 +213,9 @@ impl Stage {
         self.now = end;
     }
 
-    pub fn client_says(&mut self, text: &str) {
+    pub fn client_sends(&mut self, text: &str) {
         let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
-        self.tell(Input::FromClient { client: CLIENT, received });
+        self.input(Input::FromClient { client: CLIENT, received });
     }
 
     pub fn client_reads(&mut self) -> Option<Value> {
@@ -227,34 +227,34 @@ impl Stage {
     pub fn next_request(&mut self) -> Duration {
         let began = self.now;
         while self.seen.is_empty() {
-            self.pass(Duration::from_millis(1));
+            self.advance(Duration::from_millis(1));
         }
         self.now.since(began)
     }
 
     /// The next request that reaches the server.
-    pub fn takes(&mut self) -> Seen {
+    pub fn next_sent(&mut self) -> SentRequest {
         let seen = self.seen.pop_front().expect("a request");
-        self.tell(Input::Reached { exchange: seen.id });
+        self.input(Input::Reached { exchange: seen.id });
         seen
     }
 
     pub fn status(&mut self, exchange: ExchangeId, status: u16, content: Content, session: Option<&str>) {
         let head = Head { status, content, session: session.map(str::to_owned), retry_after_ms: None };
-        self.tell(Input::Head { exchange, head });
+        self.input(Input::Head { exchange, head });
     }
 
     /// The server says that it is busy, perhaps for how long.
-    pub fn busy(&mut self, seen: &Seen, status: u16, seconds: Option<u64>) {
+    pub fn answer_overloaded(&mut self, seen: &SentRequest, status: u16, seconds: Option<u64>) {
         let retry_after_ms = seconds.map(|seconds| seconds * 1_000);
         let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
-        self.tell(Input::Head { exchange: seen.id, head });
+        self.input(Input::Head { exchange: seen.id, head });
         self.end(seen.id, EndHow::Complete);
     }
 
     pub fn body(&mut self, exchange: ExchangeId, text: &str) {
         let received = Received::from_text(Bytes::copy_from_slice(text.as_bytes()), &Limits::default());
-        self.tell(Input::Body { exchange, received });
+        self.input(Input::Body { exchange, received });
     }
 
     pub fn event(&mut self, exchange: ExchangeId, id: Option<&str>, data: &str) {
@@ -264,14 +264,14 @@ impl Stage {
             data: Some(Bytes::copy_from_slice(data.as_bytes())),
             retry: None,
         };
-        self.tell(Input::StreamEvent { exchange, event: ReceivedEvent::new(event, &Limits::default()) });
+        self.input(Input::StreamEvent { exchange, event: ReceivedEvent::new(event, &Limits::default()) });
     }
 
     pub fn end(&mut self, exchange: ExchangeId, how: EndHow) {
-        self.tell(Input::End { exchange, how, written: Written::Whole });
+        self.input(Input::End { exchange, how, written: Written::Whole });
     }
 
-    pub fn answer(&mut self, seen: &Seen, result: &str) {
+    pub fn answer(&mut self, seen: &SentRequest, result: &str) {
         self.status(seen.id, 200, Content::Json, None);
         self.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, seen.json()["id"]));
         self.end(seen.id, EndHow::Complete);
@@ -280,7 +280,7 @@ impl Stage {
     pub fn refuse_connection(&mut self) {
         let seen = self.seen.pop_front().expect("a request");
         let how = EndHow::NoConnection("nothing listens there".into());
-        self.tell(Input::End { exchange: seen.id, how, written: Written::Nothing });
+        self.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
     }
 }
 
@@ -294,7 +294,7 @@ pub fn outcome(answer: &Value) -> &str {
 
 /// Answers the notification that completes a greeting, and refuses the stream for notices that follows it.
 pub fn complete_handshake(stage: &mut Stage) {
-    let note = stage.takes();
+    let note = stage.next_sent();
     assert_eq!(note.method(), "notifications/initialized");
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
@@ -309,24 +309,24 @@ pub fn endpoint(stage: &mut Stage, sse: ExchangeId, target: &str) {
         data: Some(Bytes::copy_from_slice(target.as_bytes())),
         retry: None,
     };
-    stage.tell(Input::StreamEvent { exchange: sse, event: ReceivedEvent::new(event, &Limits::default()) });
+    stage.input(Input::StreamEvent { exchange: sse, event: ReceivedEvent::new(event, &Limits::default()) });
 }
 
 /// A stage whose client has greeted over a trunk.
 pub fn over_sse() -> (Stage, ExchangeId) {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(INITIALIZE);
-    let sse = stage.takes().id;
+    stage.client_sends(INITIALIZE);
+    let sse = stage.next_sent().id;
     endpoint(&mut stage, sse, "/messages?s=1");
-    let post = stage.takes();
+    let post = stage.next_sent();
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
     stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
     stage.client_reads().unwrap();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     complete_handshake(&mut stage);
-    stage.client_says(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
-    let ping = stage.takes();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
+    let ping = stage.next_sent();
     stage.status(ping.id, 202, Content::Empty, None);
     stage.end(ping.id, EndHow::Complete);
     stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping.json()["id"]));
@@ -335,7 +335,7 @@ pub fn over_sse() -> (Stage, ExchangeId) {
 }
 
 /// A greeted stage whose idle line is tested.
-pub fn watched() -> Stage {
+pub fn initialized_with_keep_alive() -> Stage {
     Stage::with(Dialect::Auto, |_| {}).initialize_session()
 }
 
@@ -346,10 +346,10 @@ pub fn modern(id: u32, method: &str, params: &str) -> String {
 }
 
 /// A stage whose client has greeted a server that names no session; the stream for notices has been asked for.
-pub fn without_a_session() -> (Stage, Seen) {
+pub fn initialized_without_session() -> (Stage, SentRequest) {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(INITIALIZE);
-    let handshake = stage.takes();
+    stage.client_sends(INITIALIZE);
+    let handshake = stage.next_sent();
     stage.answer(&handshake, r#"{"protocolVersion":"2025-11-25"}"#);
     stage.client_reads().unwrap();
     let notices = stage.initialize();

@@ -14,10 +14,10 @@ pub const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initia
 
 /// Lets the client greet its server.
 pub fn initialize(stage: &mut Stage) {
-    stage.client_says(INITIALIZE);
+    stage.client_sends(INITIALIZE);
     stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
     stage.client_reads().unwrap();
-    stage.client_says(INITIALIZED);
+    stage.client_sends(INITIALIZED);
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
 }
 
@@ -35,8 +35,8 @@ pub fn initialized_with(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
 }
 
 /// The client asks, the server answers, the client reads.
-pub fn ask(stage: &mut Stage, method: &str, params: &Value, result: &str) {
-    stage.client_says(&json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string());
+pub fn request(stage: &mut Stage, method: &str, params: &Value, result: &str) {
+    stage.client_sends(&json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string());
     assert_eq!(stage.server_answers(result)["method"], method);
     assert_eq!(stage.client_reads().unwrap()["id"], 7);
 }
@@ -44,13 +44,13 @@ pub fn ask(stage: &mut Stage, method: &str, params: &Value, result: &str) {
 /// The child dies and the next one is greeted by us.
 pub fn restart(stage: &mut Stage) {
     stage.die(stage.written);
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     stage.accept_dial();
     assert_eq!(stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#)["method"], "initialize");
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
 }
 
 pub fn is_killed_by_shutdown_sequence(stage: &mut Stage) -> bool {
-    stage.pass(defaults::LADDER_STEP * 2);
+    stage.advance(defaults::LADDER_STEP * 2);
     stage.asked.iter().any(|asked| matches!(asked, Output::Signal { signal: Signal::Kill, .. }))
 }
