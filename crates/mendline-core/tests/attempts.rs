@@ -31,7 +31,7 @@ fn next_child(stage: &mut Stage) {
 }
 
 /// A stage whose calls have three seconds.
-fn hurried(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
+fn with_short_deadline(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
     Stage::with(|notes| {
         notes.timeouts.call = Duration::from_secs(3);
         change(notes);
@@ -75,9 +75,9 @@ fn read_is_sent_three_times_and_then_unknown() {
         }
     }
     let answer = stage.client_reads().expect("enough is enough");
-    let said = failure(&answer);
+    let reported = failure(&answer);
     assert_eq!(
-        (&said["cause"], &said["outcome"], &said["attempts"]),
+        (&reported["cause"], &reported["outcome"], &reported["attempts"]),
         (&"outcome_unknown".into(), &"unknown".into(), &3.into())
     );
 }
@@ -106,9 +106,9 @@ fn call_that_waits_in_vain_gets_cause_and_retry_time() {
         }
     }
     let answer = stage.client_reads().expect("it has waited long enough");
-    let said = failure(&answer);
-    assert_eq!((&said["cause"], &said["outcome"]), (&"unavailable".into(), &"not_sent".into()));
-    assert!(said["retryAfterMs"].as_u64().is_some_and(|millis| (1_000..=5_000).contains(&millis)), "{answer}");
+    let reported = failure(&answer);
+    assert_eq!((&reported["cause"], &reported["outcome"]), (&"unavailable".into(), &"not_sent".into()));
+    assert!(reported["retryAfterMs"].as_u64().is_some_and(|millis| (1_000..=5_000).contains(&millis)), "{answer}");
     assert!(answer.to_string().contains("no process to be had"), "{answer}");
 }
 
@@ -128,23 +128,23 @@ fn call_waiting_for_handshake_does_not_report_full_queue() {
 
 #[test]
 fn unsent_call_reports_what_blocked_it() {
-    let mut stage = hurried(|_| {});
+    let mut stage = with_short_deadline(|_| {});
     stage.client_sends(&call("1", "create_note"));
-    let said = why_unsent(&mut stage);
-    assert!(said.contains("it has not started yet"), "{said}");
+    let reported = why_unsent(&mut stage);
+    assert!(reported.contains("it has not started yet"), "{reported}");
 
-    let mut stage = hurried(|_| {});
+    let mut stage = with_short_deadline(|_| {});
     stage.accept_dial();
     stage.die(0);
     stage.client_sends(&call("1", "create_note"));
-    let said = why_unsent(&mut stage);
-    assert!(said.contains("killed by signal 9"), "{said}");
+    let reported = why_unsent(&mut stage);
+    assert!(reported.contains("killed by signal 9"), "{reported}");
 
-    let mut stage = hurried(|_| {});
+    let mut stage = with_short_deadline(|_| {});
     stage.accept_dial();
     stage.client_sends(&call("1", "create_note"));
-    let said = why_unsent(&mut stage);
-    assert!(said.contains("the server does not read what is sent to it"), "{said}");
+    let reported = why_unsent(&mut stage);
+    assert!(reported.contains("the server does not read what is sent to it"), "{reported}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn cancel(id: u32) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
 }
 
-fn other_says(stage: &mut Stage, text: &str) {
+fn other_sends(stage: &mut Stage, text: &str) {
     let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
     stage.input(Input::FromClient { client: OTHER, received });
 }
@@ -109,8 +109,8 @@ fn last_message_of_client_reaches_child_before_eof() {
     // Nothing was read since.
     stage.input(Input::ClientEnded { client: CLIENT });
     assert!(is_closed(&stage));
-    let told = stage.server_reads().expect("the shell closes it when nothing is left to be said");
-    assert_eq!((&told["method"], &told["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
+    let message = stage.server_reads().expect("the shell closes it when nothing is left to be said");
+    assert_eq!((&message["method"], &message["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/roots/list_changed");
     assert_eq!(stage.server_reads(), None);
 }
@@ -156,15 +156,15 @@ fn client_exit_cancels_only_its_modern_calls() {
     stage.input(Input::ClientOpened { client: OTHER, upstream: NOTES });
     stage.client_sends(&modern(1, "tools/call"));
     let stays = stage.server_reads().unwrap()["id"].clone();
-    other_says(&mut stage, &modern(1, "tools/call"));
+    other_sends(&mut stage, &modern(1, "tools/call"));
     let cancelled = stage.server_reads().unwrap()["id"].clone();
-    other_says(&mut stage, &call("2", "create_note"));
+    other_sends(&mut stage, &call("2", "create_note"));
     stage.server_reads().unwrap();
-    other_says(&mut stage, &modern(3, "tools/call"));
+    other_sends(&mut stage, &modern(3, "tools/call"));
     // The third is queued: nobody has heard of it, so nobody has to be told.
     stage.input(Input::ClientLost { client: OTHER });
-    let told = stage.server_reads().expect("the modern call of its own is cancelled");
-    assert_eq!((&told["method"], &told["params"]["requestId"]), (&Value::from("notifications/cancelled"), &cancelled));
+    let message = stage.server_reads().expect("the modern call of its own is cancelled");
+    assert_eq!((&message["method"], &message["params"]["requestId"]), (&Value::from("notifications/cancelled"), &cancelled));
     assert_eq!(stage.server_reads(), None, "in the legacy era a client that leaves cancels nothing");
     assert_eq!((stage.engine.open_calls(NOTES), other_reads(&mut stage)), (1, None));
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{stays},"result":{{}}}}"#));
@@ -210,12 +210,12 @@ fn modern_stdio_call_is_cancelled_by_notification() {
     stage.client_sends(&modern(1, "tools/call"));
     let id = stage.server_reads().unwrap()["id"].clone();
     stage.client_sends(&cancel(1));
-    let told = stage.server_reads().expect("there is no exchange that could be given up");
-    assert_eq!((&told["method"], &told["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
+    let message = stage.server_reads().expect("there is no exchange that could be given up");
+    assert_eq!((&message["method"], &message["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
 
     stage.client_sends(&modern(2, "tools/call"));
     let id = stage.server_reads().unwrap()["id"].clone();
     stage.advance(defaults::CALL);
-    let told = stage.server_reads().expect("it need not go on");
-    assert_eq!((&told["method"], &told["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
+    let message = stage.server_reads().expect("it need not go on");
+    assert_eq!((&message["method"], &message["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
 }

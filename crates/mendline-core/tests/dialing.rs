@@ -133,9 +133,9 @@ fn parked_server_reports_when_call_may_dial() {
     assert_eq!(stage.state(), LinkState::Parked);
     stage.client_sends(&call("1", "create_note"));
     let answer = stage.client_reads().expect("an answer at once");
-    let said = &answer["result"]["_meta"]["dev.mendline/failure"];
-    assert_eq!(said["cause"], "parked");
-    let after = said["retryAfterMs"].as_u64().unwrap();
+    let reported = &answer["result"]["_meta"]["dev.mendline/failure"];
+    assert_eq!(reported["cause"], "parked");
+    let after = reported["retryAfterMs"].as_u64().unwrap();
     assert!((9_990..=10_000).contains(&after), "{after} ms");
     stage.advance(Duration::from_secs(10));
     stage.client_sends(&call("2", "create_note"));
@@ -183,23 +183,23 @@ fn child_ended_by_mendline_is_reported_with_reason() {
 
 // ---- what clients are told about it ----
 
-fn loud(level: &str, retries: u32) -> Stage {
+fn with_log_level(level: &str, retries: u32) -> Stage {
     let policy = AutoReconnect { silent: Some(false), max_retries: Some(Some(retries)), ..AutoReconnect::default() };
     let mut stage = initialized_with(|notes| notes.reconnect = policy.into());
     request(&mut stage, "logging/setLevel", &json!({ "level": level }), "{}");
     stage
 }
 
-fn told(stage: &mut Stage) -> Vec<Value> {
+fn log_messages(stage: &mut Stage) -> Vec<Value> {
     std::iter::from_fn(|| stage.client_reads()).map(|it| it["params"]["level"].clone()).collect()
 }
 
 #[test]
 fn client_gets_log_messages_from_its_level_up() {
-    for (level, heard) in
+    for (level, expected) in
         [("info", vec!["warning", "error", "info"]), ("warning", vec!["warning", "error"]), ("error", vec!["error"])]
     {
-        let mut stage = loud(level, 1);
+        let mut stage = with_log_level(level, 1);
         stage.die(stage.written);
         stage.next_dial();
         stage.accept_dial();
@@ -208,18 +208,18 @@ fn client_gets_log_messages_from_its_level_up() {
         stage.advance(defaults::PARKED_PROBE);
         stage.accept_dial();
         stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
-        assert_eq!(told(&mut stage), heard, "{level}");
+        assert_eq!(log_messages(&mut stage), expected, "{level}");
     }
 }
 
 #[test]
 fn parked_server_is_reported_with_reason() {
-    let mut stage = loud("error", 1);
+    let mut stage = with_log_level("error", 1);
     stage.die(stage.written);
     stage.next_dial();
     stage.accept_dial();
     stage.die(0);
-    let said = stage.client_reads().expect("it is told");
-    let words = said["params"]["data"].as_str().unwrap();
+    let reported = stage.client_reads().expect("it is told");
+    let words = reported["params"]["data"].as_str().unwrap();
     assert!(words.contains("\"notes\" keeps failing (the server was killed by signal 9)"), "{words}");
 }

@@ -282,8 +282,8 @@ fn t01_status_without_response_never_reports_call_as_run() {
         let answer = stage.client_reads().expect("an answer");
         let is_refused = refused.contains(&status);
         let expected = if is_refused { ("refused", "refused") } else { ("outcome_unknown", "unknown") };
-        let said = (facts(&answer)["cause"].as_str().unwrap(), facts(&answer)["outcome"].as_str().unwrap());
-        assert_eq!(said, expected, "HTTP {status}");
+        let reported = (facts(&answer)["cause"].as_str().unwrap(), facts(&answer)["outcome"].as_str().unwrap());
+        assert_eq!(reported, expected, "HTTP {status}");
         assert_eq!(facts(&answer)["retryable"], false, "HTTP {status}");
         let text = answer["result"]["content"][0]["text"].as_str().unwrap();
         assert!(text.contains(&format!("HTTP {status}: Blocked by the firewall")), "{text}");

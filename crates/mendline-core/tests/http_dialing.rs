@@ -162,8 +162,8 @@ fn shutdown_during_probe_only_deletes_session() {
     assert_eq!(state(&stage), Some(LinkState::Dialing));
     stage.input(Input::Stop);
     stage.input(Input::Stop);
-    let said: Vec<Verb> = stage.seen.iter().map(|seen| seen.ask.verb).collect();
-    assert_eq!(said, [Verb::Delete]);
+    let reported: Vec<Verb> = stage.seen.iter().map(|seen| seen.ask.verb).collect();
+    assert_eq!(reported, [Verb::Delete]);
     stage.advance(defaults::GOODBYE);
     assert!(stage.finished);
 }

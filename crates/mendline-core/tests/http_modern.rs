@@ -106,9 +106,9 @@ fn header_refusal_is_resent_after_listing_tools() {
     let first_page = stage.next_sent();
     assert!(stage.seen.is_empty(), "one lookup for both, and nothing before it");
     assert_eq!(first_page.method(), "tools/list");
-    let said = first_page.json();
-    assert_eq!(said["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]["name"], "c");
-    assert_eq!(said["params"]["_meta"].get("progressToken"), None, "that belongs to the call");
+    let reported = first_page.json();
+    assert_eq!(reported["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]["name"], "c");
+    assert_eq!(reported["params"]["_meta"].get("progressToken"), None, "that belongs to the call");
     assert_eq!(first_page.header("mcp-method"), Some("tools/list"));
     stage.answer(&first_page, r#"{"tools":[],"nextCursor":"p\"2"}"#);
     let second_page = stage.next_sent();
@@ -184,8 +184,8 @@ fn end_of_subscription_has_client_id() {
 
 #[test]
 fn legacy_refusal_of_modern_request_makes_client_initialize() {
-    let said = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}"#;
-    for (status, body) in [(400, Some(said)), (400, None), (404, None), (405, None), (406, Some(said))] {
+    let reported = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}"#;
+    for (status, body) in [(400, Some(reported)), (400, None), (404, None), (405, None), (406, Some(reported))] {
         let mut stage = Stage::new(Dialect::Auto);
         stage.client_sends(&modern(7, "server/discover", ""));
         let seen = stage.next_sent();

@@ -213,12 +213,12 @@ fn last_notification_is_delivered_before_session_delete() {
     let post = stage.next_sent();
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
     stage.input(Input::ClientEnded { client: CLIENT });
-    let told = stage.next_sent();
-    assert_eq!((told.method(), told.header("mcp-session-id")), ("notifications/cancelled".into(), Some("s1")));
+    let restored = stage.next_sent();
+    assert_eq!((restored.method(), restored.header("mcp-session-id")), ("notifications/cancelled".into(), Some("s1")));
     assert!(stage.seen.is_empty(), "a server that has been told goodbye would not know what is meant");
     stage.end(post.id, EndHow::Aborted);
-    stage.status(told.id, 202, Content::Other, None);
-    stage.end(told.id, EndHow::Complete);
+    stage.status(restored.id, 202, Content::Other, None);
+    stage.end(restored.id, EndHow::Complete);
     let goodbye = stage.next_sent();
     assert_eq!(goodbye.ask.verb, Verb::Delete);
     stage.end(goodbye.id, EndHow::Complete);
@@ -343,8 +343,8 @@ fn late_confirmation_is_restored_in_new_session() {
     stage.next_sent();
     stage.answer(&slow, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
-    let told = stage.next_sent();
-    assert_eq!((told.method().as_str(), told.header("mcp-session-id")), ("resources/subscribe", Some("s2")));
+    let restored = stage.next_sent();
+    assert_eq!((restored.method().as_str(), restored.header("mcp-session-id")), ("resources/subscribe", Some("s2")));
 }
 
 #[test]

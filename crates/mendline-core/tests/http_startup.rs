@@ -14,7 +14,7 @@ use stage::http::{INITIALIZE, Stage, call, outcome};
 const TOOLS: &str = r#"{"tools":[{"name":"look"}]}"#;
 
 /// What is kept of a server that was greeted and has listed its tools.
-fn remembered() -> Remembered {
+fn cached() -> Remembered {
     let mut stage = Stage::initialized();
     stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     let seen = stage.next_sent();
@@ -24,10 +24,10 @@ fn remembered() -> Remembered {
 }
 
 /// A client that was greeted from the catalogue.
-fn at_once() -> Stage {
+fn initialized_from_cache() -> Stage {
     let mut notes = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     notes.keep_alive = None;
-    let mut stage = Stage::with_cache(notes, Some(remembered()));
+    let mut stage = Stage::with_cache(notes, Some(cached()));
     stage.client_sends(INITIALIZE);
     assert_eq!(stage.client_reads().unwrap()["result"]["protocolVersion"], "2025-11-25");
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
@@ -38,7 +38,7 @@ fn at_once() -> Stage {
 
 #[test]
 fn absent_http_server_is_initialized_later_and_lists_compared() {
-    let mut stage = at_once();
+    let mut stage = initialized_from_cache();
     for _ in 0..3 {
         assert_eq!(stage.seen.len(), 1, "one pathfinder, and it is the greeting");
         stage.refuse_connection();
@@ -76,14 +76,14 @@ fn pending_http_handshake_is_answered_provisionally_and_not_resent() {
 
 #[test]
 fn missing_login_is_reported_to_calls_after_provisional_answer() {
-    let mut stage = at_once();
+    let mut stage = initialized_from_cache();
     stage.client_sends(&call(2, "create_note"));
     let handshake = stage.next_sent();
     stage.status(handshake.id, 401, Content::Empty, None);
     stage.end(handshake.id, EndHow::Complete);
-    let told = stage.client_reads().expect("at once");
-    assert_eq!(told["result"]["_meta"]["dev.mendline/failure"]["cause"], "needs_login");
-    assert_eq!(outcome(&told), "not_sent");
+    let message = stage.client_reads().expect("at once");
+    assert_eq!(message["result"]["_meta"]["dev.mendline/failure"]["cause"], "needs_login");
+    assert_eq!(outcome(&message), "not_sent");
 }
 
 #[test]

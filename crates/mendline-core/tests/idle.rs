@@ -74,8 +74,8 @@ fn link_is_not_pinged_when_next_call_starts() {
     stage.advance(defaults::CALL / 2 - defaults::RECOVERY / 2);
     stage.client_sends(&call("2", "create_note"));
     stage.advance(defaults::RECOVERY / 2);
-    let said: Vec<Value> = std::iter::from_fn(|| stage.server_reads()).map(|it| it["method"].clone()).collect();
-    assert_eq!(said, ["notifications/cancelled", "tools/call"], "it is busy with the next one");
+    let reported: Vec<Value> = std::iter::from_fn(|| stage.server_reads()).map(|it| it["method"].clone()).collect();
+    assert_eq!(reported, ["notifications/cancelled", "tools/call"], "it is busy with the next one");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use mendline_core::config::{Breaker, Dialect, OnError, OpenFor, RateLimit, ToolP
 use mendline_core::port::{Content, EndHow};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
-use stage::http::{self, Stage as Web};
+use stage::http::{self, Stage as HttpStage};
 use stage::{NOTES, Stage, call};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -32,21 +32,21 @@ fn wait(answer: &Value) -> Duration {
     Duration::from_millis(facts(answer)["retryAfterMs"].as_u64().expect("when to try again"))
 }
 
-fn answer_of(stage: &mut Web) -> Value {
+fn answer_of(stage: &mut HttpStage) -> Value {
     stage.client_reads().expect("an answer at once")
 }
 
 /// A greeted stage over HTTP with other policies.
-fn web(change: impl FnOnce(&mut UpstreamConfig)) -> Web {
+fn http_stage(change: impl FnOnce(&mut UpstreamConfig)) -> HttpStage {
     let quiet = |notes: &mut UpstreamConfig| {
         notes.keep_alive = None;
         change(notes);
     };
-    Web::with(Dialect::Auto, quiet).initialize_session()
+    HttpStage::with(Dialect::Auto, quiet).initialize_session()
 }
 
 /// The client calls, and the server answers with this status and nothing else.
-fn meets(stage: &mut Web, id: u32, status: u16) -> Value {
+fn call_with_status(stage: &mut HttpStage, id: u32, status: u16) -> Value {
     stage.client_sends(&http::call(id, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, status, Content::Empty, None);
@@ -56,22 +56,22 @@ fn meets(stage: &mut Web, id: u32, status: u16) -> Value {
 }
 
 /// A stage whose server has failed five times in a row.
-fn sick() -> Web {
-    let mut stage = web(|_| {});
+fn breaker_open() -> HttpStage {
+    let mut stage = http_stage(|_| {});
     for id in 1..=5 {
-        assert_eq!(cause(&meets(&mut stage, id, 502)), "outcome_unknown");
+        assert_eq!(cause(&call_with_status(&mut stage, id, 502)), "outcome_unknown");
     }
     stage
 }
 
-fn succeeds(stage: &mut Web, id: u32) {
+fn succeeds(stage: &mut HttpStage, id: u32) {
     stage.client_sends(&http::call(id, "create_note"));
     let seen = stage.next_sent();
     stage.answer(&seen, "{}");
     assert_eq!(answer_of(stage)["id"], id);
 }
 
-fn is_held_back(stage: &mut Web, id: u32) -> Value {
+fn is_rejected_by_breaker(stage: &mut HttpStage, id: u32) -> Value {
     stage.client_sends(&http::call(id, "create_note"));
     assert!(stage.seen.is_empty(), "nothing is sent");
     let answer = answer_of(stage);
@@ -81,30 +81,30 @@ fn is_held_back(stage: &mut Web, id: u32) -> Value {
 
 #[test]
 fn breaker_opens_after_five_failures_and_reports_wait() {
-    let mut stage = sick();
+    let mut stage = breaker_open();
     assert!(stage.log.iter().any(|line| line.contains("breaker opened for") && line.contains("5 calls in a row")));
-    let told = is_held_back(&mut stage, 6);
-    let text = told["result"]["content"][0]["text"].as_str().unwrap();
+    let rejected = is_rejected_by_breaker(&mut stage, 6);
+    let text = rejected["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("held back") && text.contains("Try again in"), "{text}");
-    assert!(wait(&told) > 3 * SECOND && wait(&told) <= 6 * SECOND, "{told}");
-    stage.advance(wait(&told));
+    assert!(wait(&rejected) > 3 * SECOND && wait(&rejected) <= 6 * SECOND, "{rejected}");
+    stage.advance(wait(&rejected));
     stage.client_sends(&http::call(7, "create_note"));
     assert_eq!(stage.seen.len(), 1, "at that time it is tried");
 }
 
 #[test]
 fn half_open_breaker_closes_after_second_answer() {
-    let mut stage = sick();
+    let mut stage = breaker_open();
     stage.advance(6 * SECOND);
     stage.client_sends(&http::call(7, "create_note"));
     let trial = stage.next_sent();
-    let told = is_held_back(&mut stage, 8);
-    assert!(wait(&told) <= SECOND, "{told}");
+    let rejected = is_rejected_by_breaker(&mut stage, 8);
+    assert!(wait(&rejected) <= SECOND, "{rejected}");
     stage.answer(&trial, "{}");
     answer_of(&mut stage);
     stage.client_sends(&http::call(9, "create_note"));
     let second = stage.next_sent();
-    is_held_back(&mut stage, 10);
+    is_rejected_by_breaker(&mut stage, 10);
     stage.answer(&second, "{}");
     answer_of(&mut stage);
     assert!(stage.log.iter().any(|line| line.contains("breaker closed")), "{:?}", stage.log);
@@ -116,16 +116,16 @@ fn half_open_breaker_closes_after_second_answer() {
 
 #[test]
 fn failed_trial_keeps_breaker_open_longer() {
-    let mut stage = sick();
+    let mut stage = breaker_open();
     stage.advance(6 * SECOND);
-    meets(&mut stage, 7, 500);
-    let told = is_held_back(&mut stage, 8);
-    assert!(wait(&told) >= 8 * SECOND - Duration::from_millis(20) && wait(&told) <= 12 * SECOND, "{told}");
+    call_with_status(&mut stage, 7, 500);
+    let rejected = is_rejected_by_breaker(&mut stage, 8);
+    assert!(wait(&rejected) >= 8 * SECOND - Duration::from_millis(20) && wait(&rejected) <= 12 * SECOND, "{rejected}");
 }
 
 #[test]
 fn cancelled_trial_decides_nothing_and_next_call_tries() {
-    let mut stage = sick();
+    let mut stage = breaker_open();
     stage.advance(6 * SECOND);
     stage.client_sends(&http::call(7, "create_note"));
     stage.next_sent();
@@ -141,22 +141,22 @@ fn exact_open_time_is_kept_and_breaker_can_be_disabled() {
         let open_for = OpenFor::Exactly(60 * SECOND);
         notes.breaker = Some(Breaker { failures: 2, open_for, ..Breaker::default() });
     };
-    let mut stage = web(exactly);
-    meets(&mut stage, 1, 502);
-    meets(&mut stage, 2, 502);
-    assert_eq!(wait(&is_held_back(&mut stage, 3)), 60 * SECOND - Duration::from_millis(10));
+    let mut stage = http_stage(exactly);
+    call_with_status(&mut stage, 1, 502);
+    call_with_status(&mut stage, 2, 502);
+    assert_eq!(wait(&is_rejected_by_breaker(&mut stage, 3)), 60 * SECOND - Duration::from_millis(10));
 
-    let mut stage = web(|notes| notes.breaker = None);
+    let mut stage = http_stage(|notes| notes.breaker = None);
     for id in 1..=30 {
-        assert_eq!(cause(&meets(&mut stage, id, 502)), "outcome_unknown");
+        assert_eq!(cause(&call_with_status(&mut stage, id, 502)), "outcome_unknown");
     }
 }
 
 #[test]
 fn overload_and_client_errors_do_not_open_breaker() {
-    let mut stage = web(|notes| notes.retry.attempts = 1);
+    let mut stage = http_stage(|notes| notes.retry.attempts = 1);
     for id in 1..=20 {
-        assert_eq!(cause(&meets(&mut stage, id, 429)), "rate_limited");
+        assert_eq!(cause(&call_with_status(&mut stage, id, 429)), "rate_limited");
         stage.client_sends(&http::call(100 + id, "create_note"));
         let seen = stage.next_sent();
         stage.status(seen.id, 200, Content::Json, None);
@@ -170,7 +170,7 @@ fn overload_and_client_errors_do_not_open_breaker() {
 
 #[test]
 fn unsent_calls_do_not_count_for_breaker() {
-    let mut stage = web(|_| {});
+    let mut stage = http_stage(|_| {});
     for id in 1..=10 {
         stage.client_sends(&http::call(id, "create_note"));
         while !stage.seen.is_empty() {
@@ -219,9 +219,9 @@ fn child_killed_by_every_call_opens_breaker() {
 
 #[test]
 fn waiting_calls_fail_when_breaker_opens() {
-    let mut stage = web(|notes| notes.limits.in_flight = 1);
+    let mut stage = http_stage(|notes| notes.limits.in_flight = 1);
     for id in 1..=4 {
-        meets(&mut stage, id, 502);
+        call_with_status(&mut stage, id, 502);
     }
     for id in 5..=7 {
         stage.client_sends(&http::call(id, "create_note"));
@@ -230,19 +230,19 @@ fn waiting_calls_fail_when_breaker_opens() {
     assert!(stage.seen.is_empty(), "there is one place");
     stage.status(last.id, 502, Content::Empty, None);
     stage.end(last.id, EndHow::Complete);
-    let mut told: Vec<(u64, String)> = Vec::new();
+    let mut rejected: Vec<(u64, String)> = Vec::new();
     while let Some(answer) = stage.client_reads() {
-        told.push((answer["id"].as_u64().unwrap(), cause(&answer).to_owned()));
+        rejected.push((answer["id"].as_u64().unwrap(), cause(&answer).to_owned()));
     }
-    told.sort();
+    rejected.sort();
     let expected = [(5, "outcome_unknown"), (6, "breaker_open"), (7, "breaker_open")];
-    assert_eq!(told, expected.map(|(id, cause)| (id, cause.to_owned())));
+    assert_eq!(rejected, expected.map(|(id, cause)| (id, cause.to_owned())));
     assert!(stage.seen.is_empty());
 }
 
 #[test]
 fn read_is_not_resent_while_breaker_is_open() {
-    let mut stage = web(|notes| notes.breaker = Some(Breaker { failures: 2, ..Breaker::default() }));
+    let mut stage = http_stage(|notes| notes.breaker = Some(Breaker { failures: 2, ..Breaker::default() }));
     stage.client_sends(LIST);
     for _ in 0..2 {
         let seen = stage.next_sent();
@@ -258,18 +258,18 @@ fn read_is_not_resent_while_breaker_is_open() {
 
 #[test]
 fn ping_passes_open_breaker_without_closing_it() {
-    let mut stage = sick();
+    let mut stage = breaker_open();
     stage.client_sends(r#"{"jsonrpc":"2.0","id":50,"method":"ping"}"#);
     let ping = stage.next_sent();
     stage.answer(&ping, "{}");
     assert_eq!(answer_of(&mut stage)["id"], 50);
-    is_held_back(&mut stage, 51);
+    is_rejected_by_breaker(&mut stage, 51);
 }
 
 // ---- single tools ----
 
 /// The child answers one call with this error.
-fn answers_error(stage: &mut Stage, code: i64) {
+fn server_answers_error(stage: &mut Stage, code: i64) {
     let request = stage.server_reads().expect("a request");
     let id = &request["id"];
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#));
@@ -288,13 +288,13 @@ fn breaker_opens_for_hanging_tool_only() {
         assert_eq!(stage.server_reads().unwrap()["method"], "notifications/cancelled");
     }
     stage.client_sends(&call("6", "search"));
-    let told = stage.client_reads().expect("at once");
-    assert_eq!(cause(&told), "breaker_open");
-    assert!(facts(&told)["detail"].as_str().unwrap().contains("of this tool only"), "{told}");
+    let rejected = stage.client_reads().expect("at once");
+    assert_eq!(cause(&rejected), "breaker_open");
+    assert!(facts(&rejected)["detail"].as_str().unwrap().contains("of this tool only"), "{rejected}");
     stage.client_sends(&call("7", "create_note"));
     stage.server_answers("{}");
     assert_eq!(stage.client_reads().unwrap()["result"], serde_json::json!({}));
-    stage.advance(wait(&told));
+    stage.advance(wait(&rejected));
     for id in ["8", "9"] {
         stage.client_sends(&call(id, "search"));
         stage.server_answers("{}");
@@ -316,7 +316,7 @@ fn only_internal_errors_count_against_tool() {
             if counts && id > 5 {
                 assert_eq!(cause(&stage.client_reads().unwrap()), "breaker_open");
             } else {
-                answers_error(&mut stage, code);
+                server_answers_error(&mut stage, code);
                 assert_eq!(stage.client_reads().unwrap()["error"]["code"], code, "it is passed on");
             }
         }
@@ -360,10 +360,10 @@ fn configured_error_codes_decide_about_retry() {
     let mut stage = Stage::with(|notes| notes.retry.codes = codes.into());
     stage.accept_dial();
     stage.client_sends(LIST);
-    answers_error(&mut stage, -32603);
+    server_answers_error(&mut stage, -32603);
     assert_eq!(stage.client_reads().expect("the answer")["error"]["code"], -32603);
     stage.client_sends(&call("2", "create_note"));
-    answers_error(&mut stage, -32050);
+    server_answers_error(&mut stage, -32050);
     assert_eq!(stage.client_reads(), None, "it is asked once more, unsafe as it is");
     stage.advance(SECOND);
     stage.server_answers("{}");
@@ -374,7 +374,7 @@ fn configured_error_codes_decide_about_retry() {
 
 #[test]
 fn pause_named_by_server_holds_for_all_calls() {
-    let mut stage = web(|_| {});
+    let mut stage = http_stage(|_| {});
     stage.client_sends(&http::call(1, "create_note"));
     let seen = stage.next_sent();
     stage.answer_overloaded(&seen, 429, Some(10));
@@ -397,24 +397,24 @@ fn pause_named_by_server_holds_for_all_calls() {
 
 #[test]
 fn retry_after_of_one_hour_blocks_no_call() {
-    let mut stage = web(|_| {});
+    let mut stage = http_stage(|_| {});
     stage.client_sends(&http::call(1, "create_note"));
     let seen = stage.next_sent();
     stage.answer_overloaded(&seen, 429, Some(3_600));
-    let told = answer_of(&mut stage);
-    assert_eq!((cause(&told), &facts(&told)["outcome"]), ("rate_limited", &"refused".into()));
-    assert_eq!(wait(&told), 3_600 * SECOND);
+    let rejected = answer_of(&mut stage);
+    assert_eq!((cause(&rejected), &facts(&rejected)["outcome"]), ("rate_limited", &"refused".into()));
+    assert_eq!(wait(&rejected), 3_600 * SECOND);
     stage.client_sends(&http::call(2, "create_note"));
-    let told = answer_of(&mut stage);
-    assert_eq!((cause(&told), &facts(&told)["outcome"]), ("rate_limited", &"not_sent".into()));
-    assert_eq!(wait(&told), 3_600 * SECOND, "the server's own hint");
+    let rejected = answer_of(&mut stage);
+    assert_eq!((cause(&rejected), &facts(&rejected)["outcome"]), ("rate_limited", &"not_sent".into()));
+    assert_eq!(wait(&rejected), 3_600 * SECOND, "the server's own hint");
     stage.advance(defaults::PAUSE_CAP);
     succeeds(&mut stage, 3);
 }
 
 #[test]
 fn pause_beyond_deadline_fails_call_at_once() {
-    let mut stage = web(|notes| {
+    let mut stage = http_stage(|notes| {
         notes.limits.in_flight = 1;
         notes.tools = [("quick".to_owned(), ToolPolicy { effect: None, timeout: Some(5 * SECOND) })].into();
     });
@@ -423,14 +423,14 @@ fn pause_beyond_deadline_fails_call_at_once() {
     stage.client_sends(&http::call(3, "create_note"));
     let seen = stage.next_sent();
     stage.answer_overloaded(&seen, 429, Some(8));
-    let told = answer_of(&mut stage);
-    assert_eq!((&told["id"], cause(&told), wait(&told)), (&2.into(), "rate_limited", 8 * SECOND));
+    let rejected = answer_of(&mut stage);
+    assert_eq!((&rejected["id"], cause(&rejected), wait(&rejected)), (&2.into(), "rate_limited", 8 * SECOND));
     assert_eq!(stage.client_reads(), None, "the others have time");
 }
 
 #[test]
 fn retry_after_of_503_is_awaited_without_opening_breaker() {
-    let mut stage = web(|_| {});
+    let mut stage = http_stage(|_| {});
     for round in 0..8 {
         stage.client_sends(LIST);
         let seen = stage.next_sent();
@@ -444,8 +444,8 @@ fn retry_after_of_503_is_awaited_without_opening_breaker() {
         stage.client_sends(&http::call(2, "create_note"));
         let seen = stage.next_sent();
         stage.answer_overloaded(&seen, 503, Some(1));
-        let told = answer_of(&mut stage);
-        assert_eq!((cause(&told), &facts(&told)["retryable"]), ("outcome_unknown", &false.into()));
+        let rejected = answer_of(&mut stage);
+        assert_eq!((cause(&rejected), &facts(&rejected)["retryable"]), ("outcome_unknown", &false.into()));
         stage.advance(2 * SECOND);
     }
     assert!(!stage.log.iter().any(|line| line.contains("breaker")), "{:?}", stage.log);
@@ -453,7 +453,7 @@ fn retry_after_of_503_is_awaited_without_opening_breaker() {
 
 #[test]
 fn bare_429_delays_only_its_call() {
-    let mut stage = web(|_| {});
+    let mut stage = http_stage(|_| {});
     stage.client_sends(&http::call(1, "create_note"));
     let seen = stage.next_sent();
     stage.answer_overloaded(&seen, 429, None);
@@ -466,7 +466,7 @@ fn bare_429_delays_only_its_call() {
 
 #[test]
 fn handshake_is_repeated_after_pause() {
-    let mut stage = web(|_| {});
+    let mut stage = http_stage(|_| {});
     stage.client_sends(&http::call(1, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
@@ -489,7 +489,7 @@ fn limited(burst: u32, per_second: f64) -> Stage {
     stage
 }
 
-fn reads_all(stage: &mut Stage) -> usize {
+fn count_server_reads(stage: &mut Stage) -> usize {
     std::iter::from_fn(|| stage.server_reads()).count()
 }
 
@@ -499,12 +499,12 @@ fn burst_is_sent_at_once_and_rest_at_rate() {
     for id in 1..=7 {
         stage.client_sends(&call(&id.to_string(), "create_note"));
     }
-    assert_eq!(reads_all(&mut stage), 3);
+    assert_eq!(count_server_reads(&mut stage), 3);
     for _ in 0..4 {
         stage.advance(Duration::from_millis(499));
-        assert_eq!(reads_all(&mut stage), 0);
+        assert_eq!(count_server_reads(&mut stage), 0);
         stage.advance(Duration::from_millis(1));
-        assert_eq!(reads_all(&mut stage), 1);
+        assert_eq!(count_server_reads(&mut stage), 1);
     }
     assert!(stage.log.iter().any(|line| line.contains("waits 500 ms for its turn")), "{:?}", stage.log);
 }
@@ -515,24 +515,24 @@ fn rate_limit_beyond_deadline_fails_call_with_retry_time() {
     for id in 1..=6 {
         stage.client_sends(&call(&id.to_string(), "create_note"));
     }
-    let told = stage.client_reads().expect("an answer at once");
-    assert_eq!((&told["id"], cause(&told), wait(&told)), (&6.into(), "rate_limited", 50 * SECOND));
+    let rejected = stage.client_reads().expect("an answer at once");
+    assert_eq!((&rejected["id"], cause(&rejected), wait(&rejected)), (&6.into(), "rate_limited", 50 * SECOND));
     assert_eq!(stage.client_reads(), None, "the others wait");
     stage.advance(40 * SECOND);
-    assert_eq!(reads_all(&mut stage), 5);
+    assert_eq!(count_server_reads(&mut stage), 5);
 }
 
 #[test]
 fn retries_use_rate_limit_and_internal_requests_do_not() {
     let mut stage = limited(2, 0.5);
     stage.client_sends(LIST);
-    answers_error(&mut stage, -32603);
+    server_answers_error(&mut stage, -32603);
     stage.advance(SECOND);
-    assert_eq!(reads_all(&mut stage), 1, "the second attempt is the second of the burst");
+    assert_eq!(count_server_reads(&mut stage), 1, "the second attempt is the second of the burst");
     stage.client_sends(&call("2", "create_note"));
-    assert_eq!(reads_all(&mut stage), 0);
+    assert_eq!(count_server_reads(&mut stage), 0);
     stage.advance(2 * SECOND);
-    assert_eq!(reads_all(&mut stage), 1);
+    assert_eq!(count_server_reads(&mut stage), 1);
 
     let mut stage = limited(1, 0.5);
     stage.client_sends(http::INITIALIZE);
@@ -553,9 +553,9 @@ fn isolated_server_is_not_called_or_dialed_until_resumed() {
     let running = stage.server_reads().unwrap();
     stage.input(Input::Isolate { upstream: NOTES });
     stage.client_sends(&call("2", "create_note"));
-    let told = stage.client_reads().expect("at once");
-    assert_eq!((cause(&told), &facts(&told)["retryAfterMs"]), ("breaker_open", &Value::Null));
-    let text = told["result"]["content"][0]["text"].as_str().unwrap();
+    let rejected = stage.client_reads().expect("at once");
+    assert_eq!((cause(&rejected), &facts(&rejected)["retryAfterMs"]), ("breaker_open", &Value::Null));
+    let text = rejected["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("isolated by hand") && text.contains("Ask the user"), "{text}");
     stage.client_sends(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
     assert_eq!(cause(&stage.client_reads().unwrap()), "breaker_open", "nothing at all goes there");
@@ -594,9 +594,9 @@ fn isolation_ends_wait_for_server() {
 
 #[test]
 fn isolation_over_http_blocks_requests_until_resumed() {
-    let mut stage = web(|_| {});
+    let mut stage = http_stage(|_| {});
     stage.input(Input::Isolate { upstream: NOTES });
-    is_held_back(&mut stage, 1);
+    is_rejected_by_breaker(&mut stage, 1);
     stage.advance(600 * SECOND);
     assert!(stage.seen.is_empty());
     stage.input(Input::Resume { upstream: NOTES });

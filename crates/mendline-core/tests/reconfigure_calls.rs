@@ -20,7 +20,7 @@ use stage::{NOTES, Stage, call, http};
 const HOUR: Duration = Duration::from_secs(3_600);
 const MOMENT: Duration = Duration::from_millis(1);
 /// Longer than any usual pause between two attempts, and shorter than any deadline.
-const WHILE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_secs(20);
 
 type Edit = fn(&mut UpstreamConfig);
 
@@ -91,7 +91,7 @@ fn running_call_keeps_attempt_limit_after_error() {
     let (mut stage, mut sent) = edited(thrice, once, &read(1));
     for attempt in 2..=3 {
         fails(&mut stage, &sent, -32603);
-        sent = reads_soon(&mut stage, WHILE).unwrap_or_else(|| panic!("attempt {attempt} of three"));
+        sent = reads_soon(&mut stage, PAUSE).unwrap_or_else(|| panic!("attempt {attempt} of three"));
     }
     fails(&mut stage, &sent, -32603);
     assert_eq!(stage.client_reads().expect("three are enough")["error"]["code"], -32603);
@@ -103,7 +103,7 @@ fn running_call_keeps_attempt_limit_after_error() {
     let sent = stage.server_reads().unwrap();
     fails(&mut stage, &sent, -32603);
     assert_eq!(stage.client_reads(), None, "the next one has more");
-    assert!(reads_soon(&mut stage, WHILE).is_some());
+    assert!(reads_soon(&mut stage, PAUSE).is_some());
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn running_call_keeps_error_code_policy() {
     let never: Edit = |_| {};
     let (mut stage, sent) = edited(always, never, &call("1", "create_note"));
     fails(&mut stage, &sent, -32050);
-    assert!(reads_soon(&mut stage, WHILE).is_some(), "who made it was told that nothing had been done");
+    assert!(reads_soon(&mut stage, PAUSE).is_some(), "who made it was told that nothing had been done");
     let (mut stage, sent) = edited(never, always, &call("1", "create_note"));
     fails(&mut stage, &sent, -32050);
     assert_eq!(stage.client_reads().expect("it is the server's answer")["error"]["code"], -32050);
@@ -252,7 +252,7 @@ fn partly_written_http_call_keeps_backoff() {
         let (mut stage, sent) = edited_http(before, after, &http::call(1, "create_note"));
         let how = EndHow::Cut("the connection was reset".into());
         stage.input(Input::End { exchange: sent.id, how, written: Written::Partly });
-        stage.advance(WHILE);
+        stage.advance(PAUSE);
         assert_eq!(!stage.seen.is_empty(), is_quick);
     }
 }
@@ -266,7 +266,7 @@ fn running_http_call_keeps_resumption_limit() {
         stage.status(sent.id, 200, Content::Events, None);
         stage.event(sent.id, Some("7"), r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#);
         stage.end(sent.id, EndHow::Cut("the connection was reset".into()));
-        stage.advance(WHILE);
+        stage.advance(PAUSE);
         let asked = stage.seen.iter().any(|seen| seen.header("last-event-id") == Some("7"));
         assert_eq!(asked, is_resumed);
     }

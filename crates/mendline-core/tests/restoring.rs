@@ -24,9 +24,9 @@ fn restore_requests_are_limited_in_flight() {
         request(&mut stage, "resources/subscribe", &json!({ "uri": format!("file:///{at}") }), "{}");
     }
     restart(&mut stage);
-    let told: Vec<Value> = std::iter::from_fn(|| stage.server_reads()).collect();
-    assert_eq!(told.len(), defaults::RESTORES);
-    answer(&mut stage, &told[0]);
+    let restored: Vec<Value> = std::iter::from_fn(|| stage.server_reads()).collect();
+    assert_eq!(restored.len(), defaults::RESTORES);
+    answer(&mut stage, &restored[0]);
     assert_eq!(std::iter::from_fn(|| stage.server_reads()).count(), 1, "one more for each that it took in");
 }
 
@@ -68,10 +68,10 @@ fn interrupted_restore_is_repeated_after_reconnect() {
     stage.confirm_loss(404);
     stage.initialize("s2");
     complete_handshake(&mut stage);
-    let told = stage.seen.iter().position(|seen| seen.method() == "resources/subscribe").unwrap();
-    let told = stage.seen.remove(told).unwrap();
+    let restored = stage.seen.iter().position(|seen| seen.method() == "resources/subscribe").unwrap();
+    let restored = stage.seen.remove(restored).unwrap();
     stage.next_sent();
-    stage.seen.push_front(told);
+    stage.seen.push_front(restored);
     stage.refuse_connection();
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting));
     stage.answer(&slow, "{}");

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use stage::{Stage, call};
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"Notes","version":"7"},"instructions":"Be brief."}"#;
+const HANDSHAKE_RESULT: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"Notes","version":"7"},"instructions":"Be brief."}"#;
 const TOOLS: &str = r#"{"tools":[{"name":"look","annotations":{"readOnlyHint":true}},{"name":"make"}], "x":1e3}"#;
 
 fn initialize_request(version: &str) -> String {
@@ -30,10 +30,10 @@ fn result(text: &str) -> Value {
 }
 
 /// What is kept of a server that was greeted and has listed its tools.
-fn remembered() -> Remembered {
+fn cached() -> Remembered {
     let mut stage = Stage::up();
     stage.client_sends(&initialize_request("2025-11-25"));
-    stage.server_answers(HELLO);
+    stage.server_answers(HANDSHAKE_RESULT);
     stage.client_sends(INITIALIZED);
     stage.server_reads().unwrap();
     stage.client_sends(&list(1));
@@ -45,10 +45,10 @@ fn remembered() -> Remembered {
 }
 
 /// A client that was greeted from the catalogue, and has listed the tools from there.
-fn served() -> Stage {
-    let mut stage = Stage::with_cache(Some(remembered()), |_| {});
+fn initialized_from_cache() -> Stage {
+    let mut stage = Stage::with_cache(Some(cached()), |_| {});
     stage.client_sends(&initialize_request("2025-11-25"));
-    assert_eq!(stage.client_reads().unwrap()["result"], result(HELLO));
+    assert_eq!(stage.client_reads().unwrap()["result"], result(HANDSHAKE_RESULT));
     stage.client_sends(INITIALIZED);
     stage.client_sends(&list(2));
     let answer = stage.client_reads().unwrap();
@@ -57,7 +57,7 @@ fn served() -> Stage {
 }
 
 /// The server is there at last and is greeted.
-fn comes_up(stage: &mut Stage, hello: &str) {
+fn server_comes_up(stage: &mut Stage, hello: &str) {
     stage.accept_dial();
     let initialized = stage.server_answers(hello);
     assert_eq!(
@@ -71,9 +71,9 @@ fn comes_up(stage: &mut Stage, hello: &str) {
 
 #[test]
 fn cache_answers_handshake_and_tools_before_start() {
-    let mut stage = served();
+    let mut stage = initialized_from_cache();
     assert_eq!(stage.state(), LinkState::Dialing);
-    comes_up(&mut stage, HELLO);
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     assert_eq!(stage.server_answers(TOOLS)["method"], "tools/list");
     assert_eq!(stage.client_reads(), None, "nothing has changed, so nothing is said");
     assert_eq!(stage.server_reads(), None, "greeted once, listed once");
@@ -84,10 +84,10 @@ fn cache_answers_handshake_and_tools_before_start() {
 
 #[test]
 fn cached_answer_equals_server_bytes() {
-    let mut stage = Stage::with_cache(Some(remembered()), |_| {});
+    let mut stage = Stage::with_cache(Some(cached()), |_| {});
     stage.client_sends(&initialize_request("2025-11-25"));
     let text = stage.engine.poll_write(mendline_core::Port::Client(stage::CLIENT)).unwrap().to_bytes();
-    assert_eq!(text, format!(r#"{{"jsonrpc":"2.0","id":"g","result":{HELLO}}}"#));
+    assert_eq!(text, format!(r#"{{"jsonrpc":"2.0","id":"g","result":{HANDSHAKE_RESULT}}}"#));
     stage.client_sends(&list(2));
     let text = stage.engine.poll_write(mendline_core::Port::Client(stage::CLIENT)).unwrap().to_bytes();
     assert_eq!(text, format!(r#"{{"jsonrpc":"2.0","id":2,"result":{TOOLS}}}"#));
@@ -95,8 +95,8 @@ fn cached_answer_equals_server_bytes() {
 
 #[test]
 fn changed_list_is_announced_when_server_is_up() {
-    let mut stage = served();
-    comes_up(&mut stage, HELLO);
+    let mut stage = initialized_from_cache();
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     stage.server_answers(r#"{"tools":[{"name":"look"}]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
     stage.client_sends(&list(3));
@@ -107,35 +107,35 @@ fn changed_list_is_announced_when_server_is_up() {
 
 #[test]
 fn interrupted_check_of_cached_list_is_repeated() {
-    let mut stage = served();
-    comes_up(&mut stage, HELLO);
+    let mut stage = initialized_from_cache();
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     assert_eq!(stage.server_reads().unwrap()["method"], "tools/list");
     stage.die(stage.written);
     stage.advance(Duration::from_secs(1));
-    comes_up(&mut stage, HELLO);
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     stage.server_answers(r#"{"tools":[]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
 }
 
 #[test]
 fn calls_wait_until_handshake_completes() {
-    let mut stage = served();
+    let mut stage = initialized_from_cache();
     stage.client_sends(&call("3", "make"));
     assert_eq!(stage.client_reads(), None);
-    comes_up(&mut stage, HELLO);
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     assert_eq!(stage.server_answers("{}")["params"]["name"], "make");
     assert_eq!(stage.client_reads().unwrap()["id"], 3);
 }
 
 #[test]
 fn difference_from_cached_handshake_is_logged() {
-    let mut stage = served();
-    comes_up(
+    let mut stage = initialized_from_cache();
+    server_comes_up(
         &mut stage,
         r#"{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"Notes","version":"8"}}"#,
     );
-    let said = "the server's greeting differs from what the client was told: protocolVersion, capabilities, serverInfo, instructions";
-    assert!(stage.log.iter().any(|line| line == said), "{:?}", stage.log);
+    let reported = "the server's greeting differs from what the client was told: protocolVersion, capabilities, serverInfo, instructions";
+    assert!(stage.log.iter().any(|line| line == reported), "{:?}", stage.log);
     // Between legacy revisions nothing is translated: calls pass as they are.
     stage.server_answers(TOOLS);
     stage.client_sends(&call("3", "make"));
@@ -145,7 +145,7 @@ fn difference_from_cached_handshake_is_logged() {
 
 #[test]
 fn rejected_handshake_clears_cache() {
-    let mut stage = served();
+    let mut stage = initialized_from_cache();
     stage.client_sends(&call("3", "make"));
     stage.accept_dial();
     let id = stage.server_reads().unwrap()["id"].clone();
@@ -153,8 +153,8 @@ fn rejected_handshake_clears_cache() {
     assert_eq!(stage.state(), LinkState::Draining);
     stage.die(stage.written);
     stage.advance(defaults::RECOVERY);
-    let told = stage.client_reads().unwrap()["result"]["content"][0]["text"].as_str().unwrap().to_owned();
-    assert!(told.contains("the server refused to be greeted: too old"), "{told}");
+    let message = stage.client_reads().unwrap()["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    assert!(message.contains("the server refused to be greeted: too old"), "{message}");
     let mut next = Stage::with_cache(stage.saved, |_| {});
     next.client_sends(&initialize_request("2025-11-25"));
     assert_eq!(next.client_reads(), None, "what it said then is no longer true");
@@ -162,7 +162,7 @@ fn rejected_handshake_clears_cache() {
 
 #[test]
 fn uncached_protocol_version_waits_for_server() {
-    let mut stage = Stage::with_cache(Some(remembered()), |_| {});
+    let mut stage = Stage::with_cache(Some(cached()), |_| {});
     stage.accept_dial();
     stage.client_sends(&initialize_request("2025-03-26"));
     assert_eq!(stage.client_reads(), None);
@@ -176,8 +176,8 @@ fn uncached_protocol_version_waits_for_server() {
 
 #[test]
 fn cached_read_hints_are_used() {
-    let mut stage = served();
-    comes_up(&mut stage, HELLO);
+    let mut stage = initialized_from_cache();
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     stage.server_reads().unwrap();
     stage.client_sends(&call("3", "look"));
     stage.client_sends(&call("4", "make"));
@@ -189,7 +189,7 @@ fn cached_read_hints_are_used() {
         (&json!(4), &json!("unknown"))
     );
     stage.advance(Duration::from_secs(1));
-    comes_up(&mut stage, HELLO);
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     let again: Vec<Value> =
         std::iter::from_fn(|| stage.server_reads()).map(|it| it["params"]["name"].clone()).collect();
     assert!(again.contains(&json!("look")), "{again:?}");
@@ -197,8 +197,8 @@ fn cached_read_hints_are_used() {
 
 #[test]
 fn cache_answers_list_while_server_is_away() {
-    let mut stage = served();
-    comes_up(&mut stage, HELLO);
+    let mut stage = initialized_from_cache();
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     stage.server_answers(TOOLS);
     stage.die(stage.written);
     stage.client_sends(&list(3));
@@ -218,7 +218,7 @@ fn list_started_from_cache_is_completed_from_cache() {
     let next = r#"{"jsonrpc":"2.0","id":9,"method":"tools/list","params":{"cursor":"p2"}}"#;
     let mut stage = Stage::up();
     stage.client_sends(&initialize_request("2025-11-25"));
-    stage.server_answers(HELLO);
+    stage.server_answers(HANDSHAKE_RESULT);
     stage.client_sends(&list(1));
     stage.server_answers(pages[0]);
     stage.client_sends(next);
@@ -229,7 +229,7 @@ fn list_started_from_cache_is_completed_from_cache() {
     stage.client_sends(INITIALIZED);
     stage.client_sends(&list(1));
     (0..2).for_each(|_| drop(stage.client_reads().unwrap()));
-    comes_up(&mut stage, HELLO);
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     stage.server_answers(r#"{"tools":[{"name":"a"}],"nextCursor":"other"}"#);
     assert_eq!(stage.client_reads(), None, "so far it is the same");
     stage.client_sends(next);
@@ -241,13 +241,13 @@ fn list_started_from_cache_is_completed_from_cache() {
 
 #[test]
 fn disabled_cache_is_neither_used_nor_written() {
-    let mut stage = Stage::with_cache(Some(remembered()), |notes| {
+    let mut stage = Stage::with_cache(Some(cached()), |notes| {
         notes.catalogue = Catalogue { cache: false, startup: Startup::AtOnce }
     });
     stage.accept_dial();
     stage.client_sends(&initialize_request("2025-11-25"));
     assert_eq!(stage.client_reads(), None);
-    stage.server_answers(HELLO);
+    stage.server_answers(HANDSHAKE_RESULT);
     stage.client_sends(&list(1));
     stage.server_answers(TOOLS);
     stage.advance(defaults::REMEMBER_AFTER * 2);
@@ -258,7 +258,7 @@ fn disabled_cache_is_neither_used_nor_written() {
 #[test]
 fn without_provisional_answer_handshake_waits_for_server() {
     let mut stage =
-        Stage::with_cache(Some(remembered()), |notes| notes.catalogue = Catalogue { cache: true, startup: Startup::Wait });
+        Stage::with_cache(Some(cached()), |notes| notes.catalogue = Catalogue { cache: true, startup: Startup::Wait });
     stage.accept_dial();
     stage.client_sends(&initialize_request("2025-11-25"));
     stage.advance(defaults::HANDSHAKE);
@@ -274,7 +274,7 @@ fn cache_is_saved_only_after_changes_and_rarely() {
     let mut stage = Stage::with(|notes| notes.keep_alive = None);
     stage.accept_dial();
     stage.client_sends(&initialize_request("2025-11-25"));
-    stage.server_answers(HELLO);
+    stage.server_answers(HANDSHAKE_RESULT);
     stage.client_sends(&list(1));
     stage.server_answers(TOOLS);
     stage.advance(defaults::REMEMBER_AFTER);
@@ -295,7 +295,7 @@ fn cache_is_saved_only_after_changes_and_rarely() {
 fn unsaved_cache_is_saved_at_shutdown() {
     let mut stage = Stage::up();
     stage.client_sends(&initialize_request("2025-11-25"));
-    stage.server_answers(HELLO);
+    stage.server_answers(HANDSHAKE_RESULT);
     stage.input(Input::ClientLost { client: stage::CLIENT });
     assert_eq!((stage.saves, stage.saved.unwrap().len()), (1, 1));
 }
@@ -308,8 +308,8 @@ fn answer_within_grace_is_passed_on() {
     stage.client_sends(&initialize_request("2025-11-25"));
     stage.advance(defaults::GRACE - Duration::from_millis(1));
     assert_eq!(stage.client_reads(), None);
-    stage.server_answers(HELLO);
-    assert_eq!(stage.client_reads().unwrap()["result"], result(HELLO));
+    stage.server_answers(HANDSHAKE_RESULT);
+    assert_eq!(stage.client_reads().unwrap()["result"], result(HANDSHAKE_RESULT));
     stage.advance(defaults::GRACE);
     assert_eq!(stage.client_reads(), None, "and is answered once");
 }
@@ -320,15 +320,15 @@ fn pending_handshake_is_answered_provisionally_and_not_resent() {
     stage.client_sends(&initialize_request("2025-06-18"));
     let sent = stage.server_reads().unwrap();
     stage.advance(defaults::GRACE);
-    let told = stage.client_reads().unwrap();
-    assert_eq!((&told["id"], &told["result"]["protocolVersion"]), (&json!("g"), &json!("2025-06-18")));
-    assert_eq!(told["result"]["serverInfo"]["name"], "notes");
-    assert_eq!(told["result"]["capabilities"]["tools"]["listChanged"], true);
+    let message = stage.client_reads().unwrap();
+    assert_eq!((&message["id"], &message["result"]["protocolVersion"]), (&json!("g"), &json!("2025-06-18")));
+    assert_eq!(message["result"]["serverInfo"]["name"], "notes");
+    assert_eq!(message["result"]["capabilities"]["tools"]["listChanged"], true);
     stage.client_sends(INITIALIZED);
     stage.client_sends(&list(1));
     assert_eq!(stage.server_reads(), None, "nothing overtakes the greeting");
     stage.advance(Duration::from_secs(10));
-    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HELLO}}}"#, sent["id"]));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HANDSHAKE_RESULT}}}"#, sent["id"]));
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
     stage.server_answers(TOOLS);
     assert_eq!(stage.client_reads().unwrap()["result"], result(TOOLS));
@@ -357,7 +357,7 @@ fn server_down_at_start_is_initialized_when_up() {
     }
     assert_eq!(stage.client_reads().unwrap()["error"]["data"]["cause"], "unavailable", "it was asked for in vain");
     stage.advance(Duration::from_secs(5));
-    comes_up(&mut stage, HELLO);
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     stage.server_answers(TOOLS);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed", "there it is");
 }
@@ -370,7 +370,7 @@ fn unsupported_list_is_answered_as_empty() {
     stage.advance(defaults::GRACE);
     stage.client_reads().unwrap();
     stage.client_sends(INITIALIZED);
-    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HELLO}}}"#, sent["id"]));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HANDSHAKE_RESULT}}}"#, sent["id"]));
     stage.server_reads().unwrap();
     for (method, member) in [("prompts/list", "prompts"), ("resources/templates/list", "resourceTemplates")] {
         stage.client_sends(&json!({ "jsonrpc": "2.0", "id": 5, "method": method }).to_string());
@@ -391,7 +391,7 @@ fn handshake_after_provisional_answer_has_call_timeout() {
     let sent = stage.server_reads().unwrap();
     stage.advance(defaults::HANDSHAKE * 2);
     assert_eq!(stage.state(), LinkState::Up, "it may be downloading itself");
-    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HELLO}}}"#, sent["id"]));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HANDSHAKE_RESULT}}}"#, sent["id"]));
     stage.client_reads().unwrap();
     stage.client_sends(&call("1", "make"));
     assert_eq!(stage.server_answers("{}")["params"]["name"], "make");
@@ -407,7 +407,7 @@ fn child_lost_after_provisional_answer_is_reinitialized() {
     stage.client_sends(INITIALIZED);
     stage.die(stage.written);
     stage.advance(Duration::from_secs(1));
-    comes_up(&mut stage, HELLO);
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     assert_eq!(stage.client_reads(), None);
 }
 
@@ -417,8 +417,8 @@ fn unknown_protocol_version_is_forwarded() {
     stage.client_sends(&initialize_request("2031-01-01"));
     stage.advance(defaults::HANDSHAKE);
     assert_eq!(stage.client_reads(), None);
-    stage.server_answers(HELLO);
-    assert_eq!(stage.client_reads().unwrap()["result"], result(HELLO));
+    stage.server_answers(HANDSHAKE_RESULT);
+    assert_eq!(stage.client_reads().unwrap()["result"], result(HANDSHAKE_RESULT));
 }
 
 // ---- in the modern era ----
@@ -480,9 +480,9 @@ fn cached_modern_list_is_reread_and_change_is_announced() {
         r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{meta}}}}}"#
     ));
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/subscriptions/acknowledged");
-    let told = stage.client_reads().expect("what has changed before");
-    assert_eq!(told["method"], "notifications/tools/list_changed");
-    assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 5);
+    let message = stage.client_reads().expect("what has changed before");
+    assert_eq!(message["method"], "notifications/tools/list_changed");
+    assert_eq!(message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 5);
     assert_eq!(stage.client_reads(), None);
 }
 

@@ -12,10 +12,10 @@ use mendline_core::port::{Content, EndHow, Verb};
 use stage::NOTES;
 use stage::http::{INITIALIZE, SentRequest, Stage, call, initialized_without_session};
 
-const NOTICE: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+const NOTIFICATION: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
 /// A greeted stage whose stream for notices stands.
-fn listening() -> (Stage, SentRequest) {
+fn with_get_stream() -> (Stage, SentRequest) {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
     stage.initialize("s1");
@@ -31,9 +31,9 @@ fn gets(stage: &Stage) -> usize {
 
 #[test]
 fn get_stream_with_events_is_reopened_soon() {
-    let (mut stage, mut notices) = listening();
+    let (mut stage, mut notices) = with_get_stream();
     for round in 0..5 {
-        stage.event(notices.id, None, NOTICE);
+        stage.event(notices.id, None, NOTIFICATION);
         stage.client_reads().unwrap();
         stage.end(notices.id, EndHow::Complete);
         stage.advance(Duration::from_millis(500));
@@ -45,7 +45,7 @@ fn get_stream_with_events_is_reopened_soon() {
 
 #[test]
 fn get_stream_is_not_opened_without_connection() {
-    let (mut stage, notices) = listening();
+    let (mut stage, notices) = with_get_stream();
     stage.end(notices.id, EndHow::Cut("reset".into()));
     stage.client_sends(&call(1, "create_note"));
     for _ in 0..30 {
@@ -77,9 +77,9 @@ fn server_without_session_or_get_stream_is_asked_once() {
 
 #[test]
 fn get_stream_ends_with_session_and_reopens_in_next() {
-    let (mut stage, notices) = listening();
+    let (mut stage, notices) = with_get_stream();
     stage.use_session();
-    stage.event(notices.id, Some("e1"), NOTICE);
+    stage.event(notices.id, Some("e1"), NOTIFICATION);
     stage.client_sends(&call(1, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
@@ -96,9 +96,9 @@ fn get_stream_ends_with_session_and_reopens_in_next() {
 
 #[test]
 fn thousand_event_ids_are_kept_against_duplicates() {
-    let (mut stage, notices) = listening();
+    let (mut stage, notices) = with_get_stream();
     for at in 0..1_000 {
-        stage.event(notices.id, Some(&format!("e{at}")), NOTICE);
+        stage.event(notices.id, Some(&format!("e{at}")), NOTIFICATION);
         stage.client_reads().expect("a notice");
     }
     stage.end(notices.id, EndHow::Cut("reset".into()));
@@ -106,9 +106,9 @@ fn thousand_event_ids_are_kept_against_duplicates() {
     let resumed = stage.next_sent();
     assert_eq!(resumed.header("last-event-id"), Some("e999"));
     stage.status(resumed.id, 200, Content::Events, None);
-    stage.event(resumed.id, Some("e0"), NOTICE);
+    stage.event(resumed.id, Some("e0"), NOTIFICATION);
     assert_eq!(stage.client_reads(), None, "the oldest one, too");
-    stage.event(resumed.id, Some("e1000"), NOTICE);
+    stage.event(resumed.id, Some("e1000"), NOTIFICATION);
     stage.client_reads().expect("a new one");
 }
 
@@ -120,7 +120,7 @@ fn only_refused_notifications_are_reported_as_lost() {
         let note = stage.next_sent();
         stage.status(note.id, status, Content::Empty, None);
         stage.end(note.id, EndHow::Complete);
-        let said = stage.log.iter().filter(|line| line.contains("no way to deliver it")).count();
-        assert_eq!(said, dropped, "HTTP {status}: {:?}", stage.log);
+        let reported = stage.log.iter().filter(|line| line.contains("no way to deliver it")).count();
+        assert_eq!(reported, dropped, "HTTP {status}: {:?}", stage.log);
     }
 }

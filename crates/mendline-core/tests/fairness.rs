@@ -28,11 +28,11 @@ fn shared(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
 }
 
 /// One place, and room for four to wait.
-fn narrow(config: &mut UpstreamConfig) {
+fn one_slot(config: &mut UpstreamConfig) {
     (config.limits.in_flight, config.limits.waiting) = (1, 4);
 }
 
-fn says(stage: &mut Stage, client: ClientId, text: String) {
+fn sends(stage: &mut Stage, client: ClientId, text: String) {
     let received = Received::from_line(Line::Text(Bytes::from(text)), &Limits::default());
     stage.input(Input::FromClient { client, received });
 }
@@ -40,7 +40,7 @@ fn says(stage: &mut Stage, client: ClientId, text: String) {
 /// A client calls tools that are called as the calls are.
 fn calls(stage: &mut Stage, client: ClientId, ids: impl IntoIterator<Item = u32>) {
     for id in ids {
-        says(stage, client, call(&id.to_string(), &format!("{}-{id}", client.0)));
+        sends(stage, client, call(&id.to_string(), &format!("{}-{id}", client.0)));
     }
 }
 
@@ -54,7 +54,7 @@ fn cause(answer: &Value) -> &str {
 }
 
 /// Which calls of a client were told that there is no room, or not now.
-fn turned_away(stage: &mut Stage, client: ClientId) -> Vec<(u64, String)> {
+fn rejections(stage: &mut Stage, client: ClientId) -> Vec<(u64, String)> {
     let answers = std::iter::from_fn(|| reads(stage, client));
     answers.map(|answer| (answer["id"].as_u64().unwrap(), cause(&answer).to_owned())).collect()
 }
@@ -79,32 +79,32 @@ fn waiting_clients_are_served_round_robin() {
 
 #[test]
 fn full_queue_evicts_newest_call_of_busiest_client() {
-    let mut stage = shared(narrow);
+    let mut stage = shared(one_slot);
     calls(&mut stage, CLIENT, 1..=6);
-    assert_eq!(turned_away(&mut stage, CLIENT), [(6, "overloaded".to_owned())], "one is out and four wait");
+    assert_eq!(rejections(&mut stage, CLIENT), [(6, "overloaded".to_owned())], "one is out and four wait");
     calls(&mut stage, OTHER, 1..=3);
-    let told = turned_away(&mut stage, CLIENT);
-    assert_eq!(told, [(5, "overloaded".to_owned()), (4, "overloaded".to_owned())], "the newest give way");
-    let told = turned_away(&mut stage, OTHER);
-    assert_eq!(told, [(3, "overloaded".to_owned())], "until both have as much");
+    let rejected = rejections(&mut stage, CLIENT);
+    assert_eq!(rejected, [(5, "overloaded".to_owned()), (4, "overloaded".to_owned())], "the newest give way");
+    let rejected = rejections(&mut stage, OTHER);
+    assert_eq!(rejected, [(3, "overloaded".to_owned())], "until both have as much");
     calls(&mut stage, THIRD, [1]);
-    assert_eq!(turned_away(&mut stage, THIRD), [], "whoever has nothing finds room");
-    assert_eq!(turned_away(&mut stage, OTHER), [(2, "overloaded".to_owned())], "at one of those who have most");
+    assert_eq!(rejections(&mut stage, THIRD), [], "whoever has nothing finds room");
+    assert_eq!(rejections(&mut stage, OTHER), [(2, "overloaded".to_owned())], "at one of those who have most");
     assert_eq!(served(&mut stage), ["0-1", "1-1", "2-1", "0-2", "0-3"]);
 }
 
 #[test]
 fn evicted_call_is_reported_as_not_sent() {
-    let mut stage = shared(narrow);
+    let mut stage = shared(one_slot);
     calls(&mut stage, CLIENT, 1..=5);
     calls(&mut stage, OTHER, [1]);
-    let told = reads(&mut stage, CLIENT).unwrap();
-    let facts = &told["result"]["_meta"]["dev.mendline/failure"];
+    let rejected = reads(&mut stage, CLIENT).unwrap();
+    let facts = &rejected["result"]["_meta"]["dev.mendline/failure"];
     assert_eq!(
         (&facts["outcome"], &facts["attempts"], &facts["retryable"]),
         (&"not_sent".into(), &0.into(), &true.into())
     );
-    let text = told["result"]["content"][0]["text"].as_str().unwrap();
+    let text = rejected["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("other clients"), "{text}");
     assert_eq!(stage.engine.open_calls(NOTES), 5, "no more are held than before");
 }
@@ -112,11 +112,11 @@ fn evicted_call_is_reported_as_not_sent() {
 #[test]
 fn call_sent_before_is_not_evicted() {
     let mut stage = shared(|notes| {
-        narrow(notes);
+        one_slot(notes);
         (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);
     });
     for id in 1..=5 {
-        says(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
+        sends(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
     }
     for _ in 1..=4 {
         let sent = stage.server_reads().unwrap();
@@ -124,17 +124,17 @@ fn call_sent_before_is_not_evicted() {
         stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
     }
     calls(&mut stage, OTHER, [1]);
-    assert_eq!(turned_away(&mut stage, OTHER), [(1, "overloaded".to_owned())], "nobody knows what they have done");
-    assert_eq!(turned_away(&mut stage, CLIENT), []);
+    assert_eq!(rejections(&mut stage, OTHER), [(1, "overloaded".to_owned())], "nobody knows what they have done");
+    assert_eq!(rejections(&mut stage, CLIENT), []);
 }
 
 #[test]
 fn estimated_wait_counts_own_turn_only() {
     let mut stage = shared(|notes| notes.rate_limit = Some(RateLimit { burst: 1, per_second: 0.1 }));
     calls(&mut stage, CLIENT, 1..=6);
-    assert_eq!(turned_away(&mut stage, CLIENT), [(6, "rate_limited".to_owned())], "its turn is in fifty seconds");
+    assert_eq!(rejections(&mut stage, CLIENT), [(6, "rate_limited".to_owned())], "its turn is in fifty seconds");
     calls(&mut stage, OTHER, [1]);
-    assert_eq!(turned_away(&mut stage, OTHER), [], "this one's is the next");
+    assert_eq!(rejections(&mut stage, OTHER), [], "this one's is the next");
     assert_eq!(served(&mut stage), ["0-1"]);
     stage.advance(10 * SECOND);
     assert_eq!(served(&mut stage), ["1-1"]);
@@ -164,30 +164,30 @@ fn overtaken_call_reports_rate_limit_at_timeout() {
 #[test]
 fn calls_in_backoff_do_not_block_free_slot() {
     let mut stage = shared(|notes| {
-        narrow(notes);
+        one_slot(notes);
         (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);
     });
     for id in 1..=4 {
-        says(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
+        sends(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
         let sent = stage.server_reads().unwrap();
         let id = &sent["id"];
         stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
     }
     calls(&mut stage, CLIENT, [5]);
-    assert_eq!(turned_away(&mut stage, CLIENT), [], "the queue is full, and it need not queue");
+    assert_eq!(rejections(&mut stage, CLIENT), [], "the queue is full, and it need not queue");
     assert_eq!(stage.server_reads().unwrap()["params"]["name"], "0-5");
     calls(&mut stage, CLIENT, [6]);
-    assert_eq!(turned_away(&mut stage, CLIENT), [(6, "overloaded".to_owned())], "this one would have to");
+    assert_eq!(rejections(&mut stage, CLIENT), [(6, "overloaded".to_owned())], "this one would have to");
 }
 
 #[test]
 fn number_of_calls_in_backoff_is_limited() {
     let mut stage = shared(|notes| {
-        narrow(notes);
+        one_slot(notes);
         (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);
     });
     for id in 1..=9 {
-        says(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
+        sends(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
         let Some(sent) = stage.server_reads() else { break };
         let id = &sent["id"];
         stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));

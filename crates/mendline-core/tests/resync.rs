@@ -50,8 +50,8 @@ fn lost_restore_of_log_level_keeps_newer_level() {
     stage.advance(defaults::CALL);
     while stage.server_reads().is_some() {}
     request(&mut stage, "logging/setLevel", &json!({ "level": "error" }), "{}");
-    let told = stage.server_answers("{}");
-    assert_eq!((&told["method"], &told["params"]["uri"]), (&json!("resources/subscribe"), &json!("file:///a")));
+    let message = stage.server_answers("{}");
+    assert_eq!((&message["method"], &message["params"]["uri"]), (&json!("resources/subscribe"), &json!("file:///a")));
     assert_eq!(stage.server_reads(), None, "what the client chose last is what the server knows");
 }
 
@@ -63,9 +63,9 @@ fn restored_subscriptions_are_limited() {
     }
     restart(&mut stage);
     let mut restored = 0;
-    while let Some(told) = stage.server_reads() {
-        assert_eq!(told["method"], "resources/subscribe");
-        stage.server_sends(&json!({ "jsonrpc": "2.0", "id": told["id"], "result": {} }).to_string());
+    while let Some(message) = stage.server_reads() {
+        assert_eq!(message["method"], "resources/subscribe");
+        stage.server_sends(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": {} }).to_string());
         restored += 1;
     }
     assert_eq!(restored, defaults::SUBSCRIPTIONS);
@@ -191,7 +191,7 @@ fn list_of_earlier_session_is_not_compared() {
 }
 
 /// A call of the tool `look` is lost with its child. Says whether it was sent again.
-fn is_repeated(stage: &mut Stage) -> bool {
+fn is_resent(stage: &mut Stage) -> bool {
     stage.client_sends(&call("1", "look"));
     assert_eq!(stage.server_reads().unwrap()["method"], "tools/call");
     stage.die(stage.written);
@@ -211,7 +211,7 @@ fn compared_list_updates_tool_hints() {
         restart(&mut stage);
         assert_eq!(stage.server_answers(&format!(r#"{{"tools":[{after}]}}"#))["method"], "tools/list");
         assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
-        assert_eq!(is_repeated(&mut stage), repeated, "trusted: {trusted}, now {after}");
+        assert_eq!(is_resent(&mut stage), repeated, "trusted: {trusted}, now {after}");
     }
 }
 
@@ -223,7 +223,7 @@ fn second_page_keeps_hints_of_first() {
     restart(&mut stage);
     stage.server_answers(&format!(r#"{{"tools":[{LOOK}],"nextCursor":"2"}}"#));
     stage.server_answers(&format!(r#"{{"tools":[{ONE}]}}"#));
-    assert!(is_repeated(&mut stage));
+    assert!(is_resent(&mut stage));
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn hints_are_valid_until_list_changed() {
         request(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{LOOK}]}}"#));
         stage.server_sends(&json!({ "jsonrpc": "2.0", "method": notice }).to_string());
         stage.client_reads().unwrap();
-        assert_eq!(is_repeated(&mut stage), repeated, "{notice}");
+        assert_eq!(is_resent(&mut stage), repeated, "{notice}");
     }
 }
 

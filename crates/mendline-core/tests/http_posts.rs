@@ -14,7 +14,7 @@ use mendline_core::{Input, defaults};
 use stage::http::{INITIALIZE, SentRequest, Stage, call};
 
 /// A stage with a stream for notices that stands, over which a server can ask.
-fn listening() -> (Stage, SentRequest) {
+fn with_get_stream() -> (Stage, SentRequest) {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
     stage.initialize("s1");
@@ -25,7 +25,7 @@ fn listening() -> (Stage, SentRequest) {
 }
 
 /// The server asks so often that most of it has to be declined.
-fn asks(stage: &mut Stage, over: &SentRequest, count: usize) {
+fn server_requests(stage: &mut Stage, over: &SentRequest, count: usize) {
     for id in 0..count {
         stage.event(over.id, None, &format!(r#"{{"jsonrpc":"2.0","id":"q{id}","method":"roots/list"}}"#));
     }
@@ -35,15 +35,15 @@ fn dropped(stage: &Stage) -> usize {
     stage.events.iter().filter(|event| matches!(event, Event::MessageDropped { why: Dropped::NoWay, .. })).count()
 }
 
-fn take(stage: &mut Stage, seen: &SentRequest) {
+fn accept(stage: &mut Stage, seen: &SentRequest) {
     stage.status(seen.id, 202, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
 }
 
 #[test]
 fn s04_endless_server_requests_get_sixteen_concurrent_posts() {
-    let (mut stage, notices) = listening();
-    asks(&mut stage, &notices, 20_000);
+    let (mut stage, notices) = with_get_stream();
+    server_requests(&mut stage, &notices, 20_000);
     assert_eq!(stage.seen.len(), defaults::NOTES);
     let declined = 20_000 - defaults::ASKS;
     assert_eq!(dropped(&stage), declined - defaults::NOTES - defaults::LINK_QUEUE);
@@ -51,18 +51,18 @@ fn s04_endless_server_requests_get_sixteen_concurrent_posts() {
     let mut ids = Vec::new();
     while let Some(seen) = stage.seen.pop_front() {
         ids.push(seen.json()["id"].as_str().unwrap().to_owned());
-        take(&mut stage, &seen);
+        accept(&mut stage, &seen);
         assert!(stage.seen.len() <= defaults::NOTES);
     }
     let expected: Vec<_> =
-        (defaults::ASKS..).map(|id| format!("q{id}")).take(defaults::NOTES + defaults::LINK_QUEUE).collect();
+        (defaults::ASKS..).map(|id| format!("q{id}")).accept(defaults::NOTES + defaults::LINK_QUEUE).collect();
     assert_eq!(ids, expected);
 }
 
 #[test]
 fn s04_unaccepted_post_times_out_and_frees_slot() {
-    let (mut stage, notices) = listening();
-    asks(&mut stage, &notices, defaults::ASKS + 3 * defaults::NOTES);
+    let (mut stage, notices) = with_get_stream();
+    server_requests(&mut stage, &notices, defaults::ASKS + 3 * defaults::NOTES);
     for round in 1..=3 {
         assert_eq!(stage.seen.len(), round * defaults::NOTES);
         assert_eq!(stage.aborted.len(), (round - 1) * defaults::NOTES);
@@ -74,8 +74,8 @@ fn s04_unaccepted_post_times_out_and_frees_slot() {
 
 #[test]
 fn s04_calls_and_cancellations_do_not_wait_for_other_posts() {
-    let (mut stage, notices) = listening();
-    asks(&mut stage, &notices, 1_000);
+    let (mut stage, notices) = with_get_stream();
+    server_requests(&mut stage, &notices, 1_000);
     stage.seen.clear();
     stage.client_sends(&call(1, "create_note"));
     assert_eq!(stage.next_sent().method(), "tools/call");
@@ -86,7 +86,7 @@ fn s04_calls_and_cancellations_do_not_wait_for_other_posts() {
 
 #[test]
 fn s04_cancellations_are_limited_and_none_is_dropped() {
-    let (mut stage, _notices) = listening();
+    let (mut stage, _notices) = with_get_stream();
     let count = 3 * defaults::NOTES;
     for id in 1..=count {
         stage.client_sends(&call(id as u32, "create_note"));
@@ -100,7 +100,7 @@ fn s04_cancellations_are_limited_and_none_is_dropped() {
         stage.seen.retain(|seen| seen.method() == "notifications/cancelled");
         assert!(stage.seen.len() <= defaults::NOTES);
         let Some(seen) = stage.seen.pop_front() else { break };
-        take(&mut stage, &seen);
+        accept(&mut stage, &seen);
         taken += 1;
     }
     assert_eq!((taken, dropped(&stage)), (count, 0));
@@ -108,9 +108,9 @@ fn s04_cancellations_are_limited_and_none_is_dropped() {
 
 #[test]
 fn s04_posts_of_lost_session_free_their_slots() {
-    let (mut stage, notices) = listening();
+    let (mut stage, notices) = with_get_stream();
     stage.use_session();
-    asks(&mut stage, &notices, 1_000);
+    server_requests(&mut stage, &notices, 1_000);
     assert_eq!(stage.seen.len(), defaults::NOTES);
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.seen.pop_back().unwrap();
@@ -123,7 +123,7 @@ fn s04_posts_of_lost_session_free_their_slots() {
     stage.initialize("s2");
     let initialized = stage.next_sent();
     assert_eq!(initialized.method(), "notifications/initialized");
-    take(&mut stage, &initialized);
+    accept(&mut stage, &initialized);
     assert!(stage.seen.iter().any(|seen| seen.ask.body.is_some() && seen.method() == "tools/call"));
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     assert_eq!(stage.seen.back().unwrap().method(), "notifications/roots/list_changed");
@@ -136,7 +136,7 @@ fn s04_initialized_is_sent_while_every_slot_is_taken() {
     let handshake = stage.next_sent();
     stage.status(handshake.id, 200, Content::Events, Some("s1"));
     // A server may ask before it has answered the handshake, and be slow to take what it is told.
-    asks(&mut stage, &handshake, 1_000);
+    server_requests(&mut stage, &handshake, 1_000);
     assert_eq!(stage.seen.len(), defaults::NOTES);
     stage.seen.clear();
     let id = &handshake.json()["id"];

@@ -80,8 +80,8 @@ fn hints_of_untrusted_server_are_ignored() {
         stage.client_sends(&call("1", "look"));
         stage.server_reads().unwrap();
         stage.die(stage.written);
-        let said = stage.client_reads().map(|it| it["result"]["_meta"]["dev.mendline/failure"]["outcome"].clone());
-        assert_eq!(said.as_ref().and_then(Value::as_str), outcome, "trusted: {trusted}");
+        let reported = stage.client_reads().map(|it| it["result"]["_meta"]["dev.mendline/failure"]["outcome"].clone());
+        assert_eq!(reported.as_ref().and_then(Value::as_str), outcome, "trusted: {trusted}");
     }
 }
 
@@ -166,13 +166,13 @@ fn reconnect_is_announced_to_client_on_request() {
         stage.advance(Duration::from_secs(1));
         stage.accept_dial();
         stage.die(0);
-        let told = stage.client_reads().unwrap();
+        let message = stage.client_reads().unwrap();
         assert_eq!(
-            (&told["method"], &told["params"]["progressToken"]),
+            (&message["method"], &message["params"]["progressToken"]),
             (&json!("notifications/progress"), &json!("t"))
         );
-        assert_eq!(told["params"]["message"], format!("reconnecting to \"notes\", attempt {attempt} of 10"));
-        let progress = told["params"]["progress"].as_f64().unwrap();
+        assert_eq!(message["params"]["message"], format!("reconnecting to \"notes\", attempt {attempt} of 10"));
+        let progress = message["params"]["progress"].as_f64().unwrap();
         assert!(progress > seen, "progress never falls");
         seen = progress;
         assert_eq!(stage.client_reads(), None);
@@ -203,8 +203,8 @@ fn unlimited_retries_are_counted_without_limit() {
     stage.advance(Duration::from_secs(1));
     stage.accept_dial();
     stage.die(0);
-    let told = std::iter::from_fn(|| stage.client_reads()).find(|it| it["method"] == "notifications/progress");
-    assert_eq!(told.unwrap()["params"]["message"], "reconnecting to \"notes\", attempt 2");
+    let message = std::iter::from_fn(|| stage.client_reads()).find(|it| it["method"] == "notifications/progress");
+    assert_eq!(message.unwrap()["params"]["message"], "reconnecting to \"notes\", attempt 2");
 }
 
 #[test]
