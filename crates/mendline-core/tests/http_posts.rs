@@ -55,7 +55,7 @@ fn s04_endless_server_requests_get_sixteen_concurrent_posts() {
         assert!(stage.seen.len() <= defaults::NOTES);
     }
     let expected: Vec<_> =
-        (defaults::ASKS..).map(|id| format!("q{id}")).accept(defaults::NOTES + defaults::LINK_QUEUE).collect();
+        (defaults::ASKS..).map(|id| format!("q{id}")).take(defaults::NOTES + defaults::LINK_QUEUE).collect();
     assert_eq!(ids, expected);
 }
 
