@@ -5,7 +5,7 @@ use std::time::Duration;
 use mendline::decisions::defaults;
 use serde_json::Value;
 
-use super::cable::{Fault, Kind, Way};
+use super::faulty_stream::{Fault, Kind, Direction};
 use super::conversation::Wire;
 use super::seen::{Asked, Role, Seen};
 use super::site::{Manner, Twist};
@@ -124,13 +124,13 @@ fn cancelled_for_good(asked: &Asked, seen: &Seen, is_harmless: bool, found: &mut
 fn cannot_arrive_whole(fault: Fault, seen: &Seen) -> bool {
     !seen.wire.is_http2()
         && !seen.turned_away.contains(&fault.at)
-        && matches!((fault.kind, fault.way), (Kind::Cut | Kind::WriteError, Way::Up))
+        && matches!((fault.kind, fault.direction), (Kind::Cut | Kind::WriteError, Direction::Up))
 }
 
 /// The connection is visibly dead as soon as the fault has struck, so nothing more can be lost to it. A child that closes
 /// its stdout and lives on is only suspected at first.
 fn is_over_at_once(fault: Fault, wire: Wire) -> bool {
-    fault.kind == Kind::Cut || (wire != Wire::Stdio && (fault.kind, fault.way) == (Kind::End, Way::Down))
+    fault.kind == Kind::Cut || (wire != Wire::Stdio && (fault.kind, fault.direction) == (Kind::End, Direction::Down))
 }
 
 fn one_answer_in_time(asked: &Asked, may_cost_everything: bool, found: &mut Vec<String>) -> Option<Came> {
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    const CUT: Fault = Fault { kind: Kind::Cut, way: Way::Up, at: 1 };
+    const CUT: Fault = Fault { kind: Kind::Cut, direction: Direction::Up, at: 1 };
 
     fn well() -> Value {
         json!({"id": "unsafe", "result": {}})

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::cable::{Fault, Meter, Way};
+use super::faulty_stream::{Fault, Meter, Direction};
 use super::host::Stage;
 use super::seen::{Role, Seen};
 use super::site::{Manner, Site, Twist};
@@ -199,7 +199,7 @@ impl Conversation {
         seen.turned_away = site.turned_away();
         seen.server_knows_of_cancel = was_cancelled;
         seen.struck = meter.struck();
-        (seen.up, seen.down) = (meter.carried(Way::Up), meter.carried(Way::Down));
+        (seen.up, seen.down) = (meter.carried(Direction::Up), meter.carried(Direction::Down));
         seen.events = std::mem::take(&mut notes.0.lock().unwrap());
         seen
     }

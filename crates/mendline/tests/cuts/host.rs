@@ -13,7 +13,7 @@ use mendline::transport::http::{Dial, DialError, Dialed, Http, Place, Protocol, 
 use mendline::{Child, Drained, Host};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadBuf};
 
-use super::cable::{Cable, Meter};
+use super::faulty_stream::{FaultyStream, Meter};
 use super::conversation::Wire;
 use super::site::Site;
 use super::{http1, http2, tls};
@@ -30,9 +30,9 @@ pub struct Stage {
 
 impl Host for Stage {
     type Child = Actor;
-    type Dial = Cables;
+    type Dial = FaultyDialer;
 
-    fn remote(&mut self, _: UpstreamId) -> Option<Http<Cables>> {
+    fn remote(&mut self, _: UpstreamId) -> Option<Http<FaultyDialer>> {
         let (url, protocol) = match self.wire {
             Wire::Stdio => return None,
             Wire::Http1 => ("http://notes.test/mcp", Protocol::Http1),
@@ -44,7 +44,7 @@ impl Host for Stage {
         if self.wire.is_secure() {
             target = target.tls(tls::trust());
         }
-        Some(Http::new(target, Cables { wire: self.wire, site: self.site.clone(), meter: self.meter.clone() }))
+        Some(Http::new(target, FaultyDialer { wire: self.wire, site: self.site.clone(), meter: self.meter.clone() }))
     }
 
     fn spawn(&mut self, _: LinkId) -> Result<Actor, SpawnFailure> {
@@ -53,8 +53,8 @@ impl Host for Stage {
             let fate = fate.clone();
             move || fate.seal(Exit::Signal(9))
         };
-        let (stdin, program_stdin) = Cable::new(&self.meter);
-        let (stdout, program_stdout) = Cable::new(&self.meter);
+        let (stdin, program_stdin) = FaultyStream::new(&self.meter);
+        let (stdout, program_stdout) = FaultyStream::new(&self.meter);
         let (stderr, program_stderr) = tokio::io::duplex(CHUNK);
         tokio::spawn(program(program_stdin, program_stdout, program_stderr, self.site.clone(), fate.clone()));
         Ok(Actor { pipes: Some((stdin.on_cut(dies(&fate)), stdout.on_cut(dies(&fate)), stderr)), fate })
@@ -101,20 +101,20 @@ impl Fate {
 
 /// A child as the driver sees it.
 pub struct Actor {
-    pipes: Option<(Cable, Cable, DuplexStream)>,
+    pipes: Option<(FaultyStream, FaultyStream, DuplexStream)>,
     fate: Fate,
 }
 
 impl Child for Actor {
-    type Stdin = Cable;
-    type Stdout = Cable;
+    type Stdin = FaultyStream;
+    type Stdout = FaultyStream;
     type Stderr = DuplexStream;
 
     fn pid(&self) -> u32 {
         4711
     }
 
-    fn pipes(&mut self) -> Option<(Cable, Cable, DuplexStream)> {
+    fn pipes(&mut self) -> Option<(FaultyStream, FaultyStream, DuplexStream)> {
         self.pipes.take()
     }
 
@@ -138,11 +138,11 @@ impl Child for Actor {
         self.fate.0.lock().unwrap().0.expect("buried alive")
     }
 
-    fn unread(&self, _: &Cable) -> u64 {
+    fn unread(&self, _: &FaultyStream) -> u64 {
         0
     }
 
-    fn drain_stdout(&self, stdout: &mut Cable, into: &mut BytesMut) -> Drained {
+    fn drain_stdout(&self, stdout: &mut FaultyStream, into: &mut BytesMut) -> Drained {
         let mut space = vec![0; CHUNK];
         let mut buffer = ReadBuf::new(&mut space);
         let read = Pin::new(stdout).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer);
@@ -161,19 +161,19 @@ impl Child for Actor {
 }
 
 /// Dials the site.
-pub struct Cables {
+pub struct FaultyDialer {
     wire: Wire,
     site: Site,
     meter: Meter,
 }
 
-impl Dial for Cables {
-    type Io = Cable;
+impl Dial for FaultyDialer {
+    type Io = FaultyStream;
 
-    fn dial(&self, _: &Place, _: Duration) -> impl Future<Output = Result<Dialed<Cable>, DialError>> + Send + 'static {
+    fn dial(&self, _: &Place, _: Duration) -> impl Future<Output = Result<Dialed<FaultyStream>, DialError>> + Send + 'static {
         let (wire, site, meter) = (self.wire, self.site.clone(), self.meter.clone());
         async move {
-            let (cable, theirs) = Cable::new(&meter);
+            let (cable, theirs) = FaultyStream::new(&meter);
             tokio::spawn(async move {
                 match wire {
                     Wire::Stdio | Wire::Http1 => http1::serve(theirs, site).await,

@@ -8,7 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
 #![allow(clippy::print_stdout, reason = "a sweep by hand prints its table")]
 
-mod cable;
+mod faulty_stream;
 mod check;
 mod conversation;
 mod host;
@@ -22,7 +22,7 @@ mod tls;
 
 use std::time::Instant;
 
-use cable::Fault;
+use faulty_stream::Fault;
 use conversation::{ALL, Conversation};
 use sweep::{Reach, sweep};
 use tally::Tally;
@@ -123,8 +123,8 @@ fn by_hand() {
         (None, Some(_)) => Reach::Every,
         (None, None) => Reach::Sample,
     };
-    if let (Reach::One(at), [(_, kind, way)], [conversation]) = (reach, &kinds[..], &conversations[..]) {
-        tell(conversation, Fault { kind: *kind, way: *way, at });
+    if let (Reach::One(at), [(_, kind, direction)], [conversation]) = (reach, &kinds[..], &conversations[..]) {
+        tell(conversation, Fault { kind: *kind, direction: *direction, at });
     }
 
     let mut all = Tally::default();

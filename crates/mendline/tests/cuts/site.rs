@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::cable::{Meter, Way};
+use super::faulty_stream::{Meter, Direction};
 
 /// How the server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +190,7 @@ impl Site {
         let mut inside = self.0.lock().unwrap();
         let reply = inside.answer(request);
         if reply.status >= 300 {
-            let so_far = inside.meter.carried(Way::Up).0;
+            let so_far = inside.meter.carried(Direction::Up).0;
             inside.turned_away.push(so_far);
         }
         reply

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread;
 
-use super::cable::{Fault, Kind, Way};
+use super::faulty_stream::{Fault, Kind, Direction};
 use super::conversation::Conversation;
 use super::tally::Tally;
 
@@ -34,22 +34,22 @@ pub enum Reach {
 }
 
 /// Cuts one conversation, with these kinds of faults, on all processors.
-pub fn sweep(conversation: &Conversation, kinds: &[(&str, Kind, Way)], reach: Reach) -> Tally {
+pub fn sweep(conversation: &Conversation, kinds: &[(&str, Kind, Direction)], reach: Reach) -> Tally {
     let plain = conversation.hold(None);
     let mut tally = Tally::default();
     tally.add(conversation.name, None, &plain);
     let faults: Vec<Fault> = kinds
         .iter()
         .enumerate()
-        .flat_map(|(offset, &(_, kind, way))| {
-            let carried = if way == Way::Up { &plain.up } else { &plain.down };
+        .flat_map(|(offset, &(_, kind, direction))| {
+            let carried = if direction == Direction::Up { &plain.up } else { &plain.down };
             let bytes = match reach {
                 Reach::Every => (0..=carried.0).collect(),
                 Reach::One(at) => BTreeSet::from([at]),
                 Reach::Sample if kind == Kind::Drip => (0..carried.0).step_by(DRIPS).collect(),
                 Reach::Sample => sample(carried, offset, plain.wire.is_secure()),
             };
-            bytes.into_iter().map(move |at| Fault { kind, way, at })
+            bytes.into_iter().map(move |at| Fault { kind, direction, at })
         })
         .collect();
     let (left, tallied) = (Mutex::new(faults.into_iter()), Mutex::new(tally));

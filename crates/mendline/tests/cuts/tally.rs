@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::cable::Fault;
+use super::faulty_stream::Fault;
 use super::check::{Came, came, violations};
 use super::seen::{Role, Seen};
 
@@ -186,7 +186,7 @@ fn spoken(time: Duration) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::cable::{Kind, Way};
+    use super::super::faulty_stream::{Kind, Direction};
     use super::super::conversation::Wire;
     use super::super::site::{Manner, Twist};
     use super::*;
@@ -199,7 +199,7 @@ mod tests {
         (seen.runs, seen.resumed, seen.ended) = (1, 1, Some(Duration::ZERO));
         let mut tally = Tally::default();
         tally.add("one", None, &seen);
-        tally.add("one", Some(Fault { kind: Kind::Cut, way: Way::Down, at: 3 }), &seen);
+        tally.add("one", Some(Fault { kind: Kind::Cut, direction: Direction::Down, at: 3 }), &seen);
         let row = "one                   cut-down         1         1         1         ·         ·         ·         ·     1.2 s";
         assert!(tally.table().contains(row), "{}", tally.table());
         assert_eq!((tally.cuts(), tally.found()), (1, 0));

@@ -17,7 +17,7 @@ const CAPACITY: usize = 64 * 1024;
 
 /// Which way bytes go: up to the server, or down from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     Up,
     Down,
 }
@@ -41,26 +41,26 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub kind: Kind,
-    pub way: Way,
+    pub direction: Direction,
     /// So many bytes arrive before it strikes.
     pub at: usize,
 }
 
 impl Fault {
     /// Every kind of fault, with the ways in which it makes sense.
-    pub const KINDS: [(&'static str, Kind, Way); 8] = [
-        ("cut-up", Kind::Cut, Way::Up),
-        ("cut-down", Kind::Cut, Way::Down),
-        ("end-up", Kind::End, Way::Up),
-        ("end-down", Kind::End, Way::Down),
-        ("stall-up", Kind::Stall, Way::Up),
-        ("stall-down", Kind::Stall, Way::Down),
-        ("write-error", Kind::WriteError, Way::Up),
-        ("drip", Kind::Drip, Way::Up),
+    pub const KINDS: [(&'static str, Kind, Direction); 8] = [
+        ("cut-up", Kind::Cut, Direction::Up),
+        ("cut-down", Kind::Cut, Direction::Down),
+        ("end-up", Kind::End, Direction::Up),
+        ("end-down", Kind::End, Direction::Down),
+        ("stall-up", Kind::Stall, Direction::Up),
+        ("stall-down", Kind::Stall, Direction::Down),
+        ("write-error", Kind::WriteError, Direction::Up),
+        ("drip", Kind::Drip, Direction::Up),
     ];
 
     pub fn name(&self) -> &'static str {
-        let known = Fault::KINDS.iter().find(|(_, kind, way)| (*kind, *way) == (self.kind, self.way));
+        let known = Fault::KINDS.iter().find(|(_, kind, direction)| (*kind, *direction) == (self.kind, self.direction));
         known.map_or("unknown", |(name, _, _)| name)
     }
 }
@@ -91,52 +91,52 @@ impl Meter {
     }
 
     /// Bytes that went this way, and the seams between messages.
-    pub fn carried(&self, way: Way) -> (usize, Vec<usize>) {
+    pub fn carried(&self, direction: Direction) -> (usize, Vec<usize>) {
         let counts = self.0.lock().unwrap();
-        match way {
-            Way::Up => (counts.up, counts.seams_up.clone()),
-            Way::Down => (counts.down, counts.seams_down.clone()),
+        match direction {
+            Direction::Up => (counts.up, counts.seams_up.clone()),
+            Direction::Down => (counts.down, counts.seams_down.clone()),
         }
     }
 
     /// How many of so many bytes may still go this way before the fault strikes.
-    fn allowance(&self, way: Way, wanted: usize) -> usize {
+    fn allowance(&self, direction: Direction, wanted: usize) -> usize {
         let counts = self.0.lock().unwrap();
         match counts.fault {
-            Some(fault) if fault.way == way && !counts.struck => wanted.min(fault.at - counts.of(way)),
+            Some(fault) if fault.direction == direction && !counts.struck => wanted.min(fault.at - counts.of(direction)),
             _ => wanted,
         }
     }
 
     /// Notes what went, and says which fault strikes right behind it.
-    fn count(&self, way: Way, count: usize) -> Option<Fault> {
+    fn count(&self, direction: Direction, count: usize) -> Option<Fault> {
         let mut counts = self.0.lock().unwrap();
-        match way {
-            Way::Up => counts.up += count,
-            Way::Down => counts.down += count,
+        match direction {
+            Direction::Up => counts.up += count,
+            Direction::Down => counts.down += count,
         }
-        let at = counts.of(way);
-        match way {
-            Way::Up => counts.seams_up.push(at),
-            Way::Down => counts.seams_down.push(at),
+        let at = counts.of(direction);
+        match direction {
+            Direction::Up => counts.seams_up.push(at),
+            Direction::Down => counts.seams_down.push(at),
         }
-        let strikes = counts.fault.filter(|fault| !counts.struck && fault.way == way && fault.at == at);
+        let strikes = counts.fault.filter(|fault| !counts.struck && fault.direction == direction && fault.at == at);
         counts.struck |= strikes.is_some();
         strikes
     }
 }
 
 impl Counts {
-    fn of(&self, way: Way) -> usize {
-        match way {
-            Way::Up => self.up,
-            Way::Down => self.down,
+    fn of(&self, direction: Direction) -> usize {
+        match direction {
+            Direction::Up => self.up,
+            Direction::Down => self.down,
         }
     }
 }
 
 /// Our end of a cable.
-pub struct Cable {
+pub struct FaultyStream {
     io: Option<DuplexStream>,
     meter: Meter,
     fault: Option<Fault>,
@@ -146,11 +146,11 @@ pub struct Cable {
     on_cut: Option<Box<dyn Fn() + Send>>,
 }
 
-impl Cable {
+impl FaultyStream {
     /// A cable, and the peer's end of it.
-    pub fn new(meter: &Meter) -> (Cable, DuplexStream) {
+    pub fn new(meter: &Meter) -> (FaultyStream, DuplexStream) {
         let (ours, theirs) = tokio::io::duplex(CAPACITY);
-        let cable = Cable {
+        let cable = FaultyStream {
             io: Some(ours),
             meter: meter.clone(),
             fault: None,
@@ -162,7 +162,7 @@ impl Cable {
     }
 
     /// Does this when it is cut.
-    pub fn on_cut(mut self, act: impl Fn() + Send + 'static) -> Cable {
+    pub fn on_cut(mut self, act: impl Fn() + Send + 'static) -> FaultyStream {
         self.on_cut = Some(Box::new(act));
         self
     }
@@ -173,8 +173,8 @@ impl Cable {
         move || !closed.load(Ordering::Relaxed)
     }
 
-    fn has(&self, kind: Kind, way: Way) -> bool {
-        self.fault.is_some_and(|fault| (fault.kind, fault.way) == (kind, way))
+    fn has(&self, kind: Kind, direction: Direction) -> bool {
+        self.fault.is_some_and(|fault| (fault.kind, fault.direction) == (kind, direction))
     }
 
     fn is_cut(&self) -> bool {
@@ -182,14 +182,14 @@ impl Cable {
     }
 
     /// The most bytes that may go this way in one piece.
-    fn piece(&self, way: Way, wanted: usize) -> usize {
+    fn piece(&self, direction: Direction, wanted: usize) -> usize {
         let drips = self.fault.is_some_and(|fault| fault.kind == Kind::Drip);
-        self.meter.allowance(way, wanted.min(if drips { 1 } else { CAPACITY }))
+        self.meter.allowance(direction, wanted.min(if drips { 1 } else { CAPACITY }))
     }
 
     fn strike(&mut self, fault: Fault, cx: &mut Context<'_>) {
         self.fault = Some(fault);
-        match (fault.kind, fault.way) {
+        match (fault.kind, fault.direction) {
             (Kind::Cut, _) => {
                 self.io = None;
                 self.closed.store(true, Ordering::Relaxed);
@@ -197,13 +197,13 @@ impl Cable {
                     act();
                 }
             }
-            (Kind::End, Way::Up) => {
+            (Kind::End, Direction::Up) => {
                 if let Some(io) = &mut self.io {
                     // In memory a shutdown is done at once.
                     let _ = Pin::new(io).poll_shutdown(cx);
                 }
             }
-            (Kind::End, Way::Down) => self.closed.store(true, Ordering::Relaxed),
+            (Kind::End, Direction::Down) => self.closed.store(true, Ordering::Relaxed),
             (Kind::Stall | Kind::WriteError | Kind::Drip, _) => {}
         }
         cx.waker().wake_by_ref();
@@ -213,23 +213,23 @@ impl Cable {
     }
 }
 
-impl AsyncRead for Cable {
+impl AsyncRead for FaultyStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        let most = this.piece(Way::Down, buf.remaining());
+        let most = this.piece(Direction::Down, buf.remaining());
         if most == 0
-            && let Some(fault) = this.meter.count(Way::Down, 0)
+            && let Some(fault) = this.meter.count(Direction::Down, 0)
         {
             this.strike(fault, cx);
         }
         if this.is_cut() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
-        if this.has(Kind::End, Way::Down) {
+        if this.has(Kind::End, Direction::Down) {
             return Poll::Ready(Ok(()));
         }
         this.reader = Some(cx.waker().clone());
-        if this.has(Kind::Stall, Way::Down) {
+        if this.has(Kind::Stall, Direction::Down) {
             return Poll::Pending;
         }
         let Some(io) = &mut this.io else { return Poll::Ready(Ok(())) };
@@ -238,7 +238,7 @@ impl AsyncRead for Cable {
         let count = part.filled().len();
         buf.advance(count);
         if count > 0
-            && let Some(fault) = this.meter.count(Way::Down, count)
+            && let Some(fault) = this.meter.count(Direction::Down, count)
         {
             this.strike(fault, cx);
         }
@@ -246,23 +246,23 @@ impl AsyncRead for Cable {
     }
 }
 
-impl AsyncWrite for Cable {
+impl AsyncWrite for FaultyStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        let most = this.piece(Way::Up, bytes.len());
+        let most = this.piece(Direction::Up, bytes.len());
         if most == 0
             && !bytes.is_empty()
-            && let Some(fault) = this.meter.count(Way::Up, 0)
+            && let Some(fault) = this.meter.count(Direction::Up, 0)
         {
             this.strike(fault, cx);
         }
         if this.is_cut() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
-        if this.has(Kind::WriteError, Way::Up) {
+        if this.has(Kind::WriteError, Direction::Up) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        if this.has(Kind::Stall, Way::Up) || this.has(Kind::End, Way::Up) {
+        if this.has(Kind::Stall, Direction::Up) || this.has(Kind::End, Direction::Up) {
             return Poll::Ready(Ok(bytes.len()));
         }
         // Dripping may just have begun.
@@ -271,7 +271,7 @@ impl AsyncWrite for Cable {
         let written = Pin::new(io).poll_write(cx, &bytes[..most]);
         if let Poll::Ready(Ok(count)) = written
             && count > 0
-            && let Some(fault) = this.meter.count(Way::Up, count)
+            && let Some(fault) = this.meter.count(Direction::Up, count)
         {
             this.strike(fault, cx);
         }
@@ -284,7 +284,7 @@ impl AsyncWrite for Cable {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Through a way that stalls not even the end arrives.
-        if self.has(Kind::Stall, Way::Up) {
+        if self.has(Kind::Stall, Direction::Up) {
             return Poll::Ready(Ok(()));
         }
         self.io.as_mut().map_or(Poll::Ready(Ok(())), |io| Pin::new(io).poll_shutdown(cx))
