@@ -29,7 +29,7 @@ pub struct Stage {
 }
 
 impl Host for Stage {
-    type Child = Actor;
+    type Child = FakeChild;
     type Dial = FaultyDialer;
 
     fn remote(&mut self, _: UpstreamId) -> Option<Http<FaultyDialer>> {
@@ -47,22 +47,22 @@ impl Host for Stage {
         Some(Http::new(target, FaultyDialer { wire: self.wire, site: self.site.clone(), meter: self.meter.clone() }))
     }
 
-    fn spawn(&mut self, _: LinkId) -> Result<Actor, SpawnFailure> {
-        let fate = Fate::default();
-        let dies = |fate: &Fate| {
-            let fate = fate.clone();
-            move || fate.seal(Exit::Signal(9))
+    fn spawn(&mut self, _: LinkId) -> Result<FakeChild, SpawnFailure> {
+        let exit_slot = ExitSlot::default();
+        let dies = |exit_slot: &ExitSlot| {
+            let exit_slot = exit_slot.clone();
+            move || exit_slot.set(Exit::Signal(9))
         };
         let (stdin, program_stdin) = FaultyStream::new(&self.meter);
         let (stdout, program_stdout) = FaultyStream::new(&self.meter);
         let (stderr, program_stderr) = tokio::io::duplex(CHUNK);
-        tokio::spawn(program(program_stdin, program_stdout, program_stderr, self.site.clone(), fate.clone()));
-        Ok(Actor { pipes: Some((stdin.on_cut(dies(&fate)), stdout.on_cut(dies(&fate)), stderr)), fate })
+        tokio::spawn(program(program_stdin, program_stdout, program_stderr, self.site.clone(), exit_slot.clone()));
+        Ok(FakeChild { pipes: Some((stdin.on_cut(dies(&exit_slot)), stdout.on_cut(dies(&exit_slot)), stderr)), exit_slot })
     }
 }
 
 /// A server program: hears lines, answers lines, and ends with its stdin.
-async fn program(stdin: DuplexStream, mut stdout: DuplexStream, stderr: DuplexStream, site: Site, fate: Fate) {
+async fn program(stdin: DuplexStream, mut stdout: DuplexStream, stderr: DuplexStream, site: Site, exit_slot: ExitSlot) {
     let mut lines = BufReader::new(stdin).split(b'\n');
     let mut code = 0;
     while let Ok(Some(line)) = lines.next_segment().await {
@@ -71,10 +71,10 @@ async fn program(stdin: DuplexStream, mut stdout: DuplexStream, stderr: DuplexSt
             code = 1;
             continue;
         };
-        let (said, goes_on) = site.hear(&message);
-        if let Some(said) = said {
+        let (reply, goes_on) = site.handle(&message);
+        if let Some(reply) = reply {
             // Nobody may listen any more; the work is done all the same.
-            let _ = stdout.write_all(format!("{said}\n").as_bytes()).await;
+            let _ = stdout.write_all(format!("{reply}\n").as_bytes()).await;
         }
         if !goes_on {
             code = 3;
@@ -82,30 +82,30 @@ async fn program(stdin: DuplexStream, mut stdout: DuplexStream, stderr: DuplexSt
         }
     }
     drop(stderr);
-    fate.seal(Exit::Code(code));
+    exit_slot.set(Exit::Code(code));
 }
 
 /// How a child ended, once it has.
 #[derive(Clone, Default)]
-struct Fate(Arc<Mutex<(Option<Exit>, Option<Waker>)>>);
+struct ExitSlot(Arc<Mutex<(Option<Exit>, Option<Waker>)>>);
 
-impl Fate {
-    fn seal(&self, exit: Exit) {
-        let mut fate = self.0.lock().unwrap();
-        fate.0.get_or_insert(exit);
-        if let Some(waker) = fate.1.take() {
+impl ExitSlot {
+    fn set(&self, exit: Exit) {
+        let mut exit_slot = self.0.lock().unwrap();
+        exit_slot.0.get_or_insert(exit);
+        if let Some(waker) = exit_slot.1.take() {
             waker.wake();
         }
     }
 }
 
 /// A child as the driver sees it.
-pub struct Actor {
+pub struct FakeChild {
     pipes: Option<(FaultyStream, FaultyStream, DuplexStream)>,
-    fate: Fate,
+    exit_slot: ExitSlot,
 }
 
-impl Child for Actor {
+impl Child for FakeChild {
     type Stdin = FaultyStream;
     type Stdout = FaultyStream;
     type Stderr = DuplexStream;
@@ -119,23 +119,23 @@ impl Child for Actor {
     }
 
     fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut fate = self.fate.0.lock().unwrap();
-        if fate.0.is_some() {
+        let mut exit_slot = self.exit_slot.0.lock().unwrap();
+        if exit_slot.0.is_some() {
             return Poll::Ready(());
         }
-        fate.1 = Some(cx.waker().clone());
+        exit_slot.1 = Some(cx.waker().clone());
         Poll::Pending
     }
 
     fn signal(&mut self, signal: Signal) {
-        self.fate.seal(match signal {
+        self.exit_slot.set(match signal {
             Signal::Term => Exit::Signal(15),
             Signal::Kill => Exit::Signal(9),
         });
     }
 
     fn bury(&mut self) -> Exit {
-        self.fate.0.lock().unwrap().0.expect("buried alive")
+        self.exit_slot.0.lock().unwrap().0.expect("buried alive")
     }
 
     fn unread(&self, _: &FaultyStream) -> u64 {

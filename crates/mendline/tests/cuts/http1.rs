@@ -10,7 +10,7 @@ use super::site::{Body, Reply, Request, Site};
 pub async fn serve(mut io: impl AsyncRead + AsyncWrite + Unpin, site: Site) {
     let mut unread = Vec::new();
     while let Some(request) = next(&mut io, &mut unread).await {
-        if say(&mut io, site.answer(&request)).await.is_err() {
+        if send(&mut io, site.answer(&request)).await.is_err() {
             return;
         }
     }
@@ -49,7 +49,7 @@ fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
     Some((request, head_length + body_length))
 }
 
-async fn say(io: &mut (impl AsyncRead + AsyncWrite + Unpin), reply: Reply) -> io::Result<()> {
+async fn send(io: &mut (impl AsyncRead + AsyncWrite + Unpin), reply: Reply) -> io::Result<()> {
     let mut head = format!("HTTP/1.1 {} Said\r\n", reply.status);
     for (name, value) in reply.headers() {
         head += &format!("{name}: {value}\r\n");

@@ -14,26 +14,26 @@ mod conversation;
 mod host;
 mod http1;
 mod http2;
-mod seen;
+mod observations;
 mod site;
 mod sweep;
-mod tally;
+mod report;
 mod tls;
 
 use std::time::Instant;
 
 use faulty_stream::Fault;
 use conversation::{ALL, Conversation};
-use sweep::{Reach, sweep};
-use tally::Tally;
+use sweep::{Coverage, sweep};
+use report::Report;
 
-fn every_promise_holds(name: &str) {
+fn assert_no_violation(name: &str) {
     let conversation = Conversation::named(name).unwrap();
-    let tally = sweep(&conversation, &Fault::KINDS, Reach::Sample);
-    println!("{}", tally.table());
-    assert!(tally.cuts() > 300, "only {} cuts: the conversation was not held", tally.cuts());
-    let complaints = tally.complaints();
-    assert!(complaints.is_empty(), "{} violations:\n{}", tally.found(), complaints.join("\n"));
+    let report = sweep(&conversation, &Fault::KINDS, Coverage::Sample);
+    println!("{}", report.table());
+    assert!(report.cuts() > 300, "only {} cuts: the conversation was not held", report.cuts());
+    let failures = report.failures();
+    assert!(failures.is_empty(), "{} violations:\n{}", report.found(), failures.join("\n"));
 }
 
 /// One test for each conversation, so that they run beside each other and fail alone.
@@ -41,7 +41,7 @@ macro_rules! conversations {
     ($($test:ident: $name:literal,)*) => {
         $(#[test]
         fn $test() {
-            every_promise_holds($name);
+            assert_no_violation($name);
         })*
 
         #[test]
@@ -118,45 +118,45 @@ fn by_hand() {
         "there is no such fault; there are {}",
         Fault::KINDS.map(|(name, _, _)| name).join(", ")
     );
-    let reach = match (wish("AT"), wish("ALL")) {
-        (Some(at), _) => Reach::One(at.parse().unwrap()),
-        (None, Some(_)) => Reach::Every,
-        (None, None) => Reach::Sample,
+    let coverage = match (wish("AT"), wish("ALL")) {
+        (Some(at), _) => Coverage::One(at.parse().unwrap()),
+        (None, Some(_)) => Coverage::Every,
+        (None, None) => Coverage::Sample,
     };
-    if let (Reach::One(at), [(_, kind, direction)], [conversation]) = (reach, &kinds[..], &conversations[..]) {
-        tell(conversation, Fault { kind: *kind, direction: *direction, at });
+    if let (Coverage::One(at), [(_, kind, direction)], [conversation]) = (coverage, &kinds[..], &conversations[..]) {
+        print_cut(conversation, Fault { kind: *kind, direction: *direction, at });
     }
 
-    let mut all = Tally::default();
+    let mut all = Report::default();
     for conversation in conversations {
         let began = Instant::now();
-        let tally = sweep(&conversation, &kinds, reach);
-        let (cuts, found, took) = (tally.cuts(), tally.found(), began.elapsed());
+        let report = sweep(&conversation, &kinds, coverage);
+        let (cuts, found, took) = (report.cuts(), report.found(), began.elapsed());
         println!("{:<22}{cuts:>8} cuts in {:>6.1} s{:>8} violations", conversation.name, took.as_secs_f64(), found);
-        all.absorb(tally);
+        all.absorb(report);
     }
     println!("\n{}", all.table());
-    for line in all.complaints() {
+    for line in all.failures() {
         println!("{line}");
     }
     assert_eq!(all.found(), 0, "violations");
 }
 
 /// One cut, told in full.
-fn tell(conversation: &Conversation, fault: Fault) {
-    let seen = conversation.hold(Some(fault));
-    for event in &seen.events {
+fn print_cut(conversation: &Conversation, fault: Fault) {
+    let observed = conversation.hold(Some(fault));
+    for event in &observed.events {
         println!("  {event}");
     }
-    for asked in &seen.asked {
-        let (role, after) = (asked.role, asked.after_fault);
-        println!("  {role:?} (after the fault: {after}, cancelled: {}) took {:?}", asked.cancelled, asked.took);
-        for answer in &asked.answers {
+    for request in &observed.requests {
+        let (role, after) = (request.role, request.after_fault);
+        println!("  {role:?} (after the fault: {after}, cancelled: {}) took {:?}", request.cancelled, request.took);
+        for answer in &request.answers {
             println!("    {answer}");
         }
     }
-    for question in &seen.questions {
+    for question in &observed.questions {
         println!("  asked {question}");
     }
-    println!("  the tool ran {} times; the driver ended after {:?}", seen.runs, seen.ended);
+    println!("  the tool ran {} times; the driver ended after {:?}", observed.runs, observed.ended);
 }

@@ -14,7 +14,7 @@ use super::faulty_stream::{Meter, Direction};
 
 /// How the server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum AnswerMode {
     /// Each request with JSON.
     Json,
     /// Each request with a stream of events.
@@ -29,7 +29,7 @@ pub enum Manner {
 
 /// What makes a story more than questions and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Twist {
+pub enum Variant {
     /// Nothing does.
     Plain,
     /// The tool asks the client something before it answers, where its answer will come.
@@ -85,11 +85,11 @@ pub enum Body {
 
 /// One server, on however many connections.
 #[derive(Clone)]
-pub struct Site(Arc<Mutex<Inside>>);
+pub struct Site(Arc<Mutex<State>>);
 
-struct Inside {
-    manner: Manner,
-    twist: Twist,
+struct State {
+    mode: AnswerMode,
+    variant: Variant,
     stateful: bool,
     sessions: u32,
     open: Vec<String>,
@@ -101,24 +101,24 @@ struct Inside {
     waiting: Vec<(String, Value, Option<usize>)>,
     asked: usize,
     runs: BTreeMap<String, usize>,
-    twisted: bool,
+    with_variant: bool,
     cancelled: bool,
     resumed: usize,
     meter: Meter,
     /// How many bytes had gone up when it refused something or sent it elsewhere, each time.
-    turned_away: Vec<usize>,
+    rejected: Vec<usize>,
 }
 
 /// A stream of events: what it has said, and who listens.
 #[derive(Default)]
 struct Stream {
-    said: Vec<String>,
+    sent: Vec<String>,
     ended: bool,
     live: Option<UnboundedSender<String>>,
 }
 
 /// What comes of a message.
-enum Heard {
+enum Reaction {
     Nothing,
     Answer(Value),
     /// The answer has to wait for what the client says to this.
@@ -130,10 +130,10 @@ enum Heard {
 }
 
 impl Site {
-    pub fn new(manner: Manner, twist: Twist, stateful: bool, meter: Meter) -> Site {
-        Site(Arc::new(Mutex::new(Inside {
-            manner,
-            twist,
+    pub fn new(mode: AnswerMode, variant: Variant, stateful: bool, meter: Meter) -> Site {
+        Site(Arc::new(Mutex::new(State {
+            mode,
+            variant,
             stateful,
             sessions: 0,
             open: Vec::new(),
@@ -143,11 +143,11 @@ impl Site {
             waiting: Vec::new(),
             asked: 0,
             runs: BTreeMap::new(),
-            twisted: false,
+            with_variant: false,
             cancelled: false,
             resumed: 0,
             meter,
-            turned_away: Vec::new(),
+            rejected: Vec::new(),
         })))
     }
 
@@ -162,8 +162,8 @@ impl Site {
     }
 
     /// How many bytes had gone up when it refused something or sent it elsewhere, each time.
-    pub fn turned_away(&self) -> Vec<usize> {
-        self.0.lock().unwrap().turned_away.clone()
+    pub fn rejected(&self) -> Vec<usize> {
+        self.0.lock().unwrap().rejected.clone()
     }
 
     /// Whether it was told that nobody waits for its tool any more: by a notification, or because nobody listens to a
@@ -175,14 +175,14 @@ impl Site {
     }
 
     /// What a child has to say to a line, and whether it goes on.
-    pub fn hear(&self, message: &Value) -> (Option<Value>, bool) {
+    pub fn handle(&self, message: &Value) -> (Option<Value>, bool) {
         let mut inside = self.0.lock().unwrap();
-        let said = match inside.hear(message) {
-            Heard::Nothing | Heard::Silence => None,
-            Heard::Answer(said) | Heard::Question(said) | Heard::Late(said, _) => Some(said),
+        let sent = match inside.handle(message) {
+            Reaction::Nothing | Reaction::Silence => None,
+            Reaction::Answer(sent) | Reaction::Question(sent) | Reaction::Late(sent, _) => Some(sent),
         };
-        let dies = inside.twists(Twist::Dies, message);
-        (said, !dies)
+        let dies = inside.is_due(Variant::Dies, message);
+        (sent, !dies)
     }
 
     /// Answers a request over HTTP.
@@ -191,21 +191,21 @@ impl Site {
         let reply = inside.answer(request);
         if reply.status >= 300 {
             let so_far = inside.meter.carried(Direction::Up).0;
-            inside.turned_away.push(so_far);
+            inside.rejected.push(so_far);
         }
         reply
     }
 }
 
-impl Inside {
+impl State {
     fn answer(&mut self, request: &Request) -> Reply {
-        if self.twist == Twist::Redirects && request.path == "/mcp" {
+        if self.variant == Variant::Redirects && request.path == "/mcp" {
             return Reply { location: Some("/mcp/here"), ..empty(307) };
         }
         match request.verb.as_str() {
-            "POST" if self.manner == Manner::Sse => self.post_to_sse(request),
+            "POST" if self.mode == AnswerMode::Sse => self.post_to_sse(request),
             "POST" => self.post(request),
-            "GET" if self.manner == Manner::Sse => self.open_sse(),
+            "GET" if self.mode == AnswerMode::Sse => self.open_sse(),
             "GET" => self.get(request),
             "DELETE" => {
                 self.open.retain(|session| Some(session) != request.session.as_ref());
@@ -216,22 +216,22 @@ impl Inside {
     }
 
     /// Whether this twist comes now: once, when the list has been read.
-    fn twists(&mut self, twist: Twist, message: &Value) -> bool {
-        let now = self.twist == twist && message["method"] == "tools/list" && !self.twisted;
-        self.twisted |= now;
+    fn is_due(&mut self, variant: Variant, message: &Value) -> bool {
+        let now = self.variant == variant && message["method"] == "tools/list" && !self.with_variant;
+        self.with_variant |= now;
         now
     }
 
-    fn hear(&mut self, message: &Value) -> Heard {
+    fn handle(&mut self, message: &Value) -> Reaction {
         if message["method"] == "notifications/cancelled" {
             self.cancelled = true;
         }
-        let Some(id) = message.get("id") else { return Heard::Nothing };
+        let Some(id) = message.get("id") else { return Reaction::Nothing };
         let Some(method) = message["method"].as_str() else {
             let asked = self.waiting.iter().position(|(question, _, _)| question == id);
-            return asked.map_or(Heard::Nothing, |place| {
+            return asked.map_or(Reaction::Nothing, |place| {
                 let (_, call, stream) = self.waiting.remove(place);
-                Heard::Late(noted(&call), stream)
+                Reaction::Late(noted(&call), stream)
             });
         };
         let result = match method {
@@ -246,23 +246,23 @@ impl Inside {
             "tools/call" => {
                 let tool = message["params"]["name"].as_str().unwrap_or_default().to_owned();
                 *self.runs.entry(tool).or_default() += 1;
-                return match self.twist {
-                    Twist::Cancels => Heard::Silence,
-                    Twist::Asks | Twist::AsksElsewhere => {
-                        self.asked += 1;
-                        let question = format!("question-{}", self.asked);
+                return match self.variant {
+                    Variant::Cancels => Reaction::Silence,
+                    Variant::Asks | Variant::AsksElsewhere => {
+                        self.requests += 1;
+                        let question = format!("question-{}", self.requests);
                         self.waiting.push((question.clone(), id.clone(), None));
                         let params = json!({"message": "Really?", "requestedSchema": {"type": "object"}});
-                        Heard::Question(
+                        Reaction::Question(
                             json!({"jsonrpc": "2.0", "id": question, "method": "elicitation/create", "params": params}),
                         )
                     }
-                    _ => Heard::Answer(noted(id)),
+                    _ => Reaction::Answer(noted(id)),
                 };
             }
             _ => json!({}),
         };
-        Heard::Answer(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+        Reaction::Answer(json!({"jsonrpc": "2.0", "id": id, "result": result}))
     }
 
     fn post(&mut self, request: &Request) -> Reply {
@@ -272,39 +272,39 @@ impl Inside {
         if self.stateful && !is_initialize && !known {
             return empty(404);
         }
-        let reply = match self.hear(&message) {
-            Heard::Nothing => return empty(202),
-            Heard::Late(answer, stream) => {
+        let reply = match self.handle(&message) {
+            Reaction::Nothing => return empty(202),
+            Reaction::Late(answer, stream) => {
                 if let Some(stream) = stream {
-                    self.say(stream, &answer.to_string());
+                    self.send(stream, &answer.to_string());
                     self.end(stream);
                 }
                 return empty(202);
             }
-            Heard::Answer(answer) if self.manner == Manner::Json => {
+            Reaction::Answer(answer) if self.mode == AnswerMode::Json => {
                 Reply { content_type: Some("application/json"), body: Body::Whole(answer.to_string()), ..empty(200) }
             }
-            Heard::Answer(answer) => {
+            Reaction::Answer(answer) => {
                 let stream = self.begin();
                 let reply = self.listen(stream, 0);
-                if self.manner == Manner::PolledEvents {
+                if self.mode == AnswerMode::PolledEvents {
                     self.streams[stream].live = None;
                 }
-                self.say(stream, &answer.to_string());
+                self.send(stream, &answer.to_string());
                 self.end(stream);
                 reply
             }
-            Heard::Question(question) => {
+            Reaction::Question(question) => {
                 let stream = self.begin();
                 if let Some((_, _, place)) = self.waiting.last_mut() {
                     *place = Some(stream);
                 }
-                let elsewhere = request.session.clone().filter(|_| self.twist == Twist::AsksElsewhere);
+                let elsewhere = request.session.clone().filter(|_| self.variant == Variant::AsksElsewhere);
                 let asks = elsewhere.map_or(stream, |session| self.notices(&session));
-                self.say(asks, &question.to_string());
+                self.send(asks, &question.to_string());
                 self.listen(stream, 0)
             }
-            Heard::Silence => {
+            Reaction::Silence => {
                 let stream = self.begin();
                 self.listen(stream, 0)
             }
@@ -314,7 +314,7 @@ impl Inside {
             format!("session-{}", self.sessions)
         });
         self.open.extend(session.clone());
-        if self.twists(Twist::Forgets, &message) {
+        if self.is_due(Variant::Forgets, &message) {
             self.open.clear();
         }
         Reply { session, ..reply }
@@ -332,16 +332,16 @@ impl Inside {
             let stream = self.notices(&session);
             return self.listen(stream, 0);
         };
-        let place = last.split_once('/').and_then(|(stream, seen)| Some((stream.parse().ok()?, seen.parse().ok()?)));
-        let Some((stream, seen)) = place.filter(|(stream, _): &(usize, usize)| *stream < self.streams.len()) else {
+        let place = last.split_once('/').and_then(|(stream, observed)| Some((stream.parse().ok()?, observed.parse().ok()?)));
+        let Some((stream, observed)) = place.filter(|(stream, _): &(usize, usize)| *stream < self.streams.len()) else {
             return empty(404);
         };
         self.resumed += usize::from(self.notices.values().all(|notices| *notices != stream));
-        self.listen(stream, seen + 1)
+        self.listen(stream, observed + 1)
     }
 
     fn has_ids(&self) -> bool {
-        matches!(self.manner, Manner::ResumableEvents | Manner::PolledEvents)
+        matches!(self.mode, AnswerMode::ResumableEvents | AnswerMode::PolledEvents)
     }
 
     /// The stream for notices of this session.
@@ -358,17 +358,17 @@ impl Inside {
         self.streams.push(Stream::default());
         let stream = self.streams.len() - 1;
         if self.has_ids() {
-            self.say(stream, "");
+            self.send(stream, "");
         }
         stream
     }
 
-    fn say(&mut self, number: usize, data: &str) {
+    fn send(&mut self, number: usize, data: &str) {
         let has_ids = self.has_ids();
         let Some(stream) = self.streams.get_mut(number) else { return };
         let event = if has_ids {
-            let retry = if self.manner == Manner::PolledEvents && data.is_empty() { "retry: 100\n" } else { "" };
-            format!("id: {number}/{}\n{retry}data: {data}\n\n", stream.said.len())
+            let retry = if self.mode == AnswerMode::PolledEvents && data.is_empty() { "retry: 100\n" } else { "" };
+            format!("id: {number}/{}\n{retry}data: {data}\n\n", stream.sent.len())
         } else {
             format!("event: message\ndata: {data}\n\n")
         };
@@ -376,7 +376,7 @@ impl Inside {
             // Whoever listened may be gone; it can ask again.
             let _ = live.send(event.clone());
         }
-        stream.said.push(event);
+        stream.sent.push(event);
     }
 
     fn end(&mut self, number: usize) {
@@ -390,7 +390,7 @@ impl Inside {
     fn listen(&mut self, number: usize, from: usize) -> Reply {
         let Some(stream) = self.streams.get_mut(number) else { return empty(404) };
         let (sender, receiver) = unbounded_channel();
-        for event in stream.said.iter().skip(from) {
+        for event in stream.sent.iter().skip(from) {
             let _ = sender.send(event.clone());
         }
         if !stream.ended {
@@ -413,12 +413,12 @@ impl Inside {
         if self.sse_streams.get(&request.path).is_none_or(UnboundedSender::is_closed) {
             return empty(404);
         }
-        let said = match self.hear(&message) {
-            Heard::Nothing | Heard::Silence => return empty(202),
-            Heard::Answer(said) | Heard::Question(said) | Heard::Late(said, _) => said,
+        let sent = match self.handle(&message) {
+            Reaction::Nothing | Reaction::Silence => return empty(202),
+            Reaction::Answer(sent) | Reaction::Question(sent) | Reaction::Late(sent, _) => sent,
         };
         if let Some(sse) = self.sse_streams.get(&request.path) {
-            let _ = sse.send(format!("event: message\ndata: {said}\n\n"));
+            let _ = sse.send(format!("event: message\ndata: {sent}\n\n"));
         }
         empty(202)
     }

@@ -12,7 +12,7 @@ use std::thread;
 
 use super::faulty_stream::{Fault, Kind, Direction};
 use super::conversation::Conversation;
-use super::tally::Tally;
+use super::report::Report;
 
 /// Up to so many bytes in one direction, the sample is everything.
 const SHORT: usize = 600;
@@ -27,37 +27,37 @@ const DRIPS: usize = 97;
 
 /// How many of the bytes are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum Coverage {
     Every,
     Sample,
     One(usize),
 }
 
 /// Cuts one conversation, with these kinds of faults, on all processors.
-pub fn sweep(conversation: &Conversation, kinds: &[(&str, Kind, Direction)], reach: Reach) -> Tally {
+pub fn sweep(conversation: &Conversation, kinds: &[(&str, Kind, Direction)], coverage: Coverage) -> Report {
     let plain = conversation.hold(None);
-    let mut tally = Tally::default();
-    tally.add(conversation.name, None, &plain);
+    let mut report = Report::default();
+    report.add(conversation.name, None, &plain);
     let faults: Vec<Fault> = kinds
         .iter()
         .enumerate()
         .flat_map(|(offset, &(_, kind, direction))| {
             let carried = if direction == Direction::Up { &plain.up } else { &plain.down };
-            let bytes = match reach {
-                Reach::Every => (0..=carried.0).collect(),
-                Reach::One(at) => BTreeSet::from([at]),
-                Reach::Sample if kind == Kind::Drip => (0..carried.0).step_by(DRIPS).collect(),
-                Reach::Sample => sample(carried, offset, plain.wire.is_secure()),
+            let bytes = match coverage {
+                Coverage::Every => (0..=carried.0).collect(),
+                Coverage::One(at) => BTreeSet::from([at]),
+                Coverage::Sample if kind == Kind::Drip => (0..carried.0).step_by(DRIPS).collect(),
+                Coverage::Sample => sample(carried, offset, plain.wire.is_secure()),
             };
             bytes.into_iter().map(move |at| Fault { kind, direction, at })
         })
         .collect();
-    let (left, tallied) = (Mutex::new(faults.into_iter()), Mutex::new(tally));
+    let (left, tallied) = (Mutex::new(faults.into_iter()), Mutex::new(report));
     let cut = || {
         loop {
             let Some(fault) = left.lock().unwrap().next() else { return };
-            let seen = conversation.hold(Some(fault));
-            tallied.lock().unwrap().add(conversation.name, Some(fault), &seen);
+            let observed = conversation.hold(Some(fault));
+            tallied.lock().unwrap().add(conversation.name, Some(fault), &observed);
         }
     };
     thread::scope(|scope| {

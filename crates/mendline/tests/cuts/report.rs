@@ -5,21 +5,21 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::faulty_stream::Fault;
-use super::check::{Came, came, violations};
-use super::seen::{Role, Seen};
+use super::check::{AnswerKind, answer_kind, violations};
+use super::observations::{Role, Observations};
 
 /// What came of cutting conversations.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct Report {
     /// In the order in which they were held.
-    held: Vec<Held>,
+    held: Vec<ConversationRows>,
     /// What was found, and at how many bytes of which kind of fault.
     violations: BTreeMap<Violation, BTreeSet<usize>>,
 }
 
 /// One conversation.
 #[derive(Debug)]
-struct Held {
+struct ConversationRows {
     name: &'static str,
     up: usize,
     down: usize,
@@ -50,24 +50,24 @@ struct Violation {
     fault: &'static str,
 }
 
-impl Tally {
+impl Report {
     /// Counts a conversation that was held with this fault. The first one comes without.
-    pub fn add(&mut self, name: &'static str, fault: Option<Fault>, seen: &Seen) {
+    pub fn add(&mut self, name: &'static str, fault: Option<Fault>, observed: &Observations) {
         if fault.is_none() {
-            self.held.push(Held { name, up: seen.up.0, down: seen.down.0, rows: Default::default() });
+            self.held.push(ConversationRows { name, up: observed.up.0, down: observed.down.0, rows: Default::default() });
         }
         let kind = Fault::KINDS.iter().position(|(known, _, _)| fault.is_some_and(|fault| fault.name() == *known));
         if let (Some(kind), Some(held)) = (kind, self.held.last_mut()) {
-            held.rows[kind].count(seen);
+            held.rows[kind].count(observed);
         }
-        for what in violations(seen, fault) {
+        for what in violations(observed, fault) {
             let violation = Violation { what, conversation: name, fault: fault.map_or("none", |fault| fault.name()) };
             self.violations.entry(violation).or_default().insert(fault.map_or(0, |fault| fault.at));
         }
     }
 
     /// Takes another tally in.
-    pub fn absorb(&mut self, other: Tally) {
+    pub fn absorb(&mut self, other: Report) {
         self.held.extend(other.held);
         self.violations.extend(other.violations);
     }
@@ -108,7 +108,7 @@ impl Tally {
     }
 
     /// One line for each kind of violation, with the bytes and what repeats the first of them.
-    pub fn complaints(&self) -> Vec<String> {
+    pub fn failures(&self) -> Vec<String> {
         let line = |(violation, bytes): (&Violation, &BTreeSet<usize>)| {
             let Violation { what, conversation, fault } = violation;
             let (first, last) = (bytes.first().unwrap_or(&0), bytes.last().unwrap_or(&0));
@@ -134,21 +134,21 @@ fn put_block(text: &mut String, labels: &mut [String], rows: &[Row]) {
 impl Row {
     const HEAD: &str = "  cuts  answered   resumed  not sent   refused   unknown cancelled   slowest";
 
-    fn count(&mut self, seen: &Seen) {
+    fn count(&mut self, observed: &Observations) {
         self.cuts += 1;
-        let call = seen.of(Role::Unsafe);
-        match call.and_then(|asked| asked.answers.first()).map(came) {
-            Some(Came::Well) => {
+        let call = observed.of(Role::Unsafe);
+        match call.and_then(|request| request.answers.first()).map(answer_kind) {
+            Some(AnswerKind::Success) => {
                 self.answered += 1;
-                self.resumed += usize::from(seen.resumed > 0);
+                self.resumed += usize::from(observed.resumed > 0);
             }
-            Some(Came::NotSent) => self.not_sent += 1,
-            Some(Came::Refused) => self.refused += 1,
-            Some(Came::Unknown) => self.unknown += 1,
-            None if call.is_some_and(|asked| asked.cancelled) => self.cancelled += 1,
-            Some(Came::Badly) | None => {}
+            Some(AnswerKind::NotSent) => self.not_sent += 1,
+            Some(AnswerKind::Refused) => self.refused += 1,
+            Some(AnswerKind::Unknown) => self.unknown += 1,
+            None if call.is_some_and(|request| request.cancelled) => self.cancelled += 1,
+            Some(AnswerKind::OtherFailure) | None => {}
         }
-        let slowest = seen.asked.iter().filter_map(|asked| asked.took).max();
+        let slowest = observed.requests.iter().filter_map(|request| request.took).max();
         self.slowest = self.slowest.max(slowest.unwrap_or_default());
     }
 
@@ -169,12 +169,12 @@ impl Row {
         let counts = [answered, resumed, not_sent, refused, unknown, cancelled];
         let counts: String =
             counts.map(|count| if count == 0 { format!("{:>10}", "·") } else { format!("{count:>10}") }).concat();
-        format!("{cuts:>6}{counts}{:>10}", spoken(slowest))
+        format!("{cuts:>6}{counts}{:>10}", format_duration(slowest))
     }
 }
 
 /// A time as one would say it.
-fn spoken(time: Duration) -> String {
+fn format_duration(time: Duration) -> String {
     match time.as_millis() {
         0 => "at once".to_owned(),
         millis @ 1..1000 => format!("{millis} ms"),
@@ -188,20 +188,20 @@ mod tests {
 
     use super::super::faulty_stream::{Kind, Direction};
     use super::super::conversation::Wire;
-    use super::super::site::{Manner, Twist};
+    use super::super::site::{AnswerMode, Variant};
     use super::*;
 
     #[test]
     fn cut_is_counted_in_its_row() {
-        let mut seen = Seen::nothing(Wire::Http1, Manner::ResumableEvents, Twist::Plain);
-        seen.ask(&[Role::Unsafe], false);
-        seen.note(&json!({"id": "unsafe", "result": {}}).to_string(), Duration::from_millis(1200));
-        (seen.runs, seen.resumed, seen.ended) = (1, 1, Some(Duration::ZERO));
-        let mut tally = Tally::default();
-        tally.add("one", None, &seen);
-        tally.add("one", Some(Fault { kind: Kind::Cut, direction: Direction::Down, at: 3 }), &seen);
+        let mut observed = Observations::nothing(Wire::Http1, AnswerMode::ResumableEvents, Variant::Plain);
+        observed.ask(&[Role::Unsafe], false);
+        observed.note(&json!({"id": "unsafe", "result": {}}).to_string(), Duration::from_millis(1200));
+        (observed.runs, observed.resumed, observed.ended) = (1, 1, Some(Duration::ZERO));
+        let mut report = Report::default();
+        report.add("one", None, &observed);
+        report.add("one", Some(Fault { kind: Kind::Cut, direction: Direction::Down, at: 3 }), &observed);
         let row = "one                   cut-down         1         1         1         ·         ·         ·         ·     1.2 s";
-        assert!(tally.table().contains(row), "{}", tally.table());
-        assert_eq!((tally.cuts(), tally.found()), (1, 0));
+        assert!(report.table().contains(row), "{}", report.table());
+        assert_eq!((report.cuts(), report.found()), (1, 0));
     }
 }

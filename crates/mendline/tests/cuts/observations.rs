@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::conversation::Wire;
-use super::site::{Manner, Twist};
+use super::site::{AnswerMode, Variant};
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Role {
 
 /// One request and everything that came back with its id.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RequestRecord {
     pub role: Role,
     /// The fault had struck before it was made.
     pub after_fault: bool,
@@ -40,11 +40,11 @@ pub struct Asked {
 
 /// What was seen of one conversation.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct Observations {
     pub wire: Wire,
-    pub manner: Manner,
-    pub twist: Twist,
-    pub asked: Vec<Asked>,
+    pub mode: AnswerMode,
+    pub variant: Variant,
+    pub requests: Vec<RequestRecord>,
     /// What the server asked the client.
     pub questions: Vec<Value>,
     /// Runs of the tool that must not run twice.
@@ -52,7 +52,7 @@ pub struct Seen {
     /// How often a response was resumed.
     pub resumed: usize,
     /// How many bytes had gone up whenever the server had something whole and did not do it.
-    pub turned_away: Vec<usize>,
+    pub rejected: Vec<usize>,
     pub server_knows_of_cancel: bool,
     pub struck: bool,
     /// How long the driver took to end after its client had left.
@@ -62,18 +62,18 @@ pub struct Seen {
     pub events: Vec<String>,
 }
 
-impl Seen {
+impl Observations {
     /// What is seen of a conversation that has not begun.
-    pub fn nothing(wire: Wire, manner: Manner, twist: Twist) -> Seen {
-        Seen {
+    pub fn nothing(wire: Wire, mode: AnswerMode, variant: Variant) -> Observations {
+        Observations {
             wire,
-            manner,
-            twist,
-            asked: Vec::new(),
+            mode,
+            variant,
+            requests: Vec::new(),
             questions: Vec::new(),
             runs: 0,
             resumed: 0,
-            turned_away: Vec::new(),
+            rejected: Vec::new(),
             server_knows_of_cancel: false,
             struck: false,
             ended: None,
@@ -83,30 +83,30 @@ impl Seen {
         }
     }
 
-    pub fn of(&self, role: Role) -> Option<&Asked> {
-        self.asked.iter().find(|asked| asked.role == role)
+    pub fn of(&self, role: Role) -> Option<&RequestRecord> {
+        self.requests.iter().find(|request| request.role == role)
     }
 
     pub fn was_initialized(&self) -> bool {
-        let answer = self.of(Role::Initialize).and_then(|asked| asked.answers.first());
+        let answer = self.of(Role::Initialize).and_then(|request| request.answers.first());
         answer.is_some_and(|answer| answer.get("result").is_some())
     }
 
     /// Whether the client waits for an answer.
     pub fn waits(&self) -> bool {
-        self.asked.iter().any(|asked| asked.took.is_none() && !asked.cancelled)
+        self.requests.iter().any(|request| request.took.is_none() && !request.cancelled)
     }
 
     /// The client makes these requests.
     pub fn ask(&mut self, roles: &[Role], after_fault: bool) {
-        let asked = |&role| Asked { role, after_fault, cancelled: false, took: None, answers: Vec::new() };
-        self.asked.extend(roles.iter().map(asked));
+        let request = |&role| RequestRecord { role, after_fault, cancelled: false, took: None, answers: Vec::new() };
+        self.requests.extend(roles.iter().map(request));
     }
 
     /// The client loses patience; says whether there was still something to cancel.
     pub fn cancel(&mut self, role: Role) -> bool {
-        let open = self.asked.iter_mut().find(|asked| asked.role == role && asked.took.is_none());
-        open.map(|asked| asked.cancelled = true).is_some()
+        let open = self.requests.iter_mut().find(|request| request.role == role && request.took.is_none());
+        open.map(|request| request.cancelled = true).is_some()
     }
 
     /// Notes a line that came to the client. If it is a question, gives its id.
@@ -117,9 +117,9 @@ impl Seen {
             self.questions.push(message);
             return Some(id);
         }
-        if let Some(asked) = self.asked.iter_mut().find(|asked| message["id"] == asked.role.id()) {
-            asked.took.get_or_insert(took);
-            asked.answers.push(message);
+        if let Some(request) = self.requests.iter_mut().find(|request| message["id"] == request.role.id()) {
+            request.took.get_or_insert(took);
+            request.answers.push(message);
         }
         None
     }
