@@ -6,11 +6,11 @@ use mendline_core::Secret;
 use mendline_core::port::{Ask, ExchangeId, Verb};
 use tokio::time::{Instant, timeout};
 
-use super::stage::{EVENTS_HEAD, PING, PONG, Stage, cables, events, get, json, line, post, target};
+use super::stage::{EVENTS_HEAD, PING, PONG, Stage, memory_dialer, events, get, json, line, post, target};
 
 #[tokio::test(start_paused = true)]
 async fn message_is_sent_and_answer_returned() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let target = target("http://x.test:81/mcp").header("Authorization", &Secret::new("Bearer t")).unwrap();
     let mut stage = Stage::new(target, dial);
     let mut ask = post(PING);
@@ -40,15 +40,15 @@ async fn events_are_equal_for_any_split_of_stream() {
     let expected =
         ["reached", "head 200 Events", "event id=1", "event data={\"a\":1}", "event data=b", "end Complete Whole"];
     for split in 0..=text.len() {
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(target("http://x.test/"), dial);
         stage.begin(get());
         let serve = async {
             let mut server = servers.next().await;
             server.request().await;
-            server.say(&text[..split]).await;
+            server.write(&text[..split]).await;
             tokio::time::sleep(Duration::from_millis(1)).await;
-            server.say(&text[split..]).await;
+            server.write(&text[split..]).await;
             server
         };
         let (facts, _server) = tokio::join!(stage.facts(1), serve);
@@ -80,7 +80,7 @@ async fn every_kind_of_answer_is_reported() {
         ),
         ("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n".to_owned(), vec!["head 204 Empty"]),
     ] {
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(target("http://x.test/"), dial);
         stage.begin(post(PING));
         let serve = async {
@@ -97,7 +97,7 @@ async fn every_kind_of_answer_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn chunked_body_is_one_message() {
     let long = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"text":"{}"}}}}"#, "x".repeat(200_000));
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(json(&long)).await });
@@ -107,7 +107,7 @@ async fn chunked_body_is_one_message() {
 
 #[tokio::test(start_paused = true)]
 async fn body_ended_by_close_is_complete() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{PONG}");
@@ -117,7 +117,7 @@ async fn body_ended_by_close_is_complete() {
 
 #[tokio::test(start_paused = true)]
 async fn stream_is_read_only_with_permission() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     let id = stage.begin(get());
     let serve = async {
@@ -135,7 +135,7 @@ async fn stream_is_read_only_with_permission() {
 
 #[tokio::test(start_paused = true)]
 async fn exchange_can_be_aborted_at_any_stage() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     let id = stage.begin(post(PING));
     stage.http.abort(id);
@@ -167,14 +167,14 @@ async fn endpoint_is_resolved_against_its_own_stream() {
     let endpoint =
         |named: &str| Ask { target: Some(named.to_owned()), verb: Verb::Get, headers: Vec::new(), body: None };
     for (named, path) in [("/messages?id=1", "/messages?id=1"), ("msg", "/a/msg"), ("http://x.test/m", "/m")] {
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(target("http://x.test/a/sse"), dial);
         stage.begin(endpoint(named));
         let (facts, request) = tokio::join!(stage.facts(1), async { servers.next().await.answer(json("")).await });
         assert_eq!(facts[2], "end Complete Whole");
         assert_eq!(request.lines().next(), Some(&*format!("GET {path} HTTP/1.1")));
     }
-    let (dial, servers) = cables();
+    let (dial, servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/sse"), dial);
     let facts = stage.exchange(endpoint("http://evil.test/messages?secret")).await;
     let words = "the server at http://x.test names an endpoint at http://evil.test, where nothing may be sent";
@@ -189,7 +189,7 @@ async fn endpoint_is_resolved_against_its_own_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn silent_stream_is_kept() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     let start = Instant::now();
     stage.begin(get());
@@ -199,7 +199,7 @@ async fn silent_stream_is_kept() {
         let (head, rest) = text.split_at(text.find("\r\n\r\n").unwrap() + 4);
         server.answer(head).await;
         tokio::time::sleep(Duration::from_secs(3600)).await;
-        server.say(rest).await;
+        server.write(rest).await;
         server
     };
     let (facts, _server) = tokio::join!(stage.facts(1), serve);

@@ -10,7 +10,7 @@ use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};
 use miniz_oxide::{MZFlush, MZStatus};
 use tokio::io::AsyncWriteExt as _;
 
-use super::stage::{PING, PONG, Stage, cables, get, line, post, target};
+use super::stage::{PING, PONG, Stage, memory_dialer, get, line, post, target};
 
 const GZIP_HEAD: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03";
 
@@ -35,7 +35,7 @@ fn response(kind: &str, coding: &str, body: &[u8]) -> Vec<u8> {
 }
 
 async fn answered(answer: Vec<u8>) -> Vec<String> {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let limits = Limits { message_bytes: 100_000, ..Limits::default() };
     let mut stage = Stage::new(target("http://x.test/").limits(limits), dial);
     stage.begin(post(PING));
@@ -97,7 +97,7 @@ async fn r23_damaged_or_cut_body_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn r23_compressed_event_is_read_at_once() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(get());
     let mut server = stage.next_server(&mut servers).await;
@@ -110,7 +110,7 @@ async fn r23_compressed_event_is_read_at_once() {
         let mut out = [0; 1000];
         let done = deflate(&mut compressor, &event, &mut out, MZFlush::Sync);
         assert_eq!(done.status, Ok(MZStatus::Ok));
-        server.say(&out[..done.bytes_written]).await;
+        server.write(&out[..done.bytes_written]).await;
         assert_eq!(line(&stage.next().await), format!("event data={number}"));
     }
 }

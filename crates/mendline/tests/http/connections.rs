@@ -10,17 +10,17 @@ use mendline_core::port::Reuse;
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep};
 
-use super::stage::{Cables, EVENTS_HEAD, PING, PONG, Server, Servers, Stage, cables, get, json, post, target};
+use super::stage::{MemoryDialer, EVENTS_HEAD, PING, PONG, Server, Servers, Stage, memory_dialer, get, json, post, target};
 
 /// One exchange on the connection at hand.
-async fn again(stage: &mut Stage<Cables>, server: &mut Server, reuse: Reuse) {
+async fn again(stage: &mut Stage<MemoryDialer>, server: &mut Server, reuse: Reuse) {
     stage.begin_with(post(PING), reuse);
     let (facts, _) = tokio::join!(stage.facts(1), server.answer(json(PONG)));
     assert!(facts.last().unwrap().ends_with("end Complete Whole"), "{facts:?}");
 }
 
-async fn first(answer: &str) -> (Stage<Cables>, Servers, Server) {
-    let (dial, mut servers) = cables();
+async fn first(answer: &str) -> (Stage<MemoryDialer>, Servers, Server) {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let serve = async {
@@ -109,7 +109,7 @@ async fn unfinished_body_of_202_costs_only_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn pool_grows_with_exchanges_and_keeps_sixty_four() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     for _ in 0..70 {
         stage.begin(post(PING));
@@ -138,7 +138,7 @@ async fn pool_grows_with_exchanges_and_keeps_sixty_four() {
 
 #[tokio::test(start_paused = true)]
 async fn event_stream_occupies_its_connection() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(get());
     let mut stream = stage.next_server(&mut servers).await;
@@ -166,7 +166,7 @@ async fn close_drops_only_idle_connections() {
     let start = Instant::now();
     assert!(stage.during(second.is_closed()).await);
     assert_eq!(start.elapsed(), Duration::ZERO);
-    resting.say(json(PONG)).await;
+    resting.write(json(PONG)).await;
     assert_eq!(stage.facts(1).await.last().unwrap(), "2: end Complete Whole");
 }
 
@@ -203,8 +203,8 @@ async fn unanswered_dial_ends_at_connect_timeout() {
 }
 
 /// The first dial makes a cable; the others hang, and tell when they are given up.
-struct OneCable {
-    cables: Cables,
+struct SingleDial {
+    memory_dialer: MemoryDialer,
     dials: AtomicUsize,
     given_up: Arc<AtomicUsize>,
 }
@@ -217,7 +217,7 @@ impl Drop for Hanging {
     }
 }
 
-impl Dial for OneCable {
+impl Dial for SingleDial {
     type Io = DuplexStream;
 
     fn dial(
@@ -225,7 +225,7 @@ impl Dial for OneCable {
         place: &Place,
         patience: Duration,
     ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
-        let first = (self.dials.fetch_add(1, Ordering::Relaxed) == 0).then(|| self.cables.dial(place, patience));
+        let first = (self.dials.fetch_add(1, Ordering::Relaxed) == 0).then(|| self.memory_dialer.dial(place, patience));
         let hanging = Hanging(Arc::clone(&self.given_up));
         async move {
             match first {
@@ -244,9 +244,9 @@ impl Dial for OneCable {
 
 #[tokio::test(start_paused = true)]
 async fn dial_without_waiting_exchange_is_aborted() {
-    let (cables, mut servers) = cables();
+    let (memory_dialer, mut servers) = memory_dialer();
     let given_up = Arc::new(AtomicUsize::new(0));
-    let dial = OneCable { cables, dials: AtomicUsize::new(0), given_up: Arc::clone(&given_up) };
+    let dial = SingleDial { memory_dialer, dials: AtomicUsize::new(0), given_up: Arc::clone(&given_up) };
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let mut server = stage.next_server(&mut servers).await;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 
-use super::stage::{CABLE, Fragile, PING, PONG, Stage, cables, events, get, json, post, target};
+use super::stage::{CAPACITY, BreakingDialer, PING, PONG, Stage, memory_dialer, events, get, json, post, target};
 
 /// How long the request of these tests is, head and body.
 async fn request_length() -> usize {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let (_, request) = tokio::join!(stage.facts(1), async { servers.next().await.answer(json(PONG)).await });
@@ -20,7 +20,7 @@ async fn request_length() -> usize {
 async fn request_cut_at_any_byte_is_reported_correctly() {
     let length = request_length().await;
     for accepted in 0..=length {
-        let (dial, mut servers) = Fragile::new(&[accepted]);
+        let (dial, mut servers) = BreakingDialer::new(&[accepted]);
         let mut stage = Stage::new(target("http://x.test/"), dial);
         stage.begin(post(PING));
         let serve = async {
@@ -50,7 +50,7 @@ async fn answer_cut_at_any_byte_never_yields_partial_body() {
     let text = json(PONG);
     let head = text.find("\r\n\r\n").unwrap() + 4;
     for sent in 0..text.len() {
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(target("http://x.test/"), dial);
         stage.begin(post(PING));
         let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(&text[..sent]).await });
@@ -64,7 +64,7 @@ async fn answer_cut_at_any_byte_never_yields_partial_body() {
 async fn stream_cut_at_any_byte_delivers_complete_events() {
     let text = events(&["data: one\n\n", "data: two\n\n"]);
     for sent in 0..text.len() {
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(target("http://x.test/"), dial);
         stage.begin(get());
         let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(&text[..sent]).await });
@@ -81,7 +81,7 @@ async fn stream_cut_at_any_byte_delivers_complete_events() {
 
 #[tokio::test(start_paused = true)]
 async fn non_http_response_is_cut_with_reason() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let (facts, _) =
@@ -92,12 +92,12 @@ async fn non_http_response_is_cut_with_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn early_answer_is_accepted_and_connection_not_reused() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
-    stage.begin(post(format!("\"{}\"", "x".repeat(10 * CABLE))));
+    stage.begin(post(format!("\"{}\"", "x".repeat(10 * CAPACITY))));
     let serve = async {
         let mut server = servers.next().await;
-        server.say("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n").await;
+        server.write("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n").await;
         server
     };
     let (facts, _first) = tokio::join!(stage.facts(1), serve);
@@ -110,13 +110,13 @@ async fn early_answer_is_accepted_and_connection_not_reused() {
 #[tokio::test(start_paused = true)]
 async fn answer_received_before_reset_is_kept() {
     // The server reads a little, answers, and lets the rest of the request run into a closed connection.
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
-    stage.begin(post("\"x\"".repeat(CABLE)));
+    stage.begin(post("\"x\"".repeat(CAPACITY)));
     let serve = async {
         let mut server = servers.next().await;
         tokio::time::sleep(Duration::from_millis(1)).await;
-        server.say(json(PONG).replace("200 OK", "400 No")).await;
+        server.write(json(PONG).replace("200 OK", "400 No")).await;
         server.0.shutdown().await.unwrap();
     };
     let (facts, ()) = tokio::join!(stage.facts(1), serve);
@@ -131,7 +131,7 @@ async fn dead_reused_connection_is_replaced_once() {
         (vec![length, 0], vec!["2: reached", "2: end Cut(\"the connection was reset\") Nothing"], 2),
         (vec![length + 1], vec!["2: reached", "2: end Cut(\"the connection was reset\") Partly"], 1),
     ] {
-        let (dial, mut servers) = Fragile::new(&limits);
+        let (dial, mut servers) = BreakingDialer::new(&limits);
         let dialed = dial.dials.clone();
         let mut stage = Stage::new(target("http://x.test/"), dial);
         stage.begin(post(PING));
@@ -158,7 +158,7 @@ async fn dead_reused_connection_is_replaced_once() {
 
 #[tokio::test(start_paused = true)]
 async fn accept_and_close_is_dialed_once_per_exchange() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let (facts, ()) = tokio::join!(stage.facts(1), async { drop(servers.next().await) });

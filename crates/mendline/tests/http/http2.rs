@@ -7,7 +7,7 @@ use mendline_core::port::Reuse;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep};
 
-use super::stage::{CABLE, Cables, PING, PONG, Server, Servers, Stage, cables, get, post, target};
+use super::stage::{CAPACITY, MemoryDialer, PING, PONG, Server, Servers, Stage, memory_dialer, get, post, target};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -98,8 +98,8 @@ impl Server {
     }
 }
 
-fn stage() -> (Stage<Cables>, Servers) {
-    let (dial, servers) = cables();
+fn stage() -> (Stage<MemoryDialer>, Servers) {
+    let (dial, servers) = memory_dialer();
     (Stage::new(target("http://x.test/mcp").protocol(Protocol::Http2), dial), servers)
 }
 
@@ -237,7 +237,7 @@ async fn body_blocked_by_window_is_partly_written() {
 
 #[tokio::test(start_paused = true)]
 async fn body_within_window_but_unsent_is_partly_written() {
-    for length in [2 * CABLE, 3 * CABLE, 65_000] {
+    for length in [2 * CAPACITY, 3 * CAPACITY, 65_000] {
         let (mut stage, mut servers) = stage();
         stage.begin(post(format!("\"{}\"", "x".repeat(length - 2))));
         let serve = async {
@@ -255,7 +255,7 @@ async fn body_within_window_but_unsent_is_partly_written() {
 #[tokio::test(start_paused = true)]
 async fn body_with_last_byte_sent_is_fully_written() {
     let (mut stage, mut servers) = stage();
-    stage.begin(post(format!("\"{}\"", "x".repeat(CABLE / 2))));
+    stage.begin(post(format!("\"{}\"", "x".repeat(CAPACITY / 2))));
     let serve = async {
         let mut server = servers.next().await;
         server.exchange_settings(&[]).await;
@@ -316,7 +316,7 @@ async fn stream_limit_of_peer_opens_another_connection() {
 }
 
 /// A connection that has carried one exchange.
-async fn warm(stage: &mut Stage<Cables>, servers: &mut Servers, settings: &[(u16, u32)]) -> Server {
+async fn warm(stage: &mut Stage<MemoryDialer>, servers: &mut Servers, settings: &[(u16, u32)]) -> Server {
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
@@ -414,7 +414,7 @@ async fn silent_peer_is_pinged_at_30s_and_dropped_at_40s() {
 
 #[tokio::test(start_paused = true)]
 async fn overlong_header_list_is_too_large_not_refused() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let target = target("http://x.test/").protocol(Protocol::Http2).head_bytes(1000);
     let mut stage = Stage::new(target, dial);
     stage.begin(post(PING));

@@ -6,14 +6,14 @@ use mendline::transport::http::Target;
 use mendline_core::{Input, defaults};
 use mendline_wire::{Limits, Received};
 
-use super::stage::{Cables, PING, PONG, Server, Servers, Stage, cables, events, get, json, line, post, target};
+use super::stage::{MemoryDialer, PING, PONG, Server, Servers, Stage, memory_dialer, events, get, json, line, post, target};
 
 fn small() -> Target {
     target("http://x.test/").limits(Limits { message_bytes: 1000, ..Limits::default() }).head_bytes(8192)
 }
 
 async fn answered(answer: String) -> Vec<String> {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(small(), dial);
     stage.begin(if answer.contains("event-stream") { get() } else { post(PING) });
     let serve = async {
@@ -68,7 +68,7 @@ async fn response_head_over_limit_is_rejected() {
 async fn w02_event_up_to_configured_limit_is_accepted() {
     // More than what is the limit when none is configured.
     let long = message(17 << 20);
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let limits = Limits { message_bytes: 32 << 20, ..Limits::default() };
     let mut stage = Stage::new(target("http://x.test/").limits(limits), dial);
     stage.begin(get());
@@ -90,7 +90,7 @@ async fn w02_event_up_to_configured_limit_is_accepted() {
 }
 
 /// Lets the transport work while something else happens; gives what it told.
-async fn facts_while<T>(stage: &mut Stage<Cables>, other: impl Future<Output = T>) -> (Vec<String>, T) {
+async fn facts_while<T>(stage: &mut Stage<MemoryDialer>, other: impl Future<Output = T>) -> (Vec<String>, T) {
     let mut facts = Vec::new();
     tokio::pin!(other);
     loop {
@@ -102,7 +102,7 @@ async fn facts_while<T>(stage: &mut Stage<Cables>, other: impl Future<Output = T
 }
 
 /// One exchange with this much of a body that has not ended; the far end to end it with.
-async fn unfinished(stage: &mut Stage<Cables>, servers: &mut Servers, bytes: usize) -> Server {
+async fn unfinished(stage: &mut Stage<MemoryDialer>, servers: &mut Servers, bytes: usize) -> Server {
     stage.begin(post(PING));
     let length = bytes + REST.len();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n");
@@ -120,8 +120,8 @@ async fn unfinished(stage: &mut Stage<Cables>, servers: &mut Servers, bytes: usi
 const REST: &str = "        ";
 
 /// A stage whose answers may have 4,000 bytes each and 10,000 together.
-fn tight() -> (Stage<Cables>, Servers) {
-    let (dial, servers) = cables();
+fn tight() -> (Stage<MemoryDialer>, Servers) {
+    let (dial, servers) = memory_dialer();
     let limits = Limits { message_bytes: 4_000, ..Limits::default() };
     let mut stage = Stage::new(target("http://x.test/").limits(limits), dial);
     stage.http.limit_buffers(10_000);
@@ -139,7 +139,7 @@ async fn s05_unfinished_bodies_stay_within_memory_budget() {
     assert!(stage.http.buffered() >= 6_000, "{}", stage.http.buffered());
     // The oldest goes on, and each that ends lets others be read.
     for server in &mut far {
-        server.say(REST).await;
+        server.write(REST).await;
     }
     let facts = stage.facts(8).await;
     assert_eq!(facts.iter().filter(|fact| fact.ends_with("end Complete Whole")).count(), 8, "{facts:?}");
@@ -168,7 +168,7 @@ async fn s05_largest_unfinished_body_is_aborted() {
 
 #[tokio::test(start_paused = true)]
 async fn s04_busy_connections_are_limited() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.http.limit_calls(2);
     let most = 2 + defaults::LISTENS + defaults::CONNECTIONS_BESIDE_CALLS;

@@ -2,14 +2,14 @@
 
 use mendline_core::Secret;
 
-use super::stage::{PING, PONG, Stage, cables, json, post, target};
+use super::stage::{PING, PONG, Stage, memory_dialer, json, post, target};
 
 fn redirect(status: u16, to: &str) -> String {
     format!("HTTP/1.1 {status} Elsewhere\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
 }
 
 async fn followed(answers: &[String]) -> (Vec<String>, Vec<String>, usize) {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let target = target("http://x.test/mcp").header("Authorization", &Secret::new("Bearer t")).unwrap();
     let mut stage = Stage::new(target, dial);
     stage.begin(post(PING));

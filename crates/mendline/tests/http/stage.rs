@@ -20,7 +20,7 @@ pub const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 pub const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 
 /// How many bytes lie in a cable at most.
-pub const CABLE: usize = 16 * 1024;
+pub const CAPACITY: usize = 16 * 1024;
 
 pub fn target(url: &str) -> Target {
     Target::parse(url).unwrap()
@@ -127,14 +127,14 @@ pub fn line(fact: &Input) -> String {
 }
 
 /// Dials cables: each dial sends the far end of a new one to the test.
-pub struct Cables(mpsc::UnboundedSender<Server>);
+pub struct MemoryDialer(mpsc::UnboundedSender<Server>);
 
-pub fn cables() -> (Cables, Servers) {
+pub fn memory_dialer() -> (MemoryDialer, Servers) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    (Cables(sender), Servers(receiver))
+    (MemoryDialer(sender), Servers(receiver))
 }
 
-impl Dial for Cables {
+impl Dial for MemoryDialer {
     type Io = DuplexStream;
 
     fn dial(
@@ -142,7 +142,7 @@ impl Dial for Cables {
         _: &Place,
         _: Duration,
     ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
-        let (near, far) = tokio::io::duplex(CABLE);
+        let (near, far) = tokio::io::duplex(CAPACITY);
         let sent = self.0.send(Server(far)).map_err(|_| DialError::Failed("there is nobody".to_owned()));
         async move { sent.map(|()| Dialed { io: near, looks_open: None }) }
     }
@@ -182,7 +182,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Server<Io> {
         }
     }
 
-    pub async fn say(&mut self, text: impl AsRef<[u8]>) {
+    pub async fn write(&mut self, text: impl AsRef<[u8]>) {
         self.0.write_all(text.as_ref()).await.unwrap();
         self.0.flush().await.unwrap();
     }
@@ -190,7 +190,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Server<Io> {
     /// Answers one request with this text.
     pub async fn answer(&mut self, text: impl AsRef<[u8]>) -> String {
         let request = self.request().await;
-        self.say(text).await;
+        self.write(text).await;
         request
     }
 
@@ -220,47 +220,47 @@ pub fn events(events: &[&str]) -> String {
 }
 
 /// Dials cables whose writes fail after so many bytes, counted over one connection.
-pub struct Fragile {
-    cables: Cables,
+pub struct BreakingDialer {
+    memory_dialer: MemoryDialer,
     limits: Arc<Mutex<Vec<usize>>>,
     pub dials: Arc<AtomicUsize>,
 }
 
-impl Fragile {
+impl BreakingDialer {
     /// The first connection takes the first number of bytes, and so on; further ones take everything.
-    pub fn new(limits: &[usize]) -> (Fragile, Servers) {
-        let (cables, servers) = cables();
+    pub fn new(limits: &[usize]) -> (BreakingDialer, Servers) {
+        let (memory_dialer, servers) = memory_dialer();
         let limits = limits.iter().rev().copied().collect();
-        (Fragile { cables, limits: Arc::new(Mutex::new(limits)), dials: Arc::default() }, servers)
+        (BreakingDialer { memory_dialer, limits: Arc::new(Mutex::new(limits)), dials: Arc::default() }, servers)
     }
 }
 
-impl Dial for Fragile {
-    type Io = FragileIo;
+impl Dial for BreakingDialer {
+    type Io = BreakingStream;
 
     fn dial(
         &self,
         place: &Place,
         patience: Duration,
-    ) -> impl Future<Output = Result<Dialed<FragileIo>, DialError>> + Send + 'static {
+    ) -> impl Future<Output = Result<Dialed<BreakingStream>, DialError>> + Send + 'static {
         let left = self.limits.lock().unwrap().pop().unwrap_or(usize::MAX);
         self.dials.fetch_add(1, Ordering::Relaxed);
-        let dialed = self.cables.dial(place, patience);
+        let dialed = self.memory_dialer.dial(place, patience);
         async move {
             let Dialed { io, .. } = dialed.await?;
-            Ok(Dialed { io: FragileIo { io, left, broken: false }, looks_open: None })
+            Ok(Dialed { io: BreakingStream { io, left, broken: false }, looks_open: None })
         }
     }
 }
 
 /// A cable that a peer resets: once the bytes that it takes are used up, writes and reads fail.
-pub struct FragileIo {
+pub struct BreakingStream {
     io: DuplexStream,
     left: usize,
     broken: bool,
 }
 
-impl AsyncRead for FragileIo {
+impl AsyncRead for BreakingStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.broken {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
@@ -269,7 +269,7 @@ impl AsyncRead for FragileIo {
     }
 }
 
-impl AsyncWrite for FragileIo {
+impl AsyncWrite for BreakingStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         if self.left == 0 {
             self.broken = true;

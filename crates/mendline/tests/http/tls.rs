@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::stage::{Cables, Fragile, PING, PONG, Server, Servers, Stage, cables, json, post, target};
+use super::stage::{MemoryDialer, BreakingDialer, PING, PONG, Server, Servers, Stage, memory_dialer, json, post, target};
 
 /// An authority of our own, and what it signs.
 struct Authority {
@@ -60,7 +60,7 @@ async fn secure(servers: &mut Servers, acceptor: &TlsAcceptor) -> std::io::Resul
 }
 
 async fn end_of(target: Target, acceptor: &TlsAcceptor) -> String {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target, dial);
     stage.begin(post(PING));
     let serve = async {
@@ -196,12 +196,12 @@ async fn u06_authority_as_server_is_refused_with_advice() {
 
 #[tokio::test]
 async fn plain_server_is_not_reported_as_untrusted() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(Authority::new("ours").trusted(), dial);
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
-        server.say("HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        server.write("HTTP/1.1 400 Bad Request\r\n\r\n").await;
         server
     };
     let (facts, _server) = tokio::join!(stage.facts(1), serve);
@@ -211,7 +211,7 @@ async fn plain_server_is_not_reported_as_untrusted() {
 
 #[tokio::test(start_paused = true)]
 async fn unfinished_tls_handshake_is_reported() {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(Authority::new("ours").trusted(), dial);
     stage.begin(post(PING));
     let (facts, _server) = tokio::join!(stage.facts(1), servers.next());
@@ -229,7 +229,7 @@ async fn http2_is_negotiated_when_both_sides_support_it() {
         (&["h2", "http/1.1"], Protocol::Http1, false),
     ] {
         let acceptor = authority.server("x.test", VALID, offers);
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(authority.trusted().protocol(protocol), dial);
         stage.begin(post(PING));
         let serve = async {
@@ -247,7 +247,7 @@ async fn http2_is_negotiated_when_both_sides_support_it() {
 async fn concurrent_exchanges_share_first_tls_handshake() {
     let authority = Authority::new("ours");
     let acceptor = authority.server("x.test", VALID, &["h2"]);
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(authority.trusted(), dial);
     for _ in 0..3 {
         stage.begin(post(PING));
@@ -273,9 +273,9 @@ async fn concurrent_exchanges_share_first_tls_handshake() {
 }
 
 /// Dials cables and remembers where to.
-struct Noted(Cables, Arc<std::sync::Mutex<Vec<Place>>>);
+struct RecordingDialer(MemoryDialer, Arc<std::sync::Mutex<Vec<Place>>>);
 
-impl Dial for Noted {
+impl Dial for RecordingDialer {
     type Io = DuplexStream;
 
     fn dial(
@@ -293,14 +293,14 @@ async fn https_server_is_reached_through_proxy_tunnel() {
     let authority = Authority::new("ours");
     let acceptor = authority.server("x.test", VALID, &["http/1.1"]);
     let rules = ProxyRules::from_variables([("https_proxy", "http://me:pw@proxy.test:3128")]).unwrap();
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let places = Arc::default();
-    let mut stage = Stage::new(authority.trusted().proxies(&rules), Noted(dial, Arc::clone(&places)));
+    let mut stage = Stage::new(authority.trusted().proxies(&rules), RecordingDialer(dial, Arc::clone(&places)));
     stage.begin(post(PING));
     let serve = async {
         let mut proxy = servers.next().await;
         let asked = proxy.request().await;
-        proxy.say("HTTP/1.1 200 Connection established\r\n\r\n").await;
+        proxy.write("HTTP/1.1 200 Connection established\r\n\r\n").await;
         let mut server = Server(acceptor.accept(proxy.0).await.unwrap());
         (asked, server.answer(json(PONG)).await)
     };
@@ -319,7 +319,7 @@ async fn proxy_refusing_tunnel_is_named() {
         ("HTTP/1.1 502 x\r\n\r\n", "NoConnection(\"the proxy proxy.test:3128 made no tunnel to x.test:443 (502)\")"),
     ] {
         let rules = ProxyRules::from_variables([("https_proxy", "proxy.test:3128")]).unwrap();
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(Authority::new("ours").trusted().proxies(&rules), dial);
         stage.begin(post(PING));
         let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(answer).await });
@@ -332,9 +332,9 @@ async fn proxy_refusing_tunnel_is_named() {
 async fn cut_tls_request_is_never_underreported() {
     let authority = Authority::new("ours");
     let acceptor = authority.server("x.test", VALID, &["http/1.1"]);
-    let mut told = [0; 3];
+    let mut counts = [0; 3];
     for accepted in (150..1100).step_by(7).chain(500..900) {
-        let (dial, mut servers) = Fragile::new(&[accepted]);
+        let (dial, mut servers) = BreakingDialer::new(&[accepted]);
         let dials = Arc::clone(&dial.dials);
         let mut stage = Stage::new(authority.trusted(), dial);
         stage.begin(post(PING));
@@ -361,10 +361,10 @@ async fn cut_tls_request_is_never_underreported() {
             Some((false, 1..)) => assert!(!end.ends_with(" Nothing"), "{accepted}: the server has some, told {end}"),
             _ => {}
         }
-        told[0] += usize::from(end.ends_with(" Nothing"));
-        told[1] += usize::from(end.ends_with(" Partly"));
-        told[2] += usize::from(end.ends_with(" Whole"));
+        counts[0] += usize::from(end.ends_with(" Nothing"));
+        counts[1] += usize::from(end.ends_with(" Partly"));
+        counts[2] += usize::from(end.ends_with(" Whole"));
         assert_eq!(dials.load(Ordering::Relaxed), 1);
     }
-    assert!(told.iter().all(|count| *count > 10), "the cuts meet every case: {told:?}");
+    assert!(counts.iter().all(|count| *count > 10), "the cuts meet every case: {counts:?}");
 }
