@@ -5,15 +5,15 @@
 
 use serde_json::Value;
 
-use crate::stage::Over;
+use crate::stage::Transport;
 
 /// Holds the log of the fixture against what its client wrote.
 ///
 /// # Errors
 ///
 /// When the server was sent more or less than the client's messages, in words.
-pub fn sent_once(log: &str, up: &[String], over: Over) -> Result<(), String> {
-    let (what, written, sent) = if over == Over::Sse {
+pub fn sent_once(log: &str, up: &[String], transport: Transport) -> Result<(), String> {
+    let (what, written, sent) = if transport == Transport::Sse {
         // Every message is accepted in the same way, and answered on the stream.
         ("messages", up.len(), posts(log, "/messages/").count())
     } else {
@@ -39,7 +39,7 @@ fn is_request(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::sent_once;
-    use crate::stage::Over::{Http, Sse};
+    use crate::stage::Transport::{Http, Sse};
 
     const LOG: &str = "listening on 7\n\
         INFO:     127.0.0.1:1 - \"POST /mcp HTTP/1.1\" 200 OK\n\

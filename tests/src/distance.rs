@@ -22,7 +22,7 @@
 use serde_json::{Value, json};
 
 use crate::requests::Request;
-use crate::stage::{Client, Era, Over, Server, Stage};
+use crate::stage::{Client, Era, Transport, Server, Stage};
 use crate::transcript::Transcript;
 
 /// How a request is given up where closing its response does not say it.
@@ -85,8 +85,8 @@ pub fn taken_out_of_requests(
     stage: &Stage,
 ) -> Result<(), String> {
     let is = |request: &Request, method: &str| parsed(&request.body)["method"] == method;
-    if stage.over == Over::Sse {
-        let guess = bridged.iter().position(|request| request.path == stage.over.path() && is(request, "initialize"));
+    if stage.transport == Transport::Sse {
+        let guess = bridged.iter().position(|request| request.path == stage.transport.path() && is(request, "initialize"));
         bridged.remove(guess.ok_or("nobody found out which transport it is")?);
     }
     if stage.era != Era::Modern {
@@ -106,7 +106,7 @@ pub fn taken_out_of_requests(
 }
 
 fn drops_what_is_too_early(stage: &Stage) -> bool {
-    stage.server == Server::Everything && stage.over == Over::Http
+    stage.server == Server::Everything && stage.transport == Transport::Http
 }
 
 fn take_out_refusal(transcript: &mut Transcript) -> Result<(), String> {
@@ -162,12 +162,12 @@ fn escaped(text: &str) -> (usize, Option<char>) {
 #[cfg(test)]
 mod tests {
     use super::{spelt_out, take_out_refusal, taken_out_of, taken_out_of_report, taken_out_of_requests};
-    use crate::stage::{Client, Era, Over, Programs, Server, Stage};
+    use crate::stage::{Client, Era, Transport, Programs, Server, Stage};
     use crate::transcript::Transcript;
 
-    fn stage(era: Era, server: Server, over: Over) -> Stage {
+    fn stage(era: Era, server: Server, transport: Transport) -> Stage {
         let programs = Programs { tap: "".into(), rmcp_client: "".into(), mendline: "".into(), faults: "".into() };
-        Stage { client: Client::Python2, server, era, over, programs }
+        Stage { client: Client::Python2, server, era, transport, programs }
     }
 
     #[test]
@@ -194,15 +194,15 @@ mod tests {
     fn differences_are_removed_only_for_listed_peers() {
         let early = r#"{"method":"notifications/tools/list_changed"}"#.to_owned();
         let transcript = Transcript { up: vec![], down: vec![early, r#"{"id":1,"result":"\u00fc"}"#.into()] };
-        let left = |era, server, over| taken_out_of(&transcript, &stage(era, server, over)).unwrap().down;
-        assert_eq!(left(Era::Legacy, Server::Everything, Over::Http), transcript.down[1..]);
-        assert_eq!(left(Era::Legacy, Server::Everything, Over::Sse), transcript.down);
-        assert_eq!(left(Era::Legacy, Server::Fixture, Over::Http), transcript.down);
-        assert_eq!(left(Era::Modern, Server::Fixture, Over::Http)[1], r#"{"id":1,"result":"ü"}"#);
+        let left = |era, server, transport| taken_out_of(&transcript, &stage(era, server, transport)).unwrap().down;
+        assert_eq!(left(Era::Legacy, Server::Everything, Transport::Http), transcript.down[1..]);
+        assert_eq!(left(Era::Legacy, Server::Everything, Transport::Sse), transcript.down);
+        assert_eq!(left(Era::Legacy, Server::Fixture, Transport::Http), transcript.down);
+        assert_eq!(left(Era::Modern, Server::Fixture, Transport::Http)[1], r#"{"id":1,"result":"ü"}"#);
 
         let mut report =
             serde_json::json!({"heard": {"notifications/tools/list_changed": [null], "roots/list": [null]}});
-        taken_out_of_report(&mut report, &stage(Era::Legacy, Server::Everything, Over::Http));
+        taken_out_of_report(&mut report, &stage(Era::Legacy, Server::Everything, Transport::Http));
         assert_eq!(report["heard"], serde_json::json!({"roots/list": [null]}));
     }
 
@@ -214,10 +214,10 @@ mod tests {
             crate::requests::parse(text.as_bytes()).unwrap().remove(0)
         };
         let mut bridged = vec![post("/sse", "initialize"), post("/messages/", "initialize")];
-        taken_out_of_requests(&mut vec![], &mut bridged, &stage(Era::Legacy, Server::Fixture, Over::Sse)).unwrap();
+        taken_out_of_requests(&mut vec![], &mut bridged, &stage(Era::Legacy, Server::Fixture, Transport::Sse)).unwrap();
         assert_eq!(bridged, [post("/messages/", "initialize")]);
 
-        let modern = stage(Era::Modern, Server::Fixture, Over::Http);
+        let modern = stage(Era::Modern, Server::Fixture, Transport::Http);
         let mut dialed = vec![post("/mcp", "tools/list"), post("/mcp", "notifications/cancelled")];
         let why = taken_out_of_requests(&mut vec![], &mut dialed.clone(), &modern).unwrap_err();
         assert!(why.starts_with("a response was not closed but cancelled"), "{why}");
@@ -230,7 +230,7 @@ mod tests {
         let body = r#"{"id":38,"error":{"code":-32601,"message":"Method not found","data":"no/such"}}"#;
         let error = serde_json::json!({"name": "SdkHttpError", "code": "HTTP", "data": {"status": 404, "text": body}});
         let mut report = serde_json::json!({"steps": [["raw", null, {"error": error}], ["ping", null, {}]]});
-        taken_out_of_report(&mut report, &stage(Era::Modern, Server::Fixture, Over::Http));
+        taken_out_of_report(&mut report, &stage(Era::Modern, Server::Fixture, Transport::Http));
         let shown = serde_json::json!(
             {"name": "ProtocolError", "code": -32601, "message": "Method not found", "data": "no/such"}
         );
@@ -239,7 +239,7 @@ mod tests {
         let bare = r#"{"id":38,"error":{"code":-32601,"message":"Method not found"}}"#;
         let error = serde_json::json!({"name": "SdkHttpError", "data": {"text": bare}});
         let mut report = serde_json::json!({"steps": [["raw", null, {"error": error}]]});
-        taken_out_of_report(&mut report, &stage(Era::Modern, Server::TypeScript, Over::Http));
+        taken_out_of_report(&mut report, &stage(Era::Modern, Server::TypeScript, Transport::Http));
         assert_eq!(report["steps"][0][2]["error"].get("data"), None, "what was left out is not shown");
     }
 }

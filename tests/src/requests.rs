@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::compare::compare;
 use crate::differences::Side;
 use crate::rename::Cut;
-use crate::stage::Over;
+use crate::stage::Transport;
 use crate::transcript::{Direction, Transcript};
 
 /// Headers whose meaning must be the same. Those that begin with [`OURS`] are compared too.
@@ -78,9 +78,9 @@ impl Request {
     /// What the headers say, apart from how it is written.
     ///
     /// The transport of the first revision demands a content type and nothing more; what else is sent to it is habit.
-    pub fn meaning(&self, over: Over) -> BTreeMap<&str, BTreeSet<String>> {
-        let is_told = |name: &str| match over {
-            Over::Sse => name == CONTENT_TYPE,
+    pub fn meaning(&self, transport: Transport) -> BTreeMap<&str, BTreeSet<String>> {
+        let is_told = |name: &str| match transport {
+            Transport::Sse => name == CONTENT_TYPE,
             _ => COMPARED.contains(&name) || name.starts_with(OURS),
         };
         let told = self.headers.iter().filter(|(name, _)| is_told(name));
@@ -106,10 +106,10 @@ fn media_type(text: &str) -> String {
 /// # Errors
 ///
 /// The first difference that the table does not allow, or the first header that means something else, in words.
-pub fn same(dialed: &[Request], bridged: &[Request], over: Over) -> Result<usize, String> {
+pub fn same(dialed: &[Request], bridged: &[Request], transport: Transport) -> Result<usize, String> {
     let (dialed, bridged) = (posted(dialed), posted(bridged));
     for (one, other) in dialed.iter().zip(&bridged) {
-        let (ours, theirs) = (one.meaning(over), other.meaning(over));
+        let (ours, theirs) = (one.meaning(transport), other.meaning(transport));
         if ours != theirs || one.path != other.path {
             let begin: String = one.body.chars().take(160).collect();
             return Err(format!(
@@ -136,7 +136,7 @@ fn posted(requests: &[Request]) -> Vec<&Request> {
 #[cfg(test)]
 mod tests {
     use super::{Request, parse, same};
-    use crate::stage::Over;
+    use crate::stage::Transport;
 
     fn post(headers: &str, body: &str) -> Vec<Request> {
         let text =
@@ -162,10 +162,10 @@ mod tests {
             "accept: text/event-stream,Application/JSON;q=1\r\nmcp-session-id: 6\r\n",
             &CALL.replace('1', "65536"),
         );
-        assert_eq!(same(&one, &other, Over::Http), Ok(1));
+        assert_eq!(same(&one, &other, Transport::Http), Ok(1));
         let missing = post("accept: text/event-stream, application/json\r\n", CALL);
-        assert!(same(&one, &missing, Over::Http).unwrap_err().starts_with("the headers differ"));
-        assert_eq!(same(&one, &missing, Over::Sse), Ok(1), "the first revision has no such header");
+        assert!(same(&one, &missing, Transport::Http).unwrap_err().starts_with("the headers differ"));
+        assert_eq!(same(&one, &missing, Transport::Sse), Ok(1), "the first revision has no such header");
     }
 
     #[test]
@@ -173,9 +173,9 @@ mod tests {
         let two = CALL.replace("\"a\"", "\"b\"").replace('1', "2");
         let one = [post("", CALL), post("", &two)].concat();
         let other = [post("", &two), post("", CALL)].concat();
-        assert_eq!(same(&one, &other, Over::Http), Ok(2));
+        assert_eq!(same(&one, &other, Transport::Http), Ok(2));
         let changed = [post("", &two), post("", &CALL.replace(":{", ": {"))].concat();
-        assert!(same(&one, &changed, Over::Http).unwrap_err().contains("the text differs"));
-        assert!(same(&one, &one[..1], Over::Http).is_err(), "one is missing");
+        assert!(same(&one, &changed, Transport::Http).unwrap_err().contains("the text differs"));
+        assert!(same(&one, &one[..1], Transport::Http).is_err(), "one is missing");
     }
 }

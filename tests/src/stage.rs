@@ -58,7 +58,7 @@ pub enum Era {
 
 /// How the server is reached by whoever stands before it, the client or Mendline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum Transport {
     /// A pipe to a child.
     Stdio,
     /// Streamable HTTP; in the legacy era with a session.
@@ -69,7 +69,7 @@ pub enum Over {
     Sse,
 }
 
-impl Over {
+impl Transport {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Stdio, Self::Http, Self::Stateless, Self::Sse];
 
@@ -146,7 +146,7 @@ pub struct Stage {
     pub era: Era,
     /// How the server is reached when it is not a child. It also says what the script leaves out, so that conversations
     /// with a child remain comparable.
-    pub over: Over,
+    pub transport: Transport,
     /// What we bring along.
     pub programs: Programs,
 }
@@ -160,7 +160,7 @@ impl Stage {
     pub fn play_directly(&self, name: &str) -> Result<Played, String> {
         let folder = self.folder(name)?;
         let log = folder.join("pipe.log");
-        let report = self.play(&folder, &self.tapped(&log, self.server_command(Over::Stdio)?))?;
+        let report = self.play(&folder, &self.tapped(&log, self.server_command(Transport::Stdio)?))?;
         let transcript = read(&log)?;
         Ok(Played { report, client_side: transcript.clone(), server_side: transcript })
     }
@@ -175,7 +175,7 @@ impl Stage {
         let (outer, inner) = (folder.join("client-side.log"), folder.join("server-side.log"));
         let mut bridged = self.bridge()?;
         bridged.push("--".into());
-        bridged.extend(self.tapped(&inner, self.server_command(Over::Stdio)?));
+        bridged.extend(self.tapped(&inner, self.server_command(Transport::Stdio)?));
         let report = self.play(&folder, &self.tapped(&outer, bridged))?;
         Ok(Played { report, client_side: read(&outer)?, server_side: read(&inner)? })
     }
@@ -220,19 +220,19 @@ impl Stage {
 
     /// A server that can be dialed, and the tap before it.
     fn listening(&self, folder: &Path) -> Result<(Listening, Relay), String> {
-        let server = Listening::start(&self.server_command(self.over)?, &folder.join(SERVER_LOG))?;
+        let server = Listening::start(&self.server_command(self.transport)?, &folder.join(SERVER_LOG))?;
         let relay = Relay::before(server.port()).map_err(|why| why.to_string())?;
         Ok((server, relay))
     }
 
     fn url(&self, relay: &Relay) -> String {
-        format!("http://127.0.0.1:{}{}", relay.port(), self.over.path())
+        format!("http://127.0.0.1:{}{}", relay.port(), self.transport.path())
     }
 
     fn play(&self, folder: &Path, command: &[OsString]) -> Result<Value, String> {
         let (out, err, script) = (folder.join("report.json"), folder.join("stderr.txt"), folder.join("script.json"));
         let [client, client_args @ ..] = &self.client_command()?[..] else { return Err("no client".into()) };
-        script::write(self.server, self.over, &script)?;
+        script::write(self.server, self.transport, &script)?;
         let era = match self.era {
             Era::Legacy => "legacy",
             Era::Modern => "modern",
@@ -276,25 +276,25 @@ impl Stage {
     /// # Errors
     ///
     /// When it is not installed.
-    pub fn server_command(&self, over: Over) -> Result<Vec<OsString>, String> {
+    pub fn server_command(&self, transport: Transport) -> Result<Vec<OsString>, String> {
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/server.py");
         let everything = || -> Result<Vec<OsString>, String> {
             let server = installed("node/node_modules/@modelcontextprotocol/server-everything/dist/index.js")?;
             Ok(vec!["node".into(), "--import".into(), installed("node/everything.mjs")?.into(), server.into()])
         };
-        Ok(match (self.server, over) {
-            (Server::Fixture, over) => {
-                vec![installed("python-2/bin/python")?.into(), fixture.into(), over.name().into()]
+        Ok(match (self.server, transport) {
+            (Server::Fixture, transport) => {
+                vec![installed("python-2/bin/python")?.into(), fixture.into(), transport.name().into()]
             }
-            (Server::TypeScript, over) => {
-                vec!["node".into(), installed("node/server-v2.mjs")?.into(), over.name().into()]
+            (Server::TypeScript, transport) => {
+                vec!["node".into(), installed("node/server-v2.mjs")?.into(), transport.name().into()]
             }
-            (Server::Everything, over) => {
-                let mode = match over {
-                    Over::Stdio => "stdio",
-                    Over::Sse => "sse",
-                    Over::Http => "streamableHttp",
-                    _ => return Err(format!("server-everything is not {}", over.name())),
+            (Server::Everything, transport) => {
+                let mode = match transport {
+                    Transport::Stdio => "stdio",
+                    Transport::Sse => "sse",
+                    Transport::Http => "streamableHttp",
+                    _ => return Err(format!("server-everything is not {}", transport.name())),
                 };
                 let mut command = everything()?;
                 command.push(mode.into());
@@ -316,7 +316,7 @@ impl Stage {
     ///
     /// When it cannot be made.
     pub fn folder(&self, name: &str) -> Result<PathBuf, String> {
-        let peers = format!("{:?}-{:?}-{:?}-{}", self.client, self.era, self.server, self.over.name());
+        let peers = format!("{:?}-{:?}-{:?}-{}", self.client, self.era, self.server, self.transport.name());
         let folder = home().join("runs").join(peers).join(name);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;

@@ -18,13 +18,13 @@ use mendline_peers::failures::{RESOURCE, TOOLS, all, response};
 use mendline_peers::live::{Live, pause};
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern};
-use mendline_peers::stage::{Client, Era, Over, Server, Stage};
+use mendline_peers::stage::{Client, Era, Transport, Server, Stage};
 use mendline_wire::{Id, Method};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 fn stage(client: Client, era: Era) -> Stage {
-    Stage { client, server: Server::Fixture, era, over: Over::Stdio, programs: programs::built() }
+    Stage { client, server: Server::Fixture, era, transport: Transport::Stdio, programs: programs::built() }
 }
 
 fn call(tool: &str, arguments: &Value) -> Value {

@@ -14,7 +14,7 @@ use std::sync::{Once, OnceLock};
 use mendline_faults::{Answers, Era, Rule, Server, Settings};
 use mendline_peers::live::Live;
 use mendline_peers::stage::Client::{Python2, TypeScript2};
-use mendline_peers::stage::{Client, Over, Stage};
+use mendline_peers::stage::{Client, Transport, Stage};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -61,7 +61,7 @@ fn text(result: &Value) -> Result<String, String> {
 
 fn reads_every_framing(client: Client) {
     let (server, era) = (mendline_peers::stage::Server::Fixture, mendline_peers::stage::Era::Legacy);
-    let stage = Stage { client, server, era, over: Over::Http, programs: programs::built() };
+    let stage = Stage { client, server, era, transport: Transport::Http, programs: programs::built() };
     let mut wrong = Vec::new();
     for (name, answers, rule) in framings() {
         let told = plays(&stage, name, answers, rule);

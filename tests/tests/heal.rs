@@ -25,7 +25,7 @@ use mendline_peers::processes::{children_of, eventually, is_gone, started_as};
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern};
 use mendline_peers::stage::Server::{Everything, Fixture};
-use mendline_peers::stage::{Client, Era, Over, Server, Stage, installed};
+use mendline_peers::stage::{Client, Era, Transport, Server, Stage, installed};
 use mendline_peers::transcript::Transcript;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 const SOON: Duration = Duration::from_secs(20);
 
 fn stage(client: Client, era: Era, server: Server) -> Stage {
-    Stage { client, server, era, over: Over::Stdio, programs: programs::built() }
+    Stage { client, server, era, transport: Transport::Stdio, programs: programs::built() }
 }
 
 /// `mendline run` with these words.
@@ -328,7 +328,7 @@ fn state_is_brought_back(client: Client, server: Server) {
         call("echo", &echo),
     ];
     let mut command = run(&stage, &["--"]);
-    command.extend(stage.tapped(&log, stage.server_command(Over::Stdio).unwrap()));
+    command.extend(stage.tapped(&log, stage.server_command(Transport::Stdio).unwrap()));
     let mut live = Live::start(&stage, folder, &steps, &command, &[]).unwrap();
     live.arrives_at("kill").unwrap();
     kill(server_behind(&stage, &log));
@@ -383,7 +383,7 @@ fn listening_goes_on(client: Client) {
     let steps =
         [json!({ "do": "hold", "uri": "note://zwei", "pause": "kill" }), call("echo", &json!({ "text": "there?" }))];
     let mut command = run(&stage, &["--"]);
-    command.extend(stage.tapped(&log, stage.server_command(Over::Stdio).unwrap()));
+    command.extend(stage.tapped(&log, stage.server_command(Transport::Stdio).unwrap()));
     let mut live = Live::start(&stage, folder, &steps, &command, &[]).unwrap();
     live.arrives_at("kill").unwrap();
     kill(server_behind(&stage, &log));
@@ -416,7 +416,7 @@ fn other_tools_after_a_restart(client: Client) {
     mendline.push(&stage.programs.mendline);
     let mut server: Vec<OsString> = vec!["env".into(), mendline, "sh".into(), "-c".into(), ONCE.into()];
     server.push(folder.join("has-lived").into());
-    server.extend(stage.server_command(Over::Stdio).unwrap());
+    server.extend(stage.server_command(Transport::Stdio).unwrap());
     let steps = [
         json!({ "do": "list", "what": "tools" }),
         pause("kill"),
@@ -459,7 +459,7 @@ fn c87_client_killed_during_call_leaves_no_process() {
     let log = folder.join("server-side.log");
     let steps = [json!({ "do": "list", "what": "tools" }), pause("call"), call("slow", &json!({}))];
     let mut command = run(&stage, &["--"]);
-    command.extend(stage.tapped(&log, stage.server_command(Over::Stdio).unwrap()));
+    command.extend(stage.tapped(&log, stage.server_command(Transport::Stdio).unwrap()));
     let mut live = Live::start(&stage, folder, &steps, &command, &[]).unwrap();
     live.arrives_at("call").unwrap();
     let (client, server) = (i32::try_from(live.id()).unwrap(), server_behind(&stage, &log));

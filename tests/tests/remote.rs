@@ -13,9 +13,9 @@ use mendline_peers::rename::Renames;
 use mendline_peers::requests;
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern, Probing};
-use mendline_peers::stage::Over::{Http, Sse, Stateless};
+use mendline_peers::stage::Transport::{Http, Sse, Stateless};
 use mendline_peers::stage::Server::{self, Everything, Fixture};
-use mendline_peers::stage::{Client, Era, Over, Stage};
+use mendline_peers::stage::{Client, Era, Transport, Stage};
 use mendline_peers::threads::untangled;
 
 /// A conversation that was held to its end.
@@ -23,8 +23,8 @@ fn held<T>(played: Result<T, String>) -> T {
     played.unwrap_or_else(|why| panic!("{why}"))
 }
 
-fn same_as_dialed(client: Client, era: Era, server: Server, over: Over) {
-    let stage = Stage { client, server, era, over, programs: programs::built() };
+fn same_as_dialed(client: Client, era: Era, server: Server, transport: Transport) {
+    let stage = Stage { client, server, era, transport, programs: programs::built() };
     let piped = held(stage.play_directly("piped"));
     let mut dialed = held(stage.play_dialed("dialed"));
     let mut reached = held(stage.play_reached("reached"));
@@ -39,7 +39,7 @@ fn same_as_dialed(client: Client, era: Era, server: Server, over: Over) {
     if let Some(dialed) = &mut dialed {
         held(distance::taken_out_of_requests(&mut dialed.requests, &mut reached.requests, &stage));
         let sent =
-            requests::same(&dialed.requests, &reached.requests, over).unwrap_or_else(|why| panic!("the server: {why}"));
+            requests::same(&dialed.requests, &reached.requests, transport).unwrap_or_else(|why| panic!("the server: {why}"));
         assert!(sent > 25, "the server was sent {sent} messages");
     }
 
@@ -49,7 +49,7 @@ fn same_as_dialed(client: Client, era: Era, server: Server, over: Over) {
             // It greets on a process of its own before the one that it talks to, whose tap begins the log anew.
             written.push(r#"{"id":0,"method":"server/discover"}"#.into());
         }
-        held(access::sent_once(&reached.server_log, &written, over));
+        held(access::sent_once(&reached.server_log, &written, transport));
     }
 
     let mut direct = dialed.map_or(piped.report, |dialed| dialed.report);
@@ -61,7 +61,7 @@ fn same_as_dialed(client: Client, era: Era, server: Server, over: Over) {
 
 /// Where the fixture can ask its client, it provokes everything that the table allows for on the client's side.
 fn every_row_was_seen(stage: &Stage, renames: &Renames) {
-    let asked = stage.server == Fixture && stage.over != Stateless && stage.era != Modern;
+    let asked = stage.server == Fixture && stage.transport != Stateless && stage.era != Modern;
     for row in DIFFERENCES.iter().filter(|row| asked && row.side == Side::Client && row.spoken != Spoken::InModern) {
         // The oldest client reads nothing while it is asked, so no question can be taken back from it.
         let withdrawn = row.messages == Messages::Notification("notifications/cancelled");

@@ -10,10 +10,10 @@ use mendline_peers::rename::Renames;
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern, Probing};
 use mendline_peers::stage::Server::{self, Everything, Fixture};
-use mendline_peers::stage::{Client, Era, Over, Played, Stage};
+use mendline_peers::stage::{Client, Era, Transport, Played, Stage};
 
 fn stage(client: Client, era: Era, server: Server) -> Stage {
-    Stage { client, server, era, over: Over::Stdio, programs: programs::built() }
+    Stage { client, server, era, transport: Transport::Stdio, programs: programs::built() }
 }
 
 /// A conversation that was held to its end.
