@@ -25,11 +25,11 @@ export const CAPABILITIES = { sampling: {}, elicitation: { form: {} }, roots: { 
 
 /** All that the server says without being asked, and the answers to what it asks. */
 export class Listener {
-    heard = {};
+    received = {};
     #waiting = [];
 
     note(method, params) {
-        (this.heard[method] ??= []).push(params ?? null);
+        (this.received[method] ??= []).push(params ?? null);
         this.#waiting = this.#waiting.filter(wake => !wake());
     }
 
@@ -48,7 +48,7 @@ export class Listener {
     }
 
     wait(method, count) {
-        const enough = () => (this.heard[method]?.length ?? 0) >= count;
+        const enough = () => (this.received[method]?.length ?? 0) >= count;
         return enough() ? undefined : new Promise(done => this.#waiting.push(() => enough() && (done(), true)));
     }
 }
@@ -130,14 +130,14 @@ class Script {
 
     /** Subscribes, has the resource touched, waits for the word, unsubscribes. */
     async watch({ uri, touch }) {
-        const before = this.listener.heard[UPDATED]?.length ?? 0;
+        const before = this.listener.received[UPDATED]?.length ?? 0;
         const subscription = this.modern
             ? await this.client.listen({ resourceSubscriptions: [uri] })
             : void (await this.client.subscribeResource({ uri }));
         const touched = await this.call(touch);
         await this.listener.wait(UPDATED, before + 1);
         await (subscription ? subscription.close() : this.client.unsubscribeResource({ uri }));
-        return [touched, this.listener.heard[UPDATED].slice(before)];
+        return [touched, this.listener.received[UPDATED].slice(before)];
     }
 
     /** Subscribes and has the server end it. */
@@ -159,11 +159,11 @@ class Script {
     /** Subscribes in the modern way, pauses, and waits for the next word about it. */
     async hold({ uri, file }) {
         const subscription = await this.client.listen({ resourceSubscriptions: [uri] });
-        const before = this.listener.heard[UPDATED]?.length ?? 0;
+        const before = this.listener.received[UPDATED]?.length ?? 0;
         await this.pause({ file });
         await this.listener.wait(UPDATED, before + 1);
         await subscription.close();
-        return this.listener.heard[UPDATED].slice(before);
+        return this.listener.received[UPDATED].slice(before);
     }
 
     level({ level }) {
@@ -223,5 +223,5 @@ export async function run(open) {
     }
     await client.close();
     clearTimeout(timer);
-    console.log(JSON.stringify({ handshake, steps, heard: listener.heard }));
+    console.log(JSON.stringify({ handshake, steps, received: listener.received }));
 }

@@ -55,16 +55,16 @@ class Listener:
     """All that the server says without being asked, and the answers to what it asks."""
 
     def __init__(self):
-        self.heard = {}
+        self.received = {}
         self.changed = anyio.Event()
 
     def note(self, method, params):
-        self.heard.setdefault(method, []).append(params)
+        self.received.setdefault(method, []).append(params)
         self.changed.set()
         self.changed = anyio.Event()
 
     async def wait(self, method, count):
-        while len(self.heard.get(method, [])) < count:
+        while len(self.received.get(method, [])) < count:
             await self.changed.wait()
 
     async def on_message(self, message):
@@ -231,12 +231,12 @@ class Script:
                 touched = await self.call(step["touch"])
                 async for event in subscription:
                     return [touched, str(event)]
-        before = len(self.listener.heard.get(method, []))
+        before = len(self.listener.received.get(method, []))
         await self.client.subscribe_resource(uri)
         touched = await self.call(step["touch"])
         await self.listener.wait(method, before + 1)
         await self.client.unsubscribe_resource(uri)
-        return [touched, self.listener.heard[method][before:]]
+        return [touched, self.listener.received[method][before:]]
 
     async def hang_up(self, step):
         """Subscribes and has the server end it."""
@@ -308,7 +308,7 @@ async def main(script, server, args):
                 if failed != step.get("fails", False):
                     raise SystemExit(f"{step} gave {gave}")
                 steps.append([step["do"], step.get("tool"), gave])
-    print(json.dumps({"handshake": handshake, "steps": steps, "heard": listener.heard}, sort_keys=True))
+    print(json.dumps({"handshake": handshake, "steps": steps, "received": listener.received}, sort_keys=True))
 
 
 with open(sys.argv[1], encoding="utf-8") as file:

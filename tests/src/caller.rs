@@ -59,10 +59,10 @@ impl Caller {
     pub fn initialize(&mut self, within: Duration) -> Result<(), String> {
         let who = json!({ "name": "caller", "version": "1" });
         let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
-        self.ask("handshake", "initialize", &hello)?;
+        self.request("handshake", "initialize", &hello)?;
         self.answer("handshake", within)?;
         self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
-        self.ask("list", "tools/list", &json!({}))?;
+        self.request("list", "tools/list", &json!({}))?;
         let list = self.answer("list", within)?;
         if list["result"]["tools"].is_array() { Ok(()) } else { Err(format!("no list: {list}")) }
     }
@@ -73,16 +73,16 @@ impl Caller {
     ///
     /// When Mendline does not read any more.
     pub fn call(&mut self, id: &str, tool: &str, arguments: &Value) -> Result<(), String> {
-        self.ask(id, "tools/call", &json!({ "name": tool, "arguments": arguments }))
+        self.request(id, "tools/call", &json!({ "name": tool, "arguments": arguments }))
     }
 
-    fn ask(&mut self, id: &str, method: &str, params: &Value) -> Result<(), String> {
+    fn request(&mut self, id: &str, method: &str, params: &Value) -> Result<(), String> {
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
     }
 
     fn send(&mut self, message: &Value) -> Result<(), String> {
         let stdin = self.stdin.as_mut().ok_or("stdin is closed")?;
-        stdin.write_all(format!("{message}\n").as_bytes()).map_err(|why| format!("{why}; log:\n{}", self.said()))
+        stdin.write_all(format!("{message}\n").as_bytes()).map_err(|why| format!("{why}; log:\n{}", self.log()))
     }
 
     /// The next message, and when it came.
@@ -91,7 +91,7 @@ impl Caller {
     ///
     /// When none comes in time, or one that is not JSON.
     pub fn next(&mut self, within: Duration) -> Result<(Instant, Value), String> {
-        let (at, line) = self.lines.recv_timeout(within).map_err(|why| format!("{why}; log:\n{}", self.said()))?;
+        let (at, line) = self.lines.recv_timeout(within).map_err(|why| format!("{why}; log:\n{}", self.log()))?;
         Ok((at, serde_json::from_str(&line).map_err(|why| format!("{line:?}: {why}"))?))
     }
 
@@ -116,7 +116,7 @@ impl Caller {
     }
 
     /// What was logged.
-    pub fn said(&self) -> String {
+    pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 }

@@ -8,10 +8,10 @@
 //! A line is the same when its [skeleton](crate::rename::Cut) is byte-equal and its names are paired as the table of
 //! [differences](crate::differences) allows.
 
-use crate::chance;
+use crate::nondeterminism;
 use crate::differences::Side;
-use crate::leftovers;
-use crate::rename::{Cut, Renames};
+use crate::cancelled_requests;
+use crate::rename::{SplitLine, Renames};
 use crate::transcript::{Direction, Transcript};
 
 /// How much of a line is shown around the first byte that differs.
@@ -23,7 +23,7 @@ const SHOWN: usize = 120;
 ///
 /// The first difference that the table does not allow, in words.
 pub fn compare(direct: &Transcript, bridged: &Transcript, side: Option<Side>) -> Result<Renames, String> {
-    let clean = |transcript| leftovers::taken_out_of(&chance::taken_out_of(transcript));
+    let clean = |transcript| cancelled_requests::remove_from(&nondeterminism::remove_from(transcript));
     let (direct, bridged) = (clean(direct), clean(bridged));
     let mut renames = Renames::new(side);
     for direction in [Direction::Up, Direction::Down] {
@@ -59,7 +59,7 @@ pub fn compare(direct: &Transcript, bridged: &Transcript, side: Option<Side>) ->
 }
 
 fn same_line(one: &str, other: &str, direction: Direction, renames: &mut Renames) -> Result<(), String> {
-    let (one, other) = (Cut::new(one, direction), Cut::new(other, direction));
+    let (one, other) = (SplitLine::new(one, direction), SplitLine::new(other, direction));
     if one.skeleton != other.skeleton {
         return Err("the text differs".into());
     }

@@ -46,7 +46,7 @@ pub enum Messages {
 
 /// When a row can be seen at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spoken {
+pub enum Eras {
     /// In both eras.
     Always,
     /// Only in the legacy era, in which servers ask their clients by requests.
@@ -69,7 +69,7 @@ pub struct Difference {
     /// Which names stand there.
     pub family: Family,
     /// In which eras.
-    pub spoken: Spoken,
+    pub eras: Eras,
     /// Why it cannot stay as it was.
     pub why: &'static str,
 }
@@ -82,7 +82,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Requests,
         field: &["id"],
         family: Family::ClientRequest,
-        spoken: Spoken::Always,
+        eras: Eras::Always,
         why: "an attempt has a name of its own, so that a late answer to an earlier attempt is recognised",
     },
     Difference {
@@ -91,7 +91,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Responses,
         field: &["id"],
         family: Family::ClientRequest,
-        spoken: Spoken::Always,
+        eras: Eras::Always,
         why: "the server answers by the name that it was given; the client receives its own name, as it was written",
     },
     Difference {
@@ -100,7 +100,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notification("notifications/cancelled"),
         field: &["params", "requestId"],
         family: Family::ClientRequest,
-        spoken: Spoken::Always,
+        eras: Eras::Always,
         why: "the server knows the request by the other name",
     },
     Difference {
@@ -109,7 +109,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notifications,
         field: &["params", "_meta", "io.modelcontextprotocol/subscriptionId"],
         family: Family::ClientRequest,
-        spoken: Spoken::InModern,
+        eras: Eras::InModern,
         why: "a subscription is called by the id of the request that opened it",
     },
     Difference {
@@ -118,7 +118,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Responses,
         field: &["result", "_meta", "io.modelcontextprotocol/subscriptionId"],
         family: Family::ClientRequest,
-        spoken: Spoken::InModern,
+        eras: Eras::InModern,
         why: "a subscription is called by the id of the request that opened it",
     },
     Difference {
@@ -127,7 +127,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Requests,
         field: &["params", "_meta", "progressToken"],
         family: Family::ClientProgress,
-        spoken: Spoken::Always,
+        eras: Eras::Always,
         why: "progress of an earlier attempt must not be taken for progress of this one",
     },
     Difference {
@@ -136,7 +136,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notification("notifications/progress"),
         field: &["params", "progressToken"],
         family: Family::ClientProgress,
-        spoken: Spoken::Always,
+        eras: Eras::Always,
         why: "the server reports under the token that it was given; the client receives its own token, as it was written",
     },
     Difference {
@@ -145,7 +145,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Requests,
         field: &["id"],
         family: Family::ServerRequest,
-        spoken: Spoken::InLegacy,
+        eras: Eras::InLegacy,
         why: "a server that was started anew counts from the beginning again; the client must not see a name twice",
     },
     Difference {
@@ -154,7 +154,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Responses,
         field: &["id"],
         family: Family::ServerRequest,
-        spoken: Spoken::InLegacy,
+        eras: Eras::InLegacy,
         why: "the client answers by the name that it was given; the server receives its own name, as it was written",
     },
     Difference {
@@ -163,7 +163,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notification("notifications/cancelled"),
         field: &["params", "requestId"],
         family: Family::ServerRequest,
-        spoken: Spoken::InLegacy,
+        eras: Eras::InLegacy,
         why: "the client knows the request by the other name",
     },
     Difference {
@@ -172,7 +172,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Requests,
         field: &["params", "_meta", "progressToken"],
         family: Family::ServerProgress,
-        spoken: Spoken::InLegacy,
+        eras: Eras::InLegacy,
         why: "a server that was started anew uses its tokens again; progress must not reach another request than was meant",
     },
     Difference {
@@ -181,7 +181,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notification("notifications/progress"),
         field: &["params", "progressToken"],
         family: Family::ServerProgress,
-        spoken: Spoken::InLegacy,
+        eras: Eras::InLegacy,
         why: "the client reports under the token that it was given; the server receives its own token, as it was written",
     },
 ];

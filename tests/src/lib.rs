@@ -23,15 +23,15 @@
 
 pub mod access;
 pub mod caller;
-pub mod chance;
+pub mod nondeterminism;
 pub mod compare;
 pub mod differences;
-pub mod distance;
+pub mod transport_differences;
 pub mod failures;
-pub mod faulty;
-pub mod leftovers;
-pub mod listening;
-pub mod live;
+pub mod faulty_server;
+pub mod cancelled_requests;
+pub mod listening_server;
+pub mod live_client;
 pub mod processes;
 pub mod relay;
 pub mod rename;

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The processes whose command line begins with these words.
-pub fn started_as(words: &[&Path]) -> Vec<i32> {
+pub fn started_as(arguments: &[&Path]) -> Vec<i32> {
     let begins = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let mut given = line.split(|byte| *byte == 0);
-        words.iter().all(|word| given.next() == Some(word.as_os_str().as_encoded_bytes()))
+        arguments.iter().all(|word| given.next() == Some(word.as_os_str().as_encoded_bytes()))
     };
     all().filter(begins).filter(|pid| !is_gone(*pid)).collect()
 }

@@ -15,7 +15,7 @@ use crate::requests::{self, Request};
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
-    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+    received: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Relay {
@@ -26,13 +26,13 @@ impl Relay {
     /// When there is no port to stand on.
     pub fn before(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let relay = Self { address: listener.local_addr()?, heard: Arc::default() };
-        let heard = Arc::clone(&relay.heard);
+        let relay = Self { address: listener.local_addr()?, received: Arc::default() };
+        let received = Arc::clone(&relay.received);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 // A server that does not listen is told by the end of the connection, as late as that.
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else { continue };
-                let _ = carry(client, server, &heard);
+                let _ = relay_connection(client, server, &received);
             }
         });
         Ok(relay)
@@ -49,25 +49,25 @@ impl Relay {
     ///
     /// When something went up that is no request, or not the whole of one.
     pub fn requests(&self) -> Result<Vec<Request>, String> {
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = heard.iter().map(|bytes| requests::parse(bytes)).collect::<Result<Vec<_>, _>>()?;
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = received.iter().map(|bytes| requests::parse(bytes)).collect::<Result<Vec<_>, _>>()?;
         Ok(read.into_iter().flatten().collect())
     }
 }
 
-fn carry(client: TcpStream, server: TcpStream, heard: &Arc<Mutex<Vec<Vec<u8>>>>) -> io::Result<()> {
+fn relay_connection(client: TcpStream, server: TcpStream, received: &Arc<Mutex<Vec<Vec<u8>>>>) -> io::Result<()> {
     let number = {
-        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.push(Vec::new());
-        heard.len() - 1
+        let mut received = received.lock().unwrap_or_else(PoisonError::into_inner);
+        received.push(Vec::new());
+        received.len() - 1
     };
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from_client, to_server) = (client.try_clone()?, server.try_clone()?);
-    let heard = Arc::clone(heard);
+    let received = Arc::clone(received);
     thread::spawn(move || {
         relay(from_client, to_server, |bytes| {
-            heard.lock().unwrap_or_else(PoisonError::into_inner)[number].extend_from_slice(bytes);
+            received.lock().unwrap_or_else(PoisonError::into_inner)[number].extend_from_slice(bytes);
         });
     });
     thread::spawn(move || relay(server, client, |_| {}));

@@ -15,14 +15,14 @@ type Members<'a> = BTreeMap<String, &'a RawValue>;
 
 /// A line in two parts.
 #[derive(Clone, Debug)]
-pub struct Cut<'a> {
+pub struct SplitLine<'a> {
     /// The line with its names taken out.
     pub skeleton: String,
     /// The names, in the order of the table, with the row that says what each one is.
     pub names: Vec<(&'static Difference, &'a str)>,
 }
 
-impl<'a> Cut<'a> {
+impl<'a> SplitLine<'a> {
     /// Cuts a line. One that is no JSON object has no names and is all skeleton.
     pub fn new(line: &'a str, direction: Direction) -> Self {
         let mut spots: Vec<(Range<usize>, &'static Difference)> = Vec::new();
@@ -138,18 +138,18 @@ impl Renames {
 
 #[cfg(test)]
 mod tests {
-    use super::Cut;
+    use super::SplitLine;
     use crate::transcript::Direction::{Down, Up};
 
     fn names(line: &str, direction: crate::transcript::Direction) -> Vec<&str> {
-        Cut::new(line, direction).names.into_iter().map(|(_, name)| name).collect()
+        SplitLine::new(line, direction).names.into_iter().map(|(_, name)| name).collect()
     }
 
     #[test]
     fn line_is_split_exactly_as_table_says() {
         let line =
             r#"{"id" : "a", "method":"tools/call","params":{"id":1,"_meta":{"progressToken":7},"progressToken":8}}"#;
-        let cut = Cut::new(line, Up);
+        let cut = SplitLine::new(line, Up);
         assert_eq!(
             cut.skeleton,
             r#"{"id" : •, "method":"tools/call","params":{"id":1,"_meta":{"progressToken":•},"progressToken":8}}"#
@@ -166,8 +166,8 @@ mod tests {
             names(r#"{"method":"notifications/message","params":{"requestId":3,"progressToken":4}}"#, Down),
             [""; 0]
         );
-        let told = r#"{"method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"s"}}}"#;
-        assert_eq!(names(told, Down), ["\"s\""]);
+        let line = r#"{"method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"s"}}}"#;
+        assert_eq!(names(line, Down), ["\"s\""]);
         assert_eq!(names(r#"{"result":{"id":5},"id":4}"#, Down), ["4"]);
         assert_eq!(names("no JSON", Down), [""; 0]);
     }

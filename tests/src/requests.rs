@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::compare::compare;
 use crate::differences::Side;
-use crate::rename::Cut;
+use crate::rename::SplitLine;
 use crate::stage::Transport;
 use crate::transcript::{Direction, Transcript};
 
@@ -79,12 +79,12 @@ impl Request {
     ///
     /// The transport of the first revision demands a content type and nothing more; what else is sent to it is habit.
     pub fn meaning(&self, transport: Transport) -> BTreeMap<&str, BTreeSet<String>> {
-        let is_told = |name: &str| match transport {
+        let is_compared = |name: &str| match transport {
             Transport::Sse => name == CONTENT_TYPE,
             _ => COMPARED.contains(&name) || name.starts_with(OURS),
         };
-        let told = self.headers.iter().filter(|(name, _)| is_told(name));
-        let told = told.map(|(name, value)| {
+        let compared = self.headers.iter().filter(|(name, _)| is_compared(name));
+        let compared = compared.map(|(name, value)| {
             let parts: BTreeSet<_> = match name.as_str() {
                 SESSION => BTreeSet::new(),
                 name if COMPARED.contains(&name) => value.split(',').map(media_type).collect(),
@@ -92,7 +92,7 @@ impl Request {
             };
             (name.as_str(), parts)
         });
-        told.collect()
+        compared.collect()
     }
 }
 
@@ -129,7 +129,7 @@ pub fn same(dialed: &[Request], bridged: &[Request], transport: Transport) -> Re
 /// The requests that bring a message, sorted by what they say apart from names.
 fn posted(requests: &[Request]) -> Vec<&Request> {
     let mut posted: Vec<_> = requests.iter().filter(|request| request.verb == "POST").collect();
-    posted.sort_by_cached_key(|request| Cut::new(&request.body, Direction::Up).skeleton);
+    posted.sort_by_cached_key(|request| SplitLine::new(&request.body, Direction::Up).skeleton);
     posted
 }
 

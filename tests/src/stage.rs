@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::listening::Listening;
+use crate::listening_server::ListeningServer;
 use crate::relay::Relay;
 use crate::requests::Request;
 use crate::transcript::Transcript;
-use crate::{chance, script};
+use crate::{nondeterminism, script};
 
 /// Where a server that listens prints to, in the folder of its conversation.
 const SERVER_LOG: &str = "server.txt";
@@ -104,7 +104,7 @@ pub struct Programs {
 
 /// A conversation that was held.
 #[derive(Debug)]
-pub struct Played {
+pub struct StdioRun {
     /// What the client's API returned, without chance.
     pub report: Value,
     /// What went over the client's pipes.
@@ -115,7 +115,7 @@ pub struct Played {
 
 /// A conversation that a client held with a server at a URL by itself.
 #[derive(Debug)]
-pub struct Dialed {
+pub struct DirectRun {
     /// What the client's API returned, without chance.
     pub report: Value,
     /// What the server was sent.
@@ -124,7 +124,7 @@ pub struct Dialed {
 
 /// A conversation that was held through Mendline with a server at a URL, where there is no pipe on the server's side.
 #[derive(Debug)]
-pub struct Reached {
+pub struct BridgedRun {
     /// What the client's API returned, without chance.
     pub report: Value,
     /// What went over the client's pipes.
@@ -157,12 +157,12 @@ impl Stage {
     /// # Errors
     ///
     /// When something is not installed, the client fails, or its report or the tap's log cannot be read.
-    pub fn play_directly(&self, name: &str) -> Result<Played, String> {
+    pub fn run_directly(&self, name: &str) -> Result<StdioRun, String> {
         let folder = self.folder(name)?;
         let log = folder.join("pipe.log");
-        let report = self.play(&folder, &self.tapped(&log, self.server_command(Transport::Stdio)?))?;
+        let report = self.run_script(&folder, &self.tapped(&log, self.server_command(Transport::Stdio)?))?;
         let transcript = read(&log)?;
-        Ok(Played { report, client_side: transcript.clone(), server_side: transcript })
+        Ok(StdioRun { report, client_side: transcript.clone(), server_side: transcript })
     }
 
     /// Plays the script through Mendline: client, tap, `mendline run`, tap, server.
@@ -170,20 +170,20 @@ impl Stage {
     /// # Errors
     ///
     /// As [`Self::play_directly`].
-    pub fn play_bridged(&self, name: &str) -> Result<Played, String> {
+    pub fn run_bridged(&self, name: &str) -> Result<StdioRun, String> {
         let folder = self.folder(name)?;
         let (outer, inner) = (folder.join("client-side.log"), folder.join("server-side.log"));
         let mut bridged = self.bridge()?;
         bridged.push("--".into());
         bridged.extend(self.tapped(&inner, self.server_command(Transport::Stdio)?));
-        let report = self.play(&folder, &self.tapped(&outer, bridged))?;
-        Ok(Played { report, client_side: read(&outer)?, server_side: read(&inner)? })
+        let report = self.run_script(&folder, &self.tapped(&outer, bridged))?;
+        Ok(StdioRun { report, client_side: read(&outer)?, server_side: read(&inner)? })
     }
 
     /// Mendline's command. Conversations are compared word for word, so every word has to be the server's own.
     fn bridge(&self) -> Result<Vec<OsString>, String> {
-        let words = ["run", "--no-log-files", "--no-catalogue", "--startup", "wait"];
-        Ok(std::iter::once(present(&self.programs.mendline)?.into()).chain(words.map(OsString::from)).collect())
+        let arguments = ["run", "--no-log-files", "--no-catalogue", "--startup", "wait"];
+        Ok(std::iter::once(present(&self.programs.mendline)?.into()).chain(arguments.map(OsString::from)).collect())
     }
 
     /// Lets the client dial the server by itself. `None` if it cannot: the workspace has rmcp without its HTTP client,
@@ -192,14 +192,14 @@ impl Stage {
     /// # Errors
     ///
     /// As [`Self::play_directly`], and when the server does not listen in time.
-    pub fn play_dialed(&self, name: &str) -> Result<Option<Dialed>, String> {
+    pub fn run_dialed(&self, name: &str) -> Result<Option<DirectRun>, String> {
         if self.client == Client::Rust {
             return Ok(None);
         }
         let folder = self.folder(name)?;
         let (_server, relay) = self.listening(&folder)?;
-        let report = self.play(&folder, &[self.url(&relay).into()])?;
-        Ok(Some(Dialed { report, requests: relay.requests()? }))
+        let report = self.run_script(&folder, &[self.url(&relay).into()])?;
+        Ok(Some(DirectRun { report, requests: relay.requests()? }))
     }
 
     /// Plays the script through Mendline with a server at a URL: client, tap, `mendline run URL`, relay, server.
@@ -207,20 +207,20 @@ impl Stage {
     /// # Errors
     ///
     /// As [`Self::play_dialed`].
-    pub fn play_reached(&self, name: &str) -> Result<Reached, String> {
+    pub fn run_remote(&self, name: &str) -> Result<BridgedRun, String> {
         let folder = self.folder(name)?;
         let log = folder.join("client-side.log");
         let (_server, relay) = self.listening(&folder)?;
         let mut bridged = self.bridge()?;
         bridged.push(self.url(&relay).into());
-        let report = self.play(&folder, &self.tapped(&log, bridged))?;
+        let report = self.run_script(&folder, &self.tapped(&log, bridged))?;
         let server_log = fs::read_to_string(folder.join(SERVER_LOG)).map_err(|why| why.to_string())?;
-        Ok(Reached { report, client_side: read(&log)?, requests: relay.requests()?, server_log })
+        Ok(BridgedRun { report, client_side: read(&log)?, requests: relay.requests()?, server_log })
     }
 
     /// A server that can be dialed, and the tap before it.
-    fn listening(&self, folder: &Path) -> Result<(Listening, Relay), String> {
-        let server = Listening::start(&self.server_command(self.transport)?, &folder.join(SERVER_LOG))?;
+    fn listening(&self, folder: &Path) -> Result<(ListeningServer, Relay), String> {
+        let server = ListeningServer::start(&self.server_command(self.transport)?, &folder.join(SERVER_LOG))?;
         let relay = Relay::before(server.port()).map_err(|why| why.to_string())?;
         Ok((server, relay))
     }
@@ -229,7 +229,7 @@ impl Stage {
         format!("http://127.0.0.1:{}{}", relay.port(), self.transport.path())
     }
 
-    fn play(&self, folder: &Path, command: &[OsString]) -> Result<Value, String> {
+    fn run_script(&self, folder: &Path, command: &[OsString]) -> Result<Value, String> {
         let (out, err, script) = (folder.join("report.json"), folder.join("stderr.txt"), folder.join("script.json"));
         let [client, client_args @ ..] = &self.client_command()?[..] else { return Err("no client".into()) };
         script::write(self.server, self.transport, &script)?;
@@ -249,14 +249,14 @@ impl Stage {
             .status()
             .map_err(|why| format!("{}: {why}", client.display()))?;
         if !status.success() {
-            let said = fs::read_to_string(&err).unwrap_or_default();
-            let last: Vec<_> = said.lines().rev().take(30).collect();
+            let output = fs::read_to_string(&err).unwrap_or_default();
+            let last: Vec<_> = output.lines().rev().take(30).collect();
             let last: Vec<_> = last.into_iter().rev().collect();
             return Err(format!("{:?} failed ({status}) in {}:\n{}", self.client, folder.display(), last.join("\n")));
         }
         let report = fs::read(&out).map_err(|why| why.to_string())?;
         let mut report = serde_json::from_slice(&report).map_err(|why| format!("{}: {why}", out.display()))?;
-        chance::taken_out_of_report(&mut report);
+        nondeterminism::remove_from_report(&mut report);
         Ok(report)
     }
 

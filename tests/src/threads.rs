@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use crate::differences::Family;
-use crate::rename::Cut;
+use crate::rename::SplitLine;
 use crate::transcript::{Direction, Transcript};
 
 /// What a line of the server belongs to, in terms that are the same in both conversations: the client's own names and the methods.
@@ -36,23 +36,23 @@ pub fn untangled(transcript: &Transcript) -> Transcript {
 /// Which request wants its progress under which token.
 fn calls_by_token(up: &[String]) -> BTreeMap<String, String> {
     let both = up.iter().filter_map(|line| {
-        let cut = Cut::new(line, Direction::Up);
+        let cut = SplitLine::new(line, Direction::Up);
         Some((name(&cut, Family::ClientProgress, "progressToken")?, name(&cut, Family::ClientRequest, "id")?))
     });
     both.collect()
 }
 
-fn name(cut: &Cut<'_>, family: Family, field: &str) -> Option<String> {
+fn name(cut: &SplitLine<'_>, family: Family, field: &str) -> Option<String> {
     let mut names = cut.names.iter().filter(|(row, _)| row.family == family && row.field.last() == Some(&field));
     names.next().map(|(_, name)| (*name).to_owned())
 }
 
 fn is_reply(line: &str) -> bool {
-    name(&Cut::new(line, Direction::Up), Family::ServerRequest, "id").is_some()
+    name(&SplitLine::new(line, Direction::Up), Family::ServerRequest, "id").is_some()
 }
 
 fn thread(line: &str, calls: &BTreeMap<String, String>) -> Thread {
-    let cut = Cut::new(line, Direction::Down);
+    let cut = SplitLine::new(line, Direction::Down);
     if let Some(token) = name(&cut, Family::ClientProgress, "progressToken") {
         return Thread::Call(calls.get(&token).cloned().unwrap_or(token));
     }

@@ -12,10 +12,10 @@ use std::ffi::OsString;
 use std::future::pending;
 use std::sync::{Once, OnceLock};
 
-use mendline_core::words::{FAILURE_KEY, Failure};
+use mendline_core::arguments::{FAILURE_KEY, Failure};
 use mendline_faults::{Answers, Rule, Settings};
 use mendline_peers::failures::{RESOURCE, TOOLS, all, response};
-use mendline_peers::live::{Live, pause};
+use mendline_peers::live_client::{LiveClient, pause};
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern};
 use mendline_peers::stage::{Client, Era, Transport, Server, Stage};
@@ -60,7 +60,7 @@ fn reads_every_failure(client: Client, era: Era) {
     }
     let folder = stage.folder("failures").unwrap();
     let server = [OsString::from(env!("CARGO_BIN_EXE_failures"))];
-    let report = Live::start(&stage, folder, &steps, &server, &[]).unwrap().report().unwrap();
+    let report = LiveClient::start(&stage, folder, &steps, &server, &[]).unwrap().report().unwrap();
     let (results, errors) = (given(&report, "call"), given(&report, "read"));
     assert_eq!((results.len(), errors.len()), (failures.len() * TOOLS.len(), failures.len()));
     for (failure, (results, error)) in failures.iter().zip(results.chunks(TOOLS.len()).zip(&errors)) {
@@ -133,8 +133,8 @@ fn runtime() -> &'static Handle {
 /// Failures that a server behind `mendline run` provokes, in one conversation.
 fn reads_failures_that_happen(client: Client, era: Era) {
     let stage = stage(client, era);
-    let spoken = if era == Modern { mendline_faults::Era::Modern } else { mendline_faults::Era::Legacy };
-    let settings = Settings { era: spoken, answers: Answers::Json, ..Settings::default() };
+    let eras = if era == Modern { mendline_faults::Era::Modern } else { mendline_faults::Era::Legacy };
+    let settings = Settings { era: eras, answers: Answers::Json, ..Settings::default() };
     let site = runtime().block_on(mendline_faults::Server::start(settings)).unwrap();
     let note = |key: &str| call("create_note", &json!({ "key": key }));
     let steps = [
@@ -152,7 +152,7 @@ fn reads_failures_that_happen(client: Client, era: Era) {
     command.extend(["run"].iter().chain(&options).chain(&["--tool-timeout", "slow=1s"]).map(OsString::from));
     command.push(site.url().into());
     let folder = stage.folder("failures-that-happen").unwrap();
-    let mut live = Live::start(&stage, folder, &steps, &command, &[]).unwrap();
+    let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
     live.arrives_at("before").unwrap();
     // A rule counts only what no rule before it has taken.
     site.add(Rule::new("t13_reset_before_headers").tool("create_note").nth(1)).unwrap();

@@ -12,7 +12,7 @@ use std::future::pending;
 use std::sync::{Once, OnceLock};
 
 use mendline_faults::{Answers, Era, Rule, Server, Settings};
-use mendline_peers::live::Live;
+use mendline_peers::live_client::LiveClient;
 use mendline_peers::stage::Client::{Python2, TypeScript2};
 use mendline_peers::stage::{Client, Transport, Stage};
 use serde_json::{Value, json};
@@ -41,15 +41,15 @@ fn framings() -> Vec<(&'static str, Answers, Rule)> {
 /// What a client is told by a server that frames its answers like this, with Mendline between: the texts of its calls.
 fn plays(stage: &Stage, name: &str, answers: Answers, rule: Rule) -> Result<Vec<String>, String> {
     let settings = Settings { era: Era::Legacy, answers, ..Settings::default() };
-    let server = ground().block_on(Server::start(settings)).unwrap();
+    let server = runtime().block_on(Server::start(settings)).unwrap();
     server.add(rule).unwrap();
     let folder = stage.folder(&format!("framing-{name}"))?;
     let steps = ["k", "l"].map(|key| json!({ "do": "call", "tool": "lookup", "arguments": { "key": key } }));
-    let words = ["run", "--no-log-files", "--no-catalogue", "--startup", "wait"];
+    let arguments = ["run", "--no-log-files", "--no-catalogue", "--startup", "wait"];
     let mut command: Vec<OsString> = vec![stage.programs.mendline.clone().into()];
-    command.extend(words.map(OsString::from));
+    command.extend(arguments.map(OsString::from));
     command.push(server.url().into());
-    let report = Live::start(stage, folder, &steps, &command, &[])?.report()?;
+    let report = LiveClient::start(stage, folder, &steps, &command, &[])?.report()?;
     let steps = report["steps"].as_array().cloned().unwrap_or_default();
     let calls = steps.iter().filter(|step| step[0] == "call");
     calls.map(|step| text(if step[2].is_array() { &step[2][0] } else { &step[2] })).collect()
@@ -64,9 +64,9 @@ fn reads_every_framing(client: Client) {
     let stage = Stage { client, server, era, transport: Transport::Http, programs: programs::built() };
     let mut wrong = Vec::new();
     for (name, answers, rule) in framings() {
-        let told = plays(&stage, name, answers, rule);
-        if told.as_deref() != Ok(&["k is 42".to_owned(), "l is 42".to_owned()]) {
-            wrong.push(format!("{name}: {told:?}"));
+        let texts = plays(&stage, name, answers, rule);
+        if texts.as_deref() != Ok(&["k is 42".to_owned(), "l is 42".to_owned()]) {
+            wrong.push(format!("{name}: {texts:?}"));
         }
     }
     assert!(wrong.is_empty(), "through Mendline:\n{}", wrong.join("\n"));
@@ -83,7 +83,7 @@ fn w01_r23_typescript_2_reads_every_framing_through_mendline() {
 }
 
 /// Where the servers of all tests run: one thread, for as long as the process lives.
-fn ground() -> &'static Handle {
+fn runtime() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static DRIVEN: Once = Once::new();
     let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());

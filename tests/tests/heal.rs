@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use mendline_faults::{Answers, Rule, Seen, Settings};
 use mendline_peers::caller::Caller;
-use mendline_peers::faulty::Faulty;
-use mendline_peers::live::{Live, pause};
+use mendline_peers::faulty_server::FaultyServer;
+use mendline_peers::live_client::{LiveClient, pause};
 use mendline_peers::processes::{children_of, eventually, is_gone, started_as};
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern};
@@ -39,10 +39,10 @@ fn stage(client: Client, era: Era, server: Server) -> Stage {
 }
 
 /// `mendline run` with these words.
-fn run(stage: &Stage, words: &[&str]) -> Vec<OsString> {
+fn run(stage: &Stage, arguments: &[&str]) -> Vec<OsString> {
     let mut command =
         vec![stage.programs.mendline.clone().into(), "run".into(), "--no-log-files".into(), "--no-catalogue".into()];
-    command.extend(words.iter().map(OsString::from));
+    command.extend(arguments.iter().map(OsString::from));
     command
 }
 
@@ -79,7 +79,7 @@ fn server_behind(stage: &Stage, log: &Path) -> i32 {
 }
 
 /// Where the servers of all stories run: one thread, for as long as the process lives.
-fn ground() -> &'static Handle {
+fn runtime() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static DRIVEN: Once = Once::new();
     let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());
@@ -109,7 +109,7 @@ fn resumptions(seen: &[Seen]) -> Vec<(String, usize)> {
 fn seed_000(client: Client) {
     let stage = stage(client, Legacy, Fixture);
     let settings = Settings { era: mendline_faults::Era::Legacy, answers: Answers::Events, ..Settings::default() };
-    let site = ground().block_on(mendline_faults::Server::start(settings)).unwrap();
+    let site = runtime().block_on(mendline_faults::Server::start(settings)).unwrap();
     // A second between two attempts is what the packages wait when no `retry` is named, as in the report.
     let fault = || Rule::new("s52_prime_then_close_for_ever").value(1000);
     site.add(fault().tool("create_note")).unwrap();
@@ -125,7 +125,7 @@ fn seed_000(client: Client) {
         call("lookup", &json!({ "key": "m", "answer": "json" })),
     ];
     let folder = stage.folder("s52").unwrap();
-    let mut live = Live::start(&stage, folder, &steps, &run(&stage, &[&site.url()]), &[]).unwrap();
+    let mut live = LiveClient::start(&stage, folder, &steps, &run(&stage, &[&site.url()]), &[]).unwrap();
     live.arrives_at("before").unwrap();
     let begun = Instant::now();
     live.goes_on_from("before").unwrap();
@@ -210,8 +210,8 @@ fn with_a_pinned_npx(folder: &Path) -> Vec<(&'static str, OsString)> {
     vec![("PATH", path), ("HOME", home.into())]
 }
 
-fn remote(stage: &Stage, folder: &Path) -> Faulty {
-    Faulty::start(&stage.programs.faults, &["era=legacy"], &folder.join("ledger")).unwrap()
+fn remote(stage: &Stage, folder: &Path) -> FaultyServer {
+    FaultyServer::start(&stage.programs.faults, &["era=legacy"], &folder.join("ledger")).unwrap()
 }
 
 /// The remote end dies and stays away. The bridge lives and answers that it has lost its connection; after three of these it
@@ -234,13 +234,13 @@ fn seed_001(client: Client, path: &str) {
     ];
     let environment = with_a_pinned_npx(&folder);
     let command = entry(&stage, &remote.url(path));
-    let mut live = Live::start(&stage, folder.clone(), &steps, &command, &environment).unwrap();
+    let mut live = LiveClient::start(&stage, folder.clone(), &steps, &command, &environment).unwrap();
     live.arrives_at("up").unwrap();
     remote.kill();
     live.goes_on_from("up").unwrap();
     live.arrives_at("replaced").unwrap();
-    let replaced = eventually(SOON, || live.said().contains("its own connection is gone"));
-    assert!(replaced, "{}", live.said());
+    let replaced = eventually(SOON, || live.output().contains("its own connection is gone"));
+    assert!(replaced, "{}", live.output());
     live.goes_on_from("replaced").unwrap();
     remote.come_back().unwrap();
     let report = live.report().unwrap();
@@ -329,24 +329,24 @@ fn state_is_brought_back(client: Client, server: Server) {
     ];
     let mut command = run(&stage, &["--"]);
     command.extend(stage.tapped(&log, stage.server_command(Transport::Stdio).unwrap()));
-    let mut live = Live::start(&stage, folder, &steps, &command, &[]).unwrap();
+    let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
     live.arrives_at("kill").unwrap();
     kill(server_behind(&stage, &log));
     live.goes_on_from("kill").unwrap();
     let report = live.report().unwrap();
     assert!(text(&results(&report, "echo")[0]).contains("there?"), "{report}");
-    assert_eq!(report["heard"]["notifications/resources/updated"][0]["uri"], uri, "{report}");
+    assert_eq!(report["received"]["notifications/resources/updated"][0]["uri"], uri, "{report}");
 
     // The tap of the second life began the log anew.
     let second = Transcript::read(&log).unwrap();
-    let heard: Vec<Value> = second.up.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told = |method: &str| heard.iter().filter(|message| message["method"] == method).collect::<Vec<_>>();
-    assert_eq!((told("initialize").len(), told("notifications/initialized").len()), (1, 1), "{heard:?}");
-    assert_eq!(told("logging/setLevel")[0]["params"]["level"], "warning", "{heard:?}");
-    assert_eq!(told("resources/subscribe")[0]["params"]["uri"], uri, "{heard:?}");
+    let messages: Vec<Value> = second.up.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sent = |method: &str| messages.iter().filter(|message| message["method"] == method).collect::<Vec<_>>();
+    assert_eq!((sent("initialize").len(), sent("notifications/initialized").len()), (1, 1), "{messages:?}");
+    assert_eq!(sent("logging/setLevel")[0]["params"]["level"], "warning", "{messages:?}");
+    assert_eq!(sent("resources/subscribe")[0]["params"]["uri"], uri, "{messages:?}");
     if server == Fixture {
         // `everything` says so by itself whenever it begins.
-        assert_eq!(report["heard"].get("notifications/tools/list_changed"), None, "the tools are the same: {report}");
+        assert_eq!(report["received"].get("notifications/tools/list_changed"), None, "the tools are the same: {report}");
     }
 }
 
@@ -384,7 +384,7 @@ fn listening_goes_on(client: Client) {
         [json!({ "do": "hold", "uri": "note://zwei", "pause": "kill" }), call("echo", &json!({ "text": "there?" }))];
     let mut command = run(&stage, &["--"]);
     command.extend(stage.tapped(&log, stage.server_command(Transport::Stdio).unwrap()));
-    let mut live = Live::start(&stage, folder, &steps, &command, &[]).unwrap();
+    let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
     live.arrives_at("kill").unwrap();
     kill(server_behind(&stage, &log));
     live.goes_on_from("kill").unwrap();
@@ -426,12 +426,12 @@ fn other_tools_after_a_restart(client: Client) {
     ];
     let mut command = run(&stage, &["--"]);
     command.extend(stage.tapped(&log, server));
-    let mut live = Live::start(&stage, folder, &steps, &command, &[]).unwrap();
+    let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
     live.arrives_at("kill").unwrap();
     kill(server_behind(&stage, &log));
     live.goes_on_from("kill").unwrap();
     let report = live.report().unwrap();
-    assert_eq!(report["heard"]["notifications/tools/list_changed"].as_array().unwrap().len(), 1, "{report}");
+    assert_eq!(report["received"]["notifications/tools/list_changed"].as_array().unwrap().len(), 1, "{report}");
     assert_eq!(text(&results(&report, "lookup")[0]), "k is 42");
 }
 
@@ -460,7 +460,7 @@ fn c87_client_killed_during_call_leaves_no_process() {
     let steps = [json!({ "do": "list", "what": "tools" }), pause("call"), call("slow", &json!({}))];
     let mut command = run(&stage, &["--"]);
     command.extend(stage.tapped(&log, stage.server_command(Transport::Stdio).unwrap()));
-    let mut live = Live::start(&stage, folder, &steps, &command, &[]).unwrap();
+    let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
     live.arrives_at("call").unwrap();
     let (client, server) = (i32::try_from(live.id()).unwrap(), server_behind(&stage, &log));
     let mendline = children_of(client);

@@ -7,8 +7,8 @@ mod programs;
 
 use mendline_peers::access;
 use mendline_peers::compare::compare;
-use mendline_peers::differences::{DIFFERENCES, Messages, Side, Spoken};
-use mendline_peers::distance;
+use mendline_peers::differences::{DIFFERENCES, Messages, Side, Eras};
+use mendline_peers::transport_differences;
 use mendline_peers::rename::Renames;
 use mendline_peers::requests;
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
@@ -25,19 +25,19 @@ fn held<T>(played: Result<T, String>) -> T {
 
 fn same_as_dialed(client: Client, era: Era, server: Server, transport: Transport) {
     let stage = Stage { client, server, era, transport, programs: programs::built() };
-    let piped = held(stage.play_directly("piped"));
-    let mut dialed = held(stage.play_dialed("dialed"));
-    let mut reached = held(stage.play_reached("reached"));
+    let piped = held(stage.run_directly("piped"));
+    let mut dialed = held(stage.run_dialed("dialed"));
+    let mut reached = held(stage.run_remote("reached"));
     assert!(piped.client_side.up.len() > 25, "the script says more than {} lines", piped.client_side.up.len());
 
     let [direct, bridged] = [&piped.client_side, &reached.client_side]
-        .map(|transcript| untangled(&held(distance::taken_out_of(transcript, &stage))));
+        .map(|transcript| untangled(&held(transport_differences::remove_from(transcript, &stage))));
     let renames =
         compare(&direct, &bridged, Some(Side::Client)).unwrap_or_else(|why| panic!("the client's pipe: {why}"));
     every_row_was_seen(&stage, &renames);
 
     if let Some(dialed) = &mut dialed {
-        held(distance::taken_out_of_requests(&mut dialed.requests, &mut reached.requests, &stage));
+        held(transport_differences::remove_from_requests(&mut dialed.requests, &mut reached.requests, &stage));
         let sent =
             requests::same(&dialed.requests, &reached.requests, transport).unwrap_or_else(|why| panic!("the server: {why}"));
         assert!(sent > 25, "the server was sent {sent} messages");
@@ -54,7 +54,7 @@ fn same_as_dialed(client: Client, era: Era, server: Server, transport: Transport
 
     let mut direct = dialed.map_or(piped.report, |dialed| dialed.report);
     for report in [&mut direct, &mut reached.report] {
-        distance::taken_out_of_report(report, &stage);
+        transport_differences::remove_from_report(report, &stage);
     }
     assert_eq!(direct, reached.report, "what the client's API returned");
 }
@@ -62,7 +62,7 @@ fn same_as_dialed(client: Client, era: Era, server: Server, transport: Transport
 /// Where the fixture can ask its client, it provokes everything that the table allows for on the client's side.
 fn every_row_was_seen(stage: &Stage, renames: &Renames) {
     let asked = stage.server == Fixture && stage.transport != Stateless && stage.era != Modern;
-    for row in DIFFERENCES.iter().filter(|row| asked && row.side == Side::Client && row.spoken != Spoken::InModern) {
+    for row in DIFFERENCES.iter().filter(|row| asked && row.side == Side::Client && row.eras != Eras::InModern) {
         // The oldest client reads nothing while it is asked, so no question can be taken back from it.
         let withdrawn = row.messages == Messages::Notification("notifications/cancelled");
         if !(stage.client == Python1 && withdrawn) {

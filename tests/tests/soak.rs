@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use mendline_peers::caller::Caller;
-use mendline_peers::faulty::{Faulty, executions};
+use mendline_peers::faulty_server::{FaultyServer, executions};
 use mendline_peers::processes::{children_of, eventually, is_gone};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ fn length() -> Duration {
 }
 
 /// Who is killed.
-trait Victim {
+trait KillableServer {
     /// Kills it, and comes back when it is gone.
     fn kill(&mut self);
     /// A second later: starts it again, unless that is Mendline's business.
@@ -52,9 +52,9 @@ trait Victim {
     fn executions(&self) -> BTreeMap<String, usize>;
 }
 
-struct Remote(Faulty);
+struct Remote(FaultyServer);
 
-impl Victim for Remote {
+impl KillableServer for Remote {
     fn kill(&mut self) {
         self.0.kill();
     }
@@ -78,8 +78,8 @@ struct Child {
 impl Child {
     fn server(&self) -> Option<i32> {
         let is_server = |pid: &i32| {
-            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            words.split(|byte| *byte == 0).any(|word| word == b"demo-server") && !is_gone(*pid)
+            let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            arguments.split(|byte| *byte == 0).any(|word| word == b"demo-server") && !is_gone(*pid)
         };
         children_of(self.mendline).into_iter().find(is_server)
     }
@@ -89,7 +89,7 @@ impl Child {
     }
 }
 
-impl Victim for Child {
+impl KillableServer for Child {
     fn kill(&mut self) {
         let mut server = None;
         assert!(eventually(PATIENCE, || {
@@ -142,7 +142,7 @@ struct Kill {
 
 struct Soak {
     caller: Caller,
-    victim: Box<dyn Victim>,
+    victim: Box<dyn KillableServer>,
     open: BTreeMap<String, (usize, Kind, Instant)>,
     made: usize,
     calls: Vec<Call>,
@@ -171,18 +171,18 @@ impl Soak {
                 returns = Some(gone + AWAY);
                 next_kill += EVERY;
             }
-            self.hear(true);
+            self.recv_answer(true);
         }
         while !self.open.is_empty() {
-            self.hear(false);
+            self.recv_answer(false);
         }
         self.judge(name, begun.elapsed());
     }
 
     /// Takes one answer, if there is one, and lets its caller go on.
-    fn hear(&mut self, goes_on: bool) {
+    fn recv_answer(&mut self, goes_on: bool) {
         let oldest = self.open.values().map(|(_, _, sent)| *sent).min().unwrap();
-        assert!(oldest.elapsed() < PATIENCE, "a call was not answered; log:\n{}", self.caller.said());
+        assert!(oldest.elapsed() < PATIENCE, "a call was not answered; log:\n{}", self.caller.log());
         let Ok((answered, message)) = self.caller.next(Duration::from_millis(20)) else { return };
         let Some(id) = message["id"].as_str().filter(|_| message.get("method").is_none()) else { return };
         let (caller, kind, sent) = self.open.remove(id).unwrap_or_else(|| panic!("answered twice: {message}"));
@@ -231,7 +231,7 @@ impl Soak {
         let last = recoveries[recoveries.len() - 1];
         println!("  first success after the server was back: p50 {middle:?}, max {last:?}; slowest call {slowest:?}");
 
-        let show = |calls: &[&Call]| calls.iter().take(5).map(|call| self.story(call)).collect::<Vec<_>>();
+        let show = |calls: &[&Call]| calls.iter().take(5).map(|call| self.describe(call)).collect::<Vec<_>>();
         assert!(percent(failed_reads.len(), reads) <= 0.1, "{:?}", show(&failed_reads));
         assert!(failed_writes.is_empty(), "only `unknown` may happen to an unsafe call: {:?}", show(&failed_writes));
         let show_unknown: Vec<&Call> = not_in_flight.iter().map(|call| **call).collect();
@@ -251,7 +251,7 @@ impl Soak {
     }
 
     /// What happened to a call, next to the kill that came nearest.
-    fn story(&self, call: &Call) -> String {
+    fn describe(&self, call: &Call) -> String {
         let kill = self.kills.iter().rfind(|kill| kill.begun < call.answered);
         let after = |at: Instant| kill.map(|kill| at.saturating_duration_since(kill.gone));
         let before = kill.map(|kill| kill.gone.saturating_duration_since(call.sent));
@@ -276,18 +276,18 @@ fn outcome(message: &Value) -> Option<String> {
         return None;
     }
     let facts = [&message["result"]["_meta"]["dev.mendline/failure"]["outcome"], &message["error"]["data"]["outcome"]];
-    let said = facts.iter().find_map(|fact| fact.as_str()).map(ToOwned::to_owned);
+    let known = facts.iter().find_map(|fact| fact.as_str()).map(ToOwned::to_owned);
     Some(said.unwrap_or_else(|| message.to_string()))
 }
 
-fn caller(words: &[&str], environment: &[(&str, OsString)], folder: &Path) -> Caller {
+fn caller(arguments: &[&str], environment: &[(&str, OsString)], folder: &Path) -> Caller {
     let mut command: Vec<OsString> =
         vec![programs::built().mendline.into(), "run".into(), "--no-log-files".into(), "--no-catalogue".into()];
-    command.extend(words.iter().map(OsString::from));
+    command.extend(arguments.iter().map(OsString::from));
     Caller::start(&command, environment, &folder.join("log")).unwrap()
 }
 
-fn soak(caller: Caller, victim: Box<dyn Victim>) -> Soak {
+fn soak(caller: Caller, victim: Box<dyn KillableServer>) -> Soak {
     Soak { caller, victim, open: BTreeMap::new(), made: 0, calls: Vec::new(), kills: Vec::new() }
 }
 
@@ -296,8 +296,8 @@ fn i3_soak_survives_child_killed_every_twenty_seconds() {
     let folder = TempDir::new().unwrap();
     let ledger = folder.path().join("ledger");
     let mendline = programs::built().mendline;
-    let words = ["--", mendline.to_str().unwrap(), "demo-server", "--temper", "slow-start=1s"];
-    let caller = caller(&words, &[("MENDLINE_DEMO_LEDGER", ledger.clone().into())], folder.path());
+    let arguments = ["--", mendline.to_str().unwrap(), "demo-server", "--temper", "slow-start=1s"];
+    let caller = caller(&arguments, &[("MENDLINE_DEMO_LEDGER", ledger.clone().into())], folder.path());
     let victim = Child { mendline: i32::try_from(caller.id()).unwrap(), ledger, lives: 0 };
     soak(caller, Box::new(victim)).run("a child");
 }
@@ -305,8 +305,8 @@ fn i3_soak_survives_child_killed_every_twenty_seconds() {
 #[test]
 fn i3_soak_survives_http_server_killed_every_twenty_seconds() {
     let folder = TempDir::new().unwrap();
-    let words = ["era=legacy", "answers=json"];
-    let faulty = Faulty::start(&programs::built().faults, &words, &folder.path().join("ledger")).unwrap();
+    let arguments = ["era=legacy", "answers=json"];
+    let faulty = FaultyServer::start(&programs::built().faults, &arguments, &folder.path().join("ledger")).unwrap();
     let caller = caller(&[&faulty.url("/mcp")], &[], folder.path());
     soak(caller, Box::new(Remote(faulty))).run("a server at a URL");
 }

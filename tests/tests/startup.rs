@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use mendline_peers::live::{Live, pause};
+use mendline_peers::live_client::{LiveClient, pause};
 use mendline_peers::processes::eventually;
 use mendline_peers::stage::Client::{Python1, Python2, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::Legacy;
@@ -26,10 +26,10 @@ const SOON: Duration = Duration::from_secs(20);
 fn command(stage: &Stage, folder: &Path) -> Vec<OsString> {
     let word = |name: &str, file: &str| OsString::from(format!("{name}={}", folder.join(file).display()));
     let mendline = OsString::from(&stage.programs.mendline);
-    let mut words = vec!["env".into(), word("MENDLINE_STATE_DIR", "state"), word("MENDLINE_DEMO_LEDGER", "ledger")];
-    words.extend([mendline.clone(), "run".into(), "--".into(), mendline, "demo-server".into()]);
-    words.extend(["--temper".into(), word("wait-for", "gate"), "--temper".into(), word("tool-if", "more")]);
-    words
+    let mut arguments = vec!["env".into(), word("MENDLINE_STATE_DIR", "state"), word("MENDLINE_DEMO_LEDGER", "ledger")];
+    arguments.extend([mendline.clone(), "run".into(), "--".into(), mendline, "demo-server".into()]);
+    arguments.extend(["--temper".into(), word("wait-for", "gate"), "--temper".into(), word("tool-if", "more")]);
+    arguments
 }
 
 /// The lists that the client's API gave, in order.
@@ -53,7 +53,7 @@ fn has_its_tools_at_once(client: Client) {
     let list = || json!({ "do": "list", "what": "tools" });
 
     fs::write(folder.join("gate"), "").unwrap();
-    let first = Live::start(&stage, folder.clone(), &[list()], &command(&stage, &folder), &[]).unwrap();
+    let first = LiveClient::start(&stage, folder.clone(), &[list()], &command(&stage, &folder), &[]).unwrap();
     let known = lists(&first.report().unwrap()).remove(0);
     assert!(known.contains("create_note"), "{known}");
     let is_whole = |file: fs::DirEntry| file.path().extension().is_some_and(|extension| extension == "json");
@@ -65,7 +65,7 @@ fn has_its_tools_at_once(client: Client) {
     let before = served(&folder);
     let changed = json!({ "do": "await", "method": "notifications/tools/list_changed", "count": 1 });
     let steps = [list(), pause("listed"), changed, list()];
-    let mut second = Live::start(&stage, folder.clone(), &steps, &command(&stage, &folder), &[]).unwrap();
+    let mut second = LiveClient::start(&stage, folder.clone(), &steps, &command(&stage, &folder), &[]).unwrap();
     second.arrives_at("listed").unwrap();
     assert_eq!(served(&folder), before, "the client has its tools, and the server has not even started");
     fs::write(folder.join("gate"), "").unwrap();

@@ -5,27 +5,27 @@
 mod programs;
 
 use mendline_peers::compare::compare;
-use mendline_peers::differences::{DIFFERENCES, Messages, Side, Spoken};
+use mendline_peers::differences::{DIFFERENCES, Messages, Side, Eras};
 use mendline_peers::rename::Renames;
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern, Probing};
 use mendline_peers::stage::Server::{self, Everything, Fixture};
-use mendline_peers::stage::{Client, Era, Transport, Played, Stage};
+use mendline_peers::stage::{Client, Era, Transport, StdioRun, Stage};
 
 fn stage(client: Client, era: Era, server: Server) -> Stage {
     Stage { client, server, era, transport: Transport::Stdio, programs: programs::built() }
 }
 
 /// A conversation that was held to its end.
-fn held(played: Result<Played, String>) -> Played {
+fn held(played: Result<StdioRun, String>) -> StdioRun {
     played.unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// Plays the script directly and through Mendline, and holds the two against each other in three places.
 fn same_through_mendline(client: Client, era: Era, server: Server) {
     let stage = stage(client, era, server);
-    let direct = held(stage.play_directly("direct"));
-    let bridged = held(stage.play_bridged("bridged"));
+    let direct = held(stage.run_directly("direct"));
+    let bridged = held(stage.run_bridged("bridged"));
     assert!(direct.client_side.up.len() > 30, "the script says more than {} lines", direct.client_side.up.len());
 
     let renames = compare(&direct.client_side, &bridged.client_side, Some(Side::Client))
@@ -43,14 +43,14 @@ fn same_through_mendline(client: Client, era: Era, server: Server) {
 /// The fixture provokes everything that the table allows for, so that no row is there for nothing.
 fn every_row_was_seen(stage: &Stage, side: Side, renames: &Renames) {
     for row in DIFFERENCES.iter().filter(|row| row.side == side) {
-        let spoken = match row.spoken {
-            Spoken::Always => true,
-            Spoken::InLegacy => stage.era != Modern,
-            Spoken::InModern => stage.era == Modern,
+        let eras = match row.eras {
+            Eras::Always => true,
+            Eras::InLegacy => stage.era != Modern,
+            Eras::InModern => stage.era == Modern,
         };
         // The oldest client reads nothing while it is asked, so no question can be taken back from it.
         let withdrawn = side == Side::Client && row.messages == Messages::Notification("notifications/cancelled");
-        if spoken && stage.server == Fixture && !(stage.client == Python1 && withdrawn) {
+        if eras && stage.server == Fixture && !(stage.client == Python1 && withdrawn) {
             assert!(renames.has_seen(row), "the script never came to {row:?}");
         }
     }
@@ -59,8 +59,8 @@ fn every_row_was_seen(stage: &Stage, side: Side, renames: &Renames) {
 /// The control: without Mendline there is nothing to allow for. If this fails, a peer leaves more to chance than we know.
 fn same_twice(client: Client, era: Era, server: Server) {
     let stage = stage(client, era, server);
-    let first = held(stage.play_directly("first"));
-    let second = held(stage.play_directly("second"));
+    let first = held(stage.run_directly("first"));
+    let second = held(stage.run_directly("second"));
     compare(&first.client_side, &second.client_side, None).unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(first.report, second.report);
 }

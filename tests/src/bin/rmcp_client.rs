@@ -37,13 +37,13 @@ type Failure = Box<dyn std::error::Error>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let told = match tokio::time::timeout(PATIENCE, run()).await {
-        Ok(told) => told,
+    let outcome = match tokio::time::timeout(PATIENCE, run()).await {
+        Ok(outcome) => outcome,
         Err(_) => Err(format!("the script did not end within {PATIENCE:?}").into()),
     };
-    match told {
-        Ok(told) => {
-            println!("{told}");
+    match outcome {
+        Ok(outcome) => {
+            println!("{outcome}");
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -68,10 +68,10 @@ async fn run() -> Result<Value, Failure> {
         "probing" => ClientLifecycleMode::Auto { preferred_versions, legacy_version: None },
         _ => ClientLifecycleMode::Initialize,
     };
-    let listener = Listener::default();
+    let listener = Recorder::default();
     let service = listener.clone().serve_with_lifecycle(TokioChildProcess::new(server)?, lifecycle).await?;
     let handshake = serde_json::to_value(service.peer().peer_info().as_deref())?;
-    let performer = Performer { service, listener, modern };
+    let performer = ScriptRunner { service, listener, modern };
     let mut steps = Vec::new();
     for step in script.iter().filter(|step| step["era"] != if modern { "legacy" } else { "modern" }) {
         let (gave, failed) = match performer.perform(step).await {
@@ -88,44 +88,44 @@ async fn run() -> Result<Value, Failure> {
         }
         steps.push(json!([step["do"], step["tool"], gave]));
     }
-    let Performer { service, listener, .. } = performer;
+    let ScriptRunner { service, listener, .. } = performer;
     service.cancel().await?;
-    let heard = listener.hearing().clone();
-    Ok(json!({ "handshake": handshake, "steps": steps, "heard": heard.said }))
+    let received = listener.received().clone();
+    Ok(json!({ "handshake": handshake, "steps": steps, "received": received.messages }))
 }
 
 /// All that the server says without being asked, and the answers to what it asks.
 #[derive(Clone, Default)]
-struct Listener {
-    hearing: Arc<Mutex<Hearing>>,
+struct Recorder {
+    received: Arc<Mutex<Received>>,
     changed: Arc<Notify>,
 }
 
 #[derive(Clone, Default)]
-struct Hearing {
+struct Received {
     said: BTreeMap<&'static str, Vec<Value>>,
     /// By token, because a progress notification names its request in no other way.
     progress: BTreeMap<String, Vec<Value>>,
 }
 
-impl Listener {
-    fn hearing(&self) -> std::sync::MutexGuard<'_, Hearing> {
-        self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
+impl Recorder {
+    fn received(&self) -> std::sync::MutexGuard<'_, Received> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&self, method: &'static str, params: Value) {
-        self.hearing().said.entry(method).or_default().push(params);
+        self.received().messages.entry(method).or_default().push(params);
         self.changed.notify_waiters();
     }
 
     fn count(&self, method: &str) -> usize {
-        self.hearing().said.get(method).map_or(0, Vec::len)
+        self.received().messages.get(method).map_or(0, Vec::len)
     }
 
-    async fn until(&self, mut enough: impl FnMut(&Hearing) -> bool) {
+    async fn until(&self, mut enough: impl FnMut(&Received) -> bool) {
         loop {
             let changed = self.changed.notified();
-            if enough(&self.hearing()) {
+            if enough(&self.received()) {
                 return;
             }
             changed.await;
@@ -147,7 +147,7 @@ fn without_meta(mut params: Value) -> Value {
     params
 }
 
-impl ClientHandler for Listener {
+impl ClientHandler for Recorder {
     fn get_info(&self) -> ClientConfig {
         let capabilities = json!({"sampling": {}, "elicitation": {"form": {}}, "roots": {"listChanged": true}});
         let name = json!({"name": "peer-rmcp", "version": "1.0.0"});
@@ -194,7 +194,7 @@ impl ClientHandler for Listener {
 
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
         let step = json!([params.progress, params.total, params.message]);
-        self.hearing().progress.entry(json!(params.progress_token).to_string()).or_default().push(step);
+        self.received().progress.entry(json!(params.progress_token).to_string()).or_default().push(step);
         self.changed.notify_waiters();
     }
 
@@ -220,34 +220,34 @@ async fn pause(file: &str) -> Result<Value, Failure> {
     Ok(Value::Null)
 }
 
-struct Performer {
-    service: RunningService<RoleClient, Listener>,
-    listener: Listener,
+struct ScriptRunner {
+    service: RunningService<RoleClient, Recorder>,
+    listener: Recorder,
     modern: bool,
 }
 
-impl Performer {
+impl ScriptRunner {
     async fn perform(&self, step: &Value) -> Result<Value, Failure> {
         match step["do"].as_str().unwrap_or_default() {
-            "ping" => self.ask("ping", None).await,
+            "ping" => self.request("ping", None).await,
             "list" => self.list(&step["what"]).await,
             "call" => self.call(step).await,
             "together" => self.together(&step["calls"]).await,
             "cancel" => self.cancel(step).await,
-            "read" => self.ask("resources/read", Some(json!({"uri": step["uri"]}))).await,
+            "read" => self.request("resources/read", Some(json!({"uri": step["uri"]}))).await,
             "watch" => self.watch(step).await,
             "hang_up" => self.hang_up(step).await,
-            "subscribe" => self.ask("resources/subscribe", Some(json!({"uri": step["uri"]}))).await,
+            "subscribe" => self.request("resources/subscribe", Some(json!({"uri": step["uri"]}))).await,
             "pause" => pause(step["file"].as_str().unwrap_or_default()).await,
-            "level" => self.ask("logging/setLevel", Some(json!({"level": step["level"]}))).await,
+            "level" => self.request("logging/setLevel", Some(json!({"level": step["level"]}))).await,
             "prompt" => {
-                self.ask("prompts/get", Some(json!({"name": step["name"], "arguments": step["arguments"]}))).await
+                self.request("prompts/get", Some(json!({"name": step["name"], "arguments": step["arguments"]}))).await
             }
             "complete" => {
                 let reference = json!({"type": "ref/prompt", "name": step["prompt"]});
-                self.ask("completion/complete", Some(json!({"ref": reference, "argument": step["argument"]}))).await
+                self.request("completion/complete", Some(json!({"ref": reference, "argument": step["argument"]}))).await
             }
-            "raw" => self.ask(step["method"].as_str().unwrap_or_default(), None).await,
+            "raw" => self.request(step["method"].as_str().unwrap_or_default(), None).await,
             "roots_changed" => {
                 self.service.notify_roots_list_changed().await?;
                 Ok(Value::Null)
@@ -255,7 +255,7 @@ impl Performer {
             "await" => {
                 let method = step["method"].as_str().unwrap_or_default();
                 let count = step["count"].as_u64().unwrap_or_default();
-                self.listener.until(|hearing| hearing.said.get(method).map_or(0, Vec::len) as u64 >= count).await;
+                self.listener.until(|received| received.messages.get(method).map_or(0, Vec::len) as u64 >= count).await;
                 Ok(Value::Null)
             }
             other => Err(format!("no such operation: {other}").into()),
@@ -271,7 +271,7 @@ impl Performer {
         Ok(self.service.send_cancellable_request(request, PeerRequestOptions::no_options()).await?)
     }
 
-    async fn ask(&self, method: &str, params: Option<Value>) -> Result<Value, Failure> {
+    async fn request(&self, method: &str, params: Option<Value>) -> Result<Value, Failure> {
         Ok(serde_json::to_value(self.send(method, params).await?.await_response().await?)?)
     }
 
@@ -285,7 +285,7 @@ impl Performer {
         let mut pages = Vec::new();
         let mut params = None;
         loop {
-            let page = self.ask(method, params.take()).await?;
+            let page = self.request(method, params.take()).await?;
             pages.push(page[key].clone());
             match &page["nextCursor"] {
                 Value::String(cursor) => params = Some(json!({ "cursor": cursor })),
@@ -314,13 +314,13 @@ impl Performer {
             let handle = self.send("tools/call", Some(params)).await?;
             let token = json!(handle.progress_token).to_string();
             let result = handle.await_response().await?;
-            let seen = self.listener.hearing().progress.get(&token).cloned();
+            let seen = self.listener.received().progress.get(&token).cloned();
             return Ok(json!([result, seen]));
         }
         let result = json!(self.service.call_tool(serde_json::from_value(params)?).await?);
         if step["brief"] == true {
-            let said = result["content"][0]["text"].as_str().unwrap_or_default();
-            return Ok(json!({"length": said.len(), "head": said.get(..24), "tail": said.get(said.len() - 24..)}));
+            let text = result["content"][0]["text"].as_str().unwrap_or_default();
+            return Ok(json!({"length": text.len(), "head": text.get(..24), "tail": text.get(text.len() - 24..)}));
         }
         Ok(result)
     }
@@ -342,7 +342,7 @@ impl Performer {
         let handle = self.send("tools/call", Some(self.call_params(&step["call"]))).await?;
         if step["after"] == "progress" {
             let token = json!(handle.progress_token).to_string();
-            self.listener.until(|hearing| hearing.progress.contains_key(&token)).await;
+            self.listener.until(|received| received.progress.contains_key(&token)).await;
         } else {
             self.call(&step["after"]).await?;
         }
@@ -364,11 +364,11 @@ impl Performer {
         }
         let method = "notifications/resources/updated";
         let before = self.listener.count(method);
-        self.ask("resources/subscribe", Some(json!({ "uri": uri }))).await?;
+        self.request("resources/subscribe", Some(json!({ "uri": uri }))).await?;
         let touched = self.call(&step["touch"]).await?;
-        self.listener.until(|hearing| hearing.said.get(method).map_or(0, Vec::len) > before).await;
-        self.ask("resources/unsubscribe", Some(json!({ "uri": uri }))).await?;
-        Ok(json!([touched, self.listener.hearing().said[method][before..]]))
+        self.listener.until(|received| received.messages.get(method).map_or(0, Vec::len) > before).await;
+        self.request("resources/unsubscribe", Some(json!({ "uri": uri }))).await?;
+        Ok(json!([touched, self.listener.received().messages[method][before..]]))
     }
 
     /// Subscribes and has the server end it.

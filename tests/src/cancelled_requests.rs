@@ -10,36 +10,36 @@
 use std::collections::BTreeSet;
 
 use crate::differences::Family;
-use crate::rename::Cut;
+use crate::rename::SplitLine;
 use crate::transcript::{Direction, Transcript};
 
 /// A transcript without what arrived for requests that were given up.
-pub fn taken_out_of(transcript: &Transcript) -> Transcript {
+pub fn remove_from(transcript: &Transcript) -> Transcript {
     let up = cut(&transcript.up, Direction::Up);
     let down = cut(&transcript.down, Direction::Down);
-    let clients = GivenUp::among(&up, Family::ClientRequest, Family::ClientProgress);
-    let servers = GivenUp::among(&down, Family::ServerRequest, Family::ServerProgress);
-    Transcript { up: servers.taken_out_of(up), down: clients.taken_out_of(down) }
+    let clients = CancelledRequests::among(&up, Family::ClientRequest, Family::ClientProgress);
+    let servers = CancelledRequests::among(&down, Family::ServerRequest, Family::ServerProgress);
+    Transcript { up: servers.remove_from(up), down: clients.remove_from(down) }
 }
 
-type Lines<'a> = Vec<(&'a String, Cut<'a>)>;
+type Lines<'a> = Vec<(&'a String, SplitLine<'a>)>;
 
 fn cut(lines: &[String], direction: Direction) -> Lines<'_> {
-    lines.iter().map(|line| (line, Cut::new(line, direction))).collect()
+    lines.iter().map(|line| (line, SplitLine::new(line, direction))).collect()
 }
 
-fn name<'a>(cut: &Cut<'a>, family: Family, field: &str) -> Option<&'a str> {
+fn name<'a>(cut: &SplitLine<'a>, family: Family, field: &str) -> Option<&'a str> {
     let mut names = cut.names.iter().filter(|(row, _)| row.family == family && row.field.last() == Some(&field));
     names.next().map(|(_, name)| *name)
 }
 
 /// The requests of one peer that it took back, and the tokens under which it wanted to hear about them.
-struct GivenUp<'a> {
+struct CancelledRequests<'a> {
     requests: (Family, BTreeSet<&'a str>),
     tokens: (Family, BTreeSet<&'a str>),
 }
 
-impl<'a> GivenUp<'a> {
+impl<'a> CancelledRequests<'a> {
     fn among(lines: &Lines<'a>, request: Family, progress: Family) -> Self {
         let requests: BTreeSet<_> = lines.iter().filter_map(|(_, cut)| name(cut, request, "requestId")).collect();
         let theirs = lines.iter().filter(|(_, cut)| name(cut, request, "id").is_some_and(|id| requests.contains(id)));
@@ -48,9 +48,9 @@ impl<'a> GivenUp<'a> {
     }
 
     /// Takes out of what the other peer said whatever belongs to them.
-    fn taken_out_of(&self, lines: Lines<'_>) -> Vec<String> {
-        let answers = |cut: &Cut<'_>| name(cut, self.requests.0, "id").is_some_and(|id| self.requests.1.contains(id));
-        let reports = |cut: &Cut<'_>| {
+    fn remove_from(&self, lines: Lines<'_>) -> Vec<String> {
+        let answers = |cut: &SplitLine<'_>| name(cut, self.requests.0, "id").is_some_and(|id| self.requests.1.contains(id));
+        let reports = |cut: &SplitLine<'_>| {
             name(cut, self.tokens.0, "progressToken").is_some_and(|token| self.tokens.1.contains(token))
         };
         lines.into_iter().filter(|(_, cut)| !answers(cut) && !reports(cut)).map(|(line, _)| line.clone()).collect()
@@ -59,7 +59,7 @@ impl<'a> GivenUp<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::taken_out_of;
+    use super::remove_from;
     use crate::transcript::Transcript;
 
     fn request(id: u32) -> String {
@@ -84,7 +84,7 @@ mod tests {
             up: vec![request(1), request(2), cancelled(2)],
             down: vec![progress(10), progress(20), answer(2), progress(10), answer(1)],
         };
-        let left = taken_out_of(&transcript);
+        let left = remove_from(&transcript);
         assert_eq!(left.up, transcript.up, "the call and its cancellation themselves stay");
         assert_eq!(left.down, [progress(10), progress(10), answer(1)]);
     }
@@ -95,7 +95,7 @@ mod tests {
             up: vec![request(1), progress(10), answer(1), answer(2)],
             down: vec![request(1), cancelled(1), answer(1), request(2)],
         };
-        let left = taken_out_of(&transcript);
+        let left = remove_from(&transcript);
         assert_eq!(left.up, [request(1), answer(2)]);
         assert_eq!(left.down, transcript.down, "the client has cancelled nothing");
     }

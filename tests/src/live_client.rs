@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(100);
 
 /// A client in conversation.
 #[derive(Debug)]
-pub struct Live {
+pub struct LiveClient {
     child: Child,
     folder: PathBuf,
 }
@@ -32,7 +32,7 @@ pub fn pause(name: &str) -> Value {
     json!({ "do": "pause", "pause": name })
 }
 
-impl Live {
+impl LiveClient {
     /// Starts the client before this command, in a folder that is its own and with these variables.
     ///
     /// # Errors
@@ -81,10 +81,10 @@ impl Live {
                 return Ok(begun.elapsed());
             }
             if let Some(status) = self.child.try_wait().map_err(|why| why.to_string())? {
-                return Err(format!("the client ended ({status}) before {pause:?}:\n{}", self.said()));
+                return Err(format!("the client ended ({status}) before {pause:?}:\n{}", self.output()));
             }
             if begun.elapsed() > PATIENCE {
-                return Err(format!("the client did not come to {pause:?}:\n{}", self.said()));
+                return Err(format!("the client did not come to {pause:?}:\n{}", self.output()));
             }
             std::thread::sleep(GLANCE);
         }
@@ -109,12 +109,12 @@ impl Live {
         let status = loop {
             match self.child.try_wait().map_err(|why| why.to_string())? {
                 Some(status) => break status,
-                None if begun.elapsed() > PATIENCE => return Err(format!("the client did not end:\n{}", self.said())),
+                None if begun.elapsed() > PATIENCE => return Err(format!("the client did not end:\n{}", self.output())),
                 None => std::thread::sleep(GLANCE),
             }
         };
         if !status.success() {
-            return Err(format!("the client failed ({status}):\n{}", self.said()));
+            return Err(format!("the client failed ({status}):\n{}", self.output()));
         }
         let report = fs::read(self.folder.join("report.json")).map_err(|why| why.to_string())?;
         serde_json::from_slice(&report).map_err(|why| why.to_string())
@@ -132,12 +132,12 @@ impl Live {
     }
 
     /// All that the client and Mendline have printed for people.
-    pub fn said(&self) -> String {
+    pub fn output(&self) -> String {
         fs::read_to_string(self.folder.join("stderr.txt")).unwrap_or_default()
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveClient {
     fn drop(&mut self) {
         // Mendline ends with its client, and its server with it.
         self.kill();

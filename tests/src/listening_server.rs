@@ -20,12 +20,12 @@ const GLANCE: Duration = Duration::from_millis(20);
 
 /// A server that can be dialed.
 #[derive(Debug)]
-pub struct Listening {
+pub struct ListeningServer {
     child: Child,
     port: u16,
 }
 
-impl Listening {
+impl ListeningServer {
     /// Starts a server and waits until it listens.
     ///
     /// # Errors
@@ -49,16 +49,16 @@ impl Listening {
         loop {
             // Asked before the log is read, so that the last words of one that ended are in it.
             let ended = listening.child.try_wait().map_err(|why| why.to_string())?;
-            let said = fs::read_to_string(log).map_err(|why| why.to_string())?;
-            if let Some(port) = announced(&said) {
+            let output = fs::read_to_string(log).map_err(|why| why.to_string())?;
+            if let Some(port) = announced(&output) {
                 listening.port = port;
                 return Ok(listening);
             }
             if let Some(status) = ended {
-                return Err(format!("the server ended ({status}) before it listened:\n{said}"));
+                return Err(format!("the server ended ({status}) before it listened:\n{output}"));
             }
             if begun.elapsed() > PATIENCE {
-                return Err(format!("the server did not listen within {PATIENCE:?}:\n{said}"));
+                return Err(format!("the server did not listen within {PATIENCE:?}:\n{output}"));
             }
             std::thread::sleep(GLANCE);
         }
@@ -70,7 +70,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for ListeningServer {
     fn drop(&mut self) {
         // Killed rather than asked: some wait for their last connection first, and nothing of theirs needs saving.
         let _ = self.child.kill();
@@ -79,14 +79,14 @@ impl Drop for Listening {
 }
 
 /// The port in what a server has printed so far. Half a line may be half a number.
-fn announced(said: &str) -> Option<u16> {
-    let lines = said.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+fn announced(output: &str) -> Option<u16> {
+    let lines = output.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     lines.filter_map(|line| line.strip_prefix(ANNOUNCEMENT)?.trim().parse().ok()).next()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Listening, announced};
+    use super::{ListeningServer, announced};
 
     #[test]
     fn port_is_read_from_complete_line() {
@@ -99,7 +99,7 @@ mod tests {
     fn exit_before_listening_is_reported_with_stderr_tail() {
         let log = std::env::temp_dir().join(format!("mendline-peers-listening-{}", std::process::id()));
         let command = ["sh", "-c", "echo the port is taken >&2; exit 3"].map(Into::into);
-        let why = Listening::start(&command, &log).unwrap_err();
+        let why = ListeningServer::start(&command, &log).unwrap_err();
         std::fs::remove_file(&log).unwrap();
         assert!(why.contains("exit status: 3") && why.contains("the port is taken"), "{why}");
     }

@@ -39,7 +39,7 @@ const HIDES_AN_ERROR: &str = "SdkHttpError";
 /// # Errors
 ///
 /// When a probe was not refused.
-pub fn taken_out_of(transcript: &Transcript, stage: &Stage) -> Result<Transcript, String> {
+pub fn remove_from(transcript: &Transcript, stage: &Stage) -> Result<Transcript, String> {
     let mut transcript = transcript.clone();
     if drops_what_is_too_early(stage) {
         transcript.down.retain(|line| parsed(line)["method"] != TOO_EARLY);
@@ -54,9 +54,9 @@ pub fn taken_out_of(transcript: &Transcript, stage: &Stage) -> Result<Transcript
 }
 
 /// A client's report without what the distance changes.
-pub fn taken_out_of_report(report: &mut Value, stage: &Stage) {
-    if let (true, Some(heard)) = (drops_what_is_too_early(stage), report["heard"].as_object_mut()) {
-        heard.remove(TOO_EARLY);
+pub fn remove_from_report(report: &mut Value, stage: &Stage) {
+    if let (true, Some(received)) = (drops_what_is_too_early(stage), report["received"].as_object_mut()) {
+        received.remove(TOO_EARLY);
     }
     for step in report["steps"].as_array_mut().into_iter().flatten() {
         let error = &step[2]["error"];
@@ -79,7 +79,7 @@ pub fn taken_out_of_report(report: &mut Value, stage: &Stage) {
 /// # Errors
 ///
 /// When Mendline posted a cancellation in the modern era, or somebody did not greet.
-pub fn taken_out_of_requests(
+pub fn remove_from_requests(
     dialed: &mut Vec<Request>,
     bridged: &mut Vec<Request>,
     stage: &Stage,
@@ -161,7 +161,7 @@ fn escaped(text: &str) -> (usize, Option<char>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{spelt_out, take_out_refusal, taken_out_of, taken_out_of_report, taken_out_of_requests};
+    use super::{spelt_out, take_out_refusal, remove_from, remove_from_report, remove_from_requests};
     use crate::stage::{Client, Era, Transport, Programs, Server, Stage};
     use crate::transcript::Transcript;
 
@@ -194,16 +194,16 @@ mod tests {
     fn differences_are_removed_only_for_listed_peers() {
         let early = r#"{"method":"notifications/tools/list_changed"}"#.to_owned();
         let transcript = Transcript { up: vec![], down: vec![early, r#"{"id":1,"result":"\u00fc"}"#.into()] };
-        let left = |era, server, transport| taken_out_of(&transcript, &stage(era, server, transport)).unwrap().down;
+        let left = |era, server, transport| remove_from(&transcript, &stage(era, server, transport)).unwrap().down;
         assert_eq!(left(Era::Legacy, Server::Everything, Transport::Http), transcript.down[1..]);
         assert_eq!(left(Era::Legacy, Server::Everything, Transport::Sse), transcript.down);
         assert_eq!(left(Era::Legacy, Server::Fixture, Transport::Http), transcript.down);
         assert_eq!(left(Era::Modern, Server::Fixture, Transport::Http)[1], r#"{"id":1,"result":"ü"}"#);
 
         let mut report =
-            serde_json::json!({"heard": {"notifications/tools/list_changed": [null], "roots/list": [null]}});
-        taken_out_of_report(&mut report, &stage(Era::Legacy, Server::Everything, Transport::Http));
-        assert_eq!(report["heard"], serde_json::json!({"roots/list": [null]}));
+            serde_json::json!({"received": {"notifications/tools/list_changed": [null], "roots/list": [null]}});
+        remove_from_report(&mut report, &stage(Era::Legacy, Server::Everything, Transport::Http));
+        assert_eq!(report["received"], serde_json::json!({"roots/list": [null]}));
     }
 
     #[test]
@@ -214,14 +214,14 @@ mod tests {
             crate::requests::parse(text.as_bytes()).unwrap().remove(0)
         };
         let mut bridged = vec![post("/sse", "initialize"), post("/messages/", "initialize")];
-        taken_out_of_requests(&mut vec![], &mut bridged, &stage(Era::Legacy, Server::Fixture, Transport::Sse)).unwrap();
+        remove_from_requests(&mut vec![], &mut bridged, &stage(Era::Legacy, Server::Fixture, Transport::Sse)).unwrap();
         assert_eq!(bridged, [post("/messages/", "initialize")]);
 
         let modern = stage(Era::Modern, Server::Fixture, Transport::Http);
         let mut dialed = vec![post("/mcp", "tools/list"), post("/mcp", "notifications/cancelled")];
-        let why = taken_out_of_requests(&mut vec![], &mut dialed.clone(), &modern).unwrap_err();
+        let why = remove_from_requests(&mut vec![], &mut dialed.clone(), &modern).unwrap_err();
         assert!(why.starts_with("a response was not closed but cancelled"), "{why}");
-        taken_out_of_requests(&mut dialed, &mut vec![], &modern).unwrap();
+        remove_from_requests(&mut dialed, &mut vec![], &modern).unwrap();
         assert_eq!(dialed, [post("/mcp", "tools/list")]);
     }
 
@@ -230,7 +230,7 @@ mod tests {
         let body = r#"{"id":38,"error":{"code":-32601,"message":"Method not found","data":"no/such"}}"#;
         let error = serde_json::json!({"name": "SdkHttpError", "code": "HTTP", "data": {"status": 404, "text": body}});
         let mut report = serde_json::json!({"steps": [["raw", null, {"error": error}], ["ping", null, {}]]});
-        taken_out_of_report(&mut report, &stage(Era::Modern, Server::Fixture, Transport::Http));
+        remove_from_report(&mut report, &stage(Era::Modern, Server::Fixture, Transport::Http));
         let shown = serde_json::json!(
             {"name": "ProtocolError", "code": -32601, "message": "Method not found", "data": "no/such"}
         );
@@ -239,7 +239,7 @@ mod tests {
         let bare = r#"{"id":38,"error":{"code":-32601,"message":"Method not found"}}"#;
         let error = serde_json::json!({"name": "SdkHttpError", "data": {"text": bare}});
         let mut report = serde_json::json!({"steps": [["raw", null, {"error": error}]]});
-        taken_out_of_report(&mut report, &stage(Era::Modern, Server::TypeScript, Transport::Http));
+        remove_from_report(&mut report, &stage(Era::Modern, Server::TypeScript, Transport::Http));
         assert_eq!(report["steps"][0][2]["error"].get("data"), None, "what was left out is not shown");
     }
 }

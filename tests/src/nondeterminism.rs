@@ -12,7 +12,7 @@ use crate::transcript::Transcript;
 const CLOCK: &str = "created at ";
 
 /// `server-everything` throws dice for the level of the one log message that can be asked of it.
-const DICE: [(&str, &str); 8] = [
+const RANDOM_LEVELS: [(&str, &str); 8] = [
     ("debug", "Debug-level message"),
     ("info", "Info-level message"),
     ("notice", "Notice-level message"),
@@ -28,24 +28,24 @@ const DICE: [(&str, &str); 8] = [
 const SESSIONS: [(&str, &str); 3] = [(" - SessionId ", ""), ("from session ", ""), ("for session ", "for session •")];
 
 /// A transcript without chance.
-pub fn taken_out_of(transcript: &Transcript) -> Transcript {
+pub fn remove_from(transcript: &Transcript) -> Transcript {
     let clean =
-        |lines: &[String]| lines.iter().map(|line| without_dice(&without_session(&without_clock(line)))).collect();
+        |lines: &[String]| lines.iter().map(|line| without_random_level(&without_session(&without_clock(line)))).collect();
     Transcript { up: clean(&transcript.up), down: clean(&transcript.down) }
 }
 
 /// A client's report without chance.
-pub fn taken_out_of_report(report: &mut Value) {
+pub fn remove_from_report(report: &mut Value) {
     match report {
         Value::String(text) => *text = without_session(&without_clock(text)),
-        Value::Array(items) => items.iter_mut().for_each(taken_out_of_report),
+        Value::Array(items) => items.iter_mut().for_each(remove_from_report),
         Value::Object(members) => {
-            let said = members.get("data").and_then(Value::as_str).map(without_session);
-            if said.is_some_and(|said| DICE.iter().any(|(_, words)| *words == said)) {
+            let value = members.get("data").and_then(Value::as_str).map(without_session);
+            if value.is_some_and(|value| RANDOM_LEVELS.iter().any(|(_, words)| *words == value)) {
                 members.insert("data".into(), "•".into());
                 members.insert("level".into(), "•".into());
             }
-            members.values_mut().for_each(taken_out_of_report);
+            members.values_mut().for_each(remove_from_report);
         }
         _ => {}
     }
@@ -76,8 +76,8 @@ fn uuid_length(text: &str) -> usize {
     if length == "01234567-89ab-cdef-0123-456789abcdef".len() { length } else { 0 }
 }
 
-fn without_dice(line: &str) -> String {
-    let thrown = DICE.iter().map(|(level, words)| format!(r#""level":"{level}","data":"{words}""#));
+fn without_random_level(line: &str) -> String {
+    let thrown = RANDOM_LEVELS.iter().map(|(level, words)| format!(r#""level":"{level}","data":"{words}""#));
     match thrown.into_iter().find(|thrown| line.contains(thrown)) {
         Some(thrown) => line.replace(&thrown, r#""level":"•","data":"•""#),
         None => line.to_owned(),
@@ -86,7 +86,7 @@ fn without_dice(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{taken_out_of, taken_out_of_report};
+    use super::{remove_from, remove_from_report};
     use crate::transcript::Transcript;
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
             ],
         };
         assert_eq!(
-            taken_out_of(&transcript).down,
+            remove_from(&transcript).down,
             [
                 r#"{"text":"Resource 7: This is a plaintext resource created at •"},"id":17}"#,
                 r#"{"params":{"level":"•","data":"•"}}"#,
@@ -112,23 +112,23 @@ mod tests {
     #[test]
     fn session_ids_and_session_fields_are_removed() {
         let session = "0b8f3c52-8d3e-4d5e-9a51-0f6f1c2d3e4f";
-        let said = |text: String| taken_out_of(&Transcript { up: vec![text], down: vec![] }).up.remove(0);
+        let normalized = |text: String| remove_from(&Transcript { up: vec![text], down: vec![] }).up.remove(0);
         for name in [session, "undefined"] {
-            assert_eq!(said(format!("logging for session {name} at a pace")), "logging for session • at a pace");
+            assert_eq!(normalized(format!("logging for session {name} at a pace")), "logging for session • at a pace");
         }
-        assert_eq!(said(format!("request for URI: a://b from session {session}\"")), "request for URI: a://b \"");
+        assert_eq!(normalized(format!("request for URI: a://b from session {session}\"")), "request for URI: a://b \"");
         assert_eq!(
-            said(format!(r#""level":"info","data":"Info-level message - SessionId {session}""#)),
+            normalized(format!(r#""level":"info","data":"Info-level message - SessionId {session}""#)),
             r#""level":"•","data":"•""#
         );
-        assert_eq!(said("no one from session 5".into()), "no one from session 5");
+        assert_eq!(normalized("no one from session 5".into()), "no one from session 5");
     }
 
     #[test]
     fn report_is_normalized_like_transcript() {
         let mut report =
             serde_json::json!([{"data": "Info-level message", "level": "info"}, "created at 2:58:12 AM", 3]);
-        taken_out_of_report(&mut report);
+        remove_from_report(&mut report);
         assert_eq!(report, serde_json::json!([{"data": "•", "level": "•"}, "created at •", 3]));
     }
 }

@@ -13,9 +13,9 @@ use tokio::net::TcpSocket;
 
 /// A server that is killed now and then.
 #[derive(Debug)]
-pub struct Faulty {
+pub struct FaultyServer {
     program: PathBuf,
-    words: Vec<String>,
+    arguments: Vec<String>,
     ledger: PathBuf,
     /// With its stdin, which ends it with us.
     running: Option<(Child, Option<ChildStdin>)>,
@@ -24,19 +24,19 @@ pub struct Faulty {
     _place: TcpSocket,
 }
 
-impl Faulty {
+impl FaultyServer {
     /// Starts it on a port of its own.
     ///
     /// # Errors
     ///
     /// When the program is not there or does not say where it listens.
-    pub fn start(program: &Path, words: &[&str], ledger: &Path) -> Result<Self, String> {
+    pub fn start(program: &Path, arguments: &[&str], ledger: &Path) -> Result<Self, String> {
         let place = TcpSocket::new_v4().map_err(|why| why.to_string())?;
         let bound = place.set_reuseaddr(true).and_then(|()| place.bind(([127, 0, 0, 1], 0).into()));
         let address = bound.and_then(|()| place.local_addr()).map_err(|why| why.to_string())?;
         let mut faulty = Self {
             program: program.to_owned(),
-            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
             ledger: ledger.to_owned(),
             running: None,
             address: address.to_string(),
@@ -56,7 +56,7 @@ impl Faulty {
             .arg("server")
             .arg(format!("listen={}", self.address))
             .arg(format!("ledger={}", self.ledger.display()))
-            .args(&self.words)
+            .args(&self.arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -95,7 +95,7 @@ impl Faulty {
     }
 }
 
-impl Drop for Faulty {
+impl Drop for FaultyServer {
     fn drop(&mut self) {
         self.kill();
     }
@@ -105,8 +105,8 @@ impl Drop for Faulty {
 pub fn executions(ledger: &Path) -> BTreeMap<String, usize> {
     let mut ran = BTreeMap::new();
     for line in fs::read_to_string(ledger).unwrap_or_default().lines() {
-        let mut words = line.split(' ');
-        if let (Some("executed"), Some(_), Some(key)) = (words.next(), words.next(), words.next()) {
+        let mut arguments = line.split(' ');
+        if let (Some("executed"), Some(_), Some(key)) = (arguments.next(), arguments.next(), arguments.next()) {
             *ran.entry(key.to_owned()).or_default() += 1;
         }
     }
