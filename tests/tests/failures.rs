@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::future::pending;
 use std::sync::{Once, OnceLock};
 
-use mendline_core::arguments::{FAILURE_KEY, Failure};
+use mendline_core::words::{FAILURE_KEY, Failure};
 use mendline_faults::{Answers, Rule, Settings};
 use mendline_peers::failures::{RESOURCE, TOOLS, all, response};
 use mendline_peers::live_client::{LiveClient, pause};

@@ -68,13 +68,13 @@ async fn run() -> Result<Value, Failure> {
         "probing" => ClientLifecycleMode::Auto { preferred_versions, legacy_version: None },
         _ => ClientLifecycleMode::Initialize,
     };
-    let listener = Recorder::default();
+    let listener = ServerMessages::default();
     let service = listener.clone().serve_with_lifecycle(TokioChildProcess::new(server)?, lifecycle).await?;
     let handshake = serde_json::to_value(service.peer().peer_info().as_deref())?;
-    let performer = ScriptRunner { service, listener, modern };
+    let runner = ScriptRunner { service, listener, modern };
     let mut steps = Vec::new();
     for step in script.iter().filter(|step| step["era"] != if modern { "legacy" } else { "modern" }) {
-        let (gave, failed) = match performer.perform(step).await {
+        let (gave, failed) = match runner.perform(step).await {
             Ok(gave) => (gave, false),
             Err(why) => match why.downcast::<ServiceError>().map(|why| *why) {
                 Ok(ServiceError::McpError(error)) => (json!({ "error": error }), true),
@@ -88,7 +88,7 @@ async fn run() -> Result<Value, Failure> {
         }
         steps.push(json!([step["do"], step["tool"], gave]));
     }
-    let ScriptRunner { service, listener, .. } = performer;
+    let ScriptRunner { service, listener, .. } = runner;
     service.cancel().await?;
     let received = listener.received().clone();
     Ok(json!({ "handshake": handshake, "steps": steps, "received": received.messages }))
@@ -96,19 +96,19 @@ async fn run() -> Result<Value, Failure> {
 
 /// All that the server says without being asked, and the answers to what it asks.
 #[derive(Clone, Default)]
-struct Recorder {
+struct ServerMessages {
     received: Arc<Mutex<Received>>,
     changed: Arc<Notify>,
 }
 
 #[derive(Clone, Default)]
 struct Received {
-    said: BTreeMap<&'static str, Vec<Value>>,
+    messages: BTreeMap<&'static str, Vec<Value>>,
     /// By token, because a progress notification names its request in no other way.
     progress: BTreeMap<String, Vec<Value>>,
 }
 
-impl Recorder {
+impl ServerMessages {
     fn received(&self) -> std::sync::MutexGuard<'_, Received> {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,7 +147,7 @@ fn without_meta(mut params: Value) -> Value {
     params
 }
 
-impl ClientHandler for Recorder {
+impl ClientHandler for ServerMessages {
     fn get_info(&self) -> ClientConfig {
         let capabilities = json!({"sampling": {}, "elicitation": {"form": {}}, "roots": {"listChanged": true}});
         let name = json!({"name": "peer-rmcp", "version": "1.0.0"});
@@ -221,8 +221,8 @@ async fn pause(file: &str) -> Result<Value, Failure> {
 }
 
 struct ScriptRunner {
-    service: RunningService<RoleClient, Recorder>,
-    listener: Recorder,
+    service: RunningService<RoleClient, ServerMessages>,
+    listener: ServerMessages,
     modern: bool,
 }
 
