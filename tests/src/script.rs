@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn step_is_skipped_only_over_named_transport() {
-        let steps = vec![json!({"do": "ping"}), json!({"do": "watch", "skip": {"stateless": "nobody to tell"}})];
+        let steps = vec![json!({"do": "ping"}), json!({"do": "watch", "skip": {"stateless": "no client to notify"}})];
         assert_eq!(carried(steps.clone(), Transport::Http).unwrap(), steps);
         assert_eq!(carried(steps.clone(), Transport::Stateless).unwrap(), steps[..1]);
     }

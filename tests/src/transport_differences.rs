@@ -87,7 +87,7 @@ pub fn remove_from_requests(
     let is = |request: &Request, method: &str| parsed(&request.body)["method"] == method;
     if stage.transport == Transport::Sse {
         let guess = bridged.iter().position(|request| request.path == stage.transport.path() && is(request, "initialize"));
-        bridged.remove(guess.ok_or("nobody found out which transport it is")?);
+        bridged.remove(guess.ok_or("no transport probe was sent")?);
     }
     if stage.era != Era::Modern {
         return Ok(());
@@ -99,7 +99,7 @@ pub fn remove_from_requests(
     if stage.client == Client::TypeScript2 {
         for requests in [dialed, bridged] {
             let handshake = requests.iter().position(|request| is(request, "server/discover"));
-            requests.remove(handshake.ok_or("nobody greeted")?);
+            requests.remove(handshake.ok_or("no handshake was sent")?);
         }
     }
     Ok(())
@@ -111,7 +111,7 @@ fn drops_what_is_too_early(stage: &Stage) -> bool {
 
 fn take_out_refusal(transcript: &mut Transcript) -> Result<(), String> {
     let requests = transcript.up.iter().map(|line| parsed(line));
-    let probe = requests.into_iter().find(|line| line["method"] == "server/discover").ok_or("nobody probed")?;
+    let probe = requests.into_iter().find(|line| line["method"] == "server/discover").ok_or("no probe was sent")?;
     let answers = |line: &str| {
         let line = parsed(line);
         line["id"] == probe["id"] && line.get("method").is_none()

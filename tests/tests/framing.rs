@@ -3,7 +3,7 @@
 //!
 //! `cargo xtask peers` installs what is needed and runs these tests.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod programs;
 

@@ -4,7 +4,7 @@
 //! breaks on purpose. The test kills and restarts; the client only calls. What really ran is asked of the server.
 //! `cargo xtask peers` installs what is needed and runs these tests.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, and figures for whoever wants to see them")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test prints its figures")]
 
 mod programs;
 

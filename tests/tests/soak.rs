@@ -7,7 +7,7 @@
 //! Two minutes belong to the tests; `cargo xtask soak` runs the same for as long as one likes. How fast it recovers depends
 //! on the machine and is reported; only far too slow is a failure.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, and a report for whoever runs it")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test prints its report")]
 
 mod programs;
 

@@ -74,13 +74,13 @@ fn read_is_resent_after_reinitialization() {
 
     let handshake = stage.server_reads().unwrap();
     assert_eq!((&handshake["method"], &handshake["params"]["odd"]), (&"initialize".into(), &true.into()));
-    assert_eq!(stage.server_reads(), None, "nothing else before the greeting is answered");
+    assert_eq!(stage.server_reads(), None, "no other request before the handshake is answered");
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake["id"]));
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
     stage.server_answers(r#"{"tools":[]}"#);
     let answer = stage.client_reads().unwrap();
     assert_eq!((&answer["id"], &answer["result"]["tools"]), (&1.into(), &Value::Array(vec![])));
-    assert_eq!(stage.client_reads(), None, "the replayed greeting is not the client's business");
+    assert_eq!(stage.client_reads(), None, "the client does not see the repeated handshake");
 }
 
 #[test]

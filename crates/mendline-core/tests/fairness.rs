@@ -88,7 +88,7 @@ fn full_queue_evicts_newest_call_of_busiest_client() {
     let rejected = rejections(&mut stage, OTHER);
     assert_eq!(rejected, [(3, "overloaded".to_owned())], "until both have as much");
     calls(&mut stage, THIRD, [1]);
-    assert_eq!(rejections(&mut stage, THIRD), [], "whoever has nothing finds room");
+    assert_eq!(rejections(&mut stage, THIRD), [], "a client without calls gets a slot");
     assert_eq!(rejections(&mut stage, OTHER), [(2, "overloaded".to_owned())], "at one of those who have most");
     assert_eq!(served(&mut stage), ["0-1", "1-1", "2-1", "0-2", "0-3"]);
 }
@@ -124,7 +124,7 @@ fn call_sent_before_is_not_evicted() {
         stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
     }
     calls(&mut stage, OTHER, [1]);
-    assert_eq!(rejections(&mut stage, OTHER), [(1, "overloaded".to_owned())], "nobody knows what they have done");
+    assert_eq!(rejections(&mut stage, OTHER), [(1, "overloaded".to_owned())], "their effect is unknown");
     assert_eq!(rejections(&mut stage, CLIENT), []);
 }
 
@@ -158,7 +158,7 @@ fn overtaken_call_reports_rate_limit_at_timeout() {
     assert_eq!(cause(&late), "rate_limited");
     let words = late["result"]["content"][0]["text"].as_str().unwrap();
     assert!(words.contains("the configured limit is one call in 10 s"), "{words}");
-    assert_eq!(served(&mut stage), [""; 0], "nobody waits for it any more");
+    assert_eq!(served(&mut stage), [""; 0], "the client has left");
 }
 
 #[test]

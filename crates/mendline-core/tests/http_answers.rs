@@ -53,7 +53,7 @@ fn server_request_of_lost_session_is_not_answered_in_next() {
     complete_handshake(&mut stage);
     stage.status(asks.id, 200, Content::Events, None);
     stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
-    assert!(stage.client_reads().is_none(), "nobody could be answered");
+    assert!(stage.client_reads().is_none(), "no call could be answered");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn unreadable_event_with_call_id_ends_that_call() {
     let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, None, "a line of log");
-    assert!(stage.client_reads().is_none(), "noise harms nobody");
+    assert!(stage.client_reads().is_none(), "noise affects no call");
     stage.event(seen.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, seen.json()["id"]));
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
     assert_eq!(stage.aborted, [seen.id]);

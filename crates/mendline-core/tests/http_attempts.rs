@@ -164,7 +164,7 @@ fn cut_initialized_repeats_handshake_with_reason() {
     stage.client_sends(&call(1, "create_note"));
     let note = stage.next_sent();
     stage.end(note.id, EndHow::Cut("the connection was reset".into()));
-    assert!(stage.seen.is_empty(), "nothing goes out after half a greeting");
+    assert!(stage.seen.is_empty(), "no message is sent after an incomplete handshake");
     let words = "session could not be replayed: the connection was reset";
     assert!(stage.log.iter().any(|line| line == words), "{:?}", stage.log);
     stage.advance(Duration::from_secs(1));

@@ -75,7 +75,7 @@ fn probe_limit_waits_without_reporting_loss() {
     assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Waiting), 0));
     let waited = stage.next_request();
     assert!((defaults::DIAL_PACE - Duration::from_millis(1)..=defaults::DIAL_PACE).contains(&waited), "{waited:?}");
-    assert_eq!(stage.client_reads(), None, "nobody has lost it, so nobody speaks of reconnecting");
+    assert_eq!(stage.client_reads(), None, "the link was never up, so no reconnect is reported");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn configured_retries_are_exact_over_http() {
         // Found, and lost again before anything is proven.
         let found = stage.next_sent();
         stage.end(found.id, EndHow::Cut("reset".into()));
-        stage.client_reads().expect("nobody knows what became of it");
+        stage.client_reads().expect("the outcome is unknown");
         stage.client_sends(&call(1, "create_note"));
     }
     stage.refuse_connection();
@@ -138,7 +138,7 @@ fn no_reconnect_read_is_retried_after_503() {
         if is_lost {
             stage.client_sends(&call(7, "create_note"));
             stage.refuse_connection();
-            let answer = stage.client_reads().expect("nobody dials again by itself");
+            let answer = stage.client_reads().expect("no automatic dial");
             assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "unavailable");
         }
         stage.client_sends(LIST);

@@ -333,7 +333,7 @@ fn late_session_loss_does_not_close_next_sse_stream() {
     stage.status(post.id, 404, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
     assert_eq!(stage.client_reads(), None, "it goes out again");
-    assert!(!stage.aborted.contains(&next), "the next trunk knows nothing of that session");
+    assert!(!stage.aborted.contains(&next), "the next SSE stream has another session");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn header_refusal_is_resent_after_listing_tools() {
     stage.client_sends(&query(2));
     for _ in 0..2 {
         let call = stage.next_sent();
-        assert_eq!(params_of(&call), [], "nobody has told us of the tool");
+        assert_eq!(params_of(&call), [], "the tool was not listed");
         refuse_headers(&mut stage, &call, &call.json()["id"]);
     }
     let first_page = stage.next_sent();

@@ -19,7 +19,7 @@ fn calls_wait_while_one_exchange_probes() {
         stage.client_sends(&call(id, "create_note"));
     }
     for _ in 0..4 {
-        assert_eq!(stage.seen.len(), 1, "one pathfinder");
+        assert_eq!(stage.seen.len(), 1, "one probe");
         stage.refuse_connection();
         assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting));
         stage.advance(Duration::from_secs(2));

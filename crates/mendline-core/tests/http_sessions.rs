@@ -162,7 +162,7 @@ fn second_session_error_is_answer_of_call() {
             stage.end(seen.id, EndHow::Complete);
         };
         refuse(&mut stage);
-        assert_eq!(stage.client_reads(), None, "HTTP {status}: it is greeted again");
+        assert_eq!(stage.client_reads(), None, "HTTP {status}: the session is re-initialized");
         stage.confirm_loss_with(status, -32001, "Session expired");
         stage.initialize("s2");
         complete_handshake(&mut stage);
@@ -199,8 +199,8 @@ fn second_session_refusal_is_answer_of_call() {
 fn session_is_deleted_at_shutdown() {
     let mut stage = Stage::initialized();
     stage.input(Input::ClientEnded { client: CLIENT });
-    let goodbye = stage.next_sent();
-    assert_eq!((goodbye.ask.verb, goodbye.header("mcp-session-id")), (Verb::Delete, Some("s1")));
+    let delete = stage.next_sent();
+    assert_eq!((delete.ask.verb, delete.header("mcp-session-id")), (Verb::Delete, Some("s1")));
     assert!(!stage.finished);
     stage.advance(defaults::GOODBYE);
     assert!(stage.finished, "a server that does not take it cannot hold us");
@@ -215,13 +215,13 @@ fn last_notification_is_delivered_before_session_delete() {
     stage.input(Input::ClientEnded { client: CLIENT });
     let restored = stage.next_sent();
     assert_eq!((restored.method(), restored.header("mcp-session-id")), ("notifications/cancelled".into(), Some("s1")));
-    assert!(stage.seen.is_empty(), "a server that has been told goodbye would not know what is meant");
+    assert!(stage.seen.is_empty(), "no notification after the session is deleted");
     stage.end(post.id, EndHow::Aborted);
     stage.status(restored.id, 202, Content::Other, None);
     stage.end(restored.id, EndHow::Complete);
-    let goodbye = stage.next_sent();
-    assert_eq!(goodbye.ask.verb, Verb::Delete);
-    stage.end(goodbye.id, EndHow::Complete);
+    let delete = stage.next_sent();
+    assert_eq!(delete.ask.verb, Verb::Delete);
+    stage.end(delete.id, EndHow::Complete);
     assert!(stage.finished);
 }
 
@@ -234,7 +234,7 @@ fn server_blocking_last_notification_does_not_delay_shutdown() {
     stage.input(Input::ClientEnded { client: CLIENT });
     stage.next_sent();
     stage.advance(defaults::GOODBYE);
-    assert!(stage.finished && stage.seen.is_empty(), "nor would it take a goodbye");
+    assert!(stage.finished && stage.seen.is_empty(), "no DELETE either");
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn late_refusal_of_old_session_keeps_new_one() {
     stage.end(late.id, EndHow::Complete);
     let again = stage.next_sent();
     assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")), "and at once");
-    assert!(stage.seen.is_empty(), "it was greeted once");
+    assert!(stage.seen.is_empty(), "one handshake");
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn undelivered_initialized_repeats_handshake() {
             // Nothing comes back at all: the time for a greeting bounds that too.
             None => stage.advance(defaults::HANDSHAKE_HTTP),
         }
-        assert!(stage.seen.is_empty(), "nothing goes out after half a greeting");
+        assert!(stage.seen.is_empty(), "no message is sent after an incomplete handshake");
         stage.advance(Duration::from_secs(1));
         stage.initialize("s2");
         complete_handshake(&mut stage);

@@ -35,7 +35,7 @@ fn sse_only_server_is_detected_and_answers_over_stream() {
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
     stage.end(sse.id, EndHow::Complete);
-    assert_eq!(outcome(&stage.client_reads().expect("the answer was to come over the trunk")), "unknown");
+    assert_eq!(outcome(&stage.client_reads().expect("the answer would have come over the SSE stream")), "unknown");
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn post_under_lost_sse_stream_counts_as_sent_if_connected() {
     stage.seen.pop_front().expect("the second, without a connection");
     stage.end(sse, EndHow::Cut("reset".into()));
     stage.advance(defaults::ORPHAN);
-    let answer = stage.client_reads().expect("nobody knows what became of the first");
+    let answer = stage.client_reads().expect("the outcome of the first is unknown");
     assert_eq!((answer["id"].as_u64(), outcome(&answer)), (Some(1), "unknown"));
-    assert!(stage.client_reads().is_none(), "the second waits for the next trunk");
+    assert!(stage.client_reads().is_none(), "the second waits for the next SSE stream");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn forbidden_post_fails_its_call_and_keeps_sse_stream() {
     stage.input(Input::End { exchange: post.id, how, written: Written::Nothing });
     let answer = stage.client_reads().expect("it is said at once");
     assert_eq!((answer["id"].as_u64(), outcome(&answer)), (Some(1), "not_sent"));
-    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up), "the trunk stands");
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up), "the SSE stream is open");
     stage.client_sends(&call(2, "create_note"));
     let post = stage.next_sent();
     stage.status(post.id, 202, Content::Empty, None);

@@ -40,7 +40,7 @@ fn initialized_from_cache() -> Stage {
 fn absent_http_server_is_initialized_later_and_lists_compared() {
     let mut stage = initialized_from_cache();
     for _ in 0..3 {
-        assert_eq!(stage.seen.len(), 1, "one pathfinder, and it is the greeting");
+        assert_eq!(stage.seen.len(), 1, "one probe, which is the handshake");
         stage.refuse_connection();
         stage.advance(Duration::from_secs(2));
     }

@@ -109,7 +109,7 @@ fn modern_and_uninitialized_links_are_not_pinged() {
     assert_eq!(stage.server_reads(), None);
     let mut off = initialized_with(|notes| notes.keep_alive = None);
     off.advance(Duration::from_secs(600));
-    assert_eq!(off.server_reads(), None, "and none where nobody wants it");
+    assert_eq!(off.server_reads(), None, "no ping without keep-alive");
 }
 
 #[test]

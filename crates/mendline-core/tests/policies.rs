@@ -382,8 +382,8 @@ fn pause_named_by_server_holds_for_all_calls() {
         stage.client_sends(&http::call(id, "create_note"));
     }
     stage.advance(10 * SECOND - Duration::from_millis(1));
-    assert!(stage.seen.is_empty(), "nobody knocks");
-    assert_eq!(stage.client_reads(), None, "and everybody waits");
+    assert!(stage.seen.is_empty(), "no request during the pause");
+    assert_eq!(stage.client_reads(), None, "every call waits");
     stage.advance(SECOND);
     assert_eq!(stage.seen.len(), 4);
     for _ in 0..4 {
@@ -541,7 +541,7 @@ fn retries_use_rate_limit_and_internal_requests_do_not() {
     stage.die(stage.written);
     stage.advance(SECOND);
     stage.accept_dial();
-    assert_eq!(stage.server_reads().unwrap()["method"], "initialize", "a greeting waits for nobody");
+    assert_eq!(stage.server_reads().unwrap()["method"], "initialize", "a handshake does not wait");
 }
 
 // ---- by hand ----
@@ -568,7 +568,7 @@ fn isolated_server_is_not_called_or_dialed_until_resumed() {
     stage.input(Input::Reconnect { upstream: NOTES });
     stage.input(Input::NetworkChanged);
     stage.advance(600 * SECOND);
-    assert_eq!(stage.dials, dials, "nobody dials it");
+    assert_eq!(stage.dials, dials, "no dial while isolated");
 
     stage.input(Input::Resume { upstream: NOTES });
     stage.accept_dial();

@@ -145,7 +145,7 @@ fn shorter_keep_alive_applies_to_current_link() {
     assert_eq!(stage.server_reads().expect("a ping")["method"], "ping");
     edit(&mut stage, Change::Policies, |config| config.keep_alive = None);
     stage.advance(seconds(100));
-    assert_eq!(stage.server_reads(), None, "nobody is asked any more");
+    assert_eq!(stage.server_reads(), None, "no ping is sent");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn replaced_server_is_dialed_even_without_reconnect() {
     stage.client_sends(&call("1", "create_note"));
     stage.die(stage.written);
     stage.advance(Duration::from_millis(1));
-    assert!(stage.spawned.is_some(), "whoever edits the command wants it to run");
+    assert!(stage.spawned.is_some(), "a new command is dialed");
     stage.accept_dial();
     assert!(stage.server_reads().is_some(), "and the call that came meanwhile is not lost");
 }

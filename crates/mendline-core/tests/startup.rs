@@ -76,7 +76,7 @@ fn cache_answers_handshake_and_tools_before_start() {
     server_comes_up(&mut stage, HANDSHAKE_RESULT);
     assert_eq!(stage.server_answers(TOOLS)["method"], "tools/list");
     assert_eq!(stage.client_reads(), None, "nothing has changed, so nothing is said");
-    assert_eq!(stage.server_reads(), None, "greeted once, listed once");
+    assert_eq!(stage.server_reads(), None, "one handshake, one list");
     assert!(stage.log.iter().any(|line| line == "greeted, after the client was: initialize, initialized"));
     stage.client_sends(&list(3));
     assert_eq!(stage.server_answers(TOOLS)["method"], "tools/list", "a server that is there answers for itself");
@@ -326,7 +326,7 @@ fn pending_handshake_is_answered_provisionally_and_not_resent() {
     assert_eq!(message["result"]["capabilities"]["tools"]["listChanged"], true);
     stage.client_sends(INITIALIZED);
     stage.client_sends(&list(1));
-    assert_eq!(stage.server_reads(), None, "nothing overtakes the greeting");
+    assert_eq!(stage.server_reads(), None, "no message overtakes the handshake");
     stage.advance(Duration::from_secs(10));
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HANDSHAKE_RESULT}}}"#, sent["id"]));
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
@@ -472,7 +472,7 @@ fn cached_modern_list_is_reread_and_change_is_announced() {
     let looked = stage.server_answers(&modern_tools("b"));
     assert_eq!(looked["method"], "tools/list");
     assert_eq!(looked["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
-    assert_eq!(stage.client_reads(), None, "nobody has asked to hear of it yet");
+    assert_eq!(stage.client_reads(), None, "no subscription yet");
     stage.client_sends(&modern(5, "subscriptions/listen", r#","notifications":{"toolsListChanged":true}"#));
     let listen = stage.server_reads().unwrap();
     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}"#, listen["id"]);

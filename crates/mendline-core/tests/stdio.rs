@@ -106,7 +106,7 @@ fn response_to_ending_child_is_dropped_and_reported() {
         assert_eq!(stage.log.iter().filter(|line| *line == words).count(), 1, "{words}: {:?}", stage.log);
     }
     stage.input(Input::ClientLost { client: CLIENT });
-    assert_eq!(stage.engine.load().for_links, 0, "and nobody is told that the client has gone");
+    assert_eq!(stage.engine.load().for_links, 0, "the exit of the client is not reported");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn overlong_answer_ends_child_only_during_handshake() {
     let handshake = stage.server_reads().unwrap();
     assert_eq!(handshake["method"], "initialize");
     too_long(&mut stage, &handshake["id"]);
-    assert_eq!(stage.state(), LinkState::Draining, "nobody knows what was agreed");
+    assert_eq!(stage.state(), LinkState::Draining, "the negotiated version is unknown");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! What is proven here is the order of things: that the end of a child is told after all it wrote, that accepted bytes are
 //! counted exactly, that one death is one fault, and that nobody can talk so much that others are not heard.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -95,7 +95,7 @@ impl Host for Stage {
             stderr: program_stderr,
             exit_slot: exit_slot.clone(),
         };
-        let over = |_| SpawnFailure { kind: SpawnFailureKind::Other, text: "the story is over".to_owned() };
+        let over = |_| SpawnFailure { kind: SpawnFailureKind::Other, text: "the test is over".to_owned() };
         self.programs.send(program).map_err(over)?;
         Ok(FakeChild { pipes: Some((stdin, stdout, stderr)), exit_slot })
     }
@@ -131,7 +131,7 @@ impl Child for FakeChild {
     }
 
     fn bury(&mut self) -> Exit {
-        self.exit_slot.0.lock().unwrap().0.expect("buried alive")
+        self.exit_slot.0.lock().unwrap().0.expect("reaped before it exited")
     }
 
     fn unread(&self, _: &DuplexStream) -> u64 {

@@ -5,10 +5,10 @@
 //! what a command prints, in logs, wire records, status, catalogue, other files or arguments of processes. Answers of the
 //! server itself pass unchanged and are not searched.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "../client/mod.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod client;
 
 mod canary;

@@ -15,14 +15,14 @@ fn server_runs_by_name() {
 
 #[test]
 fn unknown_name_is_reported_with_nearest_match() {
-    let stage = Stage::with(&file(&json!({ "notes": demo(), "weather": demo() })));
+    let stage = Stage::with(&file(&json!({ "notes": demo(), "tickets": demo() })));
     let (code, printed) = stage.output(&["run", "nodes"]);
     assert_eq!(code, 3);
     assert!(
         printed.contains("there is no server \"nodes\" in HOME/mendline/config.json; did you mean \"notes\"?"),
         "{printed}"
     );
-    assert!(printed.contains("There are: notes, weather"), "{printed}");
+    assert!(printed.contains("There are: notes, tickets"), "{printed}");
     assert_eq!(stage.started(), Vec::<i32>::new());
 }
 

@@ -155,6 +155,6 @@ fn x97_reload_of_url_moves_after_calls_to_old_url() {
     let result = client.result("new", "create_note", &json!({ "key": "new" }));
     assert!(result.to_string().contains("wrote new"), "{result}");
     assert_eq!((old.executions("old"), old.executions("new"), new.executions("new")), (1, 0, 1));
-    assert_eq!(new.counts().sessions_opened, 1, "it was greeted there");
+    assert_eq!(new.counts().sessions_opened, 1, "the new server was initialized");
     assert!(!client.whole_log().contains(SECRET));
 }

@@ -21,7 +21,7 @@ fn reconnect_of_child_starts_new_process_without_loss() {
     assert_eq!(
         (&after["connection"]["losses"], &after["lastError"]),
         (&json!(0), &json!(null)),
-        "nobody lost anything"
+        "no loss is counted"
     );
     assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42");
 }
@@ -34,7 +34,7 @@ fn failed_reconnect_reports_reason() {
     let output = stage.control(&["reconnect", "ghost"]);
     assert_eq!(output.code, Some(1), "{output:?}");
     assert!(output.stdout.contains("parked: `/nonexistent/server` was not found"), "{output:?}");
-    assert_eq!(stage.control(&["reconnect", "--no-wait", "ghost"]).code, Some(0), "it was asked, and nobody waited");
+    assert_eq!(stage.control(&["reconnect", "--no-wait", "ghost"]).code, Some(0), "the command returned without waiting");
 }
 
 #[test]

@@ -116,10 +116,10 @@ fn invalid_control_request_is_rejected_and_bridge_continues() {
     }
     look_up(&mut client, "a");
     let mut stream = connect_control(&stage);
-    stream.write_all(b"{\"ask\":\"command\",\"what\":\"reconnect\",\"server\":\"nobody\"}\n").unwrap();
+    stream.write_all(b"{\"ask\":\"command\",\"what\":\"reconnect\",\"server\":\"missing\"}\n").unwrap();
     let mut output = String::new();
     BufReader::new(stream).read_line(&mut output).unwrap();
-    assert!(output.contains("there is no server") && output.contains("nobody"), "{output}");
+    assert!(output.contains("there is no server") && output.contains("missing"), "{output}");
 }
 
 #[test]

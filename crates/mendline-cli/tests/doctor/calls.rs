@@ -99,7 +99,7 @@ fn interrupted_read_is_repeated_and_interrupted_write_is_unknown() {
     let stage = Stage::new();
     let read = demo(&stage, &["call", "lookup", "--arg", "key=r"], &["die-after=1"]);
     assert_eq!((read.code, read.stdout.as_str()), (0, "r is 42\n"), "{}", read.stderr);
-    assert!(read.stderr.contains("trying again"), "whoever waits is told why: {}", read.stderr);
+    assert!(read.stderr.contains("trying again"), "the reason for the wait is printed: {}", read.stderr);
     let stage = Stage::new();
     let write = demo(&stage, &["call", "create_note", "--arg", "key=w"], &["die-after=1"]);
     assert_eq!((write.code, write.stdout.as_str()), (4, ""), "{}", write.stderr);

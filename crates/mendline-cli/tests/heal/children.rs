@@ -24,7 +24,7 @@ fn p55_crash_loop_parks_server_with_stderr_tail() {
     assert_eq!((&error["code"], &error["data"]["cause"]), (&json!(-31007), &json!("parked")), "{error}");
     assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
     let message = error.to_string();
-    assert!(message.contains("cannot start, giving up"), "its last words are in the answer: {error}");
+    assert!(message.contains("cannot start, giving up"), "the stderr tail is in the answer: {error}");
     let starts = bridge.noted("start").len();
     assert_eq!(starts, 5, "five exits, and no sixth start");
 

@@ -4,24 +4,24 @@
 //! really did is asked of them. Every story waits for what it expects with a deadline; one that has to outlast a timer says
 //! which.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod children;
 #[path = "../client/mod.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod client;
 mod client_exit;
 mod load;
 mod protocol;
 mod restart;
 #[path = "../http/site.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod site;
 #[path = "../http/sockets.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod sockets;
 #[path = "../real/support.rs"]
-#[allow(dead_code, unused_imports, reason = "shared with stories that need more of it")]
+#[allow(dead_code, unused_imports, reason = "other test binaries use more of it")]
 mod support;
 
 use std::time::{Duration, Instant};

@@ -103,7 +103,7 @@ fn m69_era_change_after_restart_is_reported_and_recovers() {
     let first = client.answer("a");
     assert!(first["error"]["message"].is_string() || first["result"]["isError"] == true, "it is said: {first}");
     let handshakes = site.counts().messages_of("initialize");
-    assert!(handshakes <= 4, "it is not greeted in a loop: {handshakes}");
+    assert!(handshakes <= 4, "the server is not initialized in a loop: {handshakes}");
     assert_eq!(site.executions("k"), 0, "nothing ran: {first}");
     site.become_like(Settings { era: mendline_faults::Era::Both, ..site.settings() });
     eventually("it is found again", 2 * SOON, || {

@@ -20,7 +20,7 @@ fn h34_waiting_calls_run_when_server_returns_without_sessions() {
     let mut client = initialized(&format!("http://{}/mcp", proxy.address()), &[]);
     site.until("the stream for notices is open", |counts| counts.gets == 1);
     let away = proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
-    eventually("nobody listens", SOON, || TcpStream::connect(proxy.address()).is_err());
+    eventually("the port is closed", SOON, || TcpStream::connect(proxy.address()).is_err());
     proxy.cut(Ending::Reset);
     eventually("no connection is left", SOON, || proxy.counts().open == 0);
     site.forget_sessions();

@@ -41,7 +41,7 @@ fn c86_i18_client_exit_does_not_cancel_legacy_calls() {
         site.until("the call runs", |counts| counts.executions_of("k") == 1);
         leave_at_once(&mut client);
         client.exit_code(SOON);
-        site.until("nobody is connected any more", |counts| counts.open_connections == 0);
+        site.until("no client is connected", |counts| counts.open_connections == 0);
         let counts = site.counts();
         assert_eq!((counts.executions_of("k"), counts.messages_of("notifications/cancelled")), (1, 0));
     }
@@ -66,7 +66,7 @@ fn c87_killed_mendline_leaves_legacy_call_running_and_cancels_modern() {
     client.call("a", "create_note", &json!({ "key": "k", "delayMs": NEVER }));
     site.until("the call runs", |counts| counts.executions_of("k") == 1);
     client.signal(Signal::KILL);
-    site.until("nobody is connected any more", |counts| counts.open_connections == 0);
+    site.until("no client is connected", |counts| counts.open_connections == 0);
     assert_eq!((site.counts().cancellations, site.counts().messages_of("notifications/cancelled")), (0, 0));
 
     let site = Site::start(modern(Answers::Events));

@@ -222,5 +222,5 @@ fn x92_sigterm_finishes_http_calls_and_deletes_session() {
     let rest = client.rest();
     assert!(rest.len() == 1 && rest[0].contains("wrote k"), "{rest:?}");
     assert_eq!(client.exit_code(SOON), Some(0));
-    eventually("the session was told goodbye", SOON, || site.counts().sessions_deleted == 1);
+    eventually("the session was deleted", SOON, || site.counts().sessions_deleted == 1);
 }

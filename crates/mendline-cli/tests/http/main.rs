@@ -4,7 +4,7 @@
 //! really ran is asked of the server's oracle and never concluded from what the client was told: the stories are about the
 //! two being the same. Nothing leaves loopback, and nothing sleeps to be lucky.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod options;
 #[path = "../client/mod.rs"]

@@ -139,9 +139,9 @@ fn n03_calls_follow_dns_change_at_once() {
         close(&here);
         cut(&here);
         client.call("a", "create_note", &json!({ "key": "k" }));
-        let nobody = format!("nothing listens on {NAME}:{} ({HERE}:{0})", there.address().port());
-        eventually("it is looked for where it was", SOON, || client.log().contains(&nobody));
-        assert_eq!(there.counts().accepted, 0, "nobody knows yet where it is");
+        let unused = format!("nothing listens on {NAME}:{} ({HERE}:{0})", there.address().port());
+        eventually("it is looked for where it was", SOON, || client.log().contains(&unused));
+        assert_eq!(there.counts().accepted, 0, "the new address is not known yet");
         names.set_reply(Reply::Address(THERE));
         assert_eq!(client.answer("a")["result"]["content"][0]["text"], "wrote k", "{}", client.log());
         let result = client.result("b", "create_note", &json!({ "key": "l" }));

@@ -17,7 +17,7 @@ fn call_waits_for_lost_server_up_to_recovery_timeout() {
     let mut client = initialized(&format!("http://{}/mcp", proxy.address()), &["--recovery-timeout", "600ms"]);
     site.until("the stream for notices is open", |counts| counts.gets == 1);
     proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
-    eventually("nobody listens", SOON, || TcpStream::connect(proxy.address()).is_err());
+    eventually("the port is closed", SOON, || TcpStream::connect(proxy.address()).is_err());
     proxy.cut(mendline_faults::Ending::Reset);
     eventually("no connection is left", SOON, || proxy.counts().open == 0);
     let begin = Instant::now();

@@ -12,7 +12,7 @@ use crate::site::{Site, WAITING, initialized, json_answers, run};
 /// Nobody listens at the proxy from here on.
 pub(crate) fn close(proxy: &Proxy) {
     proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
-    eventually("nobody listens", SOON, || TcpStream::connect(proxy.address()).is_err());
+    eventually("the port is closed", SOON, || TcpStream::connect(proxy.address()).is_err());
 }
 
 #[test]

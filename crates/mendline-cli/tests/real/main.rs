@@ -3,7 +3,7 @@
 //! Every story waits for what it expects with a deadline and never sleeps to be lucky. What the server really did is read
 //! from its ledger.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod options;
 #[path = "../client/mod.rs"]
@@ -12,7 +12,7 @@ mod demo;
 mod shutdown;
 mod faults;
 #[path = "../http/namespace.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod namespace;
 mod pages;
 mod policies;

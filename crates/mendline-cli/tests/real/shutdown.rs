@@ -57,7 +57,7 @@ fn cancellation_just_before_eof_reaches_server() {
     bridge.call("a", "create_note", &json!({ "key": "k", "delayMs": 60_000 }));
     eventually("the call runs", SOON, || bridge.executions("create_note", "k") == 1);
     send_and_close(&mut bridge, &[cancelled("a")]);
-    assert_eq!(bridge.rest(), Vec::<String>::new(), "nobody waits for an answer");
+    assert_eq!(bridge.rest(), Vec::<String>::new(), "no answer is awaited");
     assert_eq!(bridge.exit_code(SOON), Some(0));
     let server = bridge.server();
     let seen = bridge.ledger().lines().last().map(str::to_owned);

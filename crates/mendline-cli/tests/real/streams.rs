@@ -130,7 +130,7 @@ fn l83_client_that_never_reads_blocks_neither_memory_nor_exit() {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
     let peak =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    assert!(peak.unwrap() < 300 * 1024, "{peak:?} kB for answers that nobody reads");
+    assert!(peak.unwrap() < 300 * 1024, "{peak:?} kB for unread answers");
     let pid = i32::try_from(process.id()).unwrap();
     eventually("it ends all the same", SOON, || {
         // More than once, because two signals that come together count as one.

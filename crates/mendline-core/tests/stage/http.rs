@@ -177,7 +177,7 @@ impl Stage {
     /// No story has an end that never comes, whatever it waits for.
     fn count_input(&mut self) {
         self.inputs += 1;
-        assert!(self.inputs < 1_000_000, "this story goes on for ever");
+        assert!(self.inputs < 1_000_000, "the test does not end");
     }
 
     pub fn collect(&mut self) {

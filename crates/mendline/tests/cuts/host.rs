@@ -135,7 +135,7 @@ impl Child for FakeChild {
     }
 
     fn bury(&mut self) -> Exit {
-        self.exit_slot.0.lock().unwrap().0.expect("buried alive")
+        self.exit_slot.0.lock().unwrap().0.expect("reaped before it exited")
     }
 
     fn unread(&self, _: &FaultyStream) -> u64 {

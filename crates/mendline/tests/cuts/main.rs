@@ -5,7 +5,7 @@
 //! time, no unsafe call may run twice, and what is said about a call must be true. A violation prints the command that
 //! repeats it.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 #![allow(clippy::print_stdout, reason = "a sweep by hand prints its table")]
 
 mod faulty_stream;

@@ -84,7 +84,7 @@ impl Report {
     /// What became of the unsafe call: a block for each conversation, and one for all.
     pub fn table(&self) -> String {
         let mut text = format!(
-            "what became of the unsafe call (none is made after a greeting that failed), and the slowest answer to anything\n\n{:<22}{:<12}{}\n",
+            "outcome of the unsafe call (none after a failed handshake), and the slowest answer of all\n\n{:<22}{:<12}{}\n",
             "conversation",
             "fault",
             Row::HEAD

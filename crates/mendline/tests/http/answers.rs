@@ -140,7 +140,7 @@ async fn exchange_can_be_aborted_at_any_stage() {
     let id = stage.begin(post(PING));
     stage.http.abort(id);
     assert_eq!(stage.facts(1).await, ["end Aborted Nothing"], "before it had a connection");
-    assert_eq!(servers.unseen(), 0, "and nobody was dialed for it");
+    assert_eq!(servers.unseen(), 0, "no dial");
 
     let id = stage.begin(post(PING));
     let mut server = stage.next_server(&mut servers).await;

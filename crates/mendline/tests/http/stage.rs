@@ -143,7 +143,7 @@ impl Dial for MemoryDialer {
         _: Duration,
     ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
         let (near, far) = tokio::io::duplex(CAPACITY);
-        let sent = self.0.send(Server(far)).map_err(|_| DialError::Failed("there is nobody".to_owned()));
+        let sent = self.0.send(Server(far)).map_err(|_| DialError::Failed("the test has ended".to_owned()));
         async move { sent.map(|()| Dialed { io: near, looks_open: None }) }
     }
 }
