@@ -4,7 +4,7 @@
 //! error of another method. A few are provoked for real, behind `mendline run`. `cargo xtask peers` installs what is needed
 //! and runs these tests.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod programs;
 

@@ -147,12 +147,12 @@ fn seed_000(client: Client) {
     println!("{client:?}: answered after {took:?}, {times} resumptions, {gets} GETs in all");
     let failed = &results(&report, "create_note")[0];
     assert_eq!(failed["isError"], true, "{failed}");
-    assert!(text(failed).contains("may or may not have run"), "the words say what is not known: {failed}");
+    assert!(text(failed).contains("may or may not have run"), "the text says what is unknown: {failed}");
     assert_eq!(failed["_meta"]["dev.mendline/failure"]["outcome"], "unknown", "{failed}");
     assert!(took < Duration::from_secs(40), "in bounded time: {took:?}");
-    assert_eq!(times, 10, "asked for ten times");
+    assert_eq!(times, 10, "resumed ten times");
     assert_eq!(later, (name, 10), "and not once more after the answer");
-    assert!(gets <= 20, "the session's own stream is not asked for in a loop either: {gets}");
+    assert!(gets <= 20, "the GET stream is not requested in a loop: {gets}");
     let looked_up: Vec<String> = results(&report, "lookup").iter().map(|result| text(result).to_owned()).collect();
     assert_eq!(looked_up, ["l is 42", "m is 42"]);
     assert_eq!(site.oracle().counts().executions_of("k"), 1);
@@ -287,7 +287,7 @@ fn calls_in_flight_over_a_bridge(path: &str) {
     }
     let write = &answers["write"];
     let unknown = write["result"]["_meta"]["dev.mendline/failure"]["outcome"] == "unknown";
-    assert!(unknown || write["error"]["code"] == -32001, "ours, or the bridge's own words: {write}");
+    assert!(unknown || write["error"]["code"] == -32001, "an error of Mendline or of the bridge: {write}");
     assert_eq!(answers["read"]["result"]["content"][0]["text"], "read is 42", "{}", answers["read"]);
     caller.call("later", "create_note", &json!({ "key": "later" })).unwrap();
     let later = caller.answer("later", Duration::from_secs(60)).unwrap();
@@ -317,7 +317,7 @@ fn state_is_brought_back(client: Client, server: Server) {
     let (uri, echo) = match server {
         Everything => ("demo://resource/dynamic/text/1", json!({ "message": "there?" })),
         Fixture => ("note://zwei", json!({ "text": "there?" })),
-        Server::TypeScript => unreachable!("it knows no sessions whose state could be brought back"),
+        Server::TypeScript => unreachable!("it has no sessions whose state could be restored"),
     };
     let steps = [
         json!({ "do": "list", "what": "tools" }),
@@ -468,7 +468,7 @@ fn c87_client_killed_during_call_leaves_no_process() {
     assert!(mendline.len() == 1 && guard_and_tap.len() == 2, "{mendline:?} {guard_and_tap:?}");
     live.goes_on_from("call").unwrap();
     let is_called = || fs::read_to_string(&log).unwrap().contains("tools/call");
-    assert!(eventually(SOON, is_called), "the call is on its way");
+    assert!(eventually(SOON, is_called), "the call is in flight");
     live.kill();
     let all: Vec<i32> = [server].into_iter().chain(mendline).chain(guard_and_tap).collect();
     // The call of a client that cannot be answered any more is not waited for.

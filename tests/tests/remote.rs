@@ -28,7 +28,7 @@ fn same_as_dialed(client: Client, era: Era, server: Server, transport: Transport
     let piped = held(stage.run_directly("piped"));
     let mut dialed = held(stage.run_dialed("dialed"));
     let mut reached = held(stage.run_remote("reached"));
-    assert!(piped.client_side.up.len() > 25, "the script says more than {} lines", piped.client_side.up.len());
+    assert!(piped.client_side.up.len() > 25, "the script has more than {} lines", piped.client_side.up.len());
 
     let [direct, bridged] = [&piped.client_side, &reached.client_side]
         .map(|transcript| untangled(&held(transport_differences::remove_from(transcript, &stage))));

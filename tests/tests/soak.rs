@@ -238,7 +238,7 @@ impl Soak {
         assert!(not_in_flight.is_empty(), "unknown, and not in flight at a kill: {:?}", show(&show_unknown));
         assert!(twice.is_empty(), "ran twice: {:?}", show(&twice));
         assert!(lost.is_empty(), "answered, and did not run once: {:?}", show(&lost));
-        assert!(untrue.is_empty(), "said not to have run, and ran: {:?}", show(&untrue));
+        assert!(untrue.is_empty(), "reported as not run, but ran: {:?}", show(&untrue));
         assert_eq!(recoveries.len(), self.kills.len(), "it came back after every kill");
         // Five times what is promised on a machine that has nothing else to do.
         assert!(middle <= 5 * Duration::from_secs(3) && last <= 5 * Duration::from_secs(10), "{recoveries:?}");

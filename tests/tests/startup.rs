@@ -1,7 +1,7 @@
 //! Real clients before a server that they have met before and that has not started: their tools are there at once, and what
 //! turns out to be new is announced. `cargo xtask peers` installs what is needed and runs these tests.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod programs;
 

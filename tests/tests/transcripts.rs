@@ -26,7 +26,7 @@ fn same_through_mendline(client: Client, era: Era, server: Server) {
     let stage = stage(client, era, server);
     let direct = held(stage.run_directly("direct"));
     let bridged = held(stage.run_bridged("bridged"));
-    assert!(direct.client_side.up.len() > 30, "the script says more than {} lines", direct.client_side.up.len());
+    assert!(direct.client_side.up.len() > 30, "the script has more than {} lines", direct.client_side.up.len());
 
     let renames = compare(&direct.client_side, &bridged.client_side, Some(Side::Client))
         .unwrap_or_else(|why| panic!("the client's pipe: {why}"));

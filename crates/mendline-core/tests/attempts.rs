@@ -1,7 +1,7 @@
 //! Stories about attempts: how often a call goes out, what counts as one, how long the pauses are, and what is said when
 //! there is no other.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -204,7 +204,7 @@ fn slot_of_call_in_backoff_is_used_by_others() {
     stage.client_sends(LIST);
     stage.client_sends(&call("2", "create_note"));
     let first = stage.server_reads().unwrap();
-    assert_eq!(stage.server_reads(), None, "there is one place");
+    assert_eq!(stage.server_reads(), None, "there is one slot");
     let id = &first["id"];
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
     assert_eq!(stage.client_reads(), None, "it is asked once more");

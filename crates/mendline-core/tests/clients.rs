@@ -1,6 +1,6 @@
 //! Stories about the side that faces clients: what is held for them, what they leave behind, and when they are gone.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -52,7 +52,7 @@ fn server_requests_beyond_client_limit_are_declined() {
     }
     assert_eq!(stage.engine.load().asks, defaults::ASKS);
     stage.server_sends(r#"{"jsonrpc":"2.0","id":"more","method":"roots/list"}"#);
-    let declined = stage.server_reads().expect("it does not wait for ever");
+    let declined = stage.server_reads().expect("the wait is bounded");
     assert_eq!(declined["id"], "more");
     assert_eq!(std::iter::from_fn(|| stage.client_reads()).count(), defaults::ASKS);
 }
@@ -89,7 +89,7 @@ fn shutdown_waits_for_call_after_ended_subscription() {
     stage.client_sends(&modern(1, "subscriptions/listen"));
     stage.server_reads().unwrap();
     stage.client_sends(&cancel(1));
-    assert_eq!(stage.server_reads().expect("it is told")["method"], "notifications/cancelled");
+    assert_eq!(stage.server_reads().expect("the client is notified")["method"], "notifications/cancelled");
     stage.client_sends(&call("2", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
     stage.input(Input::ClientEnded { client: CLIENT });
@@ -109,7 +109,7 @@ fn last_message_of_client_reaches_child_before_eof() {
     // Nothing was read since.
     stage.input(Input::ClientEnded { client: CLIENT });
     assert!(is_closed(&stage));
-    let message = stage.server_reads().expect("the shell closes it when nothing is left to be said");
+    let message = stage.server_reads().expect("the driver closes it when the queue is empty");
     assert_eq!((&message["method"], &message["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/roots/list_changed");
     assert_eq!(stage.server_reads(), None);

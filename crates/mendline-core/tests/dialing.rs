@@ -1,6 +1,6 @@
 //! Stories about when a child is dialed: how soon, how often, who hurries it, and what is said about it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -139,7 +139,7 @@ fn parked_server_reports_when_call_may_dial() {
     assert!((9_990..=10_000).contains(&after), "{after} ms");
     stage.advance(Duration::from_secs(10));
     stage.client_sends(&call("2", "create_note"));
-    assert_eq!(stage.state(), LinkState::Dialing, "as it was said");
+    assert_eq!(stage.state(), LinkState::Dialing, "as announced");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn parked_server_is_reported_with_reason() {
     stage.next_dial();
     stage.accept_dial();
     stage.die(0);
-    let reported = stage.client_reads().expect("it is told");
+    let reported = stage.client_reads().expect("the client is notified");
     let words = reported["params"]["data"].as_str().unwrap();
     assert!(words.contains("\"notes\" keeps failing (the server was killed by signal 9)"), "{words}");
 }

@@ -2,7 +2,7 @@
 //!
 //! The simulation tells thousands of these; here are the ones that a reader of the core should see first.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -220,8 +220,8 @@ fn request_to_departed_client_is_answered_with_error() {
     stage.server_sends(r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
     stage.client_reads().unwrap();
     stage.input(Input::ClientEnded { client: CLIENT });
-    let declined = stage.server_reads().expect("it does not wait for ever");
-    assert_eq!((&declined["id"], &declined["error"]["message"]), (&"q".into(), &"the client has gone".into()));
+    let declined = stage.server_reads().expect("the wait is bounded");
+    assert_eq!((&declined["id"], &declined["error"]["message"]), (&"q".into(), &"the client has left".into()));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn progress_for_server_request_keeps_server_token() {
     stage.client_sends(&format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#
     ));
-    let progress = stage.server_reads().expect("it hears of it");
+    let progress = stage.server_reads().expect("the client is notified");
     assert_eq!((&progress["params"]["progressToken"], &progress["params"]["progress"]), (&"mine".into(), &1.into()));
 }
 
@@ -315,7 +315,7 @@ fn cancellation_by_server_names_its_own_request() {
     stage.server_sends(r#"{"jsonrpc":"2.0","id":"b","method":"roots/list"}"#);
     let (first, second) = (stage.client_reads().unwrap(), stage.client_reads().unwrap());
     stage.server_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b"}}"#);
-    assert_eq!(stage.client_reads().expect("it is told")["params"]["requestId"], second["id"]);
+    assert_eq!(stage.client_reads().expect("the client is notified")["params"]["requestId"], second["id"]);
     stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, first["id"]));
     assert_eq!(stage.server_reads().expect("the other one is still open")["id"], "a");
 }
@@ -352,7 +352,7 @@ fn overlong_answer_ends_call_with_error() {
     let line = Line::TooLong { length: 1 << 30, head, tail: Bytes::from_static(br#"aaaa"}}"#) };
     let link = stage.spawned.unwrap();
     stage.input(Input::FromLink { link, received: Received::from_line(line, &Limits::default()) });
-    let answer = stage.client_reads().expect("said at once");
+    let answer = stage.client_reads().expect("answered at once");
     assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "cannot_bridge");
 }
 

@@ -1,6 +1,6 @@
 //! Stories about several clients of one server: whose turn it is, and who has room to wait.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -84,7 +84,7 @@ fn full_queue_evicts_newest_call_of_busiest_client() {
     assert_eq!(rejections(&mut stage, CLIENT), [(6, "overloaded".to_owned())], "one is out and four wait");
     calls(&mut stage, OTHER, 1..=3);
     let rejected = rejections(&mut stage, CLIENT);
-    assert_eq!(rejected, [(5, "overloaded".to_owned()), (4, "overloaded".to_owned())], "the newest give way");
+    assert_eq!(rejected, [(5, "overloaded".to_owned()), (4, "overloaded".to_owned())], "the newest calls are evicted");
     let rejected = rejections(&mut stage, OTHER);
     assert_eq!(rejected, [(3, "overloaded".to_owned())], "until both have as much");
     calls(&mut stage, THIRD, [1]);
@@ -132,7 +132,7 @@ fn call_sent_before_is_not_evicted() {
 fn estimated_wait_counts_own_turn_only() {
     let mut stage = shared(|notes| notes.rate_limit = Some(RateLimit { burst: 1, per_second: 0.1 }));
     calls(&mut stage, CLIENT, 1..=6);
-    assert_eq!(rejections(&mut stage, CLIENT), [(6, "rate_limited".to_owned())], "its turn is in fifty seconds");
+    assert_eq!(rejections(&mut stage, CLIENT), [(6, "rate_limited".to_owned())], "it would run in fifty seconds");
     calls(&mut stage, OTHER, [1]);
     assert_eq!(rejections(&mut stage, OTHER), [], "this one's is the next");
     assert_eq!(served(&mut stage), ["0-1"]);
@@ -151,7 +151,7 @@ fn overtaken_call_reports_rate_limit_at_timeout() {
     for expected in ["0-1", "1-1", "0-2", "0-3", "0-4"] {
         assert_eq!(served(&mut stage), [expected]);
         stage.advance(9 * SECOND);
-        assert_eq!(served(&mut stage), [""; 0], "not before its turn");
+        assert_eq!(served(&mut stage), [""; 0], "not before its slot");
         stage.advance(SECOND);
     }
     let late = std::iter::from_fn(|| reads(&mut stage, CLIENT)).find(|answer| answer["id"] == 5).unwrap();

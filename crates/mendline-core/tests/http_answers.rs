@@ -1,6 +1,6 @@
 //! Stories about what comes back over HTTP and is no plain answer, and about questions of servers and the answers to them.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -83,7 +83,7 @@ fn undelivered_response_to_server_is_sent_three_times() {
     stage.end(second.id, EndHow::Cut("reset".into()));
     let third = stage.next_sent();
     stage.end(third.id, EndHow::Cut("reset".into()));
-    assert!(stage.seen.is_empty(), "not for ever");
+    assert!(stage.seen.is_empty(), "a bounded number of times");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Stories about attempts over HTTP: which count, how long the pauses are, and what is said of those that failed.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -80,7 +80,7 @@ fn forbidden_connection_parks_server() {
     let seen = stage.seen.pop_front().unwrap();
     let how = EndHow::Forbidden("its certificate has expired".into());
     stage.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
-    let answer = stage.client_reads().expect("said at once");
+    let answer = stage.client_reads().expect("answered at once");
     assert_eq!(failure(&answer)["cause"], "parked");
     assert!(text(&answer).contains("its certificate has expired"), "{answer}");
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Parked));

@@ -1,6 +1,6 @@
 //! Stories about the link over HTTP: when it counts as up, who looks for it, how often, and when nobody does.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -28,7 +28,7 @@ fn response_head_proves_connection_without_connect_event() {
     stage.client_sends(&call(1, "create_note"));
     stage.client_sends(&call(2, "create_note"));
     let first = stage.seen.pop_front().unwrap();
-    assert!(stage.seen.is_empty(), "one looks for the way");
+    assert!(stage.seen.is_empty(), "one call probes");
     stage.status(first.id, 200, Content::Json, None);
     assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Up), 1));
 }
@@ -48,7 +48,7 @@ fn no_probe_without_pending_calls() {
     let mut tested = Stage::with(Dialect::Auto, |_| {});
     for stage in [&mut new, &mut tested] {
         stage.client_sends(&call(1, "create_note"));
-        stage.seen.pop_front().expect("it looks for a way");
+        stage.seen.pop_front().expect("the link probes");
         stage.client_sends(&cancel(1));
         assert_eq!((state(stage), stage.seen.len()), (Some(LinkState::Idle), 0));
     }
@@ -67,7 +67,7 @@ fn probe_limit_waits_without_reporting_loss() {
     let mut stage = Stage::with(Dialect::Auto, |notes| notes.reconnect = loud.into());
     for id in 0..defaults::DIAL_BURST as u32 {
         stage.client_sends(&call(id, "create_note"));
-        stage.seen.pop_front().expect("it looks for a way");
+        stage.seen.pop_front().expect("the link probes");
         stage.client_sends(&cancel(id));
     }
     let params = r#"{"name":"slow","_meta":{"progressToken":"t"}}"#;
@@ -82,7 +82,7 @@ fn probe_limit_waits_without_reporting_loss() {
 fn dial_burst_resets_after_one_minute() {
     let look = |stage: &mut Stage| {
         stage.client_sends(&call(1, "create_note"));
-        stage.seen.pop_front().expect("it looks for a way");
+        stage.seen.pop_front().expect("the link probes");
         stage.client_sends(&cancel(1));
     };
     let mut stage = Stage::new(Dialect::Auto);

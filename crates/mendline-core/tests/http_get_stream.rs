@@ -1,6 +1,6 @@
 //! Stories about the stream for what a server says unasked: when it is asked for, when not, and what it remembers.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -50,7 +50,7 @@ fn get_stream_is_not_opened_without_connection() {
     stage.client_sends(&call(1, "create_note"));
     for _ in 0..30 {
         if !stage.seen.is_empty() {
-            assert_eq!(gets(&stage), 0, "one exchange looks for the way, and it is not this one");
+            assert_eq!(gets(&stage), 0, "another exchange probes");
             stage.refuse_connection();
         }
         assert_ne!(stage.engine.link_state(NOTES), Some(LinkState::Up));
@@ -120,7 +120,7 @@ fn only_refused_notifications_are_reported_as_lost() {
         let note = stage.next_sent();
         stage.status(note.id, status, Content::Empty, None);
         stage.end(note.id, EndHow::Complete);
-        let reported = stage.log.iter().filter(|line| line.contains("no way to deliver it")).count();
+        let reported = stage.log.iter().filter(|line| line.contains("it cannot be delivered")).count();
         assert_eq!(reported, dropped, "HTTP {status}: {:?}", stage.log);
     }
 }

@@ -1,6 +1,6 @@
 //! Stories about how a server says that it has lost a session, and about what only looks like it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -300,7 +300,7 @@ fn handshake_with_404_at_sse_endpoint_fails() {
     let post = stage.next_sent();
     stage.status(post.id, 404, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
-    assert_eq!(stage.client_reads().expect("said, not looped")["error"]["code"], -31010);
+    assert_eq!(stage.client_reads().expect("answered, not looped")["error"]["code"], -31010);
     assert!(stage.seen.is_empty());
 }
 

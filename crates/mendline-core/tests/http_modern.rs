@@ -1,6 +1,6 @@
 //! Stories about the modern era over HTTP: no session, headers that repeat the message, and calls that end with their exchange.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -114,7 +114,7 @@ fn header_refusal_is_resent_after_listing_tools() {
     let second_page = stage.next_sent();
     assert_eq!(second_page.json()["params"]["cursor"], "p\"2");
     stage.answer(&second_page, &format!(r#"{{"tools":[{QUERY}]}}"#));
-    assert!(stage.client_reads().is_none(), "no client asked for these lists");
+    assert!(stage.client_reads().is_none(), "no client requested these lists");
     for id in [1, 2] {
         let again = stage.next_sent();
         assert_eq!(params_of(&again), query_params());
@@ -135,7 +135,7 @@ fn second_header_refusal_is_answer() {
         stage.answer(&list, r#"{"tools":[]}"#);
         let again = stage.next_sent();
         refuse_headers(&mut stage, &again, &id_of(&again));
-        let answer = stage.client_reads().expect("said, not looped");
+        let answer = stage.client_reads().expect("answered, not looped");
         assert_eq!(answer["id"], 1);
         assert!(answer["error"]["message"].as_str().unwrap().contains("Header mismatch"), "{answer}");
         stage.advance(Duration::from_secs(60));
@@ -238,7 +238,7 @@ fn subscriptions_have_their_own_limit() {
     let (first, _second) = (stage.next_sent(), stage.next_sent());
     assert!(stage.seen.is_empty(), "two places, and two wait");
     stage.client_sends(&query(5));
-    assert_eq!(stage.client_reads().unwrap()["id"], 5, "no place and nowhere to wait");
+    assert_eq!(stage.client_reads().unwrap()["id"], 5, "no slot and a full queue");
     stage.answer(&first, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
     assert_eq!(stage.next_sent().method(), "tools/call");
@@ -303,7 +303,7 @@ fn refused_call_waits_for_all_tool_pages() {
     for next in 1..=3 {
         let list = stage.next_sent();
         stage.advance(defaults::LOOKUP - Duration::from_secs(1));
-        assert!(stage.seen.is_empty(), "page {next} is on its way");
+        assert!(stage.seen.is_empty(), "page {next} is in flight");
         page(&mut stage, &list, next);
     }
     let last = stage.next_sent();

@@ -1,7 +1,7 @@
 //! Stories about what goes out besides calls: notifications, answers to a server that asks, and cancellations. However much
 //! of it there is, little of it is under way at a time, and nothing that matters waits behind it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 

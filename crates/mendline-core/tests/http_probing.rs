@@ -1,6 +1,6 @@
 //! Stories about whether a server over HTTP can be reached: who looks for it, who waits meanwhile, and how an idle line is tested.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -141,7 +141,7 @@ fn lost_idle_server_is_probed_and_found() {
     assert_eq!((found.method().as_str(), found.header("mcp-session-id")), ("ping", Some("s1")));
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
     stage.answer(&found, "{}");
-    assert_eq!(stage.client_reads(), None, "the client never hears of it");
+    assert_eq!(stage.client_reads(), None, "the client does not see it");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn timeout_before_sending_reports_what_blocked_call() {
     let answer = stage.client_reads().unwrap();
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(outcome(&answer) == "not_sent" && text.contains("no connection has been made yet"), "{text}");
-    assert!(stage.log.iter().any(|line| line.contains("no connection has been made yet")), "the log says so too");
+    assert!(stage.log.iter().any(|line| line.contains("no connection has been made yet")), "the log has it too");
 
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     (config.limits.in_flight, config.keep_alive) = (1, None);
@@ -276,5 +276,5 @@ fn timeout_before_sending_reports_what_blocked_call() {
     stage.advance(Duration::from_secs(1));
     let answer = stage.client_reads().unwrap();
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(outcome(&answer) == "not_sent" && text.contains("no place became free in time"), "{text}");
+    assert!(outcome(&answer) == "not_sent" && text.contains("no slot became free in time"), "{text}");
 }

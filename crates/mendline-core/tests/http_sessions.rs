@@ -1,6 +1,6 @@
 //! Stories about sessions over HTTP: how one is greeted, how its loss is noticed, and what becomes of everything that hung on it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -190,7 +190,7 @@ fn second_session_refusal_is_answer_of_call() {
     stage.end(note.id, EndHow::Complete);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
     refuse(&mut stage);
-    let answer = stage.client_reads().expect("said, not looped");
+    let answer = stage.client_reads().expect("answered, not looped");
     assert_eq!(answer["result"]["isError"], true);
     assert!(stage.seen.is_empty());
 }

@@ -1,6 +1,6 @@
 //! Stories about legacy SSE: how it is found out that a server speaks it, and what hangs on its one long GET, the trunk.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -143,7 +143,7 @@ fn forbidden_post_fails_its_call_and_keeps_sse_stream() {
     let post = stage.seen.pop_front().expect("a post");
     let how = EndHow::Forbidden("its certificate has expired".into());
     stage.input(Input::End { exchange: post.id, how, written: Written::Nothing });
-    let answer = stage.client_reads().expect("it is said at once");
+    let answer = stage.client_reads().expect("answered at once");
     assert_eq!((answer["id"].as_u64(), outcome(&answer)), (Some(1), "not_sent"));
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up), "the SSE stream is open");
     stage.client_sends(&call(2, "create_note"));
@@ -266,13 +266,13 @@ fn post_after_ended_sse_stream_is_judged_by_its_end() {
         stage.client_sends(&call(1, "create_note"));
         let post = stage.next_sent();
         stage.end(sse, EndHow::Complete);
-        assert!(stage.client_reads().is_none(), "its own exchange may tell");
+        assert!(stage.client_reads().is_none(), "the end of its exchange decides");
         if let Some(status) = status {
             stage.status(post.id, status, Content::Empty, None);
         }
         stage.input(Input::End { exchange: post.id, how: how.clone(), written });
         if after == "unknown" {
-            assert_eq!(outcome(&stage.client_reads().expect("said at once")), "unknown", "{status:?} {how:?}");
+            assert_eq!(outcome(&stage.client_reads().expect("answered at once")), "unknown", "{status:?} {how:?}");
             continue;
         }
         assert!(stage.client_reads().is_none(), "{status:?} {how:?} {written:?}: it goes out again");
@@ -312,7 +312,7 @@ fn unhealthy_sse_server_is_asked_for_stream_again() {
     for _ in 0..3 {
         stage.next_request();
         let next = stage.next_sent();
-        assert_eq!(next.ask.verb, Verb::Get, "503 says nothing about the way that it speaks");
+        assert_eq!(next.ask.verb, Verb::Get, "503 does not reveal the transport");
         stage.status(next.id, 503, Content::Empty, None);
         stage.end(next.id, EndHow::Complete);
     }

@@ -1,6 +1,6 @@
 //! Stories about clients that are greeted before their remote server is.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -71,7 +71,7 @@ fn pending_http_handshake_is_answered_provisionally_and_not_resent() {
     stage.end(handshake.id, EndHow::Complete);
     let note = stage.next_sent();
     assert_eq!(note.method(), "notifications/initialized");
-    assert_eq!(note.header("mcp-protocol-version"), Some("2025-06-18"), "the server hears what it speaks itself");
+    assert_eq!(note.header("mcp-protocol-version"), Some("2025-06-18"), "the server gets its own protocol version");
 }
 
 #[test]

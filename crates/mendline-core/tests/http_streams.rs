@@ -1,6 +1,6 @@
 //! Stories about streams of events: responses that break off and are resumed, and the stream for what a server says unasked.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -39,7 +39,7 @@ fn cut_response_is_resumed_and_not_resent() {
     stage.end(resumed.id, EndHow::Complete);
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
     stage.advance(Duration::from_secs(60));
-    assert!(stage.seen.is_empty(), "nothing is asked for after the answer");
+    assert!(stage.seen.is_empty(), "no request after the answer");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn resumption_in_lost_session_does_not_resend_call() {
     stage.status(resumed.id, 404, Content::Empty, None);
     stage.end(resumed.id, EndHow::Complete);
     stage.confirm_loss(404);
-    assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown", "the server had it in the session that is gone");
+    assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown", "the server received it in the lost session");
     stage.initialize("s2");
     complete_handshake(&mut stage);
     stage.advance(Duration::from_secs(60));

@@ -1,6 +1,6 @@
 //! Stories about idle lines: when a line is tested, and what a test that fails costs.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -32,7 +32,7 @@ fn server_answering_pings_is_kept() {
     for _ in 0..100 {
         stage.advance(defaults::KEEP_ALIVE);
         assert_eq!(stage.server_answers("{}")["method"], "ping");
-        assert_eq!(stage.client_reads(), None, "the client never hears of it");
+        assert_eq!(stage.client_reads(), None, "the client does not see it");
     }
     assert_eq!((stage.state(), stage.dials), (LinkState::Up, 1));
 }
@@ -75,7 +75,7 @@ fn link_is_not_pinged_when_next_call_starts() {
     stage.client_sends(&call("2", "create_note"));
     stage.advance(defaults::RECOVERY / 2);
     let reported: Vec<Value> = std::iter::from_fn(|| stage.server_reads()).map(|it| it["method"].clone()).collect();
-    assert_eq!(reported, ["notifications/cancelled", "tools/call"], "it is busy with the next one");
+    assert_eq!(reported, ["notifications/cancelled", "tools/call"], "the next call runs");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Stories about what people may choose about reconnecting and retrying, and about a laptop's day.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -241,7 +241,7 @@ fn after_suspend_lost_links_dial_and_live_links_ping() {
     assert_eq!(stage.dials, dials + 1, "the backoff is forgotten");
     stage.accept_dial();
     stage.die(0);
-    assert_eq!(stage.state(), LinkState::Waiting, "and the count begins anew");
+    assert_eq!(stage.state(), LinkState::Waiting, "the count restarts");
 }
 
 #[test]

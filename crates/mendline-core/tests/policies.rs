@@ -1,6 +1,6 @@
 //! Short stories about a server that is sick, busy or slow, and about those who call it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -227,7 +227,7 @@ fn waiting_calls_fail_when_breaker_opens() {
         stage.client_sends(&http::call(id, "create_note"));
     }
     let last = stage.next_sent();
-    assert!(stage.seen.is_empty(), "there is one place");
+    assert!(stage.seen.is_empty(), "there is one slot");
     stage.status(last.id, 502, Content::Empty, None);
     stage.end(last.id, EndHow::Complete);
     let mut rejected: Vec<(u64, String)> = Vec::new();
@@ -252,7 +252,7 @@ fn read_is_not_resent_while_breaker_is_open() {
     }
     let answer = answer_of(&mut stage);
     assert_eq!((cause(&answer), &facts(&answer)["attempts"]), ("outcome_unknown", &2.into()));
-    assert!(wait(&answer) > 3 * SECOND, "and when it may be called again is said: {answer}");
+    assert!(wait(&answer) > 3 * SECOND, "the retry time is reported: {answer}");
     assert!(stage.seen.is_empty());
 }
 
@@ -506,7 +506,7 @@ fn burst_is_sent_at_once_and_rest_at_rate() {
         stage.advance(Duration::from_millis(1));
         assert_eq!(count_server_reads(&mut stage), 1);
     }
-    assert!(stage.log.iter().any(|line| line.contains("waits 500 ms for its turn")), "{:?}", stage.log);
+    assert!(stage.log.iter().any(|line| line.contains("waits 500 ms for its slot")), "{:?}", stage.log);
 }
 
 #[test]

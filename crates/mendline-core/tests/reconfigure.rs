@@ -1,6 +1,6 @@
 //! Stories about a configuration that somebody edits while calls run.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 

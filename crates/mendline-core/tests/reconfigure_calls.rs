@@ -3,7 +3,7 @@
 //! Every story is told in both directions. A call that came under a generous policy has all of it, and one that came under a
 //! strict policy has no more than that; what comes after the edit has the new one.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -173,7 +173,7 @@ fn running_call_keeps_error_code_policy() {
     let never: Edit = |_| {};
     let (mut stage, sent) = edited(always, never, &call("1", "create_note"));
     fails(&mut stage, &sent, -32050);
-    assert!(reads_soon(&mut stage, PAUSE).is_some(), "who made it was told that nothing had been done");
+    assert!(reads_soon(&mut stage, PAUSE).is_some(), "its caller got a failure that says it did not run");
     let (mut stage, sent) = edited(never, always, &call("1", "create_note"));
     fails(&mut stage, &sent, -32050);
     assert_eq!(stage.client_reads().expect("it is the server's answer")["error"]["code"], -32050);

@@ -1,6 +1,6 @@
 //! Stories about what a new session is told of the last one, who waits for that, and who does not.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -47,7 +47,7 @@ fn new_choice_waits_for_pending_restore() {
     restart(&mut stage);
     let old = stage.server_reads().unwrap();
     stage.client_sends(r#"{"jsonrpc":"2.0","id":8,"method":"logging/setLevel","params":{"level":"debug"}}"#);
-    assert_eq!(stage.server_reads(), None, "or the old one might be the last word");
+    assert_eq!(stage.server_reads(), None, "the old value must not arrive last");
     answer(&mut stage, &old);
     assert_eq!(stage.server_answers("{}")["params"]["level"], "debug");
     assert_eq!(stage.client_reads().unwrap()["id"], 8);
@@ -80,5 +80,5 @@ fn interrupted_restore_is_repeated_after_reconnect() {
     stage.advance(Duration::from_secs(1));
     let found = stage.next_sent();
     assert_eq!(found.method(), "ping");
-    assert!(stage.seen.iter().any(|seen| seen.method() == "resources/subscribe"), "now it is told");
+    assert!(stage.seen.iter().any(|seen| seen.method() == "resources/subscribe"), "now it is restored");
 }

@@ -1,6 +1,6 @@
 //! Stories about what a client missed while its server was away, and about children that are dead inside.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -29,7 +29,7 @@ fn log_level_and_subscriptions_are_restored_on_new_server() {
         (&subscription["method"], &subscription["params"]["uri"]),
         (&json!("resources/subscribe"), &json!("file:///b"))
     );
-    assert_eq!(stage.server_reads(), None, "nothing else is told");
+    assert_eq!(stage.server_reads(), None, "no other state is restored");
     let updated = stage.client_reads().unwrap();
     assert_eq!(
         (&updated["method"], &updated["params"]["uri"]),
@@ -52,7 +52,7 @@ fn lost_restore_of_log_level_keeps_newer_level() {
     request(&mut stage, "logging/setLevel", &json!({ "level": "error" }), "{}");
     let message = stage.server_answers("{}");
     assert_eq!((&message["method"], &message["params"]["uri"]), (&json!("resources/subscribe"), &json!("file:///a")));
-    assert_eq!(stage.server_reads(), None, "what the client chose last is what the server knows");
+    assert_eq!(stage.server_reads(), None, "the server has the latest choice of the client");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn failed_restore_is_repeated_when_server_answers() {
     assert_eq!((&again["method"], &again["params"]["uri"]), (&json!("resources/subscribe"), &json!("file:///a")));
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/resources/updated");
     stage.advance(defaults::HANDSHAKE);
-    assert_eq!(stage.server_reads(), None, "and now it knows");
+    assert_eq!(stage.server_reads(), None, "now it is restored");
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn modern_subscription_is_reopened_with_change_notifications() {
         assert_eq!(
             stage.client_reads(),
             None,
-            "it was confirmed to the client once, and only what it asked for is shown"
+            "one acknowledgement, and only the subscribed notifications"
         );
         stage.advance(Duration::from_secs(60));
     }

@@ -1,6 +1,6 @@
 //! Stories about what is answered while the server is not there: from the catalogue, in its stead, or not at all.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -75,7 +75,7 @@ fn cache_answers_handshake_and_tools_before_start() {
     assert_eq!(stage.state(), LinkState::Dialing);
     server_comes_up(&mut stage, HANDSHAKE_RESULT);
     assert_eq!(stage.server_answers(TOOLS)["method"], "tools/list");
-    assert_eq!(stage.client_reads(), None, "nothing has changed, so nothing is said");
+    assert_eq!(stage.client_reads(), None, "no change, so no notification");
     assert_eq!(stage.server_reads(), None, "one handshake, one list");
     assert!(stage.log.iter().any(|line| line == "greeted, after the client was: initialize, initialized"));
     stage.client_sends(&list(3));
@@ -157,7 +157,7 @@ fn rejected_handshake_clears_cache() {
     assert!(message.contains("the server refused to be greeted: too old"), "{message}");
     let mut next = Stage::with_cache(stage.saved, |_| {});
     next.client_sends(&initialize_request("2025-11-25"));
-    assert_eq!(next.client_reads(), None, "what it said then is no longer true");
+    assert_eq!(next.client_reads(), None, "the cached handshake is obsolete");
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn server_down_at_start_is_initialized_when_up() {
         }
         stage.advance(Duration::from_secs(1));
     }
-    assert_eq!(stage.client_reads().unwrap()["error"]["data"]["cause"], "unavailable", "it was asked for in vain");
+    assert_eq!(stage.client_reads().unwrap()["error"]["data"]["cause"], "unavailable", "the request failed");
     stage.advance(Duration::from_secs(5));
     server_comes_up(&mut stage, HANDSHAKE_RESULT);
     stage.server_answers(TOOLS);
@@ -503,7 +503,7 @@ fn fresh_cached_modern_list_is_used_until_ttl() {
     assert_eq!(
         stage.server_answers(&modern_tools("b"))["method"],
         "tools/list",
-        "it said itself that it does not hold"
+        "the server marked it as not cacheable"
     );
     stage.client_reads().unwrap();
     stage.advance(Duration::from_secs(61));

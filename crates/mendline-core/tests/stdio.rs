@@ -1,6 +1,6 @@
 //! Stories about what goes to a child and comes from it: what is taken back, what goes nowhere, and whose answer is whose.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -56,7 +56,7 @@ fn unsent_timed_out_call_is_not_cancelled_at_server() {
     stage.client_sends(&call("1", "create_note"));
     stage.advance(defaults::CALL);
     assert_eq!(failure(&stage.client_reads().unwrap())["outcome"], "not_sent");
-    assert_eq!(stage.server_reads(), None, "it has never heard of it");
+    assert_eq!(stage.server_reads(), None, "the server never received it");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn internal_requests_take_no_slot_from_calls() {
     stage.advance(defaults::KEEP_ALIVE);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
     stage.client_sends(&call("1", "create_note"));
-    assert_eq!(stage.server_reads().expect("there is a place for it")["method"], "tools/call");
+    assert_eq!(stage.server_reads().expect("there is a slot")["method"], "tools/call");
     stage.client_sends(&call("2", "create_note"));
     assert_eq!(stage.server_reads(), None, "and for no other");
 }

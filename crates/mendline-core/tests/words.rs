@@ -2,7 +2,7 @@
 //!
 //! Words are a promise like any other; whoever changes one sees it here, and puts the page that is shown in its place.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -169,7 +169,7 @@ impl Observer for EventLog {
     }
 
     fn said(&mut self, _: UpstreamId, line: &[u8]) {
-        self.0.lock().unwrap().push(format!("said {}", String::from_utf8_lossy(line)));
+        self.0.lock().unwrap().push(format!("stderr {}", String::from_utf8_lossy(line)));
     }
 }
 
@@ -248,7 +248,7 @@ async fn stderr_tail_is_read_before_exit() {
     server.stderr.write_all(b"out of memory").await.unwrap();
     server.exit_slot.set(Exit::Code(3));
     harness.program().await;
-    assert!(harness.events().contains("said out of memory\n"), "{}", harness.events());
+    assert!(harness.events().contains("stderr out of memory\n"), "{}", harness.events());
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@
 //! mark for its direction. A line is in the log before its last byte is relayed, so whoever saw an answer finds it there,
 //! even if the tap is killed in the next moment. It knows nothing of JSON and ends with the command's exit code.
 
-#![allow(clippy::print_stderr, reason = "a command line tool says why it failed")]
+#![allow(clippy::print_stderr, reason = "a command line tool prints why it failed")]
 
 use std::fs::File;
 use std::io::{self, Read, Write};

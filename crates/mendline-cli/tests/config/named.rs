@@ -130,6 +130,6 @@ fn invalid_file_starts_no_server() {
 fn mistake_in_other_server_is_reported_and_not_fatal() {
     let stage = Stage::with(&file(&json!({ "notes": demo(), "away": { "url": "https://${NOT_SET}/mcp" } })));
     let client = stage.client(&["notes"]);
-    eventually("it is said", SOON, || client.log().contains("other servers in it cannot be used"));
+    eventually("the log reports it", SOON, || client.log().contains("other servers in it cannot be used"));
     assert_eq!(stage.output(&["run", "away"]).0, 2);
 }

@@ -98,7 +98,7 @@ fn x98_invalid_reload_keeps_old_configuration_and_logs_reason() {
         let before = client.log().matches("the old configuration stays").count();
         stage.write(text);
         hears(&client, words);
-        eventually("it is said", SEEN, || client.log().matches("the old configuration stays").count() > before);
+        eventually("the log reports it", SEEN, || client.log().matches("the old configuration stays").count() > before);
         let result = client.result("1", "lookup", &json!({ "key": "k", "delayMs": 400 }));
         assert!(result.to_string().contains("k is 42"), "{result}");
     }

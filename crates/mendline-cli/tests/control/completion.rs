@@ -51,7 +51,7 @@ struct ShellSession {
 
 impl ShellSession {
     /// In front of this shell, if it is installed.
-    #[expect(clippy::print_stdout, reason = "a test that is left out says so")]
+    #[expect(clippy::print_stdout, reason = "a skipped test prints the reason")]
     fn at(shell: &str, stage: &Stage) -> Option<ShellSession> {
         if Command::new(shell).arg("--version").output().is_err() {
             println!("left out: {shell} is not installed");

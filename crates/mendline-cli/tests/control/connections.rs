@@ -132,7 +132,7 @@ fn control_connections_are_limited_and_freed_on_close() {
     assert!(!asked.is_empty() && asked.iter().all(refused), "{asked:?}");
     look_up(&mut client, "a");
     drop(silent);
-    eventually("there is a place", LATER, || {
+    eventually("a slot is free", LATER, || {
         let asked = stage.registry().snapshots();
         !asked.is_empty() && asked.iter().all(|found| found.answer.is_ok())
     });

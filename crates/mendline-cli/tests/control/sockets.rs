@@ -136,8 +136,8 @@ fn runtime_directory_readable_by_others_is_not_used() {
     fs::set_permissions(stage.runtime(), fs::Permissions::from_mode(0o755)).unwrap();
     let mut client = stage.bridge("notes");
     assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42", "calls go on");
-    eventually("it is said", SOON, || client.log().contains("`mendline status` will not see this process"));
-    eventually("it is said", SOON, || client.log().contains("chmod 700"));
+    eventually("the log reports it", SOON, || client.log().contains("`mendline status` will not see this process"));
+    eventually("the log reports it", SOON, || client.log().contains("chmod 700"));
     assert_eq!(fs::read_dir(stage.runtime()).unwrap().count(), 0);
     let output = stage.query(&["status"]);
     assert!(output.code == Some(3) && output.stderr.contains("others may look into it"), "{output:?}");
@@ -153,7 +153,7 @@ fn runtime_directory_of_other_user_is_not_used() {
         return;
     }
     let client = stage.bridge("notes");
-    eventually("it is said", SOON, || client.log().contains("belongs to another user"));
+    eventually("the log reports it", SOON, || client.log().contains("belongs to another user"));
     let output = stage.query(&["status"]);
     assert!(output.code == Some(3) && output.stderr.contains("belongs to another user"), "{output:?}");
 }
@@ -163,7 +163,7 @@ fn missing_runtime_directory_stops_no_call() {
     let stage = Stage::at("missing/run");
     let mut client = stage.bridge("notes");
     assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42");
-    eventually("it is said", SOON, || client.log().contains("`mendline status` will not see this process"));
+    eventually("the log reports it", SOON, || client.log().contains("`mendline status` will not see this process"));
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Stage {
             if is_so(&printed) {
                 return printed;
             }
-            assert!(Instant::now() < deadline, "{arguments:?}: not said within {LATER:?}; last: {printed:?}");
+            assert!(Instant::now() < deadline, "{arguments:?}: not printed within {LATER:?}; last: {printed:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -120,7 +120,7 @@ fn retry_after_pause_is_shown_with_remaining_time() {
     let server = stage.until("busy", "it is paused", |server| server["limit"]["pausedMs"].is_u64());
     let left = server["limit"]["pausedMs"].as_u64().unwrap();
     assert!(left > 1_000 && left <= 30_000, "{server:#}");
-    assert_eq!((kind(&server), &server["breaker"]["standing"]), ("ready", &json!("closed")), "busy is not sick");
+    assert_eq!((kind(&server), &server["breaker"]["standing"]), ("ready", &json!("closed")), "overload is not a failure");
     assert_eq!(server["waiting"], 1, "{server:#}");
     stage.query_until(&["status"], |output| output.stdout.contains("paused "));
 }

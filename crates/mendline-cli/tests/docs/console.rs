@@ -225,8 +225,8 @@ fn page_with_wrong_output_is_detected() {
     assert_eq!(followed(page).as_deref(), Ok(page));
     let wrong = followed(&page.replace("\none\n", "\ntwo\n")).unwrap_err();
     assert!(wrong.starts_with("$ echo one; echo 17\none\n17\n"), "{wrong}");
-    assert!(followed("```console\n$ true\nmore\n```\n").is_err(), "less was said than is shown");
-    assert!(followed("```console\n$ echo more\n```\n").is_err(), "more was said than is shown");
+    assert!(followed("```console\n$ true\nmore\n```\n").is_err(), "the command printed less than the page shows");
+    assert!(followed("```console\n$ echo more\n```\n").is_err(), "the command printed more than the page shows");
 }
 
 #[test]

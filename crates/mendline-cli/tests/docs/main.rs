@@ -2,7 +2,7 @@
 //! flag and every key exists, and every sentence that a model reads there is one that the words' own tests have seen. The
 //! guide and the README: every command is typed and says what is shown, and everything that there is, is named.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod console;
 mod security;
@@ -73,7 +73,7 @@ fn every_flag_on_pages_belongs_to_run() {
     let defaults = ("defaults".to_owned(), fs::read_to_string(root().join("docs/defaults.md")).unwrap());
     for (name, page) in strategies().into_iter().chain([defaults]) {
         for flag in quoted(&page, "--") {
-            assert!(help.contains(flag), "{name}.md speaks of {flag}, which `run --help` does not know");
+            assert!(help.contains(flag), "{name}.md names {flag}, which `run --help` does not have");
         }
     }
 }
@@ -101,7 +101,7 @@ fn every_quoted_failure_text_can_occur() {
     let words = fs::read_to_string(root().join("crates/mendline-core/tests/words.txt")).unwrap();
     for (name, page) in strategies() {
         for sentence in page.lines().filter_map(|line| line.strip_prefix("> ")) {
-            assert!(words.contains(sentence), "{name}.md: no such words: {sentence}");
+            assert!(words.contains(sentence), "{name}.md: no such failure text: {sentence}");
         }
     }
 }
@@ -122,7 +122,7 @@ fn guide_names_every_command_and_only_existing_flags() {
     for command in &commands {
         assert!(
             page.contains(&format!("mendline {command}")),
-            "the guide does not say what `mendline {command}` is for"
+            "the guide does not name `mendline {command}`"
         );
     }
     for page in ["README.md", "docs/guide.md"] {
@@ -136,7 +136,7 @@ fn guide_names_every_command_and_only_existing_flags() {
             }
             let help = output_of(&[command, "--help"]);
             for flag in words.filter(|word| word.starts_with("--")) {
-                assert!(help.contains(flag), "{page}: {line}: `mendline {command}` knows no {flag}");
+                assert!(help.contains(flag), "{page}: {line}: `mendline {command}` has no {flag}");
             }
         }
     }

@@ -58,7 +58,7 @@ fn s11_security_page_names_only_flags_and_commands_that_exist() {
         let help = output_of(&[command, "--help"]);
         for flag in code.split(' ').filter(|word| word.starts_with("--")) {
             let is_flag = |line: &str| line.split([' ', ',', '=']).any(|word| word == flag);
-            assert!(help.lines().any(is_flag), "`{code}`: `mendline {command}` knows no {flag}");
+            assert!(help.lines().any(is_flag), "`{code}`: `mendline {command}` has no {flag}");
             flags += 1;
         }
     }

@@ -220,7 +220,7 @@ fn all_list_pages_are_read_up_to_limit() {
     assert_eq!(
         (output.code, output.json()["tools"].as_array().unwrap().len()),
         (0, 2),
-        "the same page is not asked for twice"
+        "no page is requested twice"
     );
     let endless = paged(&stage, r#"',"nextCursor":"p'$page'"'"#);
     let output = stage.run(&["tools", "--timeout", "60s", "--", "sh", &endless]);

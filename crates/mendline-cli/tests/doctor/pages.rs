@@ -102,7 +102,7 @@ fn is_true(name: &str) {
         assert_eq!(
             reviewed(&printed),
             reviewed(&expected),
-            "{name} says of `{command}`:\n{expected}\nand it says:\n{printed}"
+            "{name} shows for `{command}`:\n{expected}\nbut it prints:\n{printed}"
         );
     }
 }

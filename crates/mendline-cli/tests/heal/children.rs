@@ -69,7 +69,7 @@ fn p55_next_call_reaches_server_that_stopped_crashing() {
         let wait = answer["error"]["data"]["retryAfterMs"].as_u64().unwrap();
         thread::sleep(Duration::from_millis(wait));
     }
-    assert!(tries <= 4, "what it said to wait was right: {tries}");
+    assert!(tries <= 4, "the announced wait was right: {tries}");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn p61_calls_wait_until_fork_succeeds() {
     let mendline = client.process.id();
     limit_processes(mendline, "1");
     kill(noted("start ")[0], Signal::KILL);
-    eventually("it is said why", SOON, || client.log().contains("Resource temporarily unavailable"));
+    eventually("the log gives the reason", SOON, || client.log().contains("Resource temporarily unavailable"));
     client.call("waits", "create_note", &json!({ "key": "k" }));
     assert_eq!(noted("start ").len(), 1);
     limit_processes(mendline, "100");

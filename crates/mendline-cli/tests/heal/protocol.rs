@@ -77,7 +77,7 @@ fn m68_endless_progress_is_forwarded_until_client_cancels() {
         last = step;
     }
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}"#);
-    site.until("the server is told", |counts| {
+    site.until("the server gets the cancellation", |counts| {
         counts.cancellations == 1 || counts.messages_of("notifications/cancelled") == 1
     });
     let next = client.result("b", "lookup", &json!({ "key": "l" }));
@@ -101,7 +101,7 @@ fn m69_era_change_after_restart_is_reported_and_recovers() {
     site.breaks(Rule::new("m69_era_flip").first(1));
     client.call("a", "create_note", &json!({ "key": "k" }));
     let first = client.answer("a");
-    assert!(first["error"]["message"].is_string() || first["result"]["isError"] == true, "it is said: {first}");
+    assert!(first["error"]["message"].is_string() || first["result"]["isError"] == true, "the answer names the era: {first}");
     let handshakes = site.counts().messages_of("initialize");
     assert!(handshakes <= 4, "the server is not initialized in a loop: {handshakes}");
     assert_eq!(site.executions("k"), 0, "nothing ran: {first}");
@@ -167,7 +167,7 @@ fn m71_request_of_lost_server_is_cancelled_at_client() {
             break message;
         }
     };
-    assert!(withdrawn, "the client was not told: {answer}; log:\n{}", client.log());
+    assert!(withdrawn, "no cancellation reached the client: {answer}; log:\n{}", client.log());
     assert!(answer["result"].is_object(), "{answer}");
 }
 

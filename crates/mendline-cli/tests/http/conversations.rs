@@ -139,7 +139,7 @@ fn i18_legacy_cancellation_is_sent_as_notification() {
     client.call("a", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
     site.until("the call runs", |counts| counts.executions_of("k") == 1);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}"#);
-    site.until("the server knows", |counts| counts.cancellations == 1);
+    site.until("the server has seen it", |counts| counts.cancellations == 1);
     assert_eq!(site.counts().messages_of("notifications/cancelled"), 1);
     assert_eq!(client.result("b", "lookup", &json!({ "key": "l" }))["content"][0]["text"], "l is 42");
 }
@@ -171,7 +171,7 @@ fn i18_modern_cancellation_closes_response() {
         client.request("a", "tools/call", &with_modern_meta(json!({ "name": "lookup", "arguments": arguments })));
         site.until("the call runs", |counts| counts.executions_of("k") == 1);
         client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}"#);
-        site.until("the server knows", |counts| counts.cancellations == 1 && counts.closed_mid_call == 1);
+        site.until("the server has seen it", |counts| counts.cancellations == 1 && counts.closed_mid_call == 1);
         assert_eq!(site.counts().messages_of("notifications/cancelled"), 0);
     }
 }

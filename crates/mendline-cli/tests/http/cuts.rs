@@ -75,7 +75,7 @@ fn t12_unsafe_call_cut_while_sending_is_resent() {
         client.call("a", "create_note", &json!({ "key": "k", "padding": "x".repeat(12 << 20) }));
         // It may have a connection of its own, which is not cut before the proxy has it.
         let port = proxy.address().port();
-        eventually("it is on its way", SOON, || {
+        eventually("the request is being sent", SOON, || {
             let mut there = sockets();
             there.retain(|socket| socket.local_port == port && (socket.is_established || socket.is_left));
             let has_come = there.iter().any(|socket| socket.is_established && socket.unread > 0);

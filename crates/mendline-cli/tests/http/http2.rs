@@ -96,7 +96,7 @@ fn i18_modern_cancellation_resets_only_its_stream() {
     }
     site.until("both run", |counts| counts.executions.len() == 2);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}"#);
-    site.until("the server knows", |counts| counts.cancellations == 1 && counts.closed_mid_call == 1);
+    site.until("the server has seen it", |counts| counts.cancellations == 1 && counts.closed_mid_call == 1);
     assert_eq!(client.answer("b")["result"]["content"][0]["text"], "wrote b");
     assert_eq!(site.counts().connections, 1);
 }

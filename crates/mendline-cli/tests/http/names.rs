@@ -32,7 +32,7 @@ fn client_at(site: &Site, host: &str, proxy: &Proxy, deadline: &[&str]) -> Clien
     site.breaks(Rule::new("h40_405_on_get"));
     let url = format!("http://{host}:{}/mcp", proxy.address().port());
     let mut client = initialized(&url, &[&OPTIONS[..], deadline].concat());
-    site.until("it is asked for the stream", |counts| counts.gets == 1);
+    site.until("the GET stream is requested", |counts| counts.gets == 1);
     // What is asked after it is answered after it.
     assert_eq!(client.result("first", "lookup", &json!({ "key": "first" }))["isError"], false);
     eventually("the answers have come", SOON, || proxy.counts().down.written == site.counts().bytes_out);
@@ -167,7 +167,7 @@ fn n04_public_name_turned_private_gets_no_byte() {
         let result = client.answer("a")["result"].clone();
         let words = "the name server.test led to a public address before and now leads to 127.0.0.1, which is private";
         assert!(failure_text(&result).contains(words), "{result}");
-        eventually("the log says it too", SOON, || client.log().contains(words));
+        eventually("the log has it too", SOON, || client.log().contains(words));
         assert_eq!((here.counts().accepted, site.executions("k")), (0, 0));
         let looked_up = names.look_ups() - before;
         assert!((1..=3).contains(&looked_up), "another look shows the same address: {looked_up}");

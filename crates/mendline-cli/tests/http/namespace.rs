@@ -18,7 +18,7 @@ pub(crate) fn inside(name: &str, test: impl FnOnce()) {
 }
 
 /// Runs the story of the test that has this name in namespaces of these kinds, which are options of `unshare`.
-#[expect(clippy::print_stdout, reason = "a test that is left out says so")]
+#[expect(clippy::print_stdout, reason = "a skipped test prints the reason")]
 pub(crate) fn inside_of(kinds: &[&str], name: &str, test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         return test();

@@ -42,6 +42,6 @@ fn the_network_goes_and_comes_back() {
     let begin = Instant::now();
     assert_eq!(client.answer("a")["result"]["content"][0]["text"], "k is 42");
     assert!(begin.elapsed() < Duration::from_millis(2500), "{:?}; {}", begin.elapsed(), client.log());
-    eventually("both are said", SOON, || changes(&client) >= 2);
+    eventually("both changes are logged", SOON, || changes(&client) >= 2);
     assert_eq!((changes(&client), site.executions("k")), (2, 1), "{}", client.log());
 }

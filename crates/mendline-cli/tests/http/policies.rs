@@ -31,7 +31,7 @@ fn i20_breaker_opens_for_failing_server_and_closes_when_healthy() {
         let result = client.result(id, "create_note", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "wrote k", "{id}: {result}");
     }
-    eventually("it is said", SOON, || client.log().contains("breaker closed"));
+    eventually("the log reports it", SOON, || client.log().contains("breaker closed"));
     assert_eq!(site.executions("k"), 3);
 }
 
@@ -51,7 +51,7 @@ fn i20_breaker_opens_for_hanging_tool_only() {
     assert!(failure(&rejected)["detail"].as_str().unwrap().contains("of this tool only"), "{rejected}");
     let result = client.result("d", "create_note", &json!({ "key": "l" }));
     assert_eq!(result["content"][0]["text"], "wrote l", "{result}");
-    eventually("it is said", SOON, || client.log().contains(r#"breaker of the tool "lookup" opened"#));
+    eventually("the log reports it", SOON, || client.log().contains(r#"breaker of the tool "lookup" opened"#));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn i21_h30_pause_named_to_one_call_holds_for_all() {
         site.breaks(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(value));
         let begin = Instant::now();
         client.call("a", "create_note", &json!({ "key": "a" }));
-        eventually("the pause is heard of", SOON, || client.log().contains("paused for"));
+        eventually("the pause is known", SOON, || client.log().contains("paused for"));
         for id in ["b", "c", "d"] {
             client.call(id, "create_note", &json!({ "key": id }));
         }
@@ -74,7 +74,7 @@ fn i21_h30_pause_named_to_one_call_holds_for_all() {
         }
         let counts = site.counts();
         assert_eq!((counts.struck_by("h30_429_retry_after"), counts.messages_of("tools/call")), (1, 5));
-        assert!(!client.log().contains("breaker"), "busy is not sick");
+        assert!(!client.log().contains("breaker"), "overload is not a failure");
     }
 }
 

@@ -60,7 +60,7 @@ fn n05_missing_server_is_reported_as_not_sent() {
     assert!(error["message"].as_str().unwrap().contains("It did not run."), "{error}");
     client.stdin = None;
     assert_eq!(client.exit_code(SOON), Some(1));
-    eventually("the log says so too", SOON, || client.log().contains("refused"));
+    eventually("the log has it too", SOON, || client.log().contains("refused"));
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl ServerProcess {
             // The harness may have begun the line that the server goes on with.
             serde_json::from_str::<Value>(&line[line.find('{')?..]).ok()
         });
-        let places = places.expect("a server that says where it is");
+        let places = places.expect("a server that prints its address");
         let address = |name: &str| {
             let url = places[name].as_str().unwrap();
             url.trim_start_matches("http://").split('/').next().unwrap().parse().unwrap()

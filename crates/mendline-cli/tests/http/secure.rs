@@ -88,7 +88,7 @@ fn is_refused(trusted: &TrustedAuthority, identity: Identity, words: &str) {
     let error = client.answer("init")["error"].clone();
     assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
     assert!(error["message"].as_str().unwrap().contains(words), "{words}: {error}");
-    eventually("the log says it too", SOON, || client.log().contains(words));
+    eventually("the log has it too", SOON, || client.log().contains(words));
     client.stdin = None;
     assert_eq!(client.exit_code(SOON), Some(1));
     let counts = site.counts();
@@ -119,7 +119,7 @@ fn n09_certificate_of_unknown_authority_is_refused() {
 
 /// A certificate as `openssl req -x509` makes it, which is that of an authority unless it is told otherwise, and its file.
 /// Nothing where there is no openssl.
-#[expect(clippy::print_stdout, reason = "a test that is left out says so")]
+#[expect(clippy::print_stdout, reason = "a skipped test prints the reason")]
 fn of_openssl(names: &str, days: &str, more: &[&str]) -> Option<(Identity, NamedTempFile)> {
     let (file, key) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
     let mut command = std::process::Command::new("openssl");

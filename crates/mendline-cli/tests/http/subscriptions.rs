@@ -69,7 +69,7 @@ fn cancelled_subscription_is_closed_at_server() {
     let site = Site::start(modern(Answers::Events));
     let mut client = listening(&site, &[]);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}"#);
-    site.until("the server knows", |counts| counts.listens_closed == 1);
+    site.until("the server has seen it", |counts| counts.listens_closed == 1);
     assert_eq!(site.counts().messages_of("notifications/cancelled"), 0);
 }
 
@@ -82,7 +82,7 @@ fn c86_client_exit_closes_subscription_without_waiting() {
     assert_eq!(client.exit_code(SOON), Some(0));
     // Calls that run are waited for, for ten seconds.
     assert!(begin.elapsed() < Duration::from_secs(8), "it waited for a subscription: {:?}", begin.elapsed());
-    site.until("the server knows", |counts| counts.listens_closed == 1);
+    site.until("the server has seen it", |counts| counts.listens_closed == 1);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn cut_subscription_is_reopened_under_same_id() {
     site.cut(Ending::Reset);
     eventually("it is opened again", SOON, || site.counts().listens_opened == 2);
     let gap = next_notification(&mut client);
-    assert_eq!(gap["method"], "notifications/tools/list_changed", "what may have been missed is said: {gap}");
+    assert_eq!(gap["method"], "notifications/tools/list_changed", "the possible gap is announced: {gap}");
     site.notify("notifications/tools/list_changed", &json!({ "after": true }));
     let change = next_notification(&mut client);
     assert_eq!((&change["method"], &change["params"]["after"]), (&gap["method"], &json!(true)), "{change}");

@@ -16,10 +16,10 @@ fn x96_server_is_pinged_over_fresh_connection_after_suspend() {
     client.signal(Signal::STOP);
     client.signal(Signal::CONT);
     site.until("it is asked", |counts| counts.messages_of("ping") == 1);
-    assert_eq!(site.counts().connections, before.connections + 1, "what rested is not trusted any more");
+    assert_eq!(site.counts().connections, before.connections + 1, "idle connections are not reused");
     // The log has a thread of its own.
     let count = || client.log().matches("every server is looked after").count();
-    eventually("it is said", SOON, || count() > 0);
+    eventually("the log reports it", SOON, || count() > 0);
     assert_eq!(count(), 1, "{}", client.log());
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
@@ -31,7 +31,7 @@ fn manual_reconnect_uses_new_connection() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     client.signal(Signal::USR1);
-    eventually("it is heard", SOON, || client.log().contains("asked for by hand"));
+    eventually("the reconnect is logged", SOON, || client.log().contains("asked for by hand"));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
     assert_eq!(site.executions("k"), 1);

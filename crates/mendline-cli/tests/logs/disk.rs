@@ -17,7 +17,7 @@ fn x94_unwritable_log_directory_is_reported_once_and_stops_nothing() {
     for id in 0..20 {
         assert_eq!(client.result(&id.to_string(), "create_note", &json!({ "key": "k" }))["isError"], false);
     }
-    eventually("it is said", LATER, || client.log().contains("log files cannot be written"));
+    eventually("the log reports it", LATER, || client.log().contains("log files cannot be written"));
     let log = client.log();
     end(client);
     assert_eq!(log.matches("log files cannot be written").count(), 1, "{log}");
@@ -47,7 +47,7 @@ fn x94_file_size_limit_is_reported_once_and_stops_nothing() {
     client.read_log();
     client.initialize();
     let mut calls = 0;
-    eventually("the limit is reached, and that is said", LATER, || {
+    eventually("the limit is reached and reported", LATER, || {
         calls += 1;
         let result = client.result(&calls.to_string(), "create_note", &json!({ "key": "k" }));
         assert_eq!(result["isError"], false, "{result}");
@@ -91,7 +91,7 @@ fn x94_full_disk_is_reported_once_and_stops_nothing() {
     client.read_log();
     client.initialize();
     let mut calls = 0;
-    eventually("the disk is full, and that is said", LATER, || {
+    eventually("the disk is full, which is reported", LATER, || {
         calls += 1;
         let result = client.result(&calls.to_string(), "create_note", &json!({ "key": "k" }));
         assert_eq!(result["isError"], false, "{result}");

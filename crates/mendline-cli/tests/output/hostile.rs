@@ -300,7 +300,7 @@ fn s07_hostile_text_reaches_no_pipe_raw() {
     for line in lines(&stage) {
         let ended = finish(&mut stage.command(&line));
         assert!(ended.status.signal().is_none(), "{line:?}: {}", ended.status);
-        assert!(!ended.stdout.is_empty() || !ended.stderr.is_empty(), "{line:?} says nothing, and proves nothing");
+        assert!(!ended.stdout.is_empty() || !ended.stderr.is_empty(), "{line:?} prints nothing");
         let found = [&ended.stdout, &ended.stderr].into_iter().filter_map(|bytes| violation(Sink::Pipe, bytes));
         complaints.extend(found.map(|found| format!("{line:?}: {found}")));
     }

@@ -106,6 +106,6 @@ fn demo_ends_when_its_output_closes() {
         code = process.try_wait().unwrap();
         code.is_some()
     });
-    assert_eq!(code.unwrap().code(), Some(0), "a reader that has gone is no failure");
+    assert_eq!(code.unwrap().code(), Some(0), "a closed reader is not a failure");
     assert_eq!(leftovers(folder.path()), Vec::<String>::new());
 }

@@ -122,7 +122,7 @@ fn s51_server_that_stops_reading_times_out_call_only() {
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "timed_out");
     let detail = failure(&result)["detail"].as_str().unwrap();
-    assert!(detail.starts_with("no answer after "), "it was sent, and nothing else was waited for: {detail}");
+    assert!(detail.starts_with("no answer after "), "only the answer was awaited: {detail}");
 }
 
 #[test]

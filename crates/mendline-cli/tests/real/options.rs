@@ -100,7 +100,7 @@ fn untrusted_hints_are_ignored() {
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown");
     let result = bridge.result("b", "big", &json!({ "key": "b", "bytes": 3 }));
-    assert_eq!(result["content"][0]["text"], "xxx", "a person's word still counts: {result}");
+    assert_eq!(result["content"][0]["text"], "xxx", "the configured effect still applies: {result}");
     assert_eq!((bridge.executions("lookup", "k"), bridge.executions("big", "b")), (1, 2));
 }
 
@@ -122,7 +122,7 @@ fn p57_child_that_froze_while_idle_is_replaced() {
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k");
     eventually("the frozen one is gone", SOON, || is_gone(frozen));
-    eventually("it is said", SOON, || bridge.log().contains("did not answer 2 pings"));
+    eventually("the log reports it", SOON, || bridge.log().contains("did not answer 2 pings"));
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn x92_second_sigterm_ends_at_once_and_answers_calls() {
     eventually("the call runs", SOON, || bridge.executions("create_note", "k") == 1);
     let begin = Instant::now();
     bridge.signal(Signal::TERM);
-    eventually("the first signal is heard", SOON, || bridge.log().contains("stopping"));
+    eventually("the first signal is handled", SOON, || bridge.log().contains("stopping"));
     bridge.signal(Signal::TERM);
     let rest = bridge.rest();
     assert_eq!(rest.len(), 1, "{rest:?}");

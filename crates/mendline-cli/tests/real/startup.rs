@@ -109,11 +109,11 @@ fn i22_second_start_answers_handshake_and_tools_from_cache() {
     let answers = home.fill_cache();
     let start_count = home.start_count();
     let mut client = home.run(&[], &[]);
-    assert_eq!(initialize_and_list(&mut client), answers, "byte for byte what the server said the first time");
+    assert_eq!(initialize_and_list(&mut client), answers, "byte for byte the first answer of the server");
     client.call("call", "create_note", &json!({ "key": "k" }));
     assert_eq!(home.start_count(), start_count, "and it has not even started");
     home.allow_start();
-    assert_eq!(parsed(&client.line())["id"], "call", "nothing is said to have changed");
+    assert_eq!(parsed(&client.line())["id"], "call", "no change is announced");
     assert_eq!(home.start_count(), start_count + 1);
     end(client);
 }
@@ -157,7 +157,7 @@ fn first_start_answers_handshake_provisionally_and_waits_for_tools() {
     client.request("prompts", "prompts/list", &json!({}));
     home.allow_start();
     assert_eq!(client.answer("list")["result"]["tools"].as_array().unwrap().len(), 4);
-    assert_eq!(client.answer("prompts")["result"], json!({ "prompts": [] }), "it has none, and was said to");
+    assert_eq!(client.answer("prompts")["result"], json!({ "prompts": [] }), "the server has none, although it was announced");
     end(client);
     assert_eq!(home.cache_files("json").len(), 1, "the next time it is known");
 }
@@ -194,12 +194,12 @@ fn damaged_cache_is_set_aside_and_server_answers() {
     fs::write(&path, text).unwrap();
     home.allow_start();
     let mut client = home.run(&[], &[]);
-    eventually("it is said", AFTER_GRACE, || client.log().contains("is not trusted: its seal does not fit"));
+    eventually("the log reports it", AFTER_GRACE, || client.log().contains("is not trusted: its seal does not fit"));
     eventually("it is there, within its grace", AFTER_GRACE, || home.start_count() > start_count);
     assert_eq!(initialize_and_list(&mut client), answers);
     assert_eq!(home.cache_files("bad").len(), 1);
     end(client);
-    assert_eq!(home.cache_files("json").len(), 1, "and a good one is kept in its place");
+    assert_eq!(home.cache_files("json").len(), 1, "a valid cache file replaces it");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn x94_unwritable_state_directory_is_reported_once_and_stops_nothing() {
     assert_eq!(parsed(&handshake)["result"]["serverInfo"]["name"], "demo-server");
     assert_eq!(parsed(&tools)["result"]["tools"].as_array().unwrap().len(), 4);
     assert_eq!(client.result("call", "create_note", &json!({ "key": "k" }))["isError"], false);
-    eventually("it is said", AFTER_GRACE, || client.log().matches("nothing is kept of the server").count() == 1);
+    eventually("the log reports it", AFTER_GRACE, || client.log().matches("nothing is kept of the server").count() == 1);
     end(client);
 }
 

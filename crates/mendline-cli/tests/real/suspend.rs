@@ -23,7 +23,7 @@ fn x96_child_is_pinged_after_suspend() {
     assert_eq!(result["content"][0]["text"], "wrote k");
     // The log has a thread of its own.
     let count = || bridge.log().matches("every server is looked after").count();
-    eventually("it is said", SOON, || count() > 0);
+    eventually("the log reports it", SOON, || count() > 0);
     assert_eq!(count(), 1, "{}", bridge.log());
     assert_eq!(bridge.noted("start").len(), 1, "it was there, and nothing had to be mended");
 }
@@ -64,7 +64,7 @@ fn manual_reconnect_replaces_child() {
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k");
     assert!(is_gone(first));
-    eventually("it is said", SOON, || bridge.log().contains("asked for by hand"));
+    eventually("the log reports it", SOON, || bridge.log().contains("asked for by hand"));
     assert_eq!(bridge.noted("eof"), [first], "it was let go in order");
 }
 

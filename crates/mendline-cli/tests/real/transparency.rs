@@ -80,7 +80,7 @@ fn cancelled_call_is_cancelled_at_server() {
     bridge.call("s", "slow", &json!({ "key": "k", "steps": 1000, "stepMs": 5 }));
     eventually("the call runs", SOON, || bridge.executions("slow", "k") == 1);
     bridge.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s"}}"#);
-    eventually("the server hears of it", SOON, || bridge.ledger().contains("cancelled "));
+    eventually("the server gets the cancellation", SOON, || bridge.ledger().contains("cancelled "));
     // Whatever comes now must not be an answer to the cancelled call.
     bridge.request("p", "ping", &json!({}));
     let next: serde_json::Value = serde_json::from_str(&bridge.line()).unwrap();

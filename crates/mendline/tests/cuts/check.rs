@@ -58,7 +58,7 @@ pub fn violations(observed: &Observations, fault: Option<Fault>) -> Vec<String> 
                 found.push(format!("I5 answered, but the oracle saw {} runs", observed.runs));
             }
             (Role::Unsafe, AnswerKind::NotSent | AnswerKind::Refused) if observed.runs > 0 => {
-                found.push(format!("I5 said not to have run, but the oracle saw {} runs", observed.runs));
+                found.push(format!("I5 reported as not run, but the oracle saw {} runs", observed.runs));
             }
             (_, AnswerKind::Success) => {}
             (_, AnswerKind::NotSent | AnswerKind::Refused) if request.took.is_some_and(|took| took > defaults::RECOVERY + TICK) => {
@@ -115,7 +115,7 @@ fn cancelled_for_good(request: &RequestRecord, observed: &Observations, is_harml
         found.push(format!("I1 {role:?} was answered although it was cancelled"));
     }
     if is_harmless && !observed.server_knows_of_cancel {
-        found.push(format!("I18 the server was not told that {role:?} was cancelled"));
+        found.push(format!("I18 the server did not learn that {role:?} was cancelled"));
     }
 }
 
@@ -195,7 +195,7 @@ mod tests {
         };
         let cases = [
             (cancelled(&[well()], true), "although it was cancelled"),
-            (cancelled(&[], false), "was not told"),
+            (cancelled(&[], false), "did not learn"),
             (Observations { resumed: 1, ..observed(&[failed("unknown")], 1) }, "resumed and lost"),
             (request(2, true), "asked 2 times"),
             (request(0, false), "asked 0 times"),

@@ -6,7 +6,7 @@
 //! repeats it.
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
-#![allow(clippy::print_stdout, reason = "a sweep by hand prints its table")]
+#![allow(clippy::print_stdout, reason = "a manual sweep prints its table")]
 
 mod faulty_stream;
 mod check;
@@ -100,7 +100,7 @@ conversations! {
 
 /// What `cargo xtask cuts` runs: its wishes come in the environment, because a test takes no arguments.
 #[test]
-#[ignore = "by hand: cargo xtask cuts"]
+#[ignore = "run by cargo xtask cuts"]
 fn by_hand() {
     let wish = |name: &str| std::env::var(format!("MENDLINE_CUTS_{name}")).ok();
     let conversations: Vec<Conversation> = match wish("CONVERSATION") {

@@ -450,7 +450,7 @@ async fn early_answer_does_not_wait_for_request_body() {
     };
     let facts = tokio::select! {
         facts = stage.facts(1) => facts,
-        () = serve => unreachable!("it serves for ever"),
+        () = serve => unreachable!("the server does not end"),
     };
     let [reached, head, body, _] = complete("", PONG);
     assert_eq!(facts, [reached, head, body, "end Complete Partly".to_owned()]);

@@ -357,8 +357,8 @@ async fn cut_tls_request_is_never_underreported() {
         let (facts, seen) = tokio::join!(stage.facts(1), serve);
         let end = facts.last().unwrap();
         match seen {
-            Some((true, _)) => assert!(end.ends_with(" Whole"), "{accepted}: the server has it all, told {end}"),
-            Some((false, 1..)) => assert!(!end.ends_with(" Nothing"), "{accepted}: the server has some, told {end}"),
+            Some((true, _)) => assert!(end.ends_with(" Whole"), "{accepted}: the server has it all, reported {end}"),
+            Some((false, 1..)) => assert!(!end.ends_with(" Nothing"), "{accepted}: the server has some, reported {end}"),
             _ => {}
         }
         counts[0] += usize::from(end.ends_with(" Nothing"));
