@@ -78,7 +78,7 @@ fn s01_s06_noise_on_stdout_leaks_no_secret() {
     let home = Home::new();
     let noise: Vec<String> = forms(VARIABLE).into_iter().chain(across_limits(VARIABLE)).collect();
     let noise = home.give("noise", &(noise.join("\n") + "\nthe end of the noise\n"));
-    // More of it than anything keeps.
+    // More text than any buffer keeps.
     let endless = home.give("endless", &format!("{}\n", across(64 << 10, 12, VARIABLE).repeat(4)));
     let script = format!("cat {noise}; cat {endless} {noise} >&2; exec '{MENDLINE}' demo-server");
     let file = home.give("servers.json", &json!({ "mcpServers": { "notes": entry(&script) } }).to_string());
@@ -89,7 +89,7 @@ fn s01_s06_noise_on_stdout_leaks_no_secret() {
     client.request("list", "tools/list", &json!({}));
     search("the list of tools", client.answer("list").to_string().as_bytes());
     eventually("stderr is read", SOON, || client.log().matches("the end of the noise").count() >= 2);
-    // The client says it itself: that is its own affair, but not one of the wire records.
+    // The client sends the secret itself. Its own output may repeat it; the wire records may not.
     for (number, text) in across_limits(VARIABLE).iter().chain(&forms(VARIABLE)).enumerate() {
         let id = format!("call{number}");
         client.call(&id, "lookup", &json!({ "key": text }));

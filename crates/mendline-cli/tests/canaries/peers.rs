@@ -1,4 +1,4 @@
-//! Peers on loopback that repeat what they are told: an MCP server and a proxy.
+//! Peers on loopback that repeat what they receive: an MCP server and a proxy.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 
 use crate::canary::{SESSION, across_limits, forms};
 
-/// What the server does with a call and with what comes before it.
+/// The behaviour of the server towards calls and earlier requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerMode {
-    /// It refuses everything with a JSON-RPC error that names no request.
+    /// Refuses every request with a JSON-RPC error without an id.
     Refuses(u16),
-    /// It shows a page.
+    /// Answers every request with an HTML page.
     Shows(u16),
-    /// It works, tells secrets in its list of tools, and refuses calls.
+    /// Works, lists secrets in its tools, and refuses calls.
     Works,
-    /// It sends to another place.
+    /// Redirects every request to another address.
     Redirects,
 }
 
-/// A server that repeats the head of every request, and then each of these secrets in every form.
+/// Starts a server that repeats the head of every request, and then each of these secrets in every form.
 pub(crate) fn server(mode: ServerMode, secrets: &'static [&'static str]) -> SocketAddr {
     listen(move |stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -42,7 +42,7 @@ pub(crate) fn server(mode: ServerMode, secrets: &'static [&'static str]) -> Sock
     })
 }
 
-/// What is told with a call of this number, or with anything else.
+/// Returns the text that is sent with a call of this number, or with any other request.
 fn echo(head: &str, secrets: &[&str], number: Option<u64>) -> String {
     let all: Vec<String> =
         secrets.iter().flat_map(|secret| forms(secret).into_iter().chain(across_limits(secret))).collect();
@@ -82,13 +82,13 @@ fn answer(mode: ServerMode, head: &str, message: &Value, echo: &str) -> (u16, &'
     }
 }
 
-/// A proxy that answers every CONNECT with this, where `{}` stands for what it was sent as credentials.
+/// Starts a proxy that answers every CONNECT with this text, in which `{}` stands for the credentials that it received.
 pub(crate) fn proxy(answer: &'static str) -> SocketAddr {
     listen(move |stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let Some((head, _)) = request(&mut reader) else { return };
         let sent = head.lines().find_map(|line| line.strip_prefix("Proxy-Authorization: Basic ")).unwrap_or_default();
-        // The client may be gone already.
+        // The client may already have closed the connection.
         let _ = stream.write_all(answer.replace("{}", sent).as_bytes());
     })
 }
@@ -105,7 +105,7 @@ fn listen(serve: impl Fn(&mut TcpStream) + Clone + Send + 'static) -> SocketAddr
     address
 }
 
-/// The head and the body of the next request.
+/// Reads the head and the body of the next request.
 fn request(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

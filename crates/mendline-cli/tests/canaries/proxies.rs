@@ -10,7 +10,7 @@ use crate::peers::proxy;
 
 const URL: &str = "https://far.test/mcp";
 
-/// Reaches for a server through a proxy that answers like this.
+/// Connects to a server through a proxy that answers like this.
 fn try_through(answer: &'static str, scheme: &str) {
     let home = Home::new();
     let value = format!("{scheme}me:{PROXY}@{}", proxy(answer));

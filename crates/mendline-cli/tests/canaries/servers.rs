@@ -9,7 +9,7 @@ use crate::peers::{ServerMode, server};
 
 const SECRETS: &[&str] = &[HEADER, COOKIE, PASSWORD, QUERY, PATH, SESSION];
 
-/// The variables that hold what is secret, and the flags that name them.
+/// Returns the variables that hold the secrets. `FLAGS` names them.
 fn variables(url: &str) -> Vec<(String, String)> {
     let variables = [
         ("FAR_URL", url.to_owned()),
@@ -56,7 +56,7 @@ fn s01_s10_refusal_by_server_leaks_no_secret() {
             "Cookie": format!("theme=dark; sid={COOKIE}; lang=en"),
             "Authorization": format!("Basic {}", basic(PASSWORD)),
         });
-        // In a file the URL itself is in sight, so that only what looks like a key in its path is hidden.
+        // In a file the URL itself is visible. Only a path segment that looks like a key is redacted.
         let entry = json!({ "url": format!("http://{address}/mcp?key={QUERY}&path={PATH}"), "headers": headers });
         let file = home.give("servers.json", &json!({ "mcpServers": { "filed": entry } }).to_string());
         let lines: [&[&str]; 11] = [
@@ -89,7 +89,7 @@ fn s01_s10_secrets_echoed_by_server_are_in_no_file() {
     search("the answer to initialize", client.answer("init").to_string().as_bytes());
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     client.request("list", "tools/list", &json!({}));
-    // This one is the server's own.
+    // This answer comes from the server.
     assert!(client.answer("list")["result"]["tools"].is_array());
     for number in 0..24 {
         let id = format!("call{number}");

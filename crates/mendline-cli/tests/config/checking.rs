@@ -48,7 +48,7 @@ fn check_agrees_with_run() {
     ] {
         stage.write(&file(&json!({ "notes": entry })));
         let (checked, printed) = stage.output(&["check"]);
-        // With nobody to talk to, a server that can be run is not even needed.
+        // Stdin is closed, so `run` does not need a working server.
         let (ran, words) = stage.output(&["run", "notes"]);
         assert_eq!(checked == 2, ran == 2, "{entry}: check {checked}: {printed}\nrun {ran}: {words}");
     }

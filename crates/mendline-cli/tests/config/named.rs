@@ -71,7 +71,7 @@ fn env_of_entry_reaches_only_its_server() {
 #[test]
 fn flags_override_file() {
     let mut entry = demo();
-    // With these nobody could be greeted; what is to be too short for a call is only so for its tool.
+    // The file's timeouts are too short for a handshake. The flags override them.
     entry["timeouts"] = json!({ "call": "1ms", "total": "1ms" });
     entry["tools"] = json!({ "lookup": { "timeout": "1h" } });
     let stage = Stage::with(&file(&json!({ "notes": entry })));
@@ -86,7 +86,7 @@ fn flags_override_file() {
 #[test]
 fn policy_of_file_is_applied() {
     let mut entry = demo();
-    // For the tool alone: the greeting may take as long as it needs.
+    // The short timeout applies to this tool only, not to the handshake.
     entry["tools"] = json!({ "lookup": { "timeout": 300 } });
     let stage = Stage::with(&file(&json!({ "notes": entry })));
     let mut client = stage.client(&["notes"]);

@@ -1,4 +1,4 @@
-//! A file that changes while a server is run from it.
+//! Changes of a configuration file while a server runs from it.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::client::{Client, SOON, eventually, failure};
 use crate::site::{Site, event_answers, json_answers};
 use crate::stage::{SECRET, Stage, demo, file};
 
-/// A look at the file comes every second; what follows from it comes soon after.
+/// The deadline for the effect of a change. Mendline reads the file every second.
 const SEEN: Duration = Duration::from_secs(20);
 
 fn with(key: &str, value: Value) -> String {
@@ -54,7 +54,7 @@ fn x97_reload_of_command_replaces_server_after_its_calls() {
     eventually("it runs", SOON, || stage.executions("create_note", "old") == 1);
     stage.write(&with("env", json!({ "CHANGED": "yes" })));
     hears(&client, "the server is replaced as soon as no call is with it");
-    // It goes on to be used meanwhile.
+    // The old server remains in use meanwhile.
     let result = client.result("meanwhile", "lookup", &json!({ "key": "m" }));
     assert!(result.to_string().contains("m is 42"), "{result}");
     assert_eq!(stage.started().len(), 1);
@@ -69,7 +69,7 @@ fn x97_reload_of_command_replaces_server_after_its_calls() {
     assert_eq!(stage.executions("create_note", "old"), 1);
 }
 
-/// The greeting is a call too, so the short time is only chosen when the server is up.
+/// The handshake is a call too, so the test sets the short timeout only when the server is up.
 #[test]
 fn progress_extends_call_only_up_to_total_timeout() {
     let stage = Stage::with(&file(&json!({ "notes": demo() })));
@@ -116,7 +116,7 @@ fn sighup_reloads_file_at_once() {
     client.signal(Signal::HUP);
     hears(&client, "new policies hold");
     assert!(is_timed_out(&client.result("1", "lookup", &json!({ "key": "k", "delayMs": 60_000 }))));
-    // The second one finds nothing new, and ends nobody.
+    // The second signal finds no change and ends nothing.
     client.signal(Signal::HUP);
     let result = client.result("2", "create_note", &json!({ "key": "k" }));
     assert!(result.to_string().contains("wrote k"), "{result}");

@@ -1,4 +1,4 @@
-//! A person's hand on servers that run.
+//! `reconnect`, `isolate` and `resume` for running servers.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -127,7 +127,7 @@ fn unknown_server_name_lists_running_servers() {
     }
     let _client = stage.bridge("notes");
     for command in ["status", "reconnect", "isolate", "resume"] {
-        // One that does not answer in time is called by its process too, and then nothing is like it.
+        // A process that does not answer in time is listed by its pid, and then no name is similar.
         let output = stage.query_until(&[command, "nots"], |output| output.stderr.contains("did you mean \"notes\"?"));
         assert_eq!(output.code, Some(3), "{command}: {output:?}");
     }

@@ -1,8 +1,7 @@
-//! The key that completes, pressed in real shells, before servers that are configured, that run, or that were.
+//! Completion in real shells, with servers that are configured, that run, or that ran before.
 //!
-//! What a shell makes of a line is seen as a program sees it: instead of Mendline, a function is called that writes its
-//! arguments down, each in brackets. The scripts ask the real one. A shell that is not installed is left out, and that is
-//! said.
+//! In the shell a function replaces `mendline` and writes each argument in brackets; the completion scripts call the
+//! real binary. A shell that is not installed is skipped, and the test prints this.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,10 +17,10 @@ use crate::client::{Client, MENDLINE, STATE, kill};
 use crate::stage::{LATER, Stage};
 use crate::terminal::Terminal;
 
-/// How a server may be called that must not do anything but be called so.
+/// A server name that a shell must not execute.
 const NASTY: &str = "x$(touch pwned)`touch pwned`;touch 'pwned\" *";
 
-/// A home in which servers are configured, some of them with names that are hard to type.
+/// Creates a home with configured servers, some with names that need quoting.
 fn home() -> Stage {
     let stage = Stage::new();
     let entry = || json!({ "command": MENDLINE, "args": ["demo-server"] });
@@ -43,14 +42,14 @@ fn configure(stage: &Stage, file: &str, servers: &Value) {
     fs::write(stage.folder().join(file), json!({ "mcpServers": servers }).to_string()).unwrap();
 }
 
-/// A shell in a terminal, with our completions.
+/// A shell in a terminal, with the completions of Mendline.
 struct ShellSession {
     terminal: Terminal,
     started: PathBuf,
 }
 
 impl ShellSession {
-    /// In front of this shell, if it is installed.
+    /// Starts this shell, or returns nothing if it is not installed.
     #[expect(clippy::print_stdout, reason = "a skipped test prints the reason")]
     fn at(shell: &str, stage: &Stage) -> Option<ShellSession> {
         if Command::new(shell).arg("--version").output().is_err() {
@@ -95,7 +94,7 @@ impl ShellSession {
         Some(ShellSession { terminal, started: at("started") })
     }
 
-    /// What a program would be started with when this is typed after its name.
+    /// Types keys after the command name and returns the arguments that a program would get.
     fn type_keys(&self, keys: &str) -> String {
         let started = || fs::read_to_string(&self.started).unwrap_or_default();
         let before = started().lines().count();
@@ -104,8 +103,8 @@ impl ShellSession {
         started().lines().last().unwrap().to_owned()
     }
 
-    /// The same, typed again until it is so: whoever completes gives up on names that do not come quickly, and a busy
-    /// machine may be slow with them. Gives what was typed the last time.
+    /// Types the keys until the condition holds, because completion gives up on names that do not arrive quickly on a
+    /// busy machine. Returns the last result.
     fn type_keys_until(&self, keys: &str, is_so: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + LATER;
         loop {
@@ -131,7 +130,7 @@ fn names_are_completed(shell: &str) {
         ("call plugin:gi\t", "<call><plugin:git:hub>"),
         ("run --config ~/other.json el\t", "<elsewhere>"),
         ("run --config=../other.json el\t", "<elsewhere>"),
-        // What is no name is not offered as one.
+        // A word that is not a server name is not offered.
         ("run zz\t", "<run><zz>"),
         ("run -- no\t", "<run><--><no>"),
         ("call notes no\t", "<call><notes><no>"),
@@ -173,17 +172,17 @@ fn what_runs_and_what_ran_is_completed(shell: &str) {
         ("call notes cre\t", "<call><notes><create_note>"),
         ("call --json notes --timeout 5s lo\t", "<call><--json><notes><--timeout><5s><lookup>"),
         ("tools 'notes' bi\t", "<tools><notes><big>"),
-        // Its arguments are nobody's name, and of another server nothing is known.
+        // Arguments of the tool are not completed, and the other server has no cached tools.
         ("call notes lookup lo\t", "<call><notes><lookup><lo>"),
         ("call elsewhere cre\t", "<call><elsewhere><cre>"),
-        // What is only configured cannot be steered.
+        // A server that is only configured cannot be controlled.
         ("reconnect no\t", "<reconnect><no>"),
     ] {
         assert_eq!(typist.type_keys_until(keys, |typed| typed == expected), expected, "{shell}: {keys:?}");
     }
 }
 
-/// A client has used this server of the configuration, from where the shell is: its tools are remembered.
+/// Runs this configured server once from the directory of the shell, so that its tools are cached.
 fn used(stage: &Stage, name: &str) {
     let mut command = stage.command(&["run", name]);
     command.current_dir(stage.folder().join("empty")).env(STATE, stage.folder().join("state"));

@@ -1,4 +1,4 @@
-//! Guests at the socket who ask nonsense, say nothing, never read, or are too many: no call notices.
+//! Control connections that send invalid requests, send nothing, never read, or are too many. Calls are not affected.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -71,8 +71,8 @@ fn follower_that_never_reads_loses_events_and_delays_no_call() {
     let mut reply = String::new();
     stream.read_line(&mut reply).unwrap();
     assert_eq!(reply, "\"following\"\n");
-    // Three events and more for each call: far more than pipe and queue hold together. A guest is dropped who has not read
-    // for ten seconds, so nobody waits for one answer before the next call: in flight and waiting, all have a place.
+    // Each call causes more than three events, far more than pipe and queue can hold. A connection that does not read
+    // for ten seconds is closed, so the test sends all calls at once and waits for the answers later.
     let calls = 1_000;
     for number in 0..calls {
         client.call(&number.to_string(), "lookup", &json!({ "key": "k" }));
@@ -83,7 +83,7 @@ fn follower_that_never_reads_loses_events_and_delays_no_call() {
         assert_eq!(answer["result"]["content"][0]["text"], "k is 42", "{answer}");
         assert!(answered.insert(answer["id"].to_string()), "{answer}");
     }
-    // What was kept comes first; the count comes with the first event that has a place again.
+    // The queued events come first. The count of lost events comes with the first event that fits again.
     let lines = lines_of(stream);
     let mut missed = 0;
     eventually("something was missed", LATER, || {
@@ -108,7 +108,7 @@ fn invalid_control_request_is_rejected_and_bridge_continues() {
         ["\n", "{}\n", "{\"ask\":\"explode\"}\n", "\0\u{1b}\n", &format!("{endless}\n"), &format!("{nested}\n")]
     {
         let mut stream = connect_control(&stage);
-        // It may have been dropped in the middle of it.
+        // The bridge may have closed the connection already.
         let _ = stream.write_all(nonsense.as_bytes());
         let mut output = String::new();
         let _ = stream.read_to_string(&mut output);
@@ -143,7 +143,7 @@ fn silent_control_connection_is_closed_after_timeout() {
     let stage = Stage::new();
     let _client = stage.bridge("notes");
     let mut stream = connect_control(&stage);
-    // Ten seconds, by the bridge's own clock.
+    // The timeout is ten seconds of the bridge's clock.
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
 }
 

@@ -1,7 +1,7 @@
-//! Running bridges, looked at and steered through their control sockets: `status`, `reconnect`, `isolate`, `resume`.
+//! Running bridges, inspected and controlled through their control sockets: `status`, `reconnect`, `isolate`, `resume`.
 //!
-//! Every story has a runtime directory of its own, so it sees its own processes and nobody else's. What `status` says is held
-//! against what was done to real servers; stories wait for facts, with a deadline, and never for time.
+//! Each test has its own runtime directory and sees only its own processes. The tests compare the output of `status`
+//! with what happened to real servers, and wait for each state with a deadline.
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 

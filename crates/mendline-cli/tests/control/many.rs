@@ -1,4 +1,4 @@
-//! Many processes at once. How long that takes is measured by `cargo xtask bench --status`, where nobody else is in the way.
+//! Many processes at once. `cargo xtask bench --status` measures the time on an idle machine.
 
 use crate::client::MENDLINE;
 use crate::stage::{LATER, Stage};

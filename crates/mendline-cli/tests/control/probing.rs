@@ -1,4 +1,4 @@
-//! Configured servers that do not run, tried.
+//! Probes of configured servers that do not run.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ fn probe_initializes_each_stopped_server_and_ends_it() {
         all.iter().map(|probed| (word(&probed["name"]), word(&probed["outcome"]))).collect()
     };
     let arguments = ["status", "--json", "--probe", "--config", &file, "--within", "5s"];
-    // One that would answer, on a machine that let it run, is tried again; the one that never answers fails every time.
+    // A probe of a healthy server may time out on a busy machine and is repeated. The silent server fails every time.
     let is_settled = |output: &CommandOutput| {
         let outcomes = outcomes(&output.json());
         let is = |name: &str, outcome: &str| outcomes.contains(&(name.to_owned(), outcome.to_owned()));

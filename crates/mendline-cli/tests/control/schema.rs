@@ -1,4 +1,5 @@
-//! What `--json` prints is what `--schema` describes, member by member and in both directions.
+//! The output of `--json` against `--schema`: every printed member is described, and every described member is
+//! required.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -7,8 +8,8 @@ use crate::client::MENDLINE;
 use crate::site::{Site, json_answers};
 use crate::stage::{Stage, kind};
 
-/// Holds a value against a schema. Knows as much of JSON Schema as ours uses, and fails at anything else; a member that the
-/// schema does not describe is a mistake here, although readers have to bear it.
+/// Validates a value against a schema. It supports the part of JSON Schema that Mendline uses and rejects any other
+/// keyword. A member that the schema does not describe is an error here, although readers must accept it.
 fn check(value: &Value, schema: &Value, place: &str) -> Result<(), String> {
     let known = [
         "$schema",
@@ -97,13 +98,13 @@ fn status_json_matches_schema_and_schema_requires_every_member() {
     std::fs::write(&file, servers.to_string()).unwrap();
     let counts = |report: &Value| ["servers", "silent", "probed"].map(|name| report[name].as_array().unwrap().len());
     let arguments = ["status", "--json", "--probe", "--config", file.to_str().unwrap()];
-    // Every part of it has to be seen.
+    // The report must contain every part.
     let report = stage.query_until(&arguments, |output| counts(&output.json()) == [3, 1, 2]).json();
     assert_eq!(check(&report, &schema, "report"), Ok(()), "{report:#}");
     let usual = stage.report_until(|report| counts(report) == [3, 1, 0]);
     assert_eq!(check(&usual, &schema, "report"), Ok(()), "{usual:#}");
     every_member_is_required(&schema, "schema");
-    // The test itself sees what is wrong.
+    // The validator itself detects mistakes.
     for (name, value) in
         [("version", json!(2)), ("servers", json!([{}])), ("extra", json!(1)), ("silent", json!("none"))]
     {

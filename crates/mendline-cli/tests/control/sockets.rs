@@ -1,4 +1,4 @@
-//! Sockets that are right, dead, hung, foreign or no sockets at all.
+//! Control sockets that are valid, stale, hung, of another user, or not sockets.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -61,12 +61,12 @@ fn stopped_process_delays_status_briefly_and_hides_no_other() {
     let stage = Stage::new();
     let (hung, _well) = (stage.bridge("hung"), stage.bridge("well"));
     hung.signal(Signal::STOP);
-    // Often enough that a queue of connections which nobody takes would be full.
+    // Often enough to fill the backlog of a socket that accepts no connection.
     for _ in 0..3 {
         let silent = json!([{ "name": "hung", "pid": hung.process.id(), "why": "does not answer" }]);
         let output = stage.query_until(&["status", "--json"], |output| output.json()["silent"] == silent);
         assert_eq!(kind(&output.json()["servers"][0]), "ready");
-        // A second by itself; the rest is for a machine that has other things to do.
+        // The query itself takes one second. The rest allows for a busy machine.
         assert!(output.took >= Duration::from_millis(950) && output.took < SOON, "{:?}", output.took);
     }
     let output = stage.query(&["status", "hung"]);
@@ -84,7 +84,7 @@ fn full_backlog_does_not_block_status() {
     let full = stage.runtime().join("full-1.sock");
     let listener = UnixListener::bind(&full).unwrap();
     let mut waiting = Vec::new();
-    // Until its queue is full; one more would wait for ever.
+    // Fills the backlog. One more blocking connect would wait without end.
     while let Ok(stream) = connect_at_once(&full) {
         waiting.push(stream);
         assert!(waiting.len() < 100_000, "its queue has no end");
@@ -149,7 +149,7 @@ fn runtime_directory_of_other_user_is_not_used() {
     fs::create_dir(stage.runtime()).unwrap();
     fs::set_permissions(stage.runtime(), fs::Permissions::from_mode(0o700)).unwrap();
     if std::os::unix::fs::chown(stage.runtime(), Some(12_345), None).is_err() {
-        // Only root can give something away; the rule itself is tested where it is written.
+        // Only root can change the owner. A unit test covers the rule itself.
         return;
     }
     let client = stage.bridge("notes");

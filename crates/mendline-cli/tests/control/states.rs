@@ -1,4 +1,4 @@
-//! What `status` says is what was done to the server.
+//! The output of `status` for servers in known states.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -92,7 +92,7 @@ fn missing_command_is_parked_and_sets_exit_code() {
 #[test]
 fn unreachable_server_shows_attempts_and_call_waits() {
     let stage = Stage::new();
-    // Bound and never listened on: nothing else can take the port, and nobody answers there.
+    // The port is bound without a listener: no other process can take it, and connections are refused.
     let reserved = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&reserved, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = SocketAddr::try_from(rustix::net::getsockname(&reserved).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! The live screen in a real terminal, over real processes: what it shows, what its keys do, and how it leaves.
+//! The live screen in a real terminal with real processes: its content, its keys, and its exit.
 
 use std::process::Command;
 
@@ -9,14 +9,14 @@ use crate::stage::{LATER, Stage, child, kind};
 use crate::terminal::Terminal;
 
 impl Stage {
-    /// The live screen, alone in its terminal.
+    /// Starts the live screen in its own terminal.
     fn watch(&self) -> Terminal {
         let terminal = Terminal::start(&self.command(&["status", "--watch", "--interval", "200ms"]), 120, 30);
         terminal.until_page(true);
         terminal
     }
 
-    /// A shell that knows where everything is.
+    /// Returns a shell command with the environment of this stage.
     fn shell(&self, command: &[&str]) -> Command {
         let mut shell = Command::new(command[0]);
         shell.args(&command[1..]).env("MENDLINE", MENDLINE);
@@ -27,13 +27,13 @@ impl Stage {
     }
 }
 
-/// The letter for how a process is: T is stopped.
+/// Returns the state letter of a process; T means stopped.
 fn state_of(id: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
-/// The only child of a process.
+/// Returns the only child of a process.
 fn child_of(parent: u32) -> i32 {
     let mut pids =
         std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
@@ -97,7 +97,7 @@ fn hanging_process_does_not_freeze_watch() {
     terminal.until("any key goes back");
     terminal.press("x");
     terminal.press("jr");
-    // Whoever waits for an answer that does not come is told so, and can go on with something else meanwhile.
+    // The screen reports an answer that does not come, and its keys continue to work.
     terminal.press("s");
     terminal.until("by state");
     terminal.until("notes: it does not answer");
@@ -117,7 +117,7 @@ fn watch_restores_terminal_after_key_and_signal() {
         ("TERM", &|terminal| terminal.signal(Signal::TERM)),
         ("INT", &|terminal| terminal.signal(Signal::INT)),
     ];
-    // A terminal that nothing was done to.
+    // A terminal without changes.
     let untouched = Terminal::start(&Command::new("true"), 120, 30).modes();
     for (way, leave) in ways {
         let mut terminal = stage.watch();
@@ -148,7 +148,7 @@ fn watch_suspends_to_shell_and_resumes() {
     terminal.press("fg\r");
     terminal.until_page(true);
     terminal.until("▸ notes");
-    // The same by a signal from elsewhere.
+    // The same with a signal from another process.
     kill(child_of(terminal.process.id()), Signal::TSTP);
     terminal.until_page(false);
     terminal.press("echo in the $((1+2))rd shell\r");
@@ -166,8 +166,8 @@ fn watch_suspends_to_shell_and_resumes() {
     assert_eq!(read("before"), read("after"));
 }
 
-/// The leader of the session is outside, where it has no number that can be known here.
-/// Left out, with the reason printed, only where the kernel does not allow namespaces.
+/// The session leader is outside of the namespace and has no pid inside. The test is skipped, with the reason printed,
+/// only where the kernel does not allow namespaces.
 #[test]
 fn watch_suspends_to_container_shell_and_resumes() {
     let isolated = ["unshare", "--map-root-user", "--pid", "--mount-proc", "--fork", "--kill-child"];

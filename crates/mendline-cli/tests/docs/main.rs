@@ -1,6 +1,6 @@
-//! The pages say what the program does. Those about strategies: every snippet is a configuration that `check` accepts, every
-//! flag and every key exists, and every sentence that a model reads there is one that the words' own tests have seen. The
-//! guide and the README: every command is typed and says what is shown, and everything that there is, is named.
+//! The documentation against the program. Strategy pages: `check` accepts every snippet, every flag and every key
+//! exists, and every quoted failure text can occur. Guide and README: every command runs with the output that they
+//! show, and every command is named.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -18,14 +18,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The pages, by name.
+/// Returns the strategy pages by name.
 fn strategies() -> Vec<(String, String)> {
     let names = ["breaker", "deadline", "limit", "reconnect", "retry"];
     let read = |name| fs::read_to_string(root().join(format!("docs/strategies/{name}.md"))).unwrap();
     names.into_iter().map(|name| (name.to_owned(), read(name))).collect()
 }
 
-/// The fenced blocks of one language.
+/// Returns the fenced blocks of one language.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
@@ -37,7 +37,7 @@ fn output_of(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What is between backticks and begins with this.
+/// Returns the texts between backticks that begin with this prefix.
 fn quoted<'a>(page: &'a str, prefix: &str) -> BTreeSet<&'a str> {
     let words = page.split('`').skip(1).step_by(2).filter(|text| text.starts_with(prefix));
     words.map(|text| text.split(' ').next().unwrap()).collect()
@@ -106,7 +106,7 @@ fn every_quoted_failure_text_can_occur() {
     }
 }
 
-/// The commands that the first page of the help names.
+/// Returns the commands on the first page of the help.
 fn commands() -> BTreeSet<String> {
     let page = output_of(&["--help"]);
     let (_, groups) = page.split_once("\nConnect:\n").unwrap();

@@ -1,4 +1,4 @@
-//! SECURITY.md: linked, complete, and about flags, commands, variables and files that exist.
+//! SECURITY.md: it is linked and complete, and every flag, command, variable and file in it exists.
 
 use std::fs;
 
@@ -8,18 +8,18 @@ fn page() -> String {
     fs::read_to_string(root().join("SECURITY.md")).unwrap()
 }
 
-/// The texts between backticks.
+/// Returns the texts between backticks.
 fn code(page: &str) -> impl Iterator<Item = &str> {
     page.split('`').skip(1).step_by(2)
 }
 
-/// The targets of links within the repository.
+/// Returns the targets of links within the repository.
 fn links(page: &str) -> Vec<&str> {
     let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("://")).collect()
 }
 
-/// What is named without a command belongs to `run`.
+/// Returns the command of a code text. A flag without a command belongs to `run`.
 fn command_of(code: &str) -> Option<&str> {
     let mut words = code.split(' ');
     match words.next()? {

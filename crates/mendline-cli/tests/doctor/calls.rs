@@ -14,7 +14,7 @@ use crate::stage::{MENDLINE, CommandOutput, Stage, legacy, modern};
 
 const DEMO: [&str; 3] = ["--", MENDLINE, "demo-server"];
 
-/// What a command says in front of the demonstration server.
+/// Runs a command with the demo server and these faults.
 fn demo(stage: &Stage, arguments: &[&str], faults: &[&str]) -> CommandOutput {
     let faults: Vec<&str> = faults.iter().flat_map(|fault| ["--temper", fault]).collect();
     stage.run(&[arguments, &DEMO, &faults].concat())
@@ -128,7 +128,7 @@ fn slow_call_times_out_and_outcome_is_reported() {
     let stage = Stage::new();
     let call = || demo(&stage, &["call", "--timeout", "2s", "create_note", r#"{"key":"k","delayMs":60000}"#], &[]);
     let mut output = call();
-    // Where a busy machine needs all of that time to start the server, nothing is sent, and nothing is seen of this.
+    // A busy machine may need the whole time to start the server. Then no call is sent, and the test repeats it.
     let deadline = Instant::now() + Duration::from_secs(60);
     while output.code == 5 && Instant::now() < deadline {
         output = call();
@@ -169,7 +169,7 @@ fn requests_of_server_are_declined() {
     assert!(output.stderr.contains("sampling/createMessage, which a command line cannot give"), "{}", output.stderr);
 }
 
-/// A server of one tool in a few lines of shell, whose answer to the call is this.
+/// Writes a shell script that serves one tool with this result.
 fn scripted(stage: &Stage, result: &Value) -> String {
     let path = stage.path().join("server.sh");
     let say = |id: u32, result: &Value| {
@@ -177,9 +177,9 @@ fn scripted(stage: &Stage, result: &Value) -> String {
     };
     let handshake = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "s", "version": "1" } });
     let tools = json!({ "tools": [{ "name": "draw", "inputSchema": { "type": "object" } }] });
-    // Between the greeting and the list lies `initialized`, which wants no answer.
+    // The client sends `initialized` between the handshake and the list; it needs no answer.
     let script = format!("{}read line\n{}{}cat >/dev/null\n", say(1, &handshake), say(2, &tools), say(3, result));
-    // Mendline numbers its own way: the ids are taken from the requests.
+    // Mendline chooses its own ids, so the script takes them from the requests.
     let script = script
         .replace("read line; printf '%s\\n' '", "read line; id=${line#*\\\"id\\\":}; id=${id%%,*}; printf '%s\\n' '");
     let script = ["\"id\":1,", "\"id\":2,", "\"id\":3,"]
@@ -189,7 +189,7 @@ fn scripted(stage: &Stage, result: &Value) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A server whose list of tools comes in pages, each of which names the next by what this makes of its number.
+/// Writes a server whose tool list has pages. `next` is the cursor to the next page.
 fn paged(stage: &Stage, next: &str) -> String {
     let script = r#"
 page=0

@@ -1,4 +1,4 @@
-//! Servers that are commands, each with one thing wrong with it.
+//! Servers started as commands, each with one defect.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::stage::{MENDLINE, Stage};
 
-/// What the doctor says about a command, reviewed as text.
+/// Compares the output of `mendline doctor` for a command with a snapshot.
 macro_rules! snapshot_test {
     ($name:ident, $($word:expr),+) => {
         #[test]
@@ -23,13 +23,13 @@ snapshot_test!(silent_exit_is_reported, "false");
 snapshot_test!(missing_command_is_reported, "/nonexistent/notes-server");
 snapshot_test!(error_to_handshake_is_reported, "sh", "-c", NO);
 
-/// Answers everything with an error, under its own id.
+/// Answers every request with an error.
 const NO: &str = r#"while read line; do
     id=${line#*\"id\":}; id=${id%%,*}
     printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"no licence"}}\n' "$id"
 done"#;
 
-/// Speaks the legacy era, and ends when it is asked something else.
+/// Supports the legacy era and exits on any other request.
 const TIMID: &str = r#"while read line; do
     id=${line#*\"id\":}; id=${id%%,*}
     case $line in
@@ -41,7 +41,7 @@ const TIMID: &str = r#"while read line; do
     printf '{"jsonrpc":"2.0","id":%s,"result":{%s}}\n' "$id" "$body"
 done"#;
 
-/// Speaks both eras, in each life the one that it is first spoken to in.
+/// Supports both eras, and in each process only the era of the first request.
 const UNDECIDED: &str = r#"era=
 while read line; do
     id=${line#*\"id\":}; id=${id%%,*}
@@ -71,7 +71,7 @@ fn plain_text_on_stdout_is_reported() {
     let shell = "echo Welcome to notes!; exec sleep 60";
     let examine = || Stage::new().doctor(&["--timeout", "1s", "--", "sh", "-c", shell]);
     let mut printed = examine();
-    // Where a busy machine needs all of that time to start the shell, it has said nothing yet.
+    // A busy machine may need the whole time to start the shell. Then it has printed nothing yet.
     let deadline = Instant::now() + Duration::from_secs(60);
     while !printed.contains("Welcome") && Instant::now() < deadline {
         printed = examine();

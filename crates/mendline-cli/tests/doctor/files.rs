@@ -1,4 +1,4 @@
-//! The configuration file: what is wrong with it, and every server in it.
+//! The configuration file: its mistakes, and every server in it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,7 @@ fn every_server_of_file_is_examined() {
 
 #[test]
 fn servers_are_examined_concurrently_and_shown_in_file_order() {
-    // The first answers only when the others have been started, and is shown before them.
+    // The first server answers only after the others have started, and is shown before them.
     let after = |name: &str, wanted: &str| {
         let run = format!("touch {name}; exec {MENDLINE} demo-server --temper wait-for={wanted}");
         json!({ "command": "sh", "args": ["-c", run] })
@@ -101,6 +101,6 @@ fn state_directory_readable_by_others_is_reported() {
     fs::set_permissions(&state, fs::Permissions::from_mode(0o755)).unwrap();
     let output = stage.run(&["doctor"]);
     assert!(output.stdout.contains("others can look into") && output.stdout.contains("chmod 700"), "{}", output.stdout);
-    // Beside a single server, what is well with the machine is not worth a line, and this is.
+    // With a single server, `doctor` shows only problems of the machine.
     insta::assert_snapshot!(stage.doctor(&["--", MENDLINE, "demo-server"]));
 }

@@ -1,4 +1,4 @@
-//! Servers at a URL, each with one layer at which the way to it ends.
+//! Servers at a URL, each failing at one layer of the connection.
 
 use mendline_faults::Rule;
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::canned::{Canned, ClosedPort};
 use crate::site::Site;
 use crate::stage::{Stage, both, legacy, modern};
 
-/// What the doctor says about a server at this address, reviewed as text.
+/// Compares the output of `mendline doctor` for a URL with a snapshot.
 macro_rules! snapshot_test {
     ($name:ident, $server:expr, $url:expr) => {
         snapshot_test!($name, $server, $url, []);
@@ -31,7 +31,7 @@ fn at_site(site: &Site) -> String {
     site.url()
 }
 
-/// A legacy server whose greeting meets this fault.
+/// Starts a legacy server with this fault in its handshake.
 fn legacy_with_handshake_fault(rule: Rule) -> Site {
     let site = legacy();
     site.add(rule.method("initialize")).unwrap();
@@ -87,7 +87,7 @@ snapshot_test!(
 
 #[test]
 fn unknown_host_name_is_reported() {
-    // Why a name is not known, and how long that takes, is up to the machine's resolver.
+    // The reason and the duration depend on the resolver of the machine.
     let printed = Stage::new().run(&["doctor", "--json", "http://no-such-host.invalid/mcp"]);
     assert_eq!(printed.code, 1, "{}", printed.stdout);
     let steps = printed.json()["servers"][0]["steps"].as_array().unwrap().clone();
@@ -215,7 +215,7 @@ fn json_report_lists_both_eras() {
 
 #[test]
 fn proxy_from_variable_is_used_and_reported() {
-    // The host is not this machine by its name, so the proxy is asked for it; and the proxy is a server that answers.
+    // The host is not local, so the request goes to the proxy, which is a server that answers.
     let proxy = Canned::http("404 Not Found", "text/plain", "no");
     let place = proxy.url().replace("/mcp", "");
     let stage = Stage::new();

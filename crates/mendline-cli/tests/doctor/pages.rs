@@ -1,7 +1,7 @@
-//! The pages about these commands show what the commands really say.
+//! The documentation pages of these commands against their real output.
 //!
-//! Every block of kind `console` is run, line by line, and what follows a command there must be what it says here, but for
-//! times and ports. The servers that the pages talk about are started for that, and take the place of their addresses.
+//! Every `console` block runs line by line, and the output must match except for times and ports. The test starts the
+//! servers of the pages and replaces their addresses.
 
 use std::fs;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::scrubbed::scrubbed;
 use crate::site::{Site, json_answers};
 use crate::stage::{MENDLINE, CommandOutput, Stage, legacy};
 
-/// Where the pages have it.
+/// The path of the binary on the pages.
 const INSTALLED: &str = "/usr/local/bin/mendline";
 
-/// The servers that the pages talk about, by the addresses that they have there.
+/// The servers of the pages, with their addresses on the pages.
 struct Servers {
     well: Site,
     login: Canned,
@@ -41,7 +41,7 @@ impl Servers {
         }
     }
 
-    /// A command line with the addresses of this day.
+    /// Replaces the addresses of the pages in a command line.
     fn put_into(&self, line: &str) -> String {
         [
             ("http://127.0.0.1:8080/mcp", self.well.url()),
@@ -54,7 +54,7 @@ impl Servers {
     }
 }
 
-/// The commands of a page, each with what it says.
+/// Returns the commands of a page, each with its output.
 fn shown(page: &str) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     for block in page.split("```console\n").skip(1) {
@@ -69,7 +69,7 @@ fn shown(page: &str) -> Vec<(String, String)> {
     all
 }
 
-/// What changes from run to run in JSON, too.
+/// Replaces variable parts in JSON output as well.
 fn reviewed(text: &str) -> String {
     let line = |line: &str| {
         let number = line.trim_start().starts_with("\"ms\": ") && !line.contains("null");
@@ -85,7 +85,7 @@ fn is_true(name: &str) {
     let commands = shown(&page);
     assert!(commands.len() >= 5, "{name} shows hardly anything");
     for (command, expected) in commands {
-        // A home for each: what one has left must not change what the next one says.
+        // Each command has a new home, so that no command affects the next.
         let stage = Stage::new();
         let (folder, rest) = (Path::new(MENDLINE).parent().unwrap().display(), "/usr/bin:/bin");
         let mut run = Command::new("sh");

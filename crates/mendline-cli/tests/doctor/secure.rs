@@ -1,4 +1,4 @@
-//! Servers behind TLS, right and wrong.
+//! Servers with TLS, valid and invalid.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::stage::{CommandOutput, Stage, legacy};
 const HERE: &str = "127.0.0.1";
 const LATER: i32 = 2200;
 
-/// What the doctor says of a server with this identity, when this authority is trusted.
+/// Returns the output of `mendline doctor` for a server with this identity when this authority is trusted.
 fn report(authority: &Authority, identity: Identity) -> String {
     let (stage, site) = (Stage::new(), Site::start_secure(json_answers(), identity));
     let pem = stage.path().join("authority.pem");

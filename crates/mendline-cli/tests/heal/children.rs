@@ -1,4 +1,4 @@
-//! Children that cannot start, cannot be started, or stand still.
+//! Children that crash at start, cannot be started, or are stopped.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -13,7 +13,7 @@ use crate::answer_within;
 use crate::client::{Client, MENDLINE, SOON, eventually, failure, kill};
 use crate::support::{Bridge, Setup};
 
-/// What may take as long as a few timers on a busy machine.
+/// The deadline for events that need several timers on a busy machine.
 const LATER: Duration = Duration::from_secs(30);
 
 #[test]
@@ -28,7 +28,7 @@ fn p55_crash_loop_parks_server_with_stderr_tail() {
     let starts = bridge.noted("start").len();
     assert_eq!(starts, 5, "five exits, and no sixth start");
 
-    // Whoever calls meanwhile is told so, and when to come again; it is no reason to start it at once.
+    // A call meanwhile gets a failure with the retry time. It does not start the server at once.
     let begun = Instant::now();
     bridge.request("again", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = answer_within(&mut bridge, "again", LATER)["error"].clone();
@@ -54,7 +54,7 @@ fn p55_next_call_reaches_server_that_stopped_crashing() {
     assert_eq!(error["data"]["cause"], "parked", "{error}");
     assert!(error["message"].as_str().unwrap().contains("the database is locked"), "{error}");
     fs::write(&gate, "").unwrap();
-    // A call may wake it once in ten seconds.
+    // A call may dial a parked server once in ten seconds.
     let deadline = Instant::now() + LATER;
     let mut tries = 0;
     loop {
@@ -82,7 +82,7 @@ fn p57_stopped_server_is_replaced_and_its_calls_are_unknown() {
     let result = bridge.result("write", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
-    // The line is tested at once: two pings of ten seconds, a second between them, and then it is ended the hard way.
+    // Mendline pings the link at once: two pings of ten seconds with a pause of one second. Then it kills the child.
     eventually("a new server starts", 2 * LATER, || bridge.noted("start").len() == 2);
     assert!(begun.elapsed() > Duration::from_secs(20), "it was given its time: {:?}", begun.elapsed());
     eventually("the frozen one is gone", SOON, || crate::support::is_gone(frozen));
@@ -104,15 +104,15 @@ fn p57_briefly_stopped_server_is_kept() {
     assert_eq!((bridge.noted("start").len(), bridge.executions("create_note", "l")), (1, 1));
 }
 
-/// A user of this machine that has no process, for whom a limit counts only what this test starts. Root is above the limit.
+/// A uid without processes, so that the limit counts only those of this test. The limit does not apply to root.
 const UNUSED_UID: u32 = 54_361;
 
 fn as_unused_user(command: &mut Command) -> &mut Command {
     if rustix::process::geteuid().is_root() { command.uid(UNUSED_UID).gid(UNUSED_UID) } else { command }
 }
 
-/// How many processes the user of this process may have before it gets no more. The tool runs as that user, because not
-/// every root may change the limits of others.
+/// Limits the processes of the user of this process. `prlimit` runs as that user, because not every root may change the
+/// limits of other users.
 fn limit_processes(pid: u32, to: &str) {
     let mut command = Command::new("prlimit");
     command.args(["--pid", &pid.to_string(), &format!("--nproc={to}:")]).current_dir("/");
@@ -123,7 +123,7 @@ fn limit_processes(pid: u32, to: &str) {
 #[test]
 fn p61_calls_wait_until_fork_succeeds() {
     let folder = tempfile::tempdir().unwrap();
-    // The target directory may be closed to other users, so the binary is where they may run it.
+    // The target directory may be closed to other users, so the test copies the binary.
     let (binary, ledger) = (folder.path().join("mendline"), folder.path().join("ledger"));
     fs::copy(MENDLINE, &binary).unwrap();
     fs::write(&ledger, "").unwrap();

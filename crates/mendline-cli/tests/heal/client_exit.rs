@@ -1,4 +1,4 @@
-//! Clients that leave under a call, or use a name twice.
+//! Clients that exit during a call or use a request id twice.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,7 +11,7 @@ use crate::client::{MENDLINE, SOON, eventually};
 use crate::site::{Site, event_answers, modern};
 use crate::support::Bridge;
 
-/// A client that reads with its own hands, so that nobody else holds its end of the pipe when it leaves.
+/// A client with direct access to its pipes, so that no other thread holds them open when it closes them.
 struct PipeClient {
     process: Child,
     stdin: ChildStdin,
@@ -40,7 +40,7 @@ impl PipeClient {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Closes both pipes at once, as the end of a process does.
+    /// Closes both pipes at once, like the exit of a process.
     fn close(self) -> Child {
         self.process
     }
@@ -81,7 +81,8 @@ fn c86_modern_call_is_cancelled_after_client_exit() {
     client.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params }));
     site.until("the call runs", |counts| counts.executions_of("k") == 1);
     let process = client.close();
-    // The end of our stdin says nothing of the kind, and nothing is written that would: it is looked for once a second.
+    // The end of stdin does not mean that stdout is closed, and Mendline writes nothing. It checks stdout once per
+    // second.
     site.until("its response is closed", |counts| counts.cancellations == 1);
     ends(process, SOON);
     assert_eq!(site.executions("k"), 1);

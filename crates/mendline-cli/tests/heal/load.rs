@@ -1,4 +1,4 @@
-//! More than there is room for, slower than it should be, larger than is usual.
+//! Overload, slow servers and large messages.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::site::{Site, event_answers};
 use crate::support::Bridge;
 use crate::{answer_within, next_answer};
 
-/// What many calls may take on a busy machine.
+/// The deadline for many calls on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// As many answers as asked for.
+/// Reads this number of answers.
 fn answers(client: &mut Client, count: usize) -> Vec<Value> {
     (0..count).map(|_| next_answer(client, LONG)).collect()
 }
@@ -42,7 +42,7 @@ fn l81_burst_of_thousand_calls_is_answered_completely() {
 fn l82_calls_beyond_queue_limit_are_rejected_at_once() {
     const PLACES: usize = 256 + 1024;
     let mut bridge = Bridge::around(&[]);
-    // No place becomes free before the server goes on.
+    // No slot becomes free before the server continues.
     kill(bridge.server(), Signal::STOP);
     for number in 0..PLACES + 20 {
         bridge.call(&number.to_string(), "create_note", &json!({ "key": format!("k{number}") }));

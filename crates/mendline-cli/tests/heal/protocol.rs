@@ -1,4 +1,4 @@
-//! Servers that say odd things, or too much, or other things than before.
+//! Servers that violate the protocol, send too much, or change after a restart.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::client::{Client, SOON, eventually, failure};
 use crate::site::{Site, event_answers, json_answers, modern, run};
 use crate::sockets::cut_all;
 
-/// What every request of the modern era carries.
+/// Returns the `_meta` of every modern request.
 fn modern_meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -153,7 +153,7 @@ fn m71_request_of_lost_server_is_cancelled_at_client() {
     };
     site.forget_sessions();
     site.cut(Ending::Reset);
-    // The call is a read: it goes to the next session, which asks anew; the old question is withdrawn first or never answered.
+    // The call is a read and goes to the next session, which sends its own request. The old request is cancelled first.
     let mut withdrawn = false;
     let answer = loop {
         let message: Value = serde_json::from_str(&client.line()).unwrap();
@@ -181,7 +181,7 @@ fn m72_hanging_list_times_out_alone() {
         let result = client.result(&number.to_string(), "lookup", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "k is 42");
     }
-    // Nobody waited for the list: its answer has not come yet.
+    // The answer to the list has not arrived yet; no call waited for it.
     let error = client.answer_within("list", Duration::from_secs(20))["error"].clone();
     assert_eq!((&error["code"], &error["data"]["cause"]), (&json!(-31003), &json!("timed_out")), "{error}");
 }
@@ -193,7 +193,7 @@ fn m72_hanging_list_after_reconnect_delays_no_call() {
     site.breaks(Rule::new("m72_list_hangs"));
     site.forget_sessions();
     site.cut(Ending::Reset);
-    // A reset that is still on its way may meet this one; a read does not mind.
+    // A late reset may hit this connection. A read is repeated then.
     let result = client.result("read", "lookup", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "k is 42", "{result}");
     for number in 0..5 {

@@ -1,4 +1,4 @@
-//! A server that was away and has forgotten its sessions, as every server that is started again.
+//! A server that returns from a restart without its sessions.
 
 use std::net::TcpStream;
 
@@ -10,7 +10,7 @@ use crate::client::{SOON, eventually};
 use crate::next_answer;
 use crate::site::{Site, initialized, json_answers};
 
-/// More than a server's retry budget holds: they wait for the same server, and none of them is to blame.
+/// More calls than the retry budget allows. They wait for the same server, so the budget must not reject them.
 const CALLS: usize = 24;
 
 #[test]

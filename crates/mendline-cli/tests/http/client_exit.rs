@@ -1,4 +1,4 @@
-//! Clients that leave in the middle of a call, and what the server is told: by era.
+//! Clients that exit during a call, and what the server receives, by era.
 
 use mendline_faults::Answers;
 use rustix::process::Signal;
@@ -7,10 +7,10 @@ use serde_json::json;
 use crate::client::{Client, SOON};
 use crate::site::{Site, discovered, event_answers, json_answers, modern, with_modern_meta};
 
-/// Longer than anybody waits.
+/// A delay longer than any deadline.
 const NEVER: u64 = 600_000;
 
-/// The client wants no drain: told twice, Mendline ends at once.
+/// Sends SIGTERM twice, so that Mendline skips the drain and exits at once.
 fn leave_at_once(client: &mut Client) {
     client.stdin = None;
     client.signal(Signal::TERM);

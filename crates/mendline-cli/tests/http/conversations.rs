@@ -1,4 +1,4 @@
-//! Servers that work: every transport and era from the first word to the last.
+//! Healthy servers: complete conversations over every transport and in every era.
 
 use mendline_faults::{Answers, Rule, Settings};
 use rustix::process::Signal;
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::client::{Client, SOON, eventually};
 use crate::site::{Site, discovered, event_answers, initialized, json_answers, modern, run, with_modern_meta};
 
-/// Two calls that are answered.
+/// Makes two calls and expects answers.
 fn works(client: &mut Client) {
     assert_eq!(client.result("read", "lookup", &json!({ "key": "r" }))["content"][0]["text"], "r is 42");
     assert_eq!(client.result("write", "create_note", &json!({ "key": "w" }))["content"][0]["text"], "wrote w");
 }
 
-/// The client leaves, and that is no failure.
+/// Closes the client and expects a clean exit.
 fn leave(mut client: Client) {
     client.stdin = None;
     assert_eq!(client.rest(), Vec::<String>::new());

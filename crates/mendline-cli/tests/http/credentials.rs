@@ -1,4 +1,4 @@
-//! Headers that the operator gives: sent with every request, and shown to nobody.
+//! Configured headers: they are sent with every request and never shown.
 
 use mendline_faults::Rule;
 use serde_json::json;
@@ -97,10 +97,10 @@ fn i12_secret_in_header_appears_nowhere() {
     assert!(recorder.heard().contains(CANARY), "it was sent, not dropped");
 }
 
-/// An address of no machine (RFC 5737).
+/// A reserved address (RFC 5737).
 const ELSEWHERE: &str = "198.51.100.7";
 
-/// What a command says, with files and variables of its own, and its exit code.
+/// Runs a command with its own files and variables. Returns its exit code and its output.
 fn run_to_end(arguments: &[&str]) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new(MENDLINE);
@@ -161,7 +161,7 @@ fn s10_credential_is_sent_over_http_when_allowed() {
         let mut client = run(&url, &options, &[("API_TOKEN", CANARY)]);
         assert_eq!(client.initialize(), "mendline-faults");
         assert!(proxy.counts().accepted > 0);
-        // A flag has the last word over a file.
+        // The flag overrides the file.
         let file = tempfile::NamedTempFile::new().unwrap();
         let entry = json!({ "url": url, "headers": { "X-Api-Key": CANARY } });
         std::fs::write(file.path(), json!({ "mcpServers": { "notes": entry } }).to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! Connections that break, and what the client is told about calls that were on them.
+//! Broken connections, and the outcome of the calls on them.
 
 use mendline_faults::toxic::{LimitData, Partition, Toxic};
 use mendline_faults::{Direction, Ending, Rule, Settings};
@@ -70,10 +70,11 @@ fn t12_unsafe_call_cut_while_sending_is_resent() {
         let site = Site::start(json_answers());
         let (proxy, mut client) = through_a_proxy(&site, &["--log-level", "debug"]);
         site.until("the stream for notices is open", |counts| counts.gets == 1);
-        // Nothing is read any more, and the request is longer than all buffers on its way: some of it cannot have left.
+        // The server side reads nothing, and the request exceeds all buffers on the path, so a part of it cannot have
+        // been sent.
         let partition = proxy.add(Direction::Up, Toxic::Partition(Partition {}));
         client.call("a", "create_note", &json!({ "key": "k", "padding": "x".repeat(12 << 20) }));
-        // It may have a connection of its own, which is not cut before the proxy has it.
+        // The call may use a new connection, which the proxy must have accepted before the cut.
         let port = proxy.address().port();
         eventually("the request is being sent", SOON, || {
             let mut there = sockets();
@@ -82,7 +83,7 @@ fn t12_unsafe_call_cut_while_sending_is_resent() {
             has_come && proxy.counts().open == there.len() as u64
         });
         proxy.cut(ending);
-        // Not before: after a FIN the proxy would read the rest, and then all of it would have left.
+        // After a FIN the proxy would read the rest of the request, so the test waits for the cut first.
         eventually("the cut is noticed", SOON, || client.log().contains("did not get there"));
         proxy.remove(partition);
         let result = client.answer("a")["result"].clone();
@@ -97,7 +98,7 @@ fn t12_fully_written_unsafe_call_cut_in_network_is_unknown() {
         let site = Site::start(json_answers());
         let (proxy, mut client) = through_a_proxy(&site, &[]);
         let toxic = proxy.add(Direction::Up, Toxic::LimitData(LimitData { bytes: 200, ending }));
-        // So short that our side of the cable takes it in one piece: what happened behind it, nobody here can know.
+        // The request is short, so the kernel accepts it completely. Mendline cannot know what happened behind it.
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(failure(&result)["outcome"], "unknown", "{ending:?}: {result}");
         proxy.remove(toxic);
@@ -111,7 +112,7 @@ fn t12_fully_written_unsafe_call_cut_in_network_is_unknown() {
 fn t22_cut_response_repeats_read_and_leaves_unsafe_call_unknown() {
     for ending in [Ending::Reset, Ending::Fin] {
         let site = Site::start(json_answers());
-        // More attempts than can be made and cut before the toxic is gone.
+        // More attempts than the toxic can cut before the test removes it.
         let policy = ["--max-attempts", "10", "--breaker-threshold", "100"];
         let (proxy, mut client) = through_a_proxy(&site, &policy);
         let toxic = proxy.add(Direction::Down, Toxic::LimitData(LimitData { bytes: 30, ending }));

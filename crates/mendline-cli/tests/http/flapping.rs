@@ -1,4 +1,4 @@
-//! Lines that come and go, and connections that stop one after another.
+//! Networks that come and go, and connections that stall one after another.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, SOON, eventually, failure};
 use crate::site::{Site, json_answers, through_a_proxy};
 
-/// The answers to so many calls, by id; each comes once.
+/// Returns the answers to this number of calls by id. Each must come once.
 fn answers(client: &mut Client, count: usize, within: Duration) -> BTreeMap<String, Value> {
     let deadline = Instant::now() + within;
     let mut answers = BTreeMap::new();
@@ -23,7 +23,7 @@ fn answers(client: &mut Client, count: usize, within: Duration) -> BTreeMap<Stri
     answers
 }
 
-/// How often Mendline said that it dials.
+/// Returns how often the log reports a dial.
 fn refusals(client: &Client) -> usize {
     client.log().matches("refused").count()
 }
@@ -31,8 +31,8 @@ fn refusals(client: &Client) -> usize {
 #[test]
 fn t24_flapping_network_loses_no_answer_and_bounds_dials() {
     let site = Site::start(json_answers());
-    // With a quick policy the dials find every second second; the default one may miss several of them in a row, by chance.
-    // After ten dials they are three seconds apart whatever the policy says, which finds one up-second in two.
+    // With fast backoff the dials find every second up-phase. The default backoff may miss several in a row. After ten
+    // dials the dial limit allows one in three seconds, which finds every second up-phase.
     let (proxy, mut client) = through_a_proxy(&site, &["--max-retry-delay", "400ms", "--max-retries", "-1"]);
     let begin = Instant::now();
     proxy.add(Direction::Both, Toxic::Flap(Flap { down_ms: 1_000, up_ms: 1_000 }));
@@ -58,7 +58,7 @@ fn t24_flapping_network_loses_no_answer_and_bounds_dials() {
     }
     let result = client.result("after", "create_note", &json!({ "key": "after" }));
     assert_eq!(result["content"][0]["text"], "wrote after", "{result}");
-    // I7: thirty dials a minute, and this quick policy would like to make three a second.
+    // I7: thirty dials a minute. This backoff alone would dial three times a second.
     assert!(refusals(&client) <= 30 && begin.elapsed() < Duration::from_secs(60), "{}", client.log());
     assert_eq!(results.len(), 2 * sent);
 }
@@ -67,7 +67,7 @@ fn t24_flapping_network_loses_no_answer_and_bounds_dials() {
 fn t25_connections_stalling_in_turn_lose_nothing() {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
-    // No answer is passed on before all connections are clogged.
+    // No answer passes before all connections stall.
     let hold = proxy.add(Direction::Down, Toxic::Partition(Partition {}));
     for number in 0..6 {
         let tool = if number % 2 == 0 { "lookup" } else { "create_note" };
@@ -81,7 +81,7 @@ fn t25_connections_stalling_in_turn_lose_nothing() {
     }
     proxy.remove(hold);
     eventually("the answers are held up", SOON, || site.counts().bytes_out > proxy.counts().down.written);
-    // New calls take new connections and are not held up by the others.
+    // New calls use new connections and do not wait.
     let result = client.result("meanwhile", "create_note", &json!({ "key": "meanwhile" }));
     assert_eq!(result["content"][0]["text"], "wrote meanwhile", "{result}");
     for at in [3, 0, 5, 1, 4, 2] {

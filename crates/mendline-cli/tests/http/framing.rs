@@ -1,4 +1,4 @@
-//! Streams of events that are odd, endless, cut or told twice.
+//! Event streams that are unusual, endless, cut or replayed.
 
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ fn s45_retry_of_eleven_days_is_bounded_by_call_deadline() {
     assert_eq!((site.executions("k"), site.counts().resumes), (1, 0));
 }
 
-/// A call that reports five steps, cut in the middle of its stream.
+/// Starts a call with five steps and cuts its stream in the middle.
 fn slow_call_is_cut(site: &Site, client: &mut Client) {
     site.breaks(Rule::new("t14_reset_mid_body").tool("slow").nth(1));
     let arguments = json!({ "key": "k", "steps": 5, "stepMs": 1 });
@@ -74,7 +74,7 @@ fn slow_call_is_cut(site: &Site, client: &mut Client) {
     client.request("a", "tools/call", &params);
 }
 
-/// The steps that are reported before the answer, and the answer.
+/// Returns the progress before the answer, and the answer.
 fn steps_and_answer(client: &mut Client) -> (Vec<u64>, Value) {
     let mut steps = Vec::new();
     loop {
@@ -120,7 +120,8 @@ fn s47_refused_resumption_resends_read() {
     assert_eq!((counts.executions_of("k"), counts.resumes), (2, 1));
 }
 
-/// An unsafe call whose response is cut, and whose resumption is refused with this status: it ran, and must not run again.
+/// Cuts the response of an unsafe call and refuses its resumption with this status. The call ran and must not run
+/// again.
 fn unsafe_call_is_unknown_after_a_resumption_met(status: u16) {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
@@ -176,7 +177,7 @@ fn s52_primed_stream_that_always_closes_is_resumed_ten_times() {
     let counts = site.counts();
     assert_eq!((counts.executions_of("k"), counts.messages_of("tools/call"), counts.resumes), (1, 1, 10));
     site.clear();
-    // Four times as long as the pause between two of them.
+    // Four times the pause between two resumptions.
     let next = client.result("b", "lookup", &json!({ "key": "l", "delayMs": 500 }));
     assert_eq!(next["content"][0]["text"], "l is 42", "{next}");
     assert_eq!(site.counts().resumes, 10);

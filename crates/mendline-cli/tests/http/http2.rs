@@ -1,4 +1,4 @@
-//! HTTP/2, where a server can say that it has not looked at a request.
+//! HTTP/2, where a server can prove that it has not processed a request.
 
 use mendline_faults::{Answers, Ending, Rule};
 use serde_json::json;

@@ -1,8 +1,8 @@
-//! `mendline run URL` as a real process before real sockets, and a server behind them that breaks on purpose.
+//! `mendline run URL` as a real process with real sockets and a faulty server.
 //!
-//! The fault server and the fault proxy run inside the test; the client talks to Mendline through its stdin and stdout. What
-//! really ran is asked of the server's oracle and never concluded from what the client was told: the stories are about the
-//! two being the same. Nothing leaves loopback, and nothing sleeps to be lucky.
+//! The fault server and the fault proxy run inside the test; the client uses stdin and stdout of Mendline. The tests
+//! compare the answers of the client with the executions that the server counted. They use only loopback and never
+//! sleep for a fixed time.
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 

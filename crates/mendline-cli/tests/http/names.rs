@@ -1,5 +1,5 @@
-//! Servers whose name or whose way is lost for a while: a call waits, is told why when its time is over, and the next one
-//! goes through as soon as the way is there again.
+//! Servers whose name or route is lost for a while: a call waits, fails with the reason at its deadline, and the next
+//! call runs as soon as the server is reachable again.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -14,44 +14,44 @@ use crate::reachability::close;
 use crate::site::{Site, WAITING, initialized, json_answers, run};
 
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Where the server moves to; all of 127.0.0.0/8 is this machine.
+/// The second address of the server; all of 127.0.0.0/8 is local.
 const THERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// An address that no machine has (RFC 5737), and the network that it is in.
+/// A reserved address (RFC 5737) and its network.
 const FAR: &str = "198.51.100.7";
 const FAR_ADDRESS: &str = "198.51.100.7/32";
 const FAR_NETWORK: &str = "198.51.100.0/24";
 
-/// The server is looked for a few times in a few seconds, but not so often that calm is kept and the next try has to wait.
+/// Several dials within a few seconds, but not so many that the dial limit delays the next one.
 const OPTIONS: [&str; 6] = ["--connect-timeout", "400ms", "--initial-retry-delay", "400ms", "--max-retry-delay", "1s"];
-/// What is told that there is no way has three seconds. What is to get through has all the time there is.
+/// Calls that are expected to fail have a deadline of three seconds. Other calls have the default.
 const DEADLINE: [&str; 2] = ["--tool-timeout", "create_note=3s"];
 
-/// A client that has talked to its server through this proxy. The server has no stream for notices, which would be looked
-/// for at a time of its own: who dials is a call.
+/// Starts a client whose connections go through this proxy. The server has no GET stream, so that only calls cause
+/// dials.
 fn client_at(site: &Site, host: &str, proxy: &Proxy, deadline: &[&str]) -> Client {
     site.breaks(Rule::new("h40_405_on_get"));
     let url = format!("http://{host}:{}/mcp", proxy.address().port());
     let mut client = initialized(&url, &[&OPTIONS[..], deadline].concat());
     site.until("the GET stream is requested", |counts| counts.gets == 1);
-    // What is asked after it is answered after it.
+    // The answer to this call comes after that to the GET request.
     assert_eq!(client.result("first", "lookup", &json!({ "key": "first" }))["isError"], false);
     eventually("the answers have come", SOON, || proxy.counts().down.written == site.counts().bytes_out);
     client
 }
 
-/// Every connection there was is gone.
+/// Cuts every connection.
 fn cut(proxy: &Proxy) {
     proxy.cut(Ending::Reset);
     eventually("no connection is left", SOON, || proxy.counts().open == 0);
 }
 
-/// Makes a call for which there is no connection, and waits until it is found out that none can be made.
+/// Makes a call without a connection, and waits until its dial has failed.
 fn call_in_vain(client: &mut Client) {
     client.call("a", "create_note", &json!({ "key": "k" }));
     eventually("the server is lost", SOON, || client.log().contains("Up → Waiting"));
 }
 
-/// What the model reads about a call that was never sent.
+/// Returns the failure text of a call that was not sent.
 fn failure_text(result: &Value) -> &str {
     assert_eq!(failure(result)["outcome"], "not_sent", "{result}");
     let text = result["content"][0]["text"].as_str().unwrap();
@@ -59,12 +59,12 @@ fn failure_text(result: &Value) -> &str {
     text
 }
 
-/// How often it was tried in vain to bring the lost server back.
+/// Returns the number of failed dials.
 fn tries(client: &Client) -> usize {
     client.log().matches("Dialing → Waiting").count()
 }
 
-/// One dial at a time, and each asks for the name anew: the call's own first, and then those of the tries.
+/// Each dial looks the name up once: one for the call, and one for each retry.
 fn assert_each_try_looks_up_once(names: &NameServer, before: usize, client: &Client) {
     eventually("each try looks the name up once", SOON, || names.look_ups() - before == 1 + tries(client));
     assert!(tries(client) >= 2, "{}", client.log());
@@ -117,7 +117,7 @@ fn n02_call_during_silent_dns_waits_and_fails() {
 fn n02_lookup_failure_of_system_is_reported_verbatim() {
     inside("names::n02_lookup_failure_of_system_is_reported_verbatim", || {
         let _names = NameServer::start(Reply::Nothing);
-        // The system takes a second for the name, and another one for what it makes of it.
+        // The resolver takes one second for the name, and one for the name with the search domain.
         let options = [&WAITING[..], &["--call-timeout", "6s"]].concat();
         let mut client = run(&format!("http://{NAME}:1/mcp"), &options, &[]);
         client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
@@ -198,7 +198,7 @@ fn n04_link_local_address_is_reached_only_when_url_holds_it() {
 fn n07_call_without_route_waits_and_fails() {
     inside("names::n07_call_without_route_waits_and_fails", || {
         ip(&["route", "add", "unreachable", FAR_NETWORK]);
-        // An address of our own goes before every route.
+        // A local address has precedence over every route.
         ip(&["address", "add", FAR_ADDRESS, "dev", "lo"]);
         let site = Site::start(json_answers());
         let far = site.proxy_on(format!("{FAR}:0").parse().unwrap());

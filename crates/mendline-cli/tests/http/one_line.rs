@@ -1,5 +1,5 @@
-//! Bodies and events that are right over HTTP and would not be one line on stdio, or that are compressed: the client gets
-//! each message on one line all the same.
+//! Bodies and events that are valid over HTTP but span several lines or are compressed. The client gets each message as
+//! one line.
 
 use mendline_faults::{Rule, Settings};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, failure};
 use crate::site::{Site, WAITING, event_answers, json_answers, run};
 
-/// The framings of a good server, each with the rule that makes them.
+/// Returns the rules for all valid framings.
 fn framings() -> Vec<Rule> {
     vec![
         Rule::new("pretty_json").value("lf"),
@@ -21,7 +21,7 @@ fn framings() -> Vec<Rule> {
     ]
 }
 
-/// A whole conversation with a server that frames its answers like this; each line that comes is one message.
+/// Holds a conversation with a server of this framing. Each line must be one message.
 fn converse(settings: Settings, rule: Rule) {
     let what = format!("{} {}", rule.fault, rule.value);
     let site = Site::start(settings);
@@ -51,7 +51,7 @@ fn converse(settings: Settings, rule: Rule) {
     assert_eq!(site.executions("k"), 1);
 }
 
-/// The next line, which has to be one message.
+/// Reads the next line, which must be one message.
 fn message(client: &mut Client) -> Value {
     let line = client.line();
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
@@ -87,7 +87,7 @@ fn w01_notification_may_be_answered_in_any_way() {
 
 #[test]
 fn w01_hidden_message_in_result_does_not_reach_client() {
-    // What a result holds is the tool's business, another message included.
+    // A result may contain any text, including another message.
     let site = Site::start(json_answers());
     site.breaks(Rule::new("pretty_json").value("lf").tool("lookup"));
     let mut client = site.client(&[]);
@@ -113,11 +113,11 @@ fn s04_endless_server_requests_open_few_connections() {
     let site = Site::start(event_answers());
     site.breaks(Rule::new("questions_without_end").tool("lookup").value(2_000));
     let mut client = site.client(&[]);
-    // From now on the server is slow to take what it is told.
+    // From now on the server delays its answers to notifications and responses.
     site.breaks(Rule::new("note_answered").value(json!({ "status": 202, "delayMs": 600_000 })));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "k is 42", "{result}");
-    // One more call, so that all that the first one made has been begun.
+    // After this call, all POSTs of the first one have been started.
     client.result("b", "create_note", &json!({ "key": "l" }));
     let counts = site.counts();
     assert!(counts.messages_of("response") >= 16, "{counts:?}");

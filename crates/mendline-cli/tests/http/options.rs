@@ -1,4 +1,4 @@
-//! What people may choose about mending, and what it changes for a server at a URL.
+//! Options for reconnecting and retrying, with a server at a URL.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn call_waits_for_lost_server_up_to_recovery_timeout() {
     let begin = Instant::now();
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "not_sent", "{result}");
-    // Otherwise it would have waited for three quarters of a minute.
+    // The default recovery timeout is 45 s.
     assert!(begin.elapsed() >= Duration::from_millis(600), "{:?}", begin.elapsed());
     assert_eq!(site.executions("k"), 0);
 }

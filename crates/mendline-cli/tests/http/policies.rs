@@ -1,4 +1,4 @@
-//! Servers that are sick or busy: who is held back, for how long, and what everybody is told.
+//! Breakers and rate limits with failing and overloaded servers.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ fn i21_h30_pause_named_to_one_call_holds_for_all() {
         for _ in 0..4 {
             let answer: Value = serde_json::from_str(&client.line()).unwrap();
             assert_eq!(answer["result"]["isError"], false, "{answer}");
-            // A date has whole seconds, so that one of three may be a little more than two.
+            // An HTTP date has whole seconds, so a pause of three may be little more than two.
             assert!(begin.elapsed() >= Duration::from_secs(2), "{:?}", begin.elapsed());
         }
         let counts = site.counts();

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::client::{SOON, eventually, failure};
 use crate::site::{Site, WAITING, initialized, json_answers, run};
 
-/// Nobody listens at the proxy from here on.
+/// Closes the port of the proxy.
 pub(crate) fn close(proxy: &Proxy) {
     proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
     eventually("the port is closed", SOON, || TcpStream::connect(proxy.address()).is_err());
@@ -66,7 +66,7 @@ fn n05_missing_server_is_reported_as_not_sent() {
 #[test]
 fn n10_only_reachable_address_of_host_is_used() {
     let site = Site::start(json_answers());
-    // The name stands for an address of each family, where the machine has both; the server listens at one.
+    // The name has an address of each family on machines with both. The server listens on one of them.
     let mut client = initialized(&format!("http://localhost:{}/mcp", site.address().port()), &[]);
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
@@ -79,7 +79,7 @@ fn n06_unanswered_connection_times_out_and_next_call_reconnects() {
     let mut client = initialized(&format!("http://{}/mcp", proxy.address()), &["--tool-timeout", "create_note=1500ms"]);
     let toxic = proxy.add(Direction::Both, Toxic::BlackHole(BlackHole {}));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
-    // The proxy accepts and reads, so for all that we can know the server has it.
+    // The proxy has read the request, so the server may have received it.
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
     assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
     proxy.remove(toxic);

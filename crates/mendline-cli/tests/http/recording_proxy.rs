@@ -1,18 +1,18 @@
-//! A relay that changes nothing and writes down all that goes up, byte for byte: for what an oracle does not count.
+//! A proxy that records all bytes from the client, for what the fault server does not count.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A relay and what it has written down.
+/// A proxy and its record.
 pub(crate) struct RecordingProxy {
     address: SocketAddr,
     recorded: Arc<Mutex<Vec<u8>>>,
 }
 
 impl RecordingProxy {
-    /// Relays from a free port of loopback to this address until the process ends.
+    /// Forwards connections from a free port of loopback to this address until the process ends.
     pub(crate) fn before(upstream: SocketAddr) -> RecordingProxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let recorder = RecordingProxy { address: listener.local_addr().unwrap(), recorded: Arc::default() };
@@ -34,7 +34,7 @@ impl RecordingProxy {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Everything that clients have sent.
+    /// Returns all bytes from clients.
     pub(crate) fn recorded(&self) -> String {
         String::from_utf8_lossy(&self.recorded.lock().unwrap()).into_owned()
     }

@@ -1,4 +1,4 @@
-//! Servers that point elsewhere: what stays at its origin is followed, and nothing leaves it.
+//! Redirects: those within the origin are followed, others are refused.
 
 use mendline_faults::Rule;
 use serde_json::json;
@@ -38,7 +38,7 @@ fn h39_i13_redirect_to_other_origin_is_refused_and_sends_nothing() {
         site.breaks(Rule::new("h39_redirect_elsewhere").value(status));
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(result["isError"], true, "{status}: {result}");
-        // 307 and 308 prove that the request was not processed; a page may have been made of the others.
+        // 307 and 308 prove that the request was not processed. The other statuses prove nothing.
         let expected = if status >= 307 { "refused" } else { "unknown" };
         assert_eq!(failure(&result)["outcome"], expected, "{status}: {result}");
         assert_eq!((site.executions("k"), site.counts().elsewhere), (0, vec![]), "{status}");

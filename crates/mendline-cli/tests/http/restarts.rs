@@ -1,4 +1,4 @@
-//! A server in a process of its own, killed and started again on the same port.
+//! A server process that is killed and restarted on the same port.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,10 +12,10 @@ use tokio::net::TcpSocket;
 use crate::client::{SOON, eventually, failure};
 use crate::site::{initialized, never_answered};
 
-/// Says to this program that it is to be the server, and how.
+/// The variable that makes this binary a server, with its arguments.
 const SERVER_ARGUMENTS: &str = "MENDLINE_FAULTS_WORDS";
 
-/// Not a story: what the stories below start as a process of its own. Without being told so it does nothing.
+/// Not a test: the server process of the tests below. It does nothing unless the variable is set.
 #[test]
 #[ignore = "started by the others"]
 fn server_process() {
@@ -26,12 +26,12 @@ fn server_process() {
     runtime.shutdown_background();
 }
 
-/// A server in a process of its own.
+/// A server in its own process.
 struct ServerProcess {
     process: Child,
     address: SocketAddr,
     control: SocketAddr,
-    /// The port of one that was killed: bound, so that nobody else is given it, and deaf.
+    /// The port of a killed server: bound without a listener, so that no other process gets it.
     kept: Option<TcpSocket>,
 }
 
@@ -46,7 +46,7 @@ impl ServerProcess {
             .unwrap();
         let stdout = BufReader::new(process.stdout.take().unwrap());
         let places = stdout.lines().map_while(Result::ok).find_map(|line| {
-            // The harness may have begun the line that the server goes on with.
+            // The test harness may have started the line that the server continues.
             serde_json::from_str::<Value>(&line[line.find('{')?..]).ok()
         });
         let places = places.expect("a server that prints its address");
@@ -61,7 +61,7 @@ impl ServerProcess {
         format!("http://{}/mcp", self.address)
     }
 
-    /// As `kill -9` does it; the kernel resets what is connected.
+    /// Kills the server with SIGKILL. The kernel resets its connections.
     fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -71,17 +71,17 @@ impl ServerProcess {
         self.kept = Some(kept);
     }
 
-    /// The next life of one that was killed, on the same port.
+    /// Starts the server again on the same port.
     fn start_again(&mut self) {
         *self = ServerProcess::start(&format!("listen={}", self.address));
     }
 
-    /// What the server has counted.
+    /// Returns the counts of the server.
     fn counts(&self) -> Value {
         self.request("GET", "counts", "")
     }
 
-    /// Breaks by this rule from now on.
+    /// Adds a fault rule.
     fn breaks(&self, rule: &Rule) {
         let reply = self.request("POST", "rules", &serde_json::to_string(rule).unwrap());
         assert_eq!(reply, json!({}));

@@ -1,4 +1,4 @@
-//! Servers behind TLS: who is believed, and what is said about who is not.
+//! Servers with TLS: which certificates are trusted, and the errors for the others.
 
 use std::io::Write;
 
@@ -10,11 +10,11 @@ use tempfile::NamedTempFile;
 use crate::client::{Client, SOON, eventually};
 use crate::site::{Site, WAITING, event_answers, json_answers, run};
 
-/// The year in which a certificate ends that is still good.
+/// The last year of a valid certificate.
 const LATER: i32 = 2200;
 const HERE: &str = "127.0.0.1";
 
-/// An authority of our own, and the file by which Mendline is told to trust it.
+/// A test authority, and the file that makes Mendline trust it.
 pub(crate) struct TrustedAuthority {
     authority: Authority,
     file: NamedTempFile,
@@ -32,7 +32,7 @@ impl TrustedAuthority {
         TrustedAuthority { authority, file }
     }
 
-    /// A server that it is right to trust.
+    /// Returns a valid identity.
     pub(crate) fn good(&self) -> Identity {
         self.vouch(HERE, LATER)
     }
@@ -41,7 +41,7 @@ impl TrustedAuthority {
         self.authority.vouch(Certificate { host, until }).unwrap()
     }
 
-    /// `mendline run URL` that trusts it.
+    /// Starts `mendline run URL` that trusts the authority.
     pub(crate) fn run(&self, url: &str, options: &[&str]) -> Client {
         run(url, options, &[("NODE_EXTRA_CA_CERTS", self.file.path().to_str().unwrap())])
     }
@@ -80,7 +80,7 @@ fn sse_server_behind_tls_is_detected() {
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
 }
 
-/// A server that is not to be believed: said why, nothing sent, and not asked again and again.
+/// Expects that a server is refused with this reason, without a request and with few dials.
 fn is_refused(trusted: &TrustedAuthority, identity: Identity, words: &str) {
     let site = Site::start_secure(json_answers(), identity);
     let mut client = trusted.run(&site.url(), &["--call-timeout", "3s"]);
@@ -117,8 +117,8 @@ fn n09_certificate_of_unknown_authority_is_refused() {
     is_refused(&trusted, itself, "its certificate is self-signed");
 }
 
-/// A certificate as `openssl req -x509` makes it, which is that of an authority unless it is told otherwise, and its file.
-/// Nothing where there is no openssl.
+/// Creates a certificate with `openssl req -x509`, which by default is one of an authority. Returns nothing without
+/// openssl.
 #[expect(clippy::print_stdout, reason = "a skipped test prints the reason")]
 fn of_openssl(names: &str, days: &str, more: &[&str]) -> Option<(Identity, NamedTempFile)> {
     let (file, key) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());

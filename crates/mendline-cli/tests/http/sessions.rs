@@ -1,4 +1,4 @@
-//! Sessions that the server forgets: it is greeted again, once for all, and nothing runs twice.
+//! Sessions that the server loses: Mendline re-initializes once, and no call runs twice.
 
 use mendline_faults::Rule;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::client::{SOON, eventually};
 use crate::site::{Site, event_answers, initialized, json_answers};
 
-/// Every way in which servers say that they have lost a session.
+/// Every form in which servers report a lost session.
 const LOSSES: [&str; 3] = ["h34_404_session_expired", "h35b_400_session_lost", "session_lost_in_body"];
 
 #[test]
@@ -95,8 +95,8 @@ fn h34_unsafe_call_in_lost_sse_session_is_resent_or_unknown() {
     site.forget_sessions();
     client.call("a", "create_note", &json!({ "key": "k" }));
     let answer = client.answer("a");
-    // The refusal of the POST and the end of the stream race each other. Whichever comes first, it is never run twice, and
-    // what is not known is said.
+    // The refusal of the POST and the end of the stream race. In both cases the call does not run twice, and an unknown
+    // outcome is reported.
     match answer["result"]["isError"].as_bool() {
         Some(true) => {
             assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["outcome"], "unknown", "{answer}");

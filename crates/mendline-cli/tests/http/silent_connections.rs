@@ -1,9 +1,8 @@
-//! Connections that fall silent and say nothing about it.
+//! Connections that fall silent.
 //!
-//! Whether a silent server works or has vanished can be asked only of its kernel, or over HTTP/2 of itself. So these stories
-//! take as long as the questions do: fifteen seconds of silence before the first probe of TCP, five more for each of the
-//! next, thirty before a PING and ten for its answer. They run side by side and are worth their half minute, because nothing
-//! else shows that a real kernel does as it was told.
+//! Only TCP keep-alive or an HTTP/2 PING can tell a slow server from one that is gone. So these tests take as long as
+//! the timers do: fifteen seconds before the first TCP probe and five for each further one; thirty before a PING and
+//! ten for its answer. They run concurrently. Only they show that a real kernel applies the configured timers.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use crate::sockets::sockets;
 /// Forty-five seconds, and two probes of five more.
 const FOUND: Duration = Duration::from_secs(55);
 
-/// A call runs at the server, and from then on no packet comes through.
+/// Starts a call and drops all packets once it runs at the server.
 fn falls_silent(site: &Site, proxy: &Proxy, client: &mut Client, tool: &str, direction: Direction) -> Instant {
     client.call(tool, tool, &json!({ "key": tool, "delayMs": 600_000 }));
     site.until("the call runs", |counts| counts.executions_of(tool) == 1);
@@ -28,9 +27,9 @@ fn falls_silent(site: &Site, proxy: &Proxy, client: &mut Client, tool: &str, dir
     Instant::now()
 }
 
-/// From here on no packet comes through on any connection there is.
+/// Drops all packets of all current connections.
 fn unplug(proxy: &Proxy, direction: Direction) -> u64 {
-    // What the proxy's kernel still waits to hear about it would send again and again, which is a sign of life.
+    // The kernel of the proxy would retransmit unacknowledged data, which is a sign of life.
     let port = proxy.address().port();
     eventually("all that was sent has been acknowledged", SOON, || {
         !sockets().iter().any(|socket| socket.local_port == port && socket.unacknowledged > 0)
@@ -41,7 +40,7 @@ fn unplug(proxy: &Proxy, direction: Direction) -> u64 {
     toxic
 }
 
-/// What an unsafe call is told, and that the next one runs.
+/// Expects an unknown outcome, and that the next call runs.
 fn is_told_and_goes_on(site: &Site, mut client: Client, since: Instant) -> Duration {
     let result = client.answer_within("create_note", FOUND)["result"].clone();
     let took = since.elapsed();
@@ -70,7 +69,7 @@ fn t16_over_http2() -> Duration {
     is_told_and_goes_on(&site, client, since)
 }
 
-/// A read is not told anything: it is sent again.
+/// A read is repeated without a failure.
 fn t16_a_read() -> Duration {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
@@ -79,7 +78,7 @@ fn t16_a_read() -> Duration {
     since.elapsed()
 }
 
-/// The stream for notices is as deaf as any other, and nobody waits for it.
+/// The GET stream falls silent while no call waits.
 fn t16_the_stream_for_notices() -> Duration {
     let site = Site::start(event_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
@@ -93,7 +92,7 @@ fn t16_the_stream_for_notices() -> Duration {
     since.elapsed()
 }
 
-/// What we send is lost, what is sent to us would arrive.
+/// Packets from Mendline are lost; packets to Mendline would arrive.
 fn t17_one_way() -> Duration {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
@@ -101,7 +100,7 @@ fn t17_one_way() -> Duration {
     is_told_and_goes_on(&site, client, since)
 }
 
-/// Nothing passes on any connection, old or new, until it is healed.
+/// No packet passes on any connection, old or new, until the partition ends.
 fn t18_two_way() -> Duration {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
@@ -116,7 +115,7 @@ fn t18_two_way() -> Duration {
     took
 }
 
-/// What happens, and how long it took until it was found.
+/// A test case that returns the time until detection.
 type Case = fn() -> Duration;
 
 #[test]
@@ -142,14 +141,14 @@ fn t18_short_partition_only_delays_call() {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
     site.until("the stream for notices is open", |counts| counts.gets == 1);
-    // The answer comes at once, and nothing is passed on until the plug is out.
+    // The answer is held back until the partition ends.
     let hold = proxy.add(Direction::Down, Toxic::Partition(Partition {}));
     client.call("a", "create_note", &json!({ "key": "k" }));
     site.until("the call runs", |counts| counts.executions_of("k") == 1);
     eventually("the answer is held up", SOON, || site.counts().bytes_out > proxy.counts().down.written);
     let toxic = unplug(&proxy, Direction::Both);
     proxy.remove(hold);
-    // What is dialed meanwhile is sound, and is not held up by what is not.
+    // New connections work and do not wait for the silent one.
     let other = client.result("b", "lookup", &json!({ "key": "l" }));
     assert_eq!(other["content"][0]["text"], "l is 42", "{other}");
     proxy.remove(toxic);

@@ -1,4 +1,4 @@
-//! Lines that crawl: slower, and no error before the deadline.
+//! Slow networks: calls take longer and do not fail before the deadline.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::client::{SOON, eventually};
 use crate::site::{Site, event_answers, initialized, json_answers, through_a_proxy};
 
-/// Long enough for what is slow by design.
+/// A deadline for calls that are slow by design.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 #[test]
@@ -58,7 +58,7 @@ fn t23_delayed_close_is_not_taken_for_open_connection() {
         let (proxy, mut client) = through_a_proxy(&site, &[]);
         site.until("the stream for notices is open", |counts| counts.gets == 1);
         proxy.add(Direction::Both, Toxic::SlowClose(SlowClose { ms: 400 }));
-        // The server has closed everything, and for a while nobody on our side can know.
+        // The server has closed all connections. The client side does not know it yet.
         site.cut(ending);
         site.until("no connection is left", |counts| counts.open_connections == 0);
         for number in 0..8 {

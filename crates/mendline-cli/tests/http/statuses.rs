@@ -1,6 +1,6 @@
-//! Answers that are no answers: statuses, pages for people, and JSON that is none.
+//! HTTP statuses, HTML pages and invalid JSON in place of answers.
 //!
-//! A read that may have failed is sent again. An unsafe call is only sent again when the server says that it did not run.
+//! A read that may have failed is repeated. An unsafe call is repeated only if the server proves that it did not run.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::client::failure;
 use crate::site::{Site, json_answers};
 
-/// A rule's fault strikes the first call of a read, which is then sent again.
+/// Applies the fault to the first attempt of a read, which must be repeated.
 fn read_is_sent_again(rule: Rule) {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
@@ -22,7 +22,7 @@ fn read_is_sent_again(rule: Rule) {
     assert_eq!((counts.struck_by(&fault), counts.messages_of("tools/call")), (1, 2), "{fault}");
 }
 
-/// A rule's fault strikes an unsafe call, whose client is told that nobody knows; `ran` is what the oracle knows.
+/// Applies the fault to an unsafe call, whose outcome must be unknown; `ran` is the count of the server.
 fn unsafe_call_is_unknown(rule: Rule, ran: u64) {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);

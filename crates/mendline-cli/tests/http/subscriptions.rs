@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: a request that is answered when it ends, which may be never.
+//! `subscriptions/listen`: a request whose answer comes when the subscription ends.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::site::{Site, discovered, modern, with_modern_meta};
 
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// A client that listens for changes of the tools.
+/// Starts a client with a subscription to changes of the tools.
 fn listening(site: &Site, options: &[&str]) -> Client {
     let mut client = discovered(site, options);
     client.request("l", "subscriptions/listen", &with_modern_meta(json!({ "notifications": { "toolsListChanged": true } })));
@@ -19,7 +19,7 @@ fn listening(site: &Site, options: &[&str]) -> Client {
     client
 }
 
-/// What comes next, which is under the name that the client gave to its subscription.
+/// Returns the next message, which must have the subscription id of the client.
 fn next_notification(client: &mut Client) -> Value {
     let message: Value = serde_json::from_str(&client.line()).unwrap();
     assert_eq!(message["params"]["_meta"][SUBSCRIPTION], "l", "{message}");
@@ -36,7 +36,7 @@ fn subscription_outlives_call_deadline_and_ends_with_server_answer() {
         site.notify("notifications/tools/list_changed", &json!({ "number": number }));
         assert_eq!(next_notification(&mut client)["params"]["number"], number);
         number += 1;
-        // A call beside it has its own deadline and its own stream.
+        // A concurrent call has its own deadline and its own stream.
         let arguments = json!({ "key": format!("k{number}"), "delayMs": 100 });
         client.request("c", "tools/call", &with_modern_meta(json!({ "name": "create_note", "arguments": arguments })));
         let answer = client.answer("c");
@@ -52,7 +52,7 @@ fn subscription_outlives_call_deadline_and_ends_with_server_answer() {
 fn silent_subscription_is_kept() {
     let site = Site::start(modern(Answers::Events));
     let mut client = listening(&site, &["--call-timeout", "3s", "--tool-timeout", "create_note=1200ms"]);
-    // Calls come to their deadlines meanwhile, and the three of them take longer than the deadline of everything else.
+    // The calls time out meanwhile. Three of them take longer than any other deadline.
     for number in 0..3 {
         let id = format!("c{number}");
         let arguments = json!({ "key": id, "delayMs": 60_000 });
@@ -80,7 +80,7 @@ fn c86_client_exit_closes_subscription_without_waiting() {
     let begin = Instant::now();
     client.stdin = None;
     assert_eq!(client.exit_code(SOON), Some(0));
-    // Calls that run are waited for, for ten seconds.
+    // Running calls would delay the exit by up to ten seconds.
     assert!(begin.elapsed() < Duration::from_secs(8), "it waited for a subscription: {:?}", begin.elapsed());
     site.until("the server has seen it", |counts| counts.listens_closed == 1);
 }

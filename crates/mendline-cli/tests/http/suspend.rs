@@ -1,4 +1,4 @@
-//! Mendline is stopped and goes on, or is told to reconnect, with a server at a URL.
+//! Suspension and manual reconnect of Mendline with a server at a URL.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -17,7 +17,7 @@ fn x96_server_is_pinged_over_fresh_connection_after_suspend() {
     client.signal(Signal::CONT);
     site.until("it is asked", |counts| counts.messages_of("ping") == 1);
     assert_eq!(site.counts().connections, before.connections + 1, "idle connections are not reused");
-    // The log has a thread of its own.
+    // The log is written by another thread.
     let count = || client.log().matches("every server is looked after").count();
     eventually("the log reports it", SOON, || count() > 0);
     assert_eq!(count(), 1, "{}", client.log());

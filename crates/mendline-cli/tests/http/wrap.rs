@@ -1,4 +1,4 @@
-//! Wrapped entries of servers at a URL, started as their client would start them.
+//! Wrapped entries of servers at a URL, started like their clients start them.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::site::{Site, json_answers};
 
 const CANARY: &str = "canary-5d01e2";
 
-/// Wraps the only server of a file, and gives what became of it.
+/// Wraps the only server of a file and returns the new entry.
 fn wrapped(folder: &TempDir, entry: &Value) -> Value {
     let path = folder.path().join("mcp.json");
     fs::write(&path, json!({ "mcpServers": { "site": entry } }).to_string()).unwrap();
@@ -36,7 +36,7 @@ fn started(entry: &Value) -> Client {
     Client::start(command.stdin(Stdio::piped()))
 }
 
-/// Greets through the wrapped entry, and gives all that the server has heard.
+/// Performs a handshake through the wrapped entry and returns all bytes that the server received.
 fn recorded(proxy: &RecordingProxy, entry: &Value) -> String {
     assert!(!entry["args"].to_string().contains(CANARY), "a secret among the arguments: {entry}");
     let mut client = started(entry);
@@ -47,7 +47,7 @@ fn recorded(proxy: &RecordingProxy, entry: &Value) -> String {
     proxy.recorded()
 }
 
-/// The command lines of a process and of all that it has started.
+/// Returns the command lines of a process and of its descendants.
 fn command_lines(root: u32) -> Vec<String> {
     let parent = |pid: u32| -> Option<u32> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -103,7 +103,7 @@ fn s03_key_in_url_path_is_on_no_command_line() {
         let mut client = started(&entry);
         let about = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
         client.request("1", "initialize", &about);
-        // The server knows no such path, but it has been asked for it.
+        // The server has no such path, but it received the request.
         eventually("the request arrives", SOON, || proxy.recorded().contains(&format!("/s/{CANARY}/mcp HTTP/1.1")));
         let lines = command_lines(client.process.id());
         assert!(lines[0].contains("--url-env") && lines.iter().all(|line| !line.contains(CANARY)), "{lines:?}");
