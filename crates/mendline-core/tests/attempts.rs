@@ -1,5 +1,4 @@
-//! Stories about attempts: how often a call goes out, what counts as one, how long the pauses are, and what is said when
-//! there is no other.
+//! Attempts of calls: their number, their pauses, and the failure after the last one.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -24,13 +23,13 @@ fn count(stage: &Stage, words: &str) -> usize {
     stage.log.iter().filter(|line| line.contains(words)).count()
 }
 
-/// The next child comes up.
+/// Starts the next child.
 fn next_child(stage: &mut Stage) {
     stage.advance(Duration::from_secs(1));
     stage.accept_dial();
 }
 
-/// A stage whose calls have three seconds.
+/// Creates a stage whose calls have a deadline of three seconds.
 fn with_short_deadline(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
     Stage::with(|notes| {
         notes.timeouts.call = Duration::from_secs(3);
@@ -38,7 +37,7 @@ fn with_short_deadline(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
     })
 }
 
-/// What is said of a call that did not get out within three seconds.
+/// Returns the failure text of a call that was not sent within three seconds.
 fn why_unsent(stage: &mut Stage) -> String {
     stage.advance(Duration::from_secs(3));
     let answer = stage.client_reads().expect("its time is over");
@@ -186,7 +185,7 @@ fn confirmed_subscription_is_reopened_after_any_outage() {
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","method":"{acknowledged}","params":{{{meta}}}}}"#));
     assert_eq!(stage.client_reads().unwrap()["method"], acknowledged);
     stage.die(stage.written);
-    // The next one takes its time to start.
+    // The next child takes long to start.
     stage.advance(defaults::RECOVERY * 2);
     assert_eq!((stage.state(), stage.client_reads()), (LinkState::Dialing, None), "the client relies on it");
     stage.accept_dial();

@@ -1,4 +1,4 @@
-//! Stories about the side that faces clients: what is held for them, what they leave behind, and when they are gone.
+//! The client side of the engine: queues, limits and the exit of clients.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -37,7 +37,7 @@ fn is_closed(stage: &Stage) -> bool {
     stage.asked.iter().any(|asked| matches!(asked, Output::CloseStdin { .. }))
 }
 
-/// A notification of exactly this many bytes.
+/// Returns a notification of this number of bytes.
 fn notification(length: usize) -> String {
     let empty = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"data":""}}"#;
     empty.replace(r#""data":"""#, &format!(r#""data":"{}""#, "x".repeat(length - empty.len())))
@@ -106,7 +106,7 @@ fn last_message_of_client_reaches_child_before_eof() {
     let id = stage.server_reads().unwrap()["id"].clone();
     stage.client_sends(&cancel(1));
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
-    // Nothing was read since.
+    // The client has read nothing since.
     stage.input(Input::ClientEnded { client: CLIENT });
     assert!(is_closed(&stage));
     let message = stage.server_reads().expect("the driver closes it when the queue is empty");
@@ -161,7 +161,7 @@ fn client_exit_cancels_only_its_modern_calls() {
     other_sends(&mut stage, &call("2", "create_note"));
     stage.server_reads().unwrap();
     other_sends(&mut stage, &modern(3, "tools/call"));
-    // The third is queued: nobody has heard of it, so nobody has to be told.
+    // The third call is queued and was never sent, so no cancellation is sent.
     stage.input(Input::ClientLost { client: OTHER });
     let message = stage.server_reads().expect("the modern call of its own is cancelled");
     assert_eq!((&message["method"], &message["params"]["requestId"]), (&Value::from("notifications/cancelled"), &cancelled));

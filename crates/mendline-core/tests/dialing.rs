@@ -1,4 +1,4 @@
-//! Stories about when a child is dialed: how soon, how often, who hurries it, and what is said about it.
+//! Dials of a child: when and how often they happen, and what is reported.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -19,7 +19,7 @@ fn fail_spawn(stage: &mut Stage) {
     stage.input(Input::SpawnFailed { link, why });
 }
 
-/// A stage whose child cannot be started for this many dials, with the next one in many seconds.
+/// Creates a stage whose child fails to start for this number of dials, with the next dial many seconds away.
 fn failing(dials: u32) -> Stage {
     failing_with(dials, |_| {})
 }
@@ -181,7 +181,7 @@ fn child_ended_by_mendline_is_reported_with_reason() {
     assert!(last_move(&stage).ends_with(": the server closed its stdout"), "{}", last_move(&stage));
 }
 
-// ---- what clients are told about it ----
+// ---- log messages to clients ----
 
 fn with_log_level(level: &str, retries: u32) -> Stage {
     let policy = AutoReconnect { silent: Some(false), max_retries: Some(Some(retries)), ..AutoReconnect::default() };

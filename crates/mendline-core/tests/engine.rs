@@ -1,6 +1,6 @@
-//! Short stories about one client, one child and one engine, told by hand.
+//! Basic behaviour of the engine with one client and one child.
 //!
-//! The simulation tells thousands of these; here are the ones that a reader of the core should see first.
+//! The simulation covers thousands of these cases. A reader of the core should start here.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 

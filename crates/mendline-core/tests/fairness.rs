@@ -1,4 +1,4 @@
-//! Stories about several clients of one server: whose turn it is, and who has room to wait.
+//! Several clients of one server: the order of their calls, and the limits of the queue.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -17,7 +17,7 @@ const OTHER: ClientId = ClientId(1);
 const THIRD: ClientId = ClientId(2);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A child that runs, and three clients that it serves.
+/// Creates a stage with a running child and three clients.
 fn shared(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
     let mut stage = Stage::with(change);
     stage.accept_dial();
@@ -27,7 +27,7 @@ fn shared(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
     stage
 }
 
-/// One place, and room for four to wait.
+/// One slot, and a queue of four.
 fn one_slot(config: &mut UpstreamConfig) {
     (config.limits.in_flight, config.limits.waiting) = (1, 4);
 }
@@ -37,7 +37,7 @@ fn sends(stage: &mut Stage, client: ClientId, text: String) {
     stage.input(Input::FromClient { client, received });
 }
 
-/// A client calls tools that are called as the calls are.
+/// Calls tools whose names contain the client and the id.
 fn calls(stage: &mut Stage, client: ClientId, ids: impl IntoIterator<Item = u32>) {
     for id in ids {
         sends(stage, client, call(&id.to_string(), &format!("{}-{id}", client.0)));
@@ -53,7 +53,7 @@ fn cause(answer: &Value) -> &str {
     answer["result"]["_meta"]["dev.mendline/failure"]["cause"].as_str().unwrap_or("none")
 }
 
-/// Which calls of a client were told that there is no room, or not now.
+/// Returns the calls of a client that were rejected, each with its cause.
 fn rejections(stage: &mut Stage, client: ClientId) -> Vec<(u64, String)> {
     let answers = std::iter::from_fn(|| reads(stage, client));
     answers.map(|answer| (answer["id"].as_u64().unwrap(), cause(&answer).to_owned())).collect()

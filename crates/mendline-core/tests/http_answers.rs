@@ -1,4 +1,4 @@
-//! Stories about what comes back over HTTP and is no plain answer, and about questions of servers and the answers to them.
+//! Unusual responses over HTTP, and server requests with their responses.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -11,7 +11,7 @@ use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Reuse, Written};
 use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, outcome, over_sse, initialized_without_session};
 
-/// A server has asked, and the client's answer is on its way.
+/// Creates a stage with a server request whose response is in flight.
 fn replying() -> (Stage, SentRequest) {
     let mut stage = Stage::initialized();
     stage.client_sends(&call(1, "create_note"));
@@ -261,7 +261,7 @@ fn invalid_server_request_with_call_id_is_not_its_answer() {
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
 
-/// The facts of a failure that we answered with.
+/// Returns the facts of a failure by Mendline.
 fn facts(answer: &serde_json::Value) -> &serde_json::Value {
     &answer["result"]["_meta"]["dev.mendline/failure"]
 }
@@ -358,7 +358,7 @@ fn w06_session_error_does_not_change_http_status() {
     stage.refuse(&seen, 200, -32001, "Session expired");
     let ping = stage.next_sent();
     assert_eq!(ping.method(), "ping");
-    // A 404 would confirm a 404. What came was 200, so this confirms nothing.
+    // A 404 would confirm a 404. The response was 200, so this confirms nothing.
     stage.status(ping.id, 404, Content::Empty, None);
     stage.end(ping.id, EndHow::Complete);
     assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown");

@@ -1,4 +1,4 @@
-//! Stories about attempts over HTTP: which count, how long the pauses are, and what is said of those that failed.
+//! Attempts over HTTP: which count, their pauses, and the failures.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -189,7 +189,7 @@ fn partly_written_request_is_resent_with_doubling_delay() {
     }
 }
 
-/// The longest pauses before the second and the third attempt of many calls that fail as `fail` says.
+/// Returns the longest pauses before the second and the third attempt of many calls that fail like `fail`.
 fn longest_pauses(mut stage: Stage, request: &str, fail: impl Fn(&mut Stage, u32)) -> [Duration; 2] {
     let mut longest = [Duration::ZERO; 2];
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Stories about the link over HTTP: when it counts as up, who looks for it, how often, and when nobody does.
+//! The link over HTTP: when it is up, which exchange probes, and how often.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -52,7 +52,7 @@ fn no_probe_without_pending_calls() {
         stage.client_sends(&cancel(1));
         assert_eq!((state(stage), stage.seen.len()), (Some(LinkState::Idle), 0));
     }
-    // In a session there may be news, but where nobody wants the line to be tested it is left alone.
+    // Without keep-alive an idle session is not pinged.
     let mut initialized = Stage::initialized();
     initialized.client_sends(&call(1, "create_note"));
     initialized.refuse_connection();
@@ -120,7 +120,7 @@ fn configured_retries_are_exact_over_http() {
         stage.refuse_connection();
         assert_eq!(state(&stage), Some(LinkState::Waiting), "after {redial} redials");
         stage.next_request();
-        // Found, and lost again before anything is proven.
+        // Reached, and lost again before any response.
         let found = stage.next_sent();
         stage.end(found.id, EndHow::Cut("reset".into()));
         stage.client_reads().expect("the outcome is unknown");

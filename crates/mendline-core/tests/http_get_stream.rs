@@ -1,4 +1,4 @@
-//! Stories about the stream for what a server says unasked: when it is asked for, when not, and what it remembers.
+//! The GET stream for unsolicited messages: when it is opened, and its event ids.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -14,7 +14,7 @@ use stage::http::{INITIALIZE, SentRequest, Stage, call, initialized_without_sess
 
 const NOTIFICATION: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
-/// A greeted stage whose stream for notices stands.
+/// Creates an initialized stage with an open GET stream.
 fn with_get_stream() -> (Stage, SentRequest) {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);

@@ -1,4 +1,4 @@
-//! Stories about how a server says that it has lost a session, and about what only looks like it.
+//! Reports of a lost session, and errors that only look like one.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -13,7 +13,7 @@ use stage::http::{
     INITIALIZE, SentRequest, Stage, call, complete_handshake, endpoint, outcome, over_sse, initialized_with_keep_alive, initialized_without_session,
 };
 
-/// The server refuses a call with an error that names it, or that names nobody.
+/// Refuses a call with an error that has its id, or none.
 fn refuse(stage: &mut Stage, seen: &SentRequest, status: u16, code: i64, words: &str, named: bool) {
     let id = if named { seen.json()["id"].to_string() } else { "null".into() };
     stage.status(seen.id, status, Content::Json, None);
@@ -21,7 +21,7 @@ fn refuse(stage: &mut Stage, seen: &SentRequest, status: u16, code: i64, words: 
     stage.end(seen.id, EndHow::Complete);
 }
 
-/// The next trunk comes up, the server is greeted over it, and gives the call that goes out over it.
+/// Opens the next SSE stream, answers the handshake over it, and returns the call that follows.
 fn next_sse(stage: &mut Stage) -> (ExchangeId, SentRequest) {
     stage.advance(Duration::from_secs(1));
     let sse = stage.next_sent().id;
@@ -36,7 +36,7 @@ fn next_sse(stage: &mut Stage) -> (ExchangeId, SentRequest) {
     (sse, stage.next_sent())
 }
 
-/// How a call is refused, whether the error names it, and whether that says that the session is lost.
+/// Refusals of a call: status, code, text, whether the error has its id, and whether it reports a lost session.
 const REFUSALS: &[(u16, i64, &str, bool, bool)] = &[
     (200, -32000, "Session not found", true, true),
     (200, -32000, "Server not initialized", true, true),
@@ -100,7 +100,7 @@ fn r15_r16_error_in_live_session_is_answer_of_call() {
     }
 }
 
-/// A call in `s1` that was refused with this status and no body, and the ping that follows it.
+/// Refuses a call in `s1` with this status and no body, and returns the ping that follows.
 fn refused_barely(stage: &mut Stage, request: &str, status: u16) -> SentRequest {
     stage.client_sends(request);
     let seen = stage.next_sent();
@@ -137,7 +137,7 @@ fn r15_bare_400_is_unknown_and_starts_no_handshake() {
 fn r15_unanswered_ping_leaves_unsafe_call_unknown_and_repeats_read() {
     let ends: [fn(&mut Stage, &SentRequest); 4] = [
         |stage, ping| {
-            // A second ping goes out when a broken connection took the first.
+            // A broken connection loses the first ping, and a second one follows.
             stage.end(ping.id, EndHow::Cut("reset".into()));
             let again = stage.next_sent();
             assert_eq!(again.method(), "ping");
@@ -244,7 +244,7 @@ fn r15_session_answering_only_handshake_is_retried_with_backoff() {
         }
         stage.advance(Duration::from_millis(100));
     }
-    // 200 s in which the server forgets every session at once.
+    // The server loses every session at once for 200 s.
     assert!(failed >= 90, "each call is answered: {failed}");
     assert!(handshakes <= 6 + 200 / 2, "the backoff holds: {handshakes}");
 }

@@ -1,4 +1,4 @@
-//! Stories about the modern era over HTTP: no session, headers that repeat the message, and calls that end with their exchange.
+//! The modern era over HTTP: no session, headers that repeat the message, and calls that end with their exchange.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -249,7 +249,7 @@ fn subscriptions_have_their_own_limit() {
     assert!(stage.seen.is_empty());
 }
 
-/// The server lists a page of its tools; more of them follow.
+/// Answers with one page of tools that names a next page.
 fn page(stage: &mut Stage, list: &SentRequest, next: u32) {
     assert_eq!(list.method(), "tools/list");
     stage.answer(list, &format!(r#"{{"tools":[],"nextCursor":"{next}"}}"#));

@@ -1,5 +1,5 @@
-//! Stories about what goes out besides calls: notifications, answers to a server that asks, and cancellations. However much
-//! of it there is, little of it is under way at a time, and nothing that matters waits behind it.
+//! POSTs besides calls: notifications, responses to server requests, and cancellations. Few are in flight at a time,
+//! and calls do not wait for them.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -13,7 +13,7 @@ use mendline_core::port::{Content, EndHow};
 use mendline_core::{Input, defaults};
 use stage::http::{INITIALIZE, SentRequest, Stage, call};
 
-/// A stage with a stream for notices that stands, over which a server can ask.
+/// Creates a stage with an open GET stream for server requests.
 fn with_get_stream() -> (Stage, SentRequest) {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
@@ -24,7 +24,7 @@ fn with_get_stream() -> (Stage, SentRequest) {
     (stage, notices)
 }
 
-/// The server asks so often that most of it has to be declined.
+/// Sends so many server requests that most have to be declined.
 fn server_requests(stage: &mut Stage, over: &SentRequest, count: usize) {
     for id in 0..count {
         stage.event(over.id, None, &format!(r#"{{"jsonrpc":"2.0","id":"q{id}","method":"roots/list"}}"#));
@@ -47,7 +47,7 @@ fn s04_endless_server_requests_get_sixteen_concurrent_posts() {
     assert_eq!(stage.seen.len(), defaults::NOTES);
     let declined = 20_000 - defaults::ASKS;
     assert_eq!(dropped(&stage), declined - defaults::NOTES - defaults::LINK_QUEUE);
-    // Those that wait go out in their order, one for each that is taken.
+    // Waiting POSTs are sent in order, one for each that is accepted.
     let mut ids = Vec::new();
     while let Some(seen) = stage.seen.pop_front() {
         ids.push(seen.json()["id"].as_str().unwrap().to_owned());
@@ -119,7 +119,7 @@ fn s04_posts_of_lost_session_free_their_slots() {
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
-    // What was to be said in the session that is gone is not said in the next, and the handshake waits for none of it.
+    // POSTs of the lost session are not sent in the next one, and the handshake does not wait for them.
     stage.initialize("s2");
     let initialized = stage.next_sent();
     assert_eq!(initialized.method(), "notifications/initialized");
@@ -135,7 +135,7 @@ fn s04_initialized_is_sent_while_every_slot_is_taken() {
     stage.client_sends(INITIALIZE);
     let handshake = stage.next_sent();
     stage.status(handshake.id, 200, Content::Events, Some("s1"));
-    // A server may ask before it has answered the handshake, and be slow to take what it is told.
+    // A server may send requests before it answers the handshake, and accept the responses slowly.
     server_requests(&mut stage, &handshake, 1_000);
     assert_eq!(stage.seen.len(), defaults::NOTES);
     stage.seen.clear();

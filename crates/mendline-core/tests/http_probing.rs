@@ -1,4 +1,4 @@
-//! Stories about whether a server over HTTP can be reached: who looks for it, who waits meanwhile, and how an idle line is tested.
+//! Reachability of a server over HTTP: probes, waiting calls, and pings of an idle link.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 

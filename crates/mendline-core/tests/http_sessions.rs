@@ -1,4 +1,4 @@
-//! Stories about sessions over HTTP: how one is greeted, how its loss is noticed, and what becomes of everything that hung on it.
+//! Sessions over HTTP: the handshake, the loss of a session, and the calls that depended on it.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -69,7 +69,7 @@ fn lost_session_is_reinitialized_once_and_calls_are_resent() {
 fn lost_session_under_burst_is_charged_once() {
     const BURST: u32 = 50;
     let mut stage = Stage::initialized();
-    // The pings that keep the sessions in use earn one more.
+    // The pings that use the sessions earn one more.
     for loss in 1..=11 {
         (0..BURST).for_each(|id| stage.client_sends(&call(loss * 100 + id, "create_note")));
         let burst: Vec<SentRequest> = stage.seen.drain(..).collect();
@@ -85,7 +85,7 @@ fn lost_session_under_burst_is_charged_once() {
         stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
         assert_eq!(stage.seen.len(), BURST as usize, "each goes out once more after loss {loss}");
         while let Some(seen) = stage.seen.pop_front() {
-            // Those that have been refused before get an answer, whatever it is; nothing is earned by an error of ours.
+            // Calls that were refused before get an answer. An error of Mendline earns no budget.
             stage.status(seen.id, 403, Content::Empty, None);
             stage.end(seen.id, EndHow::Complete);
             assert_eq!(stage.client_reads().unwrap()["result"]["isError"], true);
@@ -317,7 +317,7 @@ fn undelivered_initialized_repeats_handshake() {
         let note = stage.next_sent();
         match refusal {
             Some(status) => stage.status(note.id, status, Content::Empty, None),
-            // Nothing comes back at all: the time for a greeting bounds that too.
+            // No response arrives: the handshake timeout applies.
             None => stage.advance(defaults::HANDSHAKE_HTTP),
         }
         assert!(stage.seen.is_empty(), "no message is sent after an incomplete handshake");

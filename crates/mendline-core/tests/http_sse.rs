@@ -1,4 +1,4 @@
-//! Stories about legacy SSE: how it is found out that a server speaks it, and what hangs on its one long GET, the trunk.
+//! The 2024-11-05 transport: its detection, and its one long SSE stream.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -238,7 +238,7 @@ fn transport_change_after_restart_is_detected() {
 fn proxy_404_for_known_server_is_retried() {
     let mut stage = Stage::initialized();
     stage.client_sends(&call(1, "create_note"));
-    // The call and the ping, then the handshake and the event stream, twice.
+    // The call and the ping, then the handshake and the SSE stream, twice.
     for _ in 0..6 {
         stage.next_request();
         let seen = stage.next_sent();

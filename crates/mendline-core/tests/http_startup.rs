@@ -1,4 +1,4 @@
-//! Stories about clients that are greeted before their remote server is.
+//! Handshakes that are answered before the HTTP server is reached.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -13,7 +13,7 @@ use stage::http::{INITIALIZE, Stage, call, outcome};
 
 const TOOLS: &str = r#"{"tools":[{"name":"look"}]}"#;
 
-/// What is kept of a server that was greeted and has listed its tools.
+/// Returns the cache of a server after a handshake and a tool list.
 fn cached() -> Remembered {
     let mut stage = Stage::initialized();
     stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
@@ -23,7 +23,7 @@ fn cached() -> Remembered {
     stage.saved.unwrap()
 }
 
-/// A client that was greeted from the catalogue.
+/// Creates a stage whose handshake was answered from the cache.
 fn initialized_from_cache() -> Stage {
     let mut notes = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     notes.keep_alive = None;

@@ -1,4 +1,4 @@
-//! Stories about streams of events: responses that break off and are resumed, and the stream for what a server says unasked.
+//! Event streams: resumption of responses, and the GET stream.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -11,7 +11,7 @@ use mendline_core::defaults;
 use mendline_core::port::{Content, EndHow, Verb};
 use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, outcome};
 
-/// The response to an unsafe call has begun and broken off; it will be resumed.
+/// Starts and cuts the response to an unsafe call, so that it will be resumed.
 fn broken_off(stage: &mut Stage) -> SentRequest {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();

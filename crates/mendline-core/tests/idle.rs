@@ -1,4 +1,4 @@
-//! Stories about idle lines: when a line is tested, and what a test that fails costs.
+//! Idle links: when they are pinged, and the effect of missed pings.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -149,7 +149,7 @@ fn no_ping_without_link_or_keep_alive() {
         stage.input(Input::Woke);
         assert_eq!(stage.server_reads(), None);
     }
-    // A read that will be tried again keeps a stage that is about to end running.
+    // A read in backoff keeps a stage alive that is shutting down.
     let mut stopping = initialized_with(|notes| notes.retry.initial = Duration::from_secs(5));
     stopping.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
     let id = stopping.server_reads().unwrap()["id"].clone();

@@ -1,4 +1,4 @@
-//! Stories about what people may choose about reconnecting and retrying, and about a laptop's day.
+//! Options for reconnecting and retrying, and suspends and network changes of the machine.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use stage::initialized::{request, initialize, initialized, initialized_with, restart};
 use stage::{Stage, call};
 
-// ---- what people may choose ----
+// ---- options ----
 
 #[test]
 fn no_reconnect_next_call_dials_once_and_is_answered() {
@@ -217,7 +217,7 @@ fn reconnect_is_not_announced_by_default() {
     assert_eq!(stage.client_reads(), None);
 }
 
-// ---- a laptop's day ----
+// ---- suspends and network changes ----
 
 #[test]
 fn after_suspend_lost_links_dial_and_live_links_ping() {

@@ -1,4 +1,4 @@
-//! Short stories about a server that is sick, busy or slow, and about those who call it.
+//! Breakers, pauses, rate limits and isolation.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -16,7 +16,7 @@ use stage::{NOTES, Stage, call};
 const SECOND: Duration = Duration::from_secs(1);
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 
-/// What a client was told of a call that failed.
+/// Returns the facts of a failed call.
 fn facts(answer: &Value) -> &Value {
     match &answer["error"]["data"] {
         Value::Null => &answer["result"]["_meta"]["dev.mendline/failure"],
@@ -36,7 +36,7 @@ fn answer_of(stage: &mut HttpStage) -> Value {
     stage.client_reads().expect("an answer at once")
 }
 
-/// A greeted stage over HTTP with other policies.
+/// Creates an initialized stage over HTTP with other policies.
 fn http_stage(change: impl FnOnce(&mut UpstreamConfig)) -> HttpStage {
     let quiet = |notes: &mut UpstreamConfig| {
         notes.keep_alive = None;
@@ -45,7 +45,7 @@ fn http_stage(change: impl FnOnce(&mut UpstreamConfig)) -> HttpStage {
     HttpStage::with(Dialect::Auto, quiet).initialize_session()
 }
 
-/// The client calls, and the server answers with this status and nothing else.
+/// Makes a call that the server answers with this status and no body.
 fn call_with_status(stage: &mut HttpStage, id: u32, status: u16) -> Value {
     stage.client_sends(&http::call(id, "create_note"));
     let seen = stage.next_sent();
@@ -55,7 +55,7 @@ fn call_with_status(stage: &mut HttpStage, id: u32, status: u16) -> Value {
     answer_of(stage)
 }
 
-/// A stage whose server has failed five times in a row.
+/// Creates a stage whose server has failed five times in a row.
 fn breaker_open() -> HttpStage {
     let mut stage = http_stage(|_| {});
     for id in 1..=5 {
@@ -208,7 +208,7 @@ fn child_killed_by_every_call_opens_breaker() {
         stage.server_reads().unwrap();
         stage.die(stage.written);
         assert_eq!(cause(&stage.client_reads().unwrap()), "outcome_unknown");
-        // So slowly that nobody calls it a crash loop.
+        // Slow enough not to count as a crash loop.
         stage.advance(16 * SECOND);
         if stage.spawned.is_some() && id < 5 {
             stage.accept_dial();
@@ -268,7 +268,7 @@ fn ping_passes_open_breaker_without_closing_it() {
 
 // ---- single tools ----
 
-/// The child answers one call with this error.
+/// Answers one call of the child with this error.
 fn server_answers_error(stage: &mut Stage, code: i64) {
     let request = stage.server_reads().expect("a request");
     let id = &request["id"];
@@ -544,7 +544,7 @@ fn retries_use_rate_limit_and_internal_requests_do_not() {
     assert_eq!(stage.server_reads().unwrap()["method"], "initialize", "a handshake does not wait");
 }
 
-// ---- by hand ----
+// ---- isolation ----
 
 #[test]
 fn isolated_server_is_not_called_or_dialed_until_resumed() {

@@ -1,4 +1,4 @@
-//! Stories about a configuration that somebody edits while calls run.
+//! Changes of the configuration while calls run.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -16,7 +16,7 @@ const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// The configuration is another one from now on.
+/// Applies another configuration.
 fn edit(stage: &mut Stage, change: Change, edited: impl FnOnce(&mut UpstreamConfig)) {
     let mut config = UpstreamConfig::child("notes", "notes-server");
     edited(&mut config);

@@ -1,7 +1,7 @@
-//! Stories about calls that run while somebody edits the configuration: each keeps, to its end, what it came under.
+//! Calls that run during a change of the configuration: each keeps the policy under which it started.
 //!
-//! Every story is told in both directions. A call that came under a generous policy has all of it, and one that came under a
-//! strict policy has no more than that; what comes after the edit has the new one.
+//! Every test covers both directions: a call under a generous policy keeps it, and a call under a strict policy gets no
+//! more. Calls after the change have the new policy.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -28,7 +28,7 @@ fn policies(config: UpstreamConfig) -> Input {
     Input::Reconfigure { upstream: NOTES, config: Box::new(config), change: Change::Policies }
 }
 
-/// A child under one policy, its call out, and another policy from now on.
+/// Starts a call of a child under one policy and then applies another.
 fn edited(before: Edit, after: Edit, request: &str) -> (Stage, Value) {
     let mut stage = Stage::with(before);
     stage.accept_dial();
@@ -60,7 +60,7 @@ fn fails(stage: &mut Stage, request: &Value, code: i64) {
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#));
 }
 
-/// What the child reads within a while.
+/// Returns the next message to the child within this time.
 fn reads_soon(stage: &mut Stage, within: Duration) -> Option<Value> {
     stage.advance(within);
     stage.server_reads()

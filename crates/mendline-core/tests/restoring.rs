@@ -1,4 +1,4 @@
-//! Stories about what a new session is told of the last one, who waits for that, and who does not.
+//! Restoring the state of the last session in a new one, and calls meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 

@@ -1,4 +1,4 @@
-//! Stories about what a client missed while its server was away, and about children that are dead inside.
+//! Resynchronisation after an outage, and children that lost their own connection.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use stage::initialized::{request, initialize, initialized, initialized_with, restart};
 use stage::{Stage, call};
 
-// ---- gaps ----
+// ---- resynchronisation ----
 
 #[test]
 fn log_level_and_subscriptions_are_restored_on_new_server() {
@@ -45,7 +45,7 @@ fn lost_restore_of_log_level_keeps_newer_level() {
     request(&mut stage, "logging/setLevel", &json!({ "level": "debug" }), "{}");
     request(&mut stage, "resources/subscribe", &json!({ "uri": "file:///a" }), "{}");
     restart(&mut stage);
-    // It answers neither of the two.
+    // The server answers neither of the two.
     while stage.server_reads().is_some() {}
     stage.advance(defaults::CALL);
     while stage.server_reads().is_some() {}
@@ -190,7 +190,7 @@ fn list_of_earlier_session_is_not_compared() {
     assert_eq!(stage.server_reads(), None);
 }
 
-/// A call of the tool `look` is lost with its child. Says whether it was sent again.
+/// Loses a call of the tool `look` with its child, and returns true if the call was sent again.
 fn is_resent(stage: &mut Stage) -> bool {
     stage.client_sends(&call("1", "look"));
     assert_eq!(stage.server_reads().unwrap()["method"], "tools/call");
@@ -301,7 +301,7 @@ fn modern_subscription_is_reopened_with_change_notifications() {
     }
 }
 
-// ---- errors that pass, and children that are dead inside ----
+// ---- transient errors, and children that lost their own connection ----
 
 fn server_fails(stage: &mut Stage, code: i64, words: &str) -> Value {
     let asked = stage.server_reads().expect("a request");

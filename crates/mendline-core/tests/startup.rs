@@ -1,4 +1,4 @@
-//! Stories about what is answered while the server is not there: from the catalogue, in its stead, or not at all.
+//! Answers while the server is not up: from the cache, provisional, or none.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -29,7 +29,7 @@ fn result(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// What is kept of a server that was greeted and has listed its tools.
+/// Returns the cache of a server after a handshake and a tool list.
 fn cached() -> Remembered {
     let mut stage = Stage::up();
     stage.client_sends(&initialize_request("2025-11-25"));
@@ -40,11 +40,11 @@ fn cached() -> Remembered {
     stage.server_answers(TOOLS);
     stage.advance(defaults::REMEMBER_AFTER);
     let kept = stage.saved.expect("it is kept once the beginning is over");
-    // Through the file's form and back, as it would be.
+    // Encodes and decodes the cache like a file.
     Remembered::read(&kept.write()).unwrap()
 }
 
-/// A client that was greeted from the catalogue, and has listed the tools from there.
+/// Creates a stage whose handshake and tool list were answered from the cache.
 fn initialized_from_cache() -> Stage {
     let mut stage = Stage::with_cache(Some(cached()), |_| {});
     stage.client_sends(&initialize_request("2025-11-25"));
@@ -56,7 +56,7 @@ fn initialized_from_cache() -> Stage {
     stage
 }
 
-/// The server is there at last and is greeted.
+/// Starts the server and answers its handshake.
 fn server_comes_up(stage: &mut Stage, hello: &str) {
     stage.accept_dial();
     let initialized = stage.server_answers(hello);
@@ -67,7 +67,7 @@ fn server_comes_up(stage: &mut Stage, hello: &str) {
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
 }
 
-// ---- from the catalogue ----
+// ---- answers from the cache ----
 
 #[test]
 fn cache_answers_handshake_and_tools_before_start() {
@@ -136,7 +136,7 @@ fn difference_from_cached_handshake_is_logged() {
     );
     let reported = "the server's greeting differs from what the client was told: protocolVersion, capabilities, serverInfo, instructions";
     assert!(stage.log.iter().any(|line| line == reported), "{:?}", stage.log);
-    // Between legacy revisions nothing is translated: calls pass as they are.
+    // Calls pass unchanged between legacy revisions.
     stage.server_answers(TOOLS);
     stage.client_sends(&call("3", "make"));
     assert_eq!(stage.server_answers("{}")["params"]["name"], "make");
@@ -267,7 +267,7 @@ fn without_provisional_answer_handshake_waits_for_server() {
     assert_eq!(stage.client_reads().unwrap()["result"]["live"], true);
 }
 
-// ---- keeping it ----
+// ---- saving the cache ----
 
 #[test]
 fn cache_is_saved_only_after_changes_and_rarely() {
@@ -300,7 +300,7 @@ fn unsaved_cache_is_saved_at_shutdown() {
     assert_eq!((stage.saves, stage.saved.unwrap().len()), (1, 1));
 }
 
-// ---- without one ----
+// ---- without a cache ----
 
 #[test]
 fn answer_within_grace_is_passed_on() {
@@ -421,7 +421,7 @@ fn unknown_protocol_version_is_forwarded() {
     assert_eq!(stage.client_reads().unwrap()["result"], result(HANDSHAKE_RESULT));
 }
 
-// ---- in the modern era ----
+// ---- the modern era ----
 
 fn modern(id: u32, method: &str, params: &str) -> String {
     format!(

@@ -1,4 +1,4 @@
-//! Stories about what goes to a child and comes from it: what is taken back, what goes nowhere, and whose answer is whose.
+//! Messages to and from a child: cancellations, late messages, and matching of answers.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -145,7 +145,7 @@ fn response_to_unsent_request_is_ignored() {
     stage.client_sends(&call("1", "create_note"));
     stage.server_reads().unwrap();
     stage.client_sends(&call("2", "create_note"));
-    // The numbers of calls are not secret: this is the one that the second will have.
+    // Call numbers are predictable. This is the number of the second call.
     let guess = (2 << 16) + 1;
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{guess},"result":{{}}}}"#));
     assert_eq!(stage.client_reads(), None);

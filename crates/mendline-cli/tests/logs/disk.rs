@@ -1,4 +1,4 @@
-//! Disks that are full, gone or closed: lines are lost, and nothing else.
+//! Log files on disks that are full, missing or read-only: only log lines are lost.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -55,7 +55,7 @@ fn x94_file_size_limit_is_reported_once_and_stops_nothing() {
     });
     assert_eq!(client.result("after", "create_note", &json!({ "key": "k" }))["isError"], false);
     end(client);
-    // What fitted is there, and nothing is torn.
+    // The lines that fitted are complete.
     assert!(!stage.records().is_empty());
 }
 
@@ -70,7 +70,7 @@ fn removed_log_directory_is_created_again() {
     assert!(stage.run_logs(&[]).stdout.contains("demo-server: call 1"));
 }
 
-/// Left out, with the reason printed, only where the kernel does not let us mount anything.
+/// The test is skipped, with the reason printed, only where the kernel does not allow mounts.
 #[test]
 fn x94_full_disk_is_reported_once_and_stops_nothing() {
     let stage = Stage::new();

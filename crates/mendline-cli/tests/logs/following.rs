@@ -1,4 +1,4 @@
-//! `-f`: what comes, for as long as somebody reads it.
+//! `mendline logs -f`.
 
 use std::io::Read;
 use std::process::{Child, Stdio};
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::client::{eventually, kill, lines_of};
 use crate::stage::{LATER, Stage, end};
 
-/// A `mendline logs -f` that runs, and what it says.
+/// A running `mendline logs -f` and its output.
 struct Follower {
     process: Child,
     lines: Receiver<String>,
@@ -112,7 +112,7 @@ fn closed_pipe_of_reader_is_not_an_error() {
     let mut first = [0; 100];
     process.stdout.take().unwrap().read_exact(&mut first).unwrap();
     assert_eq!(process.wait().unwrap().code(), Some(0));
-    // And one that waits for more notices that nobody would read it.
+    // A follower that waits for more lines notices that its reader is gone.
     let mut command = stage.command(&["logs", "-f", "--since", "1ms"]);
     let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     drop(process.stdout.take());

@@ -1,4 +1,4 @@
-//! What is kept, and who decides that.
+//! The content of the log files, and the settings that control it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -49,7 +49,7 @@ fn log_of_failed_call_is_found_by_its_number() {
     assert!(texts[2].contains("outcome_unknown"), "{output:?}");
     let times: Vec<&str> = output.stdout.lines().map(|line| &line[..24]).collect();
     assert!(times.is_sorted(), "{times:?}");
-    // Those that went well are no news.
+    // Successful calls are not logged at this level.
     assert!(!stage.run_logs(&["--level", "debug"]).stdout.contains("(tools/call) answered"));
     let none = stage.run_logs(&["--call", "1"]);
     assert_eq!(none.code, 1);

@@ -1,4 +1,4 @@
-//! Log files of real processes, and `mendline logs` before them.
+//! Log files of real processes, and `mendline logs`.
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 

@@ -1,4 +1,4 @@
-//! `mendline logs` before all kinds of files.
+//! `mendline logs` with valid, damaged and huge files.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -122,7 +122,7 @@ fn json_output_repeats_stored_lines() {
     assert_eq!(stage.run_logs(&["--json"]).stdout, kept);
 }
 
-/// The numbers of the lines that are shown, by a command that is given 64 MiB in all, and so many seconds of a processor.
+/// Returns the numbers of the shown lines. The command has 64 MiB of memory and this number of CPU seconds.
 fn shown_within(stage: &Stage, seconds: u32, arguments: &[&str]) -> Vec<String> {
     let mut command = Command::new("prlimit");
     command.args(["--as=67108864", &format!("--cpu={seconds}"), "--", MENDLINE, "logs"]).args(arguments);
@@ -141,8 +141,7 @@ fn gigabyte_log_is_read_partially_from_end_or_time() {
     let path = stage.logs().join("notes.20260101T080000Z.1.1.jsonl");
     let padding = "x".repeat(970);
     let real = |number: u64| line(number * 3, "notes", 1, "info", &format!("{number:07} {padding}"));
-    // Every line is a real one. Only what differs between them is written anew in a block that is used again: the minute
-    // to the millisecond, and the number.
+    // Every line is a real one. The block is reused, and only the time and the number of each line are overwritten.
     let mut block: Vec<u8> = (0..1_000).flat_map(|number| real(number).into_bytes()).collect();
     let length = block.len() / 1_000;
     let (time, text) = (r#"{"time":"2026-01-01T08:"#.len(), real(0).find("0000000 ").unwrap());
@@ -165,7 +164,7 @@ fn gigabyte_log_is_read_partially_from_end_or_time() {
     }
     assert!(block.ends_with(real(LINES - 1).as_bytes()), "what is written is what would have been");
     assert!(file.metadata().unwrap().len() >= 1 << 30);
-    // Reading all of it takes longer than that.
+    // Reading the complete file takes longer.
     let shown = |arguments: &[&str]| shown_within(&stage, 1, arguments);
     assert_eq!(shown(&["-n", "3"]), ["0999997", "0999998", "0999999"]);
     assert_eq!(shown(&["--since", "2026-01-01T08:49:59.994Z"]), ["0999998", "0999999"]);
@@ -183,7 +182,7 @@ fn huge_log_is_read_with_little_memory() {
     let path = stage.logs().join("notes.20260101T080000Z.1.1.jsonl");
     let mut file = BufWriter::new(File::create(&path).unwrap());
     let padding = "x".repeat(900);
-    // 200 MB: a third of it would not fit into what the command is given.
+    // 200 MB: a third of it exceeds the memory of the command.
     for at in 0..200_000 {
         file.write_all(line(at * 10, "notes", 1, "info", &format!("{at} {padding}")).as_bytes()).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What must never be read in a file or on a terminal, whoever says it.
+//! Secrets must not appear in log files or on a terminal, whether they come from a server or a header.
 
 use std::process::Stdio;
 
@@ -12,7 +12,7 @@ use crate::stage::{LATER, Stage, end};
 #[test]
 fn z106_secrets_printed_by_server_are_in_no_log() {
     let stage = Stage::new();
-    // It says everything that it was told, and a little more that nobody told it.
+    // The server prints every secret that it got, and one that it made up.
     let script = format!(
         "echo \"env $NOTES_API_KEY $DATABASE_URL arguments $*\" >&2; \
          echo 'Authorization: Bearer canary-bearer-0123456789' >&2; \

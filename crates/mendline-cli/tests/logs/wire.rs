@@ -1,4 +1,4 @@
-//! The messages themselves, for those who asked for them.
+//! Recorded messages (`--record-wire`).
 
 use std::process::Stdio;
 
@@ -22,7 +22,7 @@ fn message_is_logged_at_every_hop_over_stdio_and_http() {
     let mut client = stage.bridge(&["--record-wire"], &[]);
     client.result("a", "lookup", &json!({ "key": "needle" }));
     end(client);
-    // The answer says the key again.
+    // The answer repeats the key.
     assert_eq!(arrows(&stage, "needle"), expected);
     for answers in [json_answers(), event_answers()] {
         let (stage, site) = (Stage::new(), Site::start(answers));
@@ -68,7 +68,7 @@ fn long_message_is_truncated_unless_full_is_requested() {
 fn log_of_call_has_messages_of_all_attempts() {
     let stage = Stage::new();
     let mut client = stage.bridge(&["--record-wire"], &["die-after=2", "die-after=3"]);
-    // Another one first, whose messages are none of its.
+    // The messages of another call must not appear.
     client.result("a", "lookup", &json!({ "key": "hay" }));
     client.result("b", "lookup", &json!({ "key": "needle" }));
     end(client);
@@ -89,7 +89,7 @@ fn log_of_call_has_messages_of_all_attempts() {
     assert_eq!(numbers.iter().filter(|number| number.is_u64()).count(), 2, "the second and the third: {lines}");
 }
 
-/// What is shown to somebody who follows a call that was there before, until its answer is there.
+/// Follows an earlier call until its answer is shown, and returns the output.
 fn followed(stage: &Stage, call: &str) -> String {
     let mut command = stage.command(&["logs", "--wire", "--full", "-n", "all", "-f", "--call", call]);
     let mut process = command.stdout(Stdio::piped()).spawn().unwrap();

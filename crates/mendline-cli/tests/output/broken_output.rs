@@ -1,5 +1,5 @@
-//! Every command with its reader gone, a full disk, and closed descriptors: no panic, no signal, and the exit code of the
-//! table.
+//! Every command with a closed reader, a full disk and closed descriptors: no panic, no signal, and the exit code of
+//! the table.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::stage::{CommandOutput, MENDLINE, Stage, finish, initialize, wait};
 
-/// Where a command line writes to, when all is well.
+/// The streams that a command line writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writes {
     /// Its result to stdout and nothing to stderr.
@@ -24,7 +24,7 @@ enum Writes {
     Both,
 }
 
-/// A command line, and its exit code when everything can be written.
+/// A command line, and its exit code when all output can be written.
 struct CommandLine {
     arguments: Vec<String>,
     code: i32,
@@ -35,7 +35,7 @@ fn line(arguments: &[&str], code: i32, writes: Writes) -> CommandLine {
     CommandLine { arguments: arguments.iter().map(|&word| word.to_owned()).collect(), code, writes }
 }
 
-/// A stage with a configuration and a client's file.
+/// Creates a stage with a configuration file and a client's file.
 fn stage() -> Stage {
     let demo = |faults: &[&str]| {
         let faults = faults.iter().flat_map(|fault| ["--temper", fault]);
@@ -48,7 +48,7 @@ fn stage() -> Stage {
     stage
 }
 
-/// Every command, in more than one form where it writes in more than one way. `notes` runs while they do.
+/// Returns every command, with one line for each form of output. The bridge `notes` runs meanwhile.
 fn lines() -> Vec<CommandLine> {
     use Writes::{Both, Err, Out};
     vec![
@@ -89,7 +89,7 @@ fn lines() -> Vec<CommandLine> {
         line(&["call", "demo", "lookup", "--arg", "key=k"], 0, Out),
         line(&["call", "--json", "demo", "lookup", "--arg", "key=k"], 0, Out),
         line(&["call", "demo", "big", "--arg", "bytes=300000"], 0, Out),
-        // The tool has run, and nothing tells whether: the worst that there is to say.
+        // The tool may have run: the outcome is unknown.
         line(&["call", "dies", "create_note"], 4, Err),
         line(&["call", "--json", "dies", "create_note"], 4, Both),
         line(&["call", "demo", "nosuch"], 3, Err),
@@ -112,7 +112,7 @@ fn lines() -> Vec<CommandLine> {
     ]
 }
 
-/// What is wrong with the descriptors.
+/// A fault of the standard streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OutputFault {
     /// Stdout is a pipe whose reader has gone before the command starts, as with `| true`.
@@ -133,7 +133,7 @@ enum OutputFault {
     ClosedAll,
 }
 
-/// The writing end of a pipe that has no reader.
+/// Returns the write end of a pipe without a reader.
 fn unread() -> OwnedFd {
     rustix::pipe::pipe().unwrap().1
 }
@@ -156,10 +156,10 @@ impl OutputFault {
         }
     }
 
-    /// The exit code that a line must have.
+    /// Returns the exit code that a line must have.
     fn code(self, line: &CommandLine) -> i32 {
         match self {
-            // What could not be written turns success into a failure; every other code says more.
+            // A write error turns success into failure. Every other code is kept.
             OutputFault::FullDisk if line.writes != Writes::Err && line.code == 0 => 1,
             _ => line.code,
         }
@@ -177,7 +177,7 @@ fn one_line(command: &mut Command) -> CommandOutput {
         bytes
     });
     let mut first = Vec::new();
-    // With the smallest buffer, so that no more than the line is taken from the pipe at once.
+    // The smallest buffer takes only this line from the pipe.
     BufReader::with_capacity(1, stdout).read_until(b'\n', &mut first).unwrap();
     let status = wait(&mut process, command);
     CommandOutput { status, stdout: first, stderr: errors.join().unwrap() }
@@ -188,7 +188,7 @@ fn assert_calm(what: &str, status: ExitStatus, stderr: &str) {
     assert!(!stderr.contains("panicked"), "{what}: {stderr}");
 }
 
-/// Runs every line in this way.
+/// Runs every line with this fault.
 fn all(fault: OutputFault) {
     let stage = stage();
     let _bridge = stage.bridge("notes");
@@ -265,7 +265,7 @@ fn u01_every_command_is_in_the_table() {
     assert_eq!(missing, Vec::<String>::new(), "add a line for each of them to `lines`");
 }
 
-/// The demonstration takes long; without a reader it ends early.
+/// The demo takes long. Without a reader it ends early.
 #[test]
 fn u01_demo_ends_when_its_output_fails() {
     let stage = stage();
@@ -278,7 +278,7 @@ fn u01_demo_ends_when_its_output_fails() {
     }
 }
 
-/// A bridge whose client has gone ends, whatever its descriptors are.
+/// A bridge ends when its client is gone, with any descriptors.
 #[test]
 fn u01_bridge_ends_when_its_output_fails() {
     let stage = stage();

@@ -14,26 +14,26 @@ use serde_json::{Value, json};
 
 use crate::stage::{MENDLINE, Stage, finish, wait};
 
-/// A window title, a cleared screen, hidden text, their 8-bit forms, overrides, isolates, marks without a glyph, tags, and
-/// line ends of several kinds.
+/// A window title, a cleared screen, hidden text, their 8-bit forms, overrides, isolates, invisible characters, tags,
+/// and several kinds of line ends.
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[8m\u{9b}31m\u{9d}0;x\u{9c}\u{8}\u{7f}\u{85}\u{202e}\u{2066}\u{2069}\
                        \u{200b}\u{200d}\u{200e}\u{feff}\u{61c}\u{ad}\u{2060}\u{180e}\u{fff9}\u{e0041}\u{2028}\u{2029}\r\n\
                        FORGED";
 
-/// The colours that Mendline, its parser of command lines and its painter of findings use.
+/// The colours of Mendline, of its command line parser and of its diagnostics.
 const COLOURS: [&str; 21] = [
     "", "0", "1", "2", "4", "31", "32", "33", "34", "35", "36", "91", "92", "94", "95", "96", "1;31", "1;32", "1;33",
     "38;5;9", "38;5;12",
 ];
 
-/// Where a command writes to.
+/// The kind of output of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sink {
     Pipe,
     Terminal,
 }
 
-/// The first character that must not be there, by a list of its own.
+/// Returns the first forbidden character, by a list that is independent of the product.
 fn forbidden(text: &str) -> Option<char> {
     text.chars().find(|&it| {
         matches!(u32::from(it),
@@ -42,7 +42,7 @@ fn forbidden(text: &str) -> Option<char> {
     })
 }
 
-/// A terminal's text without what Mendline itself may write there.
+/// Removes the escape sequences that Mendline itself may write to a terminal.
 fn without_own(text: &str) -> String {
     let mut text = text.replace("\r\n", "\n").replace("\r\u{1b}[K", "").replace("\r\u{1b}[2K", "");
     for colour in COLOURS {
@@ -51,7 +51,7 @@ fn without_own(text: &str) -> String {
     text
 }
 
-/// Says what is wrong with an output, if anything is.
+/// Returns what is wrong with an output, if anything.
 fn violation(to: Sink, bytes: &[u8]) -> Option<String> {
     let Ok(text) = std::str::from_utf8(bytes) else { return Some(format!("not UTF-8: {bytes:?}")) };
     let text = if to == Sink::Terminal { without_own(text) } else { text.to_owned() };
@@ -66,7 +66,7 @@ fn assert_harmless(what: &str, to: Sink, bytes: &[u8]) {
     assert_eq!(violation(to, bytes), None, "{what}");
 }
 
-/// A server that says hostile things wherever it can say anything, as a script for a shell.
+/// A shell script that serves hostile text in every member that it can set.
 const SERVER: &str = r#"
 here=${0%/*}
 cat "$here/stderr" >&2
@@ -89,7 +89,7 @@ while IFS= read -r line; do
 done
 "#;
 
-/// A stage with everything hostile on it.
+/// Creates a stage with a hostile configuration, server and client.
 fn stage() -> Stage {
     let stage = Stage::new(&json!({}));
     let file = |name: &str, text: &str| fs::write(stage.path().join(name), text).unwrap();
@@ -155,7 +155,7 @@ fn stage() -> Stage {
     stage
 }
 
-/// Every command, in every form that prints what others wrote.
+/// Returns every command, in every form that prints text of others.
 fn lines(stage: &Stage) -> Vec<Vec<String>> {
     let name = format!("name{HOSTILE}");
     let tool = format!("tool{HOSTILE}");
@@ -238,7 +238,7 @@ fn lines(stage: &Stage) -> Vec<Vec<String>> {
     lines.into_iter().map(|line| line.into_iter().map(str::to_owned).collect()).collect()
 }
 
-/// A bridge to the hostile server with a hostile client, which has made a call that failed.
+/// Starts a bridge with a hostile server and a hostile client, and makes a call that fails.
 fn bridge(stage: &Stage) -> impl Drop + use<> {
     struct Bridge(std::process::Child);
     impl Drop for Bridge {
@@ -270,7 +270,7 @@ fn bridge(stage: &Stage) -> impl Drop + use<> {
     Bridge(process)
 }
 
-/// Runs a command on a terminal of its own, and returns everything that it wrote there.
+/// Runs a command on its own terminal and returns all its output.
 fn on_terminal(stage: &Stage, line: &[String]) -> (ExitStatus, Vec<u8>) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&master).unwrap();
@@ -280,11 +280,11 @@ fn on_terminal(stage: &Stage, line: &[String]) -> (ExitStatus, Vec<u8>) {
     let mut command = stage.command(line);
     command.env("TERM", "xterm-256color");
     let mut process = command.stdout(slave.try_clone().unwrap()).stderr(slave).spawn().unwrap();
-    // The command's copies of the terminal, which would keep it open.
+    // The command holds copies of the terminal that would keep it open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let reader = thread::spawn(move || {
         let mut seen = Vec::new();
-        // A terminal whose last user has gone ends with an error.
+        // Reading a terminal without users ends with an error.
         let _ = File::from(master).read_to_end(&mut seen);
         seen
     });
@@ -334,7 +334,7 @@ fn s07_result_in_pipe_is_exact_and_on_terminal_escaped() {
     assert!(seen.contains("text\\u{1b}]0;owned\\u{7}"), "{seen:?}");
 }
 
-/// The text of a tool has lines of its own, and is escaped on stderr wherever that leads.
+/// The text of a tool may have several lines. On stderr it is always escaped.
 #[test]
 fn s07_error_of_tool_is_escaped_everywhere() {
     let stage = stage();

@@ -1,4 +1,5 @@
-//! Mistakes on the command line: each names the flag and the form that it wants, never what was written, and none panics.
+//! Mistakes on the command line: the error names the flag and the expected form, never the value, and no command
+//! panics.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +74,7 @@ fn s10_usage_error_names_flag_and_never_value() {
             let (code, text) = run(&stage, &line);
             assert!(!text.contains(SECRET), "{line:?}: {text}");
             assert!(text.contains(flag), "{line:?}: {text}");
-            // A name is looked up, and a name that is not there has a code of its own.
+            // A name is looked up, and an unknown name has its own exit code.
             assert!(code == Some(2) || (flag.is_empty() && code == Some(3)), "{line:?}: {code:?} {text}");
         }
     }
@@ -118,7 +119,7 @@ fn s10_mistake_in_entry_is_not_repeated() {
     }
 }
 
-/// Every flag of every command whose value is described like this, by what help says.
+/// Returns every flag of every command whose help describes its value like this.
 fn flags(stage: &Stage, is_meant: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<(String, String)>> {
     let mut found = BTreeMap::new();
     for command in stage.commands().into_iter().filter(|command| command != "help") {

@@ -1,4 +1,4 @@
-//! Servers that die, babble or fall silent, and what their client sees of it.
+//! Servers that exit, send invalid output or stop answering.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ fn server_death_answers_each_call_in_flight_once() {
     let mut bridge = Bridge::around(&[]);
     for number in 0..20 {
         let tool = if number % 2 == 0 { "lookup" } else { "create_note" };
-        // A read is made again and may as well be answered before; a write ends with its server.
+        // A read is repeated and may be answered before. A write ends with its server.
         let delay = if number % 2 == 0 { 300 } else { 600_000 };
         bridge.call(&number.to_string(), tool, &json!({ "key": format!("k{number}"), "delayMs": delay }));
     }
@@ -115,7 +115,7 @@ fn s50_stderr_flood_blocks_nothing() {
 
 #[test]
 fn s51_server_that_stops_reading_times_out_call_only() {
-    // A time for the tool alone: however long the greeting takes, it has it.
+    // The timeout applies to the tool only, not to the handshake.
     let options = &["--tool-timeout", "lookup=700ms"];
     let mut bridge = Bridge::start(Setup { options, faults: &["stop-reading=1"], ..Setup::default() });
     bridge.initialize();
@@ -196,7 +196,7 @@ fn i12_secret_in_environment_appears_nowhere() {
         let answer = bridge.result(id, tool, &json!({ "key": id }));
         assert!(!answer.to_string().contains(CANARY));
     }
-    // The server does have it: it was passed on, not dropped.
+    // The server got the variable.
     let environment = std::fs::read(format!("/proc/{}/environ", bridge.server())).unwrap();
     assert!(environment.windows(CANARY.len()).any(|window| window == CANARY.as_bytes()));
     bridge.stdin = None;

@@ -1,7 +1,6 @@
-//! The real thing: the binary, real processes, real signals, and a server that misbehaves on purpose.
+//! The real binary with real processes, signals and a faulty server.
 //!
-//! Every story waits for what it expects with a deadline and never sleeps to be lucky. What the server really did is read
-//! from its ledger.
+//! Every test waits with a deadline and never sleeps for a fixed time. The ledger of the server shows what really ran.
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 

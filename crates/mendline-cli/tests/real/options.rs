@@ -1,4 +1,4 @@
-//! What people may choose about mending, and what it changes for a real server.
+//! Options for reconnecting and retrying, with a real child.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Bridge, SOON, Setup, eventually, failure, is_gone, kill};
 
-/// Longer than any ladder of closing, asking and killing.
+/// Longer than the shutdown sequence EOF, TERM, KILL.
 const SHUTDOWN: Duration = Duration::from_secs(30);
 
 fn chosen(options: &[&str], faults: &[&str]) -> Bridge {
@@ -117,7 +117,7 @@ fn p57_child_that_froze_while_idle_is_replaced() {
     let mut bridge = chosen(&["--keep-alive", "1s", "--keep-alive-timeout", "500ms"], &[]);
     let frozen = bridge.server();
     kill(frozen, Signal::STOP);
-    // On a machine that lets it wait as long, the next one may be taken for frozen too; the call finds one that is not.
+    // A busy machine may let the next child look frozen too. The call then reaches a later one.
     eventually("the next one starts", SHUTDOWN, || bridge.server() != frozen);
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k");
@@ -131,7 +131,7 @@ fn child_exceeding_handshake_timeout_is_replaced() {
     let gate = folder.path().join("gate");
     fs::write(&gate, "").unwrap();
     let bridge = chosen(&["--handshake-timeout", "300ms"], &[&format!("wait-for={}", gate.display())]);
-    // The next one never gets to its greeting.
+    // The next child never answers its handshake.
     fs::remove_file(&gate).unwrap();
     kill(bridge.server(), Signal::KILL);
     eventually("it is given up", SOON, || bridge.log().contains("did not answer the greeting in time"));
@@ -144,7 +144,7 @@ fn l82_calls_beyond_configured_limits_are_rejected_at_once() {
         let params = json!({ "name": "lookup", "arguments": { "key": id, "delayMs": 500 } });
         format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))
     };
-    // One write: the third must not come when the first is over.
+    // One write, so that the third call arrives before the first ends.
     let calls = ["runs", "waits", "refused"].map(call).concat();
     bridge.stdin.as_mut().unwrap().write_all(calls.as_bytes()).unwrap();
     let first: Value = serde_json::from_str(&bridge.line()).unwrap();

@@ -1,4 +1,4 @@
-//! Completions and manual pages, held against the programs that they are for. A shell that is not installed is passed over.
+//! Completions and manual pages, checked by the shells and by `man`. A program that is not installed is skipped.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -12,7 +12,7 @@ fn output_of_mendline(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a program makes of it, if there is such a program.
+/// Runs a program, or returns nothing if it is not installed.
 fn held_against(program: &str, arguments: &[&str]) -> Option<Output> {
     Command::new(program).args(arguments).env("LC_ALL", "C.UTF-8").env("MANWIDTH", "80").output().ok()
 }

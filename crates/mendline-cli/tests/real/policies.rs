@@ -1,4 +1,4 @@
-//! A rate that was chosen, and tools with times of their own, for a real child.
+//! Rate limits and tool timeouts with a real child.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn i21_rate_limit_holds_and_serves_every_call() {
         let answer: Value = serde_json::from_str(&bridge.line()).unwrap();
         assert_eq!(answer["result"]["isError"], false, "{answer}");
     }
-    // Two go at once, less what the greeting used up; each of the others 200 ms after the one before.
+    // Two calls are sent at once, less what the handshake used. Each further call follows after 200 ms.
     assert!(begin.elapsed() >= Duration::from_millis(1_100), "{:?}", begin.elapsed());
     for id in &ids {
         assert_eq!(bridge.executions("create_note", id), 1);
@@ -33,7 +33,7 @@ fn i21_rate_limit_holds_and_serves_every_call() {
 
 #[test]
 fn i21_call_that_would_wait_too_long_is_rejected_at_once() {
-    // Two for the greeting and its list, one for the first call.
+    // Two for the handshake and its list, one for the first call.
     let mut bridge = chosen(&["--rate-limit", "1/m:3"]);
     let first = bridge.result("a", "create_note", &json!({ "key": "a" }));
     assert_eq!(first["isError"], false, "{first}");

@@ -1,4 +1,4 @@
-//! How it ends: asked, told, killed, or left alone by its client.
+//! Shutdown: by EOF, by signal, by SIGKILL, or by the exit of the client.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Bridge, SOON, Setup, children_of, eventually, is_gone, kill};
 
-/// What nothing may outlive us by.
+/// The longest time that any process may outlive Mendline.
 const FIVE_SECONDS: Duration = Duration::from_secs(5);
 
-/// How long running calls have once we are told to stop: whoever has not waited that long has not waited for them.
+/// The time that running calls have during shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
 
 #[test]
@@ -24,7 +24,7 @@ fn eof_on_stdin_ends_mendline_cleanly() {
     bridge.stdin = None;
     assert_eq!(bridge.exit_code(SOON), Some(0));
     assert!(is_gone(server));
-    // The guard goes when it sees that we have.
+    // The guard exits when it sees that Mendline is gone.
     eventually("the guard is gone", SOON, || children.iter().all(|child| is_gone(*child)));
     assert_eq!(bridge.noted("eof"), [server]);
 }
@@ -40,10 +40,10 @@ fn calls_in_flight_at_eof_are_answered() {
     assert_eq!(bridge.exit_code(SOON), Some(0));
 }
 
-/// What a client says and leaves in the same breath.
+/// Sends messages and closes stdin at once.
 fn send_and_close(bridge: &mut Bridge, messages: &[Value]) {
     let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();
-    // One write, so that nobody can have read a part of it.
+    // One write, so that no part is read before the rest.
     bridge.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
 }
 
@@ -151,7 +151,7 @@ fn x91_killed_guard_is_replaced_with_next_server() {
     let first = bridge.server();
     let guard = children_of(id).into_iter().find(|pid| *pid != first).unwrap();
     kill(guard, Signal::KILL);
-    // While it goes, it could still be taken for one that guards.
+    // While it exits, it could still be taken for a working guard.
     eventually("the guard is gone", SOON, || is_gone(guard));
     kill(first, Signal::KILL);
     bridge.result("a", "lookup", &json!({ "key": "k" }));
@@ -177,11 +177,11 @@ fn x99_closed_stdout_counts_as_client_exit() {
     let mut bridge = Bridge::around(&[]);
     let server = bridge.server();
     bridge.lines = None;
-    // The reading thread lets go of the pipe when it meets a line that nobody wants, and the next write finds it closed.
+    // The reading thread closes the pipe after the next line, and the next write fails.
     for number in 0..3 {
         let params = json!({ "name": "lookup", "arguments": { "key": "k" } });
         let call = json!({ "jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params });
-        // It may have left already, and then nobody reads this.
+        // Mendline may have exited already.
         let _ = bridge.stdin.as_mut().unwrap().write_all(format!("{call}\n").as_bytes());
         let ran = format!("executed lookup k {server}");
         eventually("the call runs", SOON, || bridge.ledger().matches(&ran).count() > number || is_gone(server));

@@ -1,7 +1,6 @@
-//! Up at once: what a client gets while its server starts, the first time and every time after.
+//! Answers while the server starts, at the first start and later.
 //!
-//! The server starts when the test says so: it waits for a file. So nothing here is about how long something takes, only
-//! about what comes before what.
+//! The server waits for a file before it starts. So the tests check the order of events and not their duration.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,10 +14,10 @@ use tempfile::TempDir;
 use crate::client::STATE;
 use crate::support::{Client, MENDLINE, eventually};
 
-/// The grace that a server has, and then some.
+/// Longer than the grace of a server.
 const AFTER_GRACE: Duration = Duration::from_secs(15);
 
-/// One server that is started again and again, and what is kept of it.
+/// One server that is started repeatedly, and its cache.
 struct TestHome {
     folder: TempDir,
 }
@@ -32,7 +31,7 @@ impl TestHome {
         self.folder.path().join(name)
     }
 
-    /// Lets the server start, or not.
+    /// Lets the server start.
     fn allow_start(&self) {
         fs::write(self.path("gate"), "").unwrap();
     }
@@ -53,23 +52,23 @@ impl TestHome {
         client
     }
 
-    /// How many times a server has begun to serve.
+    /// Returns how often a server has started to serve.
     fn start_count(&self) -> usize {
         let ledger = fs::read_to_string(self.path("ledger")).unwrap_or_default();
         ledger.lines().filter(|line| line.starts_with("serves")).count()
     }
 
-    /// The files in which something is kept.
+    /// Returns the cache files.
     fn cache_files(&self, extension: &str) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.path("state/catalogue")) else { return Vec::new() };
         let paths = entries.map(|entry| entry.unwrap().path());
         paths.filter(|path| path.extension().is_some_and(|it| it == extension)).collect()
     }
 
-    /// A conversation with a server that is there, after which something is known of it. Gives what the server said.
+    /// Holds a conversation with a running server, which fills the cache. Returns the answers of the server.
     fn fill_cache(&self) -> (String, String) {
         self.allow_start();
-        // Nobody may stand in for it, however slow its start is.
+        // A provisional answer must not replace the handshake of a slow server.
         let mut client = self.run(&["--startup", "wait"], &[]);
         let answers = initialize_and_list(&mut client);
         end(client);
@@ -79,7 +78,7 @@ impl TestHome {
     }
 }
 
-/// Greets and lists the tools; gives both answers as they came.
+/// Performs the handshake and lists the tools. Returns both answers unchanged.
 fn initialize_and_list(client: &mut Client) -> (String, String) {
     let who = json!({ "name": "test", "version": "1" });
     client.request(
@@ -93,7 +92,7 @@ fn initialize_and_list(client: &mut Client) -> (String, String) {
     (handshake, client.line())
 }
 
-/// The client goes, and Mendline with it.
+/// Closes the client, which ends Mendline.
 fn end(mut client: Client) {
     client.stdin = None;
     assert_eq!(client.exit_code(AFTER_GRACE), Some(0), "{}", client.log());

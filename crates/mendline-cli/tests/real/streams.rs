@@ -1,4 +1,4 @@
-//! The kinds of things that a client may give us as stdin and stdout: sockets, files, a reader that never reads.
+//! Kinds of stdin and stdout: sockets, files, and a reader that never reads.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -30,7 +30,7 @@ fn request(id: u32, bytes: usize) -> String {
 fn socket_pairs_work_as_stdio_and_keep_their_flags() {
     let (mut to_us, our_stdin) = UnixStream::pair().unwrap();
     let (from_us, our_stdout) = UnixStream::pair().unwrap();
-    // What is shared with others: the same open file, which must not become non-blocking under their feet.
+    // Other processes share the open file, so it must not become non-blocking.
     let shared = [our_stdin.try_clone().unwrap(), our_stdout.try_clone().unwrap()];
     let mut process = bridge_command()
         .stdin(Stdio::from(OwnedFd::from(our_stdin)))
@@ -117,8 +117,8 @@ fn l83_client_that_never_reads_blocks_neither_memory_nor_exit() {
     for id in 0..calls {
         to_us.write_all(request(id, 4 << 20).as_bytes()).unwrap();
     }
-    // 400 MiB of answers were asked for. The server gets to run until its own stdout is full, so the time at which its
-    // ledger has stood still for a while is the time to look.
+    // 400 MiB of answers were requested. The server runs until its stdout is full, so the test waits until the ledger
+    // stops growing.
     let mut progress = (0, Instant::now());
     eventually("the server is held up", 2 * SOON, || {
         let length = std::fs::metadata(&ledger).map_or(0, |ledger| ledger.len());
@@ -133,7 +133,7 @@ fn l83_client_that_never_reads_blocks_neither_memory_nor_exit() {
     assert!(peak.unwrap() < 300 * 1024, "{peak:?} kB for unread answers");
     let pid = i32::try_from(process.id()).unwrap();
     eventually("it ends all the same", SOON, || {
-        // More than once, because two signals that come together count as one.
+        // More than once, because two pending signals count as one.
         kill(pid, Signal::TERM);
         process.try_wait().unwrap().is_some()
     });

@@ -1,11 +1,11 @@
-//! Mendline is stopped and goes on, or is told to reconnect: what was connected is looked after at once.
+//! Suspension and manual reconnect of Mendline with a child: the link is checked at once.
 
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::support::{Bridge, SOON, Setup, eventually, is_gone, is_stopped, kill};
 
-/// Mendline stands still for a while, as when a terminal or a machine is put to sleep.
+/// Stops Mendline for a while, like a suspended terminal or machine.
 fn suspend(bridge: &Bridge) {
     bridge.signal(Signal::STOP);
     let id = i32::try_from(bridge.process.id()).unwrap();
@@ -21,7 +21,7 @@ fn x96_child_is_pinged_after_suspend() {
     eventually("it is asked", SOON, || bridge.noted("ping") == [bridge.server()]);
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k");
-    // The log has a thread of its own.
+    // The log is written by another thread.
     let count = || bridge.log().matches("every server is looked after").count();
     eventually("the log reports it", SOON, || count() > 0);
     assert_eq!(count(), 1, "{}", bridge.log());
@@ -36,7 +36,7 @@ fn x96_child_that_died_during_suspend_is_replaced() {
     eventually("it stands still", SOON, || is_stopped(id));
     let server = bridge.server();
     kill(server, Signal::KILL);
-    // Until it is gone it may still read, and then nobody could know what it did with the call.
+    // Until it is gone it may still read, and the outcome of the call would be unknown.
     eventually("it is gone", SOON, || is_gone(server));
     bridge.call("a", "create_note", &json!({ "key": "k" }));
     bridge.signal(Signal::CONT);
@@ -50,7 +50,7 @@ fn child_is_not_pinged_without_keep_alive() {
     bridge.initialize();
     suspend(&bridge);
     eventually("it was noticed", SOON, || bridge.log().contains("every server is looked after"));
-    // Had it been asked, the question would lie in the pipe before the call.
+    // A ping would be in the pipe before the call.
     bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(bridge.noted("ping"), [0; 0]);
 }

@@ -1,4 +1,4 @@
-//! What goes in comes out: byte for byte, in both eras, at any size.
+//! Messages pass byte for byte, in both eras and at any size.
 
 use serde_json::json;
 
@@ -81,7 +81,7 @@ fn cancelled_call_is_cancelled_at_server() {
     eventually("the call runs", SOON, || bridge.executions("slow", "k") == 1);
     bridge.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s"}}"#);
     eventually("the server gets the cancellation", SOON, || bridge.ledger().contains("cancelled "));
-    // Whatever comes now must not be an answer to the cancelled call.
+    // No later line may answer the cancelled call.
     bridge.request("p", "ping", &json!({}));
     let next: serde_json::Value = serde_json::from_str(&bridge.line()).unwrap();
     assert_eq!(next["id"], "p");

@@ -1,11 +1,11 @@
-//! What the command line says: help, complaints and exit codes, reviewed as text.
+//! Help, usage errors and exit codes of the command line, as snapshots.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use crate::support::{Bridge, MENDLINE, SOON, Setup, eventually};
 
-/// Everything that a command said, and its exit code.
+/// Runs a command and returns its exit code and its output.
 fn run_to_end(arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let state = tempfile::tempdir().unwrap();
     let output = Command::new(MENDLINE)
@@ -26,7 +26,7 @@ fn run_to_end(arguments: &[&str], environment: &[(&str, &str)]) -> String {
     format!("exit code {code}\n--- stdout\n{stdout}--- stderr\n{stderr}")
 }
 
-/// Never dialed: what is wrong beside it is said first.
+/// Never dialed, because the usage error comes first.
 const ADDRESS: &str = "https://mcp.example.com/mcp";
 
 macro_rules! snapshot_test {
@@ -102,7 +102,7 @@ snapshot_test!(keep_alive_off_with_timeout_is_rejected, ["run", "--keep-alive", 
 snapshot_test!(call_timeout_above_total_is_rejected, ["run", "--call-timeout", "2m", "--total-timeout", "1m", "--", "true"]);
 snapshot_test!(resume_attempts_for_command_are_rejected, ["run", "--resume-attempts", "3", "--", "true"]);
 
-/// The commands that the first page names.
+/// Returns the commands on the first page of the help.
 pub(crate) fn commands() -> Vec<String> {
     let page = run_to_end(&["--help"], &[]);
     let (_, groups) = page.split_once("\nConnect:\n").unwrap();
@@ -122,7 +122,7 @@ fn every_command_has_reviewed_help() {
     }
 }
 
-/// The flags that a text names.
+/// Returns the flags in a text.
 fn flags(text: &str) -> BTreeSet<&str> {
     let words = text.split(|character: char| !(character.is_ascii_lowercase() || character == '-'));
     words.filter(|word| word.starts_with("--") && word.ends_with(|last: char| last.is_ascii_lowercase())).collect()
@@ -136,7 +136,7 @@ fn guide_lists_exactly_the_options_of_run() {
     let help = run_to_end(&["run", "--help"], &[]);
     let (_, choices) = help.split_once("\nReconnecting:").unwrap();
     let (choices, _) = choices.split_once("\nExamples:").unwrap();
-    // It stands among the options for servers at a URL, and is one all the same.
+    // The help lists it among the options for servers at a URL.
     let mut offered = flags(choices);
     offered.insert("--connect-timeout");
     assert_eq!(flags(listed), offered);

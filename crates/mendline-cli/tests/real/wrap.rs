@@ -1,4 +1,4 @@
-//! `mendline wrap` and `mendline unwrap` as commands: real files in a home directory of their own.
+//! `mendline wrap` and `mendline unwrap` with real files in a home directory.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::client::Client;
 use crate::support::{MENDLINE, SOON, eventually};
 
-/// A person's home directory, and a project in it.
+/// A home directory with a project.
 struct Home(TempDir);
 
 impl Home {
@@ -52,7 +52,7 @@ impl Home {
     }
 }
 
-/// What a command said and how it ended.
+/// The output and the exit code of a command.
 struct CommandOutput {
     code: i32,
     all: String,
@@ -169,7 +169,7 @@ fn s11_backups_are_private_named_by_unwrap_and_deleted_by_clean() {
     assert!(unwrapped.all.contains("  ~/.cursor/mcp.json.mendline-backup-2\n"), "{}", unwrapped.all);
     assert_eq!(fs::read_to_string(&file).unwrap(), CURSOR);
 
-    // Nothing is wrapped any more.
+    // No entry is wrapped any more.
     home.run(&["unwrap", "--clean", "--yes"])
         .is(0, &["not wrapped", "mendline-backup-1: deleted", "mendline-backup-2: deleted"]);
     assert!(!backup(1).exists() && !backup(2).exists());
@@ -186,7 +186,7 @@ fn s11_clean_deletes_its_own_backup_and_keeps_needed_ones() {
     home.run(&["unwrap", "--clean", "--yes"]).is(0, &["unwrapped", "written", "deleted"]);
     assert_eq!((fs::read_to_string(&file).unwrap().as_str(), names(&home.path(".cursor")).len()), (CURSOR, 1));
 
-    // A file that is gone has left its backups.
+    // The backups of a deleted file remain.
     home.wrap(&["--yes"]).is(0, &["written"]);
     fs::remove_file(&file).unwrap();
     home.run(&["unwrap"]).is(0, &["mcp.json.mendline-backup-1"]);
@@ -296,7 +296,7 @@ fn without_terminal_no_prompt_and_no_change() {
     assert_eq!(fs::read_to_string(file).unwrap(), CURSOR);
 }
 
-/// Answers the question on a terminal.
+/// Answers the prompt on a terminal.
 fn answered(home: &Home, answer: &str) -> (i32, String) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
@@ -383,7 +383,7 @@ fn files_without_permission_are_named_and_unchanged() {
     for (path, words) in [(&locked, "its directory is read-only"), (&secret, "it cannot be read: Permission denied")] {
         let mut command = home.command(&["wrap", "--yes", "--binary", MENDLINE, "--file", path.to_str().unwrap()]);
         if rustix::process::geteuid().is_root() {
-            // To the administrator nothing is forbidden.
+            // Permissions do not restrict root.
             command.uid(65_534).gid(65_534);
         }
         CommandOutput::from(command.output().unwrap()).is(1, &["left, because", words]);
@@ -482,7 +482,7 @@ fn temporary_binary_is_rejected_unless_named() {
 fn wrapped_command_answers_like_server() {
     let home = Home::new();
     let ledger = home.path("ledger");
-    // Under its own name the server would be taken for Mendline, and rightly.
+    // Under its own name the server would be taken for Mendline.
     let server = home.path("demo");
     fs::copy(MENDLINE, &server).unwrap();
     let entry = json!({ "command": server, "args": ["demo-server"], "env": { "MENDLINE_DEMO_LEDGER": ledger } });
@@ -491,12 +491,12 @@ fn wrapped_command_answers_like_server() {
     let text = fs::read_to_string(home.path("garden/.mcp.json")).unwrap();
     let wrapped: Value = serde_json::from_str(&text).unwrap();
     let mut client = started(&wrapped["mcpServers"]["demo"]);
-    // Up, so that nobody has to stand in for it; and its environment has reached it.
+    // The server is up, so no provisional answer is needed, and its environment has arrived.
     eventually("it serves", SOON, || fs::read_to_string(&ledger).is_ok_and(|ledger| ledger.contains("serves")));
     assert_eq!(client.initialize(), "demo-server");
 }
 
-/// Starts an entry as its client would.
+/// Starts an entry like its client does.
 fn started(entry: &Value) -> Client {
     let mut command = Command::new(entry["command"].as_str().unwrap());
     command.args(entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));

@@ -1,4 +1,4 @@
-//! One client and one server over HTTP, both played by a test.
+//! One client and one server over HTTP, both controlled by a test.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -19,7 +19,7 @@ pub const NOTES: UpstreamId = UpstreamId(0);
 pub const INITIALIZE: &str =
     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
 
-/// One request as the server sees it.
+/// One request as the server receives it.
 pub struct SentRequest {
     pub id: ExchangeId,
     pub ask: Ask,
@@ -45,19 +45,19 @@ pub struct Stage {
     pub now: Moment,
     pub seen: VecDeque<SentRequest>,
     pub aborted: Vec<ExchangeId>,
-    /// What the log would show.
+    /// The lines of the log.
     pub log: Vec<String>,
-    /// The same, for those who look closer.
+    /// The same as events.
     pub events: Vec<Event>,
     pub finished: bool,
-    /// What was last asked to be kept.
+    /// The cache that was saved last.
     pub saved: Option<Remembered>,
     inputs: u32,
 }
 
 impl Stage {
     pub fn new(dialect: Dialect) -> Self {
-        // Most stories are about something else than an idle line.
+        // Most tests do not need pings.
         Stage::with(dialect, |notes| notes.keep_alive = None)
     }
 
@@ -71,7 +71,7 @@ impl Stage {
         Stage::with_cache(upstream, None)
     }
 
-    /// A stage whose engine knows this of the server from an earlier time.
+    /// Creates a stage whose engine has this cache.
     pub fn with_cache(upstream: UpstreamConfig, remembered: Option<Remembered>) -> Self {
         let mut stage = Stage {
             engine: Engine::new(Config::new(vec![upstream]), 1),
@@ -91,7 +91,7 @@ impl Stage {
         stage
     }
 
-    /// A stage whose client has greeted in a session called `s1`; the stream for notices is refused.
+    /// Creates a stage with a session `s1` after the handshake. The GET stream is refused.
     pub fn initialized() -> Self {
         Stage::new(Dialect::Auto).initialize_session()
     }
@@ -109,7 +109,7 @@ impl Stage {
         stage
     }
 
-    /// The session answers a ping of the client's: from now on it is one that has worked.
+    /// Answers a ping of the client, so that the session has been used.
     pub fn use_session(&mut self) {
         self.client_sends(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
         let ping = self.next_sent();
@@ -117,7 +117,7 @@ impl Stage {
         assert_eq!(self.client_reads().unwrap()["id"], 99);
     }
 
-    /// The ping that is to confirm the loss of a session is refused with this status.
+    /// Refuses the ping that confirms the loss of a session with this status.
     pub fn confirm_loss(&mut self, status: u16) {
         let at = self.seen.iter().position(|seen| seen.ask.verb == Verb::Post && seen.method() == "ping");
         let ping = self.seen.remove(at.expect("a ping")).unwrap();
@@ -126,14 +126,14 @@ impl Stage {
         self.end(ping.id, EndHow::Complete);
     }
 
-    /// The same, with an error in the body.
+    /// The same with an error in the body.
     pub fn confirm_loss_with(&mut self, status: u16, code: i64, words: &str) {
         let ping = self.next_sent();
         assert_eq!(ping.method(), "ping");
         self.refuse(&ping, status, code, words);
     }
 
-    /// Refuses a request with an error that names it.
+    /// Refuses a request with an error that has its id.
     pub fn refuse(&mut self, seen: &SentRequest, status: u16, code: i64, words: &str) {
         let id = &seen.json()["id"];
         self.status(seen.id, status, Content::Json, None);
@@ -142,7 +142,7 @@ impl Stage {
         self.end(seen.id, EndHow::Complete);
     }
 
-    /// The client completes its greeting; gives the request for notices that follows.
+    /// Completes the handshake and returns the GET request that follows.
     pub fn send_initialized(&mut self) -> SentRequest {
         self.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         let note = self.next_sent();
@@ -154,7 +154,7 @@ impl Stage {
         notices
     }
 
-    /// The server answers a greeting with this session.
+    /// Answers `initialize` with this session.
     pub fn answer_initialize(&mut self, session: &str) -> SentRequest {
         let handshake = self.next_sent();
         assert_eq!((handshake.method().as_str(), handshake.header("mcp-session-id")), ("initialize", None));
@@ -174,7 +174,7 @@ impl Stage {
         self.collect();
     }
 
-    /// No story has an end that never comes, whatever it waits for.
+    /// Bounds every test, so that none runs without end.
     fn count_input(&mut self) {
         self.inputs += 1;
         assert!(self.inputs < 1_000_000, "the test does not end");
@@ -223,7 +223,7 @@ impl Stage {
         Some(serde_json::from_slice(&text).unwrap())
     }
 
-    /// Waits for the next request; says how long that took.
+    /// Waits for the next request and returns the time until it.
     pub fn next_request(&mut self) -> Duration {
         let began = self.now;
         while self.seen.is_empty() {
@@ -232,7 +232,7 @@ impl Stage {
         self.now.since(began)
     }
 
-    /// The next request that reaches the server.
+    /// Returns the next request that reaches the server.
     pub fn next_sent(&mut self) -> SentRequest {
         let seen = self.seen.pop_front().expect("a request");
         self.input(Input::Reached { exchange: seen.id });
@@ -244,7 +244,7 @@ impl Stage {
         self.input(Input::Head { exchange, head });
     }
 
-    /// The server says that it is busy, perhaps for how long.
+    /// Answers with an overload status, optionally with `Retry-After`.
     pub fn answer_overloaded(&mut self, seen: &SentRequest, status: u16, seconds: Option<u64>) {
         let retry_after_ms = seconds.map(|seconds| seconds * 1_000);
         let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
@@ -292,7 +292,7 @@ pub fn outcome(answer: &Value) -> &str {
     answer["result"]["_meta"]["dev.mendline/failure"]["outcome"].as_str().unwrap_or("none")
 }
 
-/// Answers the notification that completes a greeting, and refuses the stream for notices that follows it.
+/// Answers the notification that completes a handshake, and drops the GET request that follows it.
 pub fn complete_handshake(stage: &mut Stage) {
     let note = stage.next_sent();
     assert_eq!(note.method(), "notifications/initialized");
@@ -312,7 +312,7 @@ pub fn endpoint(stage: &mut Stage, sse: ExchangeId, target: &str) {
     stage.input(Input::StreamEvent { exchange: sse, event: ReceivedEvent::new(event, &Limits::default()) });
 }
 
-/// A stage whose client has greeted over a trunk.
+/// Creates a stage after a handshake over an SSE stream.
 pub fn over_sse() -> (Stage, ExchangeId) {
     let mut stage = Stage::new(Dialect::Sse);
     stage.client_sends(INITIALIZE);
@@ -334,7 +334,7 @@ pub fn over_sse() -> (Stage, ExchangeId) {
     (stage, sse)
 }
 
-/// A greeted stage whose idle line is tested.
+/// Creates an initialized stage with keep-alive.
 pub fn initialized_with_keep_alive() -> Stage {
     Stage::with(Dialect::Auto, |_| {}).initialize_session()
 }
@@ -345,7 +345,7 @@ pub fn modern(id: u32, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}{META}}}}}"#)
 }
 
-/// A stage whose client has greeted a server that names no session; the stream for notices has been asked for.
+/// Creates a stage after a handshake without a session id. The GET stream has been requested.
 pub fn initialized_without_session() -> (Stage, SentRequest) {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);

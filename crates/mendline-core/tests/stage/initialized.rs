@@ -1,4 +1,4 @@
-//! A client and a child that have greeted each other, as the legacy era does.
+//! A client and a child after the legacy handshake.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub const INITIALIZE: &str =
     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
 pub const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// Lets the client greet its server.
+/// Performs the handshake.
 pub fn initialize(stage: &mut Stage) {
     stage.client_sends(INITIALIZE);
     stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
@@ -34,14 +34,14 @@ pub fn initialized_with(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
     stage
 }
 
-/// The client asks, the server answers, the client reads.
+/// Makes a request that the server answers.
 pub fn request(stage: &mut Stage, method: &str, params: &Value, result: &str) {
     stage.client_sends(&json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string());
     assert_eq!(stage.server_answers(result)["method"], method);
     assert_eq!(stage.client_reads().unwrap()["id"], 7);
 }
 
-/// The child dies and the next one is greeted by us.
+/// Ends the child and answers the handshake of the next one.
 pub fn restart(stage: &mut Stage) {
     stage.die(stage.written);
     stage.advance(Duration::from_secs(1));

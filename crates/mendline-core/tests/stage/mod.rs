@@ -1,4 +1,4 @@
-//! One client and one child, both played by a test.
+//! One client and one child, both controlled by a test.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 pub const CLIENT: ClientId = ClientId(0);
 pub const NOTES: UpstreamId = UpstreamId(0);
 
-/// One client and one child, both played by the test.
+/// One client and one child, both controlled by the test.
 pub struct Stage {
     inputs: u32,
     pub engine: Engine,
@@ -27,9 +27,9 @@ pub struct Stage {
     pub dials: u32,
     pub written: u64,
     pub asked: Vec<Output>,
-    /// What the log would show.
+    /// The lines of the log.
     pub log: Vec<String>,
-    /// What was last asked to be kept, and how often.
+    /// The cache that was saved last, and the number of saves.
     pub saved: Option<Remembered>,
     pub saves: u32,
 }
@@ -39,12 +39,12 @@ impl Stage {
         Stage::with(|_| {})
     }
 
-    /// A stage with another configuration.
+    /// Creates a stage with another configuration.
     pub fn with(change: impl FnOnce(&mut UpstreamConfig)) -> Self {
         Stage::with_cache(None, change)
     }
 
-    /// A stage whose engine knows this of the server from an earlier time.
+    /// Creates a stage whose engine has this cache.
     pub fn with_cache(remembered: Option<Remembered>, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
         let mut notes = UpstreamConfig::child("notes", "notes-server");
         change(&mut notes);
@@ -67,7 +67,7 @@ impl Stage {
         stage
     }
 
-    /// A stage whose child runs.
+    /// Creates a stage whose child runs.
     pub fn up() -> Self {
         let mut stage = Stage::new();
         stage.accept_dial();
@@ -80,7 +80,7 @@ impl Stage {
         self.collect();
     }
 
-    /// No story has an end that never comes, whatever it waits for.
+    /// Bounds every test, so that none runs without end.
     fn count_input(&mut self) {
         self.inputs += 1;
         assert!(self.inputs < 1_000_000, "the test does not end");
@@ -110,7 +110,7 @@ impl Stage {
         self.input(Input::Spawned { link, pid: 1 });
     }
 
-    /// Waits for the next dial; says how long that took.
+    /// Waits for the next dial and returns the time until it.
     pub fn next_dial(&mut self) -> Duration {
         let began = self.now;
         while self.spawned.is_none() {
@@ -147,13 +147,13 @@ impl Stage {
         self.input(Input::FromLink { link, received });
     }
 
-    /// What the client reads next.
+    /// Returns the next message to the client.
     pub fn client_reads(&mut self) -> Option<Value> {
         let text = self.engine.poll_write(Port::Client(CLIENT))?.to_bytes();
         Some(serde_json::from_slice(&text).unwrap())
     }
 
-    /// What the child reads next.
+    /// Returns the next message to the child.
     pub fn server_reads(&mut self) -> Option<Value> {
         let text = self.engine.poll_write(Port::Link(self.spawned?))?.to_bytes();
         self.collect();
@@ -161,7 +161,7 @@ impl Stage {
         Some(serde_json::from_slice(&text).unwrap())
     }
 
-    /// The child reads one request and answers it.
+    /// Reads one request of the child and answers it.
     pub fn server_answers(&mut self, result: &str) -> Value {
         let request = self.server_reads().expect("a request");
         self.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request["id"]));
