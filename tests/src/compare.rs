@@ -1,12 +1,12 @@
-//! Are two conversations the same?
+//! The comparison of two conversations.
 //!
-//! Each direction is compared as a sequence, line by line: the scripts do one thing after the other and wait for what they
-//! have provoked, and the peers turn out to be deterministic then, with the exceptions in [`crate::chance`] and [`crate::leftovers`]. Calls that run
-//! at the same time are no exception, because the fixture lets them meet and answers the last one first. The order between
+//! Each direction is compared line by line. The scripts perform one operation after the other and wait for its effects,
+//! so the peers are deterministic, except for [`crate::nondeterminism`] and [`crate::cancelled_requests`]. Concurrent
+//! calls are no exception, because the fixture waits for all of them and answers the last one first. The order between
 //! the two directions is not compared; a tap cannot know it.
 //!
-//! A line is the same when its [skeleton](crate::rename::Cut) is byte-equal and its names are paired as the table of
-//! [differences](crate::differences) allows.
+//! Two lines are equal if their [skeletons](crate::rename::SplitLine) are byte-equal and their ids are paired as the
+//! table of [differences](crate::differences) allows.
 
 use crate::nondeterminism;
 use crate::differences::Side;
@@ -14,14 +14,15 @@ use crate::cancelled_requests;
 use crate::rename::{SplitLine, Renames};
 use crate::transcript::{Direction, Transcript};
 
-/// How much of a line is shown around the first byte that differs.
+/// The number of characters that are shown around the first difference.
 const SHOWN: usize = 120;
 
-/// Compares a conversation with the same one through Mendline, seen on the given side of it (`None`: no Mendline at all).
+/// Compares a direct conversation with the same one through Mendline, seen on this side of it (`None`: without
+/// Mendline).
 ///
 /// # Errors
 ///
-/// The first difference that the table does not allow, in words.
+/// Returns the first difference that the table does not allow.
 pub fn compare(direct: &Transcript, bridged: &Transcript, side: Option<Side>) -> Result<Renames, String> {
     let clean = |transcript| cancelled_requests::remove_from(&nondeterminism::remove_from(transcript));
     let (direct, bridged) = (clean(direct), clean(bridged));
@@ -75,7 +76,7 @@ fn same_line(one: &str, other: &str, direction: Direction, renames: &mut Renames
     Ok(())
 }
 
-/// The part of a line around the first byte in which it differs from another.
+/// Returns the part of a line around its first difference from another.
 fn cut(line: &str, other: &str) -> String {
     let at = line.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     let from = line.floor_char_boundary(at.saturating_sub(SHOWN));
@@ -107,7 +108,7 @@ mod tests {
         }
     }
 
-    /// What the server sees when everything is right.
+    /// Returns the server side of a correct conversation.
     fn server_side() -> Transcript {
         let mut bridged = direct();
         bridged.up[0] =
@@ -120,7 +121,7 @@ mod tests {
         bridged
     }
 
-    /// Changes one line of what the server sees, and returns what the comparison says to it.
+    /// Changes the server side and returns the error of the comparison.
     fn objection(change: impl FnOnce(&mut Transcript)) -> String {
         let mut bridged = server_side();
         change(&mut bridged);

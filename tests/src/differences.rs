@@ -1,15 +1,15 @@
-//! What may differ between a conversation through Mendline and the same conversation without it.
+//! The allowed differences between a conversation through Mendline and the same one without it.
 //!
-//! The list is closed: every byte of every line that is not named here is the same. It is short because Mendline changes only
-//! *names*: a request needs a name that is unique on its pipe, and on each side of Mendline it is Mendline that gives it. A
-//! name stands in several places (the answer repeats it, a cancellation refers to it), so the rows below come in families,
-//! and within a family one name always becomes one other name. That this is a bijection is checked, not assumed.
+//! The list is closed: every other byte of every line is equal. Mendline changes only *ids*: a request needs an id that
+//! is unique on its pipe, and on each side Mendline chooses it. An id occurs in several places (the answer repeats it,
+//! a cancellation refers to it), so the rows below form families, and within a family one id always becomes one other
+//! id. The tests check that this is a bijection.
 //!
-//! The rows drive the comparison in [`crate::compare`]: what is not in this table fails the tests. `PROMISE.md` quotes it.
+//! The rows control the comparison in [`crate::compare`]. `PROMISE.md` quotes the table.
 
 use crate::transcript::Direction;
 
-/// Which of Mendline's two sides a pipe is on.
+/// The side of Mendline on which a pipe is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Between the client and Mendline.
@@ -18,20 +18,20 @@ pub enum Side {
     Server,
 }
 
-/// A family of names: each name in it keeps its meaning wherever it stands.
+/// A family of ids: an id has the same meaning wherever it occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// What the client calls its requests.
+    /// The request ids of the client.
     ClientRequest,
-    /// What the client calls the progress of its requests.
+    /// The progress tokens of the client.
     ClientProgress,
-    /// What the server calls its requests.
+    /// The request ids of the server.
     ServerRequest,
-    /// What the server calls the progress of its requests.
+    /// The progress tokens of the server.
     ServerProgress,
 }
 
-/// The messages that a row is about.
+/// The messages of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Messages {
     /// All requests.
@@ -44,12 +44,12 @@ pub enum Messages {
     Notification(&'static str),
 }
 
-/// When a row can be seen at all.
+/// The eras in which a row occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eras {
     /// In both eras.
     Always,
-    /// Only in the legacy era, in which servers ask their clients by requests.
+    /// Only in the legacy era, in which servers send requests to their clients.
     InLegacy,
     /// Only in the modern era, in which subscriptions are requests.
     InModern,
@@ -58,23 +58,23 @@ pub enum Eras {
 /// One place where the two conversations may differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Difference {
-    /// On which side of Mendline another name is seen than without it.
+    /// The side of Mendline on which the id differs.
     pub side: Side,
-    /// Which way the message goes.
+    /// The direction of the message.
     pub direction: Direction,
-    /// In which messages.
+    /// The messages that contain it.
     pub messages: Messages,
-    /// Where in the message, from its outermost object inwards.
+    /// The path of the field, from the outermost object inwards.
     pub field: &'static [&'static str],
-    /// Which names stand there.
+    /// The family of the id.
     pub family: Family,
-    /// In which eras.
+    /// The eras in which it occurs.
     pub eras: Eras,
-    /// Why it cannot stay as it was.
+    /// The reason.
     pub why: &'static str,
 }
 
-/// The whole list. In each place stands a whole number of Mendline's own choice.
+/// The complete list. In each place is an integer that Mendline chooses.
 pub static DIFFERENCES: [Difference; 12] = [
     Difference {
         side: Side::Server,
@@ -186,19 +186,19 @@ pub static DIFFERENCES: [Difference; 12] = [
     },
 ];
 
-/// Lines that Mendline does not pass on, because the one that they were meant for has said that it does not want them.
+/// Lines that Mendline does not forward, because their receiver has cancelled the request.
 ///
-/// They are left out of both transcripts before the comparison: how many of them a peer still writes before a cancellation
-/// reaches it is a race between the two peers, with and without Mendline.
+/// They are removed from both transcripts before a comparison: how many of them a peer still writes before it gets the
+/// cancellation is a race between the two peers, with and without Mendline.
 #[derive(Clone, Copy, Debug)]
 pub struct Omission {
-    /// What is not passed on.
+    /// The lines that are not forwarded.
     pub what: &'static str,
-    /// Why not.
+    /// The reason.
     pub why: &'static str,
 }
 
-/// The whole list of what is left out; [`crate::leftovers`] is the same in code.
+/// The complete list of omissions; [`crate::cancelled_requests`] implements it.
 pub const OMISSIONS: [Omission; 3] = [
     Omission {
         what: "the answer to a request that the client has cancelled",

@@ -1,8 +1,7 @@
-//! What the peers themselves leave to chance.
+//! Nondeterministic values of the peers.
 //!
-//! Two direct runs of the same script would already differ in these places, so they are taken out of every transcript and of
-//! every client's report alike, before anything is compared. Each entry belongs to one peer and has its reason; the
-//! fixture server of our own needs none.
+//! Two direct runs of the same script differ in these values. They are removed from every transcript and from every
+//! report of a client before a comparison. Each entry belongs to one peer; the fixture server has none.
 
 use serde_json::Value;
 
@@ -11,7 +10,7 @@ use crate::transcript::Transcript;
 /// `server-everything` writes the time of day into its dynamic resources.
 const CLOCK: &str = "created at ";
 
-/// `server-everything` throws dice for the level of the one log message that can be asked of it.
+/// `server-everything` chooses the level of one log message at random.
 const RANDOM_LEVELS: [(&str, &str); 8] = [
     ("debug", "Debug-level message"),
     ("info", "Info-level message"),
@@ -23,18 +22,18 @@ const RANDOM_LEVELS: [(&str, &str); 8] = [
     ("emergency", "Emergency-level message"),
 ];
 
-/// `server-everything` names its session, which is a random UUID, or `undefined` where there is none. What stands before
-/// the name goes with it if it would not be there without a session.
+/// `server-everything` names its session: a random UUID, or `undefined` without a session. The text before the name is
+/// removed too if it occurs only with a session.
 const SESSIONS: [(&str, &str); 3] = [(" - SessionId ", ""), ("from session ", ""), ("for session ", "for session •")];
 
-/// A transcript without chance.
+/// Returns a transcript without nondeterministic values.
 pub fn remove_from(transcript: &Transcript) -> Transcript {
     let clean =
         |lines: &[String]| lines.iter().map(|line| without_random_level(&without_session(&without_clock(line)))).collect();
     Transcript { up: clean(&transcript.up), down: clean(&transcript.down) }
 }
 
-/// A client's report without chance.
+/// Removes nondeterministic values from a report of a client.
 pub fn remove_from_report(report: &mut Value) {
     match report {
         Value::String(text) => *text = without_session(&without_clock(text)),
@@ -53,7 +52,7 @@ pub fn remove_from_report(report: &mut Value) {
 
 fn without_clock(text: &str) -> String {
     let Some((before, rest)) = text.split_once(CLOCK) else { return text.to_owned() };
-    // The time is the last thing in its string, and `2:58:12 AM` is all that it is made of.
+    // The time ends its string and consists of these characters: `2:58:12 AM`.
     let end = rest.find(|c: char| !(c.is_ascii_digit() || ": \u{202f}APM".contains(c))).unwrap_or(rest.len());
     format!("{before}{CLOCK}•{}", &rest[end..])
 }
@@ -70,7 +69,7 @@ fn without_session(text: &str) -> String {
     text
 }
 
-/// The length of the UUID that the text begins with, or nothing.
+/// Returns the length of the UUID at the start of the text, or zero.
 fn uuid_length(text: &str) -> usize {
     let length = text.find(|c: char| !(c.is_ascii_hexdigit() || c == '-')).unwrap_or(text.len());
     if length == "01234567-89ab-cdef-0123-456789abcdef".len() { length } else { 0 }

@@ -1,7 +1,7 @@
-//! The real driver and the real engine between cables in memory, on paused time.
+//! The real driver and engine over in-memory streams on paused time.
 //!
-//! What is proven here is the order of things: that the end of a child is told after all it wrote, that accepted bytes are
-//! counted exactly, that one death is one fault, and that nobody can talk so much that others are not heard.
+//! The tests check the order of events: the exit of a child comes after all its output, accepted bytes are counted
+//! exactly, one exit is one fault, and no child can starve others.
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -24,10 +24,10 @@ use tokio::io::{
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-/// How much a cable holds unless a story says otherwise.
+/// The default capacity of a stream.
 const CAPACITY: usize = 64 * 1024;
 
-/// The other end of a child: what its program would hold.
+/// The program side of a child.
 struct FakeServer {
     stdin: BufReader<DuplexStream>,
     stdout: Option<DuplexStream>,
@@ -51,7 +51,7 @@ impl FakeServer {
     }
 }
 
-/// How a child ended, once it has.
+/// The exit status of a child, once it has exited.
 #[derive(Clone, Default)]
 struct ExitSlot(Arc<Mutex<(Option<Exit>, Option<Waker>)>>);
 
@@ -65,7 +65,7 @@ impl ExitSlot {
     }
 }
 
-/// Hands out children whose stdin is a cable of these capacities, and their programs to the story.
+/// Creates children whose stdin has these capacities, and sends their program side to the test.
 struct Stage {
     stdin_capacities: VecDeque<usize>,
     programs: UnboundedSender<FakeServer>,
@@ -173,7 +173,7 @@ impl Observer for EventLog {
     }
 }
 
-/// A driver at work, and everything that a story needs around it.
+/// A running driver with its client, its children and its events.
 struct Harness {
     to_us: WriteHalf<DuplexStream>,
     from_us: Lines<BufReader<ReadHalf<DuplexStream>>>,
@@ -235,7 +235,7 @@ async fn stdout_of_dead_child_is_read_before_exit() {
     let mut server = harness.program().await;
     harness.send(WRITE).await;
     let request = server.recv().await;
-    // Both happen before the driver is polled again: it must not take the end first.
+    // Both happen before the driver is polled again. It must not handle the exit first.
     server.answer(&request, "{}").await;
     server.exit_slot.set(Exit::Code(0));
     assert_eq!(harness.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{}}"#);
@@ -280,7 +280,7 @@ async fn partly_written_call_goes_to_next_child() {
     let mut harness = Harness::new(&[WRITE.len() / 2]);
     let server = harness.program().await;
     harness.send(WRITE).await;
-    // As much as fits is accepted, and the child dies with it.
+    // The stream accepts what fits, and the child dies with it.
     tokio::time::sleep(Duration::from_millis(50)).await;
     server.exit_slot.set(Exit::Signal(9));
     let mut second = harness.program().await;
@@ -357,7 +357,7 @@ async fn answer_during_suspend_is_in_time() {
     harness.send(WRITE).await;
     let call = program.recv().await;
     program.answer(&call, r#"{"content":[]}"#).await;
-    // Nothing has run since: the whole process was stopped, past the deadline of the call.
+    // The whole process was stopped past the deadline of the call.
     tokio::time::advance(defaults::CALL + Duration::from_secs(60)).await;
     assert_eq!(harness.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"content":[]}}"#);
     assert_eq!(harness.events().matches("was asleep").count(), 1, "{}", harness.events());
@@ -371,7 +371,7 @@ async fn answer_before_deadline_is_accepted_when_read_late() {
         harness.send(WRITE).await;
         let call = program.recv().await;
         program.answer(&call, r#"{"content":[]}"#).await;
-        // There was no processor for us: too short for a sleep, and past the deadline of the call.
+        // The process had no CPU: too short for a suspend, but past the deadline of the call.
         tokio::time::advance(defaults::CALL + late).await;
         assert_eq!(harness.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"content":[]}}"#, "{late:?}");
         assert!(!harness.events().contains("was asleep"), "{}", harness.events());

@@ -1,11 +1,7 @@
-//! A server over stdio whose calls and resources all fail with a failure of Mendline's.
+//! A stdio server whose calls and resources all fail with a failure of Mendline.
 //!
-//! ```text
-//! failures
-//! ```
-//!
-//! It stands where `mendline run` would, and writes what `mendline run` would write. Both eras are served: a request that
-//! names its revision in `_meta` is of the modern one.
+//! It takes no arguments. It replaces `mendline run` and writes the same bytes. It serves both eras: a request with a
+//! protocol version in `_meta` is modern.
 
 use std::io::{BufRead, Write};
 

@@ -1,9 +1,9 @@
-//! The official Rust client, driven by a script: `rmcp_client SCRIPT (legacy|modern|probing) COMMAND [ARGS…]`.
+//! The official Rust client, controlled by a script: `rmcp_client SCRIPT (legacy|modern|probing) COMMAND [ARGS…]`.
 //!
-//! It starts the command, performs the operations of the script one after the other and prints one JSON object: what rmcp
-//! returned for each, what the server asked and what it told. Ids, times and other chance are left out, so that two runs can
-//! be compared as text. Requests are made from JSON and results are printed as JSON, because the script is JSON; rmcp's own
-//! types stand between, as they do in every program that uses it.
+//! It starts the command, performs the operations of the script in order and prints one JSON object: the result of each
+//! operation, the requests of the server and its notifications. Ids, times and other nondeterministic values are left
+//! out, so that two runs can be compared as text. Requests and results are JSON like the script; between them are the
+//! types of rmcp, as in every program that uses it.
 
 #![allow(
     deprecated,
@@ -30,7 +30,7 @@ use rmcp::{ClientHandler, ErrorData, RoleClient};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// Longer than any script takes on a busy machine: reaching it is a failure that says so, not a hang.
+/// Longer than any script takes on a busy machine. Reaching it is an error, not a hang.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 type Failure = Box<dyn std::error::Error>;
@@ -82,7 +82,7 @@ async fn run() -> Result<Value, Failure> {
                 Err(other) => return Err(format!("{step}: {other}").into()),
             },
         };
-        // A step that fails alike on both ways would compare equal and prove nothing.
+        // A step that fails in both runs would compare equal and prove nothing.
         if failed != step["fails"].as_bool().unwrap_or_default() {
             return Err(format!("{step} gave {gave}").into());
         }
@@ -94,7 +94,7 @@ async fn run() -> Result<Value, Failure> {
     Ok(json!({ "handshake": handshake, "steps": steps, "received": received.messages }))
 }
 
-/// All that the server says without being asked, and the answers to what it asks.
+/// The notifications and requests of the server, and the answers to the requests.
 #[derive(Clone, Default)]
 struct ServerMessages {
     received: Arc<Mutex<Received>>,
@@ -104,7 +104,7 @@ struct ServerMessages {
 #[derive(Clone, Default)]
 struct Received {
     messages: BTreeMap<&'static str, Vec<Value>>,
-    /// By token, because a progress notification names its request in no other way.
+    /// Keyed by token, because a progress notification names its request only by it.
     progress: BTreeMap<String, Vec<Value>>,
 }
 
@@ -141,7 +141,7 @@ fn internal(why: impl std::fmt::Display) -> ErrorData {
     ErrorData::internal_error(why.to_string(), None)
 }
 
-/// A question without its token, which is a name and not for a report.
+/// Removes the token from a request, because it is an id and not comparable.
 fn without_meta(mut params: Value) -> Value {
     params["_meta"] = Value::Null;
     params
@@ -180,7 +180,7 @@ impl ClientHandler for ServerMessages {
         let never_mind = params["message"] == "Never mind.";
         self.note("elicitation/create", params);
         if never_mind {
-            // The nod that the server waits for before it takes the question back.
+            // The server waits for this notification before it cancels its request.
             context.peer.notify_roots_list_changed().await.map_err(internal)?;
             context.ct.cancelled().await;
         }
@@ -211,7 +211,7 @@ impl ClientHandler for ServerMessages {
     }
 }
 
-/// Says by a file that it has come here, and goes on when there is another one.
+/// Creates a file at a pause, and continues when the test has created another.
 async fn pause(file: &str) -> Result<Value, Failure> {
     std::fs::write(format!("{file}.here"), "")?;
     while !std::path::Path::new(&format!("{file}.on")).exists() {
@@ -306,8 +306,8 @@ impl ScriptRunner {
         params
     }
 
-    /// A call. One that wants progress is sent by hand, because only the handle knows the token; the others go by the
-    /// comfortable way, which answers what the modern era wants to know in between.
+    /// Calls a tool. A call with progress is sent as a raw request, because only its handle has the token. Other calls
+    /// use the high-level API, which answers the input requests of the modern era.
     async fn call(&self, step: &Value) -> Result<Value, Failure> {
         let params = self.call_params(step);
         if step["progress"] == true {
@@ -337,7 +337,7 @@ impl ScriptRunner {
         Ok(json!(results))
     }
 
-    /// Gives a running call up: after its first progress, or after another call that was sent behind it.
+    /// Cancels a running call: after its first progress, or after another call that was sent later.
     async fn cancel(&self, step: &Value) -> Result<Value, Failure> {
         let handle = self.send("tools/call", Some(self.call_params(&step["call"]))).await?;
         if step["after"] == "progress" {
@@ -350,7 +350,7 @@ impl ScriptRunner {
         Ok(json!(["given up"]))
     }
 
-    /// Subscribes, has the resource touched, waits for the word, unsubscribes.
+    /// Subscribes to a resource, has it changed, waits for the notification, and unsubscribes.
     async fn watch(&self, step: &Value) -> Result<Value, Failure> {
         let uri = &step["uri"];
         if self.modern {
@@ -359,7 +359,7 @@ impl ScriptRunner {
             let touched = self.call(&step["touch"]).await?;
             let word = subscription.next().await?;
             subscription.cancel().await?;
-            // The word carries the subscription's id, which is chance; that it came is what counts.
+            // The notification has a random subscription id. Only its arrival is compared.
             return Ok(json!([touched, word.is_some()]));
         }
         let method = "notifications/resources/updated";
@@ -371,7 +371,7 @@ impl ScriptRunner {
         Ok(json!([touched, self.listener.received().messages[method][before..]]))
     }
 
-    /// Subscribes and has the server end it.
+    /// Subscribes and lets the server end the subscription.
     async fn hang_up(&self, step: &Value) -> Result<Value, Failure> {
         let filter = serde_json::from_value(json!({"resourceSubscriptions": [step["uri"]]}))?;
         let mut subscription = self.service.listen(filter).await?;

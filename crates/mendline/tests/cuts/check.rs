@@ -1,4 +1,4 @@
-//! What must hold of a conversation, wherever it was cut.
+//! The rules that every conversation must meet, wherever it was cut.
 
 use std::time::Duration;
 
@@ -10,24 +10,25 @@ use super::conversation::Wire;
 use super::observations::{RequestRecord, Role, Observations};
 use super::site::{AnswerMode, Variant};
 
-/// What a promise in time may be late by.
+/// The tolerance of deadlines.
 const TICK: Duration = Duration::from_millis(250);
 
-/// What a driver may take to end once its client has left: calls, goodbye, the three steps that end a child, last words.
+/// The time that the driver may take after its client has left: running calls, session delete, the shutdown sequence of
+/// a child, and its stderr tail.
 const ENDING: Duration = Duration::from_secs(10 + 2 + 3 * 2 + 1);
 
-/// How a request came out.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerKind {
     Success,
     NotSent,
     Refused,
     Unknown,
-    /// Some other failure, which a good server never causes.
+    /// Any other failure, which a healthy server never causes.
     OtherFailure,
 }
 
-/// How this answer says that it came out.
+/// Returns the result that an answer reports.
 pub fn answer_kind(answer: &Value) -> AnswerKind {
     let facts = [&answer["error"]["data"], &answer["result"]["_meta"]["dev.mendline/failure"]];
     match facts.iter().find_map(|facts| facts["outcome"].as_str()) {
@@ -39,10 +40,10 @@ pub fn answer_kind(answer: &Value) -> AnswerKind {
     }
 }
 
-/// Everything that was promised and not kept.
+/// Returns all violated rules.
 pub fn violations(observed: &Observations, fault: Option<Fault>) -> Vec<String> {
     let mut found = Vec::new();
-    // A cable that swallows everything can cost all the time that a call has; any other fault is mended.
+    // A stalled stream may cost the whole deadline of a call. Every other fault is recovered.
     let may_cost_everything = fault.is_some_and(|fault| fault.kind == Kind::Stall);
     let is_harmless = !observed.struck || fault.is_none_or(|fault| fault.kind == Kind::Drip);
     for request in &observed.requests {
@@ -102,13 +103,13 @@ pub fn violations(observed: &Observations, fault: Option<Fault>) -> Vec<String> 
     found
 }
 
-/// The response was asked for again after the fault, of a server that had it ready. One that has to be polled is asked in
-/// any case.
+/// Returns true if the response was resumed after the fault, at a server that had it ready. A polled response is
+/// resumed in any case.
 fn was_resumed(observed: &Observations) -> bool {
     observed.resumed > 0 && observed.mode != AnswerMode::PolledEvents
 }
 
-/// What was cancelled is not answered any more, and the server hears of it unless that was lost on the way.
+/// A cancelled request gets no answer, and the server gets the cancellation unless it was lost.
 fn cancelled_for_good(request: &RequestRecord, observed: &Observations, is_harmless: bool, found: &mut Vec<String>) {
     let role = request.role;
     if !request.answers.is_empty() {
@@ -119,16 +120,17 @@ fn cancelled_for_good(request: &RequestRecord, observed: &Observations, is_harml
     }
 }
 
-/// The shell itself saw that not everything was taken, unless the fault struck right behind a request that the server had
-/// whole and turned away. HTTP/2 mixes the bytes of all streams, and what is not known there counts as received.
+/// Returns true if the transport saw that not all bytes were accepted, unless the fault came right after a request that
+/// the server had received and rejected. HTTP/2 mixes the bytes of all streams, so unknown bytes count as received
+/// there.
 fn cannot_arrive_whole(fault: Fault, observed: &Observations) -> bool {
     !observed.wire.is_http2()
         && !observed.rejected.contains(&fault.at)
         && matches!((fault.kind, fault.direction), (Kind::Cut | Kind::WriteError, Direction::Up))
 }
 
-/// The connection is visibly dead as soon as the fault has struck, so nothing more can be lost to it. A child that closes
-/// its stdout and lives on is only suspected at first.
+/// Returns true if the connection is visibly dead right after the fault, so that it can lose nothing more. A child that
+/// closes only its stdout is at first suspect.
 fn is_over_at_once(fault: Fault, wire: Wire) -> bool {
     fault.kind == Kind::Cut || (wire != Wire::Stdio && (fault.kind, fault.direction) == (Kind::End, Direction::Down))
 }

@@ -1,8 +1,8 @@
 //! The conversations that are cut.
 //!
-//! Each is the same short story: a client greets, reads a list, makes one unsafe call, and leaves. They differ in what
-//! carries them, in how the server answers, and in what happens in between ([`Twist`]). The client takes its next step
-//! when the last was answered, so that the number of a byte means the same in every run.
+//! In each, a client performs the handshake, reads a list, makes one unsafe call, and leaves. They differ in the
+//! transport, in the form of the answers, and in the [`Variant`]. The client waits for each answer before its next
+//! step, so the number of a byte means the same in every run.
 
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -21,7 +21,7 @@ use super::host::Stage;
 use super::observations::{Role, Observations};
 use super::site::{AnswerMode, Site, Variant};
 
-/// How a server is reached.
+/// The transport to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     Stdio,
@@ -49,11 +49,11 @@ pub struct Conversation {
     mode: AnswerMode,
     variant: Variant,
     modern: bool,
-    /// Which dialect the server speaks is known beforehand.
+    /// The transport is configured and not detected.
     dialect_known: bool,
-    /// The read and the unsafe call go out together.
+    /// The read and the unsafe call are sent together.
     together: bool,
-    /// The text of the note.
+    /// The length of the argument text.
     text: usize,
 }
 
@@ -82,12 +82,12 @@ const fn together(name: &'static str, wire: Wire) -> Conversation {
     Conversation { together: true, ..legacy(name, wire, AnswerMode::Json) }
 }
 
-/// Longer than one frame of HTTP/2.
+/// A conversation with a message longer than one HTTP/2 frame.
 const fn long(name: &'static str, wire: Wire) -> Conversation {
     Conversation { text: 20_000, ..legacy(name, wire, AnswerMode::Json) }
 }
 
-/// All of them.
+/// All conversations.
 pub const ALL: [Conversation; 44] = [
     legacy("stdio", Wire::Stdio, AnswerMode::Json),
     legacy("http1-json", Wire::Http1, AnswerMode::Json),
@@ -135,13 +135,13 @@ pub const ALL: [Conversation; 44] = [
     with_variant(Variant::Dies, legacy("stdio-dies", Wire::Stdio, AnswerMode::Json)),
 ];
 
-/// The tool whose second run would be a second effect.
+/// The tool that must not run twice.
 pub const TOOL: &str = "create_note";
 
-/// Longer than any promise: whoever waits so long in vain has found a violation.
+/// Longer than any deadline: an answer that takes longer is a violation.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// How long a client waits for a tool before it cancels it, if that is what it does.
+/// The time after which a client cancels a call, in conversations that cancel.
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
 impl Conversation {
@@ -149,9 +149,9 @@ impl Conversation {
         ALL.into_iter().find(|conversation| conversation.name == name)
     }
 
-    /// Holds the conversation once, with this fault or without one.
+    /// Holds the conversation once, with or without a fault.
     pub fn hold(&self, fault: Option<Fault>) -> Observations {
-        // A runtime of its own for each: nothing of one run can live on into the next.
+        // Each run has its own runtime, so that no task outlives it.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(self.held(fault))
     }
@@ -179,7 +179,7 @@ impl Conversation {
             test_client.listen(Instant::now() + NEVER).await;
             if *roles == [Role::Initialize] {
                 if !test_client.observed.was_initialized() {
-                    // Nobody goes on with a server that has not greeted back.
+                    // The client stops if the handshake failed.
                     break;
                 }
                 if !self.modern {
@@ -187,8 +187,8 @@ impl Conversation {
                 }
             }
         }
-        // What is on its way arrives: time stands still until nothing moves. Once the connections are closed, everything looks
-        // cancelled, so this is the moment to ask.
+        // Lets all bytes arrive: paused time does not advance while a task can run. The test reads the cancellations
+        // now, because closing the connections would look like a cancellation.
         sleep(Duration::from_millis(1)).await;
         let was_cancelled = site.was_cancelled();
 
@@ -213,7 +213,7 @@ impl Conversation {
         }
     }
 
-    /// What is asked at once, step by step.
+    /// Returns the requests of each step.
     fn steps(&self) -> &'static [&'static [Role]] {
         if self.together {
             &[&[Role::Initialize], &[Role::Read, Role::Unsafe]]
@@ -245,7 +245,7 @@ impl Conversation {
     }
 }
 
-/// The client: asks, answers what it is asked, and keeps a record of it all.
+/// The client: sends requests, answers server requests, and records all messages.
 struct TestClient {
     from_us: Lines<BufReader<ReadHalf<DuplexStream>>>,
     to_us: WriteHalf<DuplexStream>,
@@ -269,7 +269,7 @@ impl TestClient {
         self.to_us.write_all(lines.as_bytes()).await.unwrap();
     }
 
-    /// Listens until everything is answered, or until this moment.
+    /// Reads until every request is answered or the deadline has passed.
     async fn listen(&mut self, until: Instant) {
         while self.observed.waits()
             && let Ok(Ok(Some(line))) = timeout_at(until, self.from_us.next_line()).await
@@ -288,7 +288,7 @@ impl TestClient {
         }
     }
 
-    /// Sends no more, and hears what still comes: a second answer would come here.
+    /// Closes stdin and reads the rest, which would contain a second answer.
     async fn leave(mut self) -> (Observations, Instant) {
         let left = Instant::now();
         self.to_us.shutdown().await.unwrap();

@@ -1,8 +1,8 @@
-//! Cables in memory that count what they carry, and that one fault strikes at one byte.
+//! In-memory streams that count their bytes and fail at one byte.
 //!
-//! All cables of a conversation share one [`Meter`]: bytes are counted over all of them, in each direction, so a byte has
-//! one number however many connections there are. The fault strikes the cable that carried the byte before it, once;
-//! cables that are laid afterwards are whole. A cable is held by our end; the peer has the plain other end of it.
+//! All streams of a conversation share one [`Meter`]. It counts the bytes of all streams in each direction, so a byte
+//! has one number over all connections. The fault hits the stream that carried the byte before it, once; later streams
+//! have no fault. The client side holds the [`FaultyStream`]; the peer has the plain other end.
 
 use std::io;
 use std::pin::Pin;
@@ -12,28 +12,28 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
-/// How much a cable holds.
+/// The capacity of a stream.
 const CAPACITY: usize = 64 * 1024;
 
-/// Which way bytes go: up to the server, or down from it.
+/// The direction of bytes: up to the server, or down from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     Up,
     Down,
 }
 
-/// What happens to a cable.
+/// The effect on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It is reset: nothing goes either way, and what lay unread for us is lost.
+    /// A reset: no byte passes in either direction, and unread bytes are lost.
     Cut,
-    /// This way comes to a clean end; the other goes on.
+    /// A clean end of this direction; the other continues.
     End,
-    /// What goes this way from here on is accepted and never arrives.
+    /// Bytes in this direction are accepted and never arrive.
     Stall,
-    /// Writing fails; what the peer says still arrives.
+    /// Writes fail; bytes from the peer still arrive.
     WriteError,
-    /// From here on everything comes and goes one byte at a time. Nothing may come of it.
+    /// All later bytes pass one at a time. This must have no effect.
     Drip,
 }
 
@@ -42,12 +42,12 @@ pub enum Kind {
 pub struct Fault {
     pub kind: Kind,
     pub direction: Direction,
-    /// So many bytes arrive before it strikes.
+    /// The number of bytes that arrive before the fault.
     pub at: usize,
 }
 
 impl Fault {
-    /// Every kind of fault, with the ways in which it makes sense.
+    /// Every kind of fault, with the directions in which it makes sense.
     pub const KINDS: [(&'static str, Kind, Direction); 8] = [
         ("cut-up", Kind::Cut, Direction::Up),
         ("cut-down", Kind::Cut, Direction::Down),
@@ -65,7 +65,7 @@ impl Fault {
     }
 }
 
-/// Counts what all cables of one conversation carry.
+/// The byte counts of all streams of one conversation.
 #[derive(Clone, Default)]
 pub struct Meter(Arc<Mutex<Counts>>);
 
@@ -73,7 +73,7 @@ pub struct Meter(Arc<Mutex<Counts>>);
 struct Counts {
     up: usize,
     down: usize,
-    /// Where writes began and reads ended: the seams between messages.
+    /// The offsets at which writes began and reads ended: the boundaries of messages.
     seams_up: Vec<usize>,
     seams_down: Vec<usize>,
     fault: Option<Fault>,
@@ -85,12 +85,12 @@ impl Meter {
         Meter(Arc::new(Mutex::new(Counts { fault, ..Counts::default() })))
     }
 
-    /// Whether the fault has struck.
+    /// Returns true if the fault has happened.
     pub fn struck(&self) -> bool {
         self.0.lock().unwrap().struck
     }
 
-    /// Bytes that went this way, and the seams between messages.
+    /// Returns the number of bytes in this direction, and the boundaries of messages.
     pub fn carried(&self, direction: Direction) -> (usize, Vec<usize>) {
         let counts = self.0.lock().unwrap();
         match direction {
@@ -99,7 +99,7 @@ impl Meter {
         }
     }
 
-    /// How many of so many bytes may still go this way before the fault strikes.
+    /// Returns how many bytes may still pass in this direction before the fault.
     fn allowance(&self, direction: Direction, wanted: usize) -> usize {
         let counts = self.0.lock().unwrap();
         match counts.fault {
@@ -108,7 +108,7 @@ impl Meter {
         }
     }
 
-    /// Notes what went, and says which fault strikes right behind it.
+    /// Counts bytes, and returns the fault that follows them.
     fn count(&self, direction: Direction, count: usize) -> Option<Fault> {
         let mut counts = self.0.lock().unwrap();
         match direction {
@@ -135,19 +135,19 @@ impl Counts {
     }
 }
 
-/// Our end of a cable.
+/// The client side of a stream.
 pub struct FaultyStream {
     io: Option<DuplexStream>,
     meter: Meter,
     fault: Option<Fault>,
-    /// Whoever waits for bytes must hear of a reset.
+    /// A reader that waits for bytes must see a reset.
     reader: Option<Waker>,
     closed: Arc<AtomicBool>,
     on_cut: Option<Box<dyn Fn() + Send>>,
 }
 
 impl FaultyStream {
-    /// A cable, and the peer's end of it.
+    /// Creates a stream and the peer's end of it.
     pub fn new(meter: &Meter) -> (FaultyStream, DuplexStream) {
         let (ours, theirs) = tokio::io::duplex(CAPACITY);
         let cable = FaultyStream {
@@ -161,13 +161,13 @@ impl FaultyStream {
         (cable, theirs)
     }
 
-    /// Does this when it is cut.
+    /// Sets an action for a reset.
     pub fn on_cut(mut self, act: impl Fn() + Send + 'static) -> FaultyStream {
         self.on_cut = Some(Box::new(act));
         self
     }
 
-    /// False once the peer, as far as we can see without reading, has gone.
+    /// Returns a check that is false once the peer is visibly gone, without reading.
     pub fn looks_open(&self) -> impl Fn() -> bool + Send + 'static {
         let closed = Arc::clone(&self.closed);
         move || !closed.load(Ordering::Relaxed)
@@ -181,7 +181,7 @@ impl FaultyStream {
         self.fault.is_some_and(|fault| fault.kind == Kind::Cut)
     }
 
-    /// The most bytes that may go this way in one piece.
+    /// Returns the number of bytes that may pass at once in this direction.
     fn piece(&self, direction: Direction, wanted: usize) -> usize {
         let drips = self.fault.is_some_and(|fault| fault.kind == Kind::Drip);
         self.meter.allowance(direction, wanted.min(if drips { 1 } else { CAPACITY }))
@@ -199,7 +199,7 @@ impl FaultyStream {
             }
             (Kind::End, Direction::Up) => {
                 if let Some(io) = &mut self.io {
-                    // In memory a shutdown is done at once.
+                    // In memory a shutdown completes at once.
                     let _ = Pin::new(io).poll_shutdown(cx);
                 }
             }
@@ -265,7 +265,7 @@ impl AsyncWrite for FaultyStream {
         if this.has(Kind::Stall, Direction::Up) || this.has(Kind::End, Direction::Up) {
             return Poll::Ready(Ok(bytes.len()));
         }
-        // Dripping may just have begun.
+        // Dripping may have started just now.
         let most = if most == 0 { bytes.len().min(1) } else { most };
         let Some(io) = &mut this.io else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
         let written = Pin::new(io).poll_write(cx, &bytes[..most]);
@@ -283,7 +283,7 @@ impl AsyncWrite for FaultyStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Through a way that stalls not even the end arrives.
+        // Through a stalled direction not even the end arrives.
         if self.has(Kind::Stall, Direction::Up) {
             return Poll::Ready(Ok(()));
         }

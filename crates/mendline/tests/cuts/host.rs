@@ -1,4 +1,4 @@
-//! What the driver reaches: a child over two cables, or a server over as many as it dials.
+//! The host of the driver: a child over two streams, or a server over dialed streams.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,10 +18,10 @@ use super::conversation::Wire;
 use super::site::Site;
 use super::{http1, http2, tls};
 
-/// How much is read from a pipe at once.
+/// The number of bytes that are read from a pipe at once.
 const CHUNK: usize = 64 * 1024;
 
-/// One upstream: the site, and how it is reached.
+/// One upstream: the server and its transport.
 pub struct Stage {
     pub wire: Wire,
     pub site: Site,
@@ -61,19 +61,19 @@ impl Host for Stage {
     }
 }
 
-/// A server program: hears lines, answers lines, and ends with its stdin.
+/// A server program: reads lines, answers lines, and ends with its stdin.
 async fn program(stdin: DuplexStream, mut stdout: DuplexStream, stderr: DuplexStream, site: Site, exit_slot: ExitSlot) {
     let mut lines = BufReader::new(stdin).split(b'\n');
     let mut code = 0;
     while let Ok(Some(line)) = lines.next_segment().await {
-        // The last piece before the end of stdin may lack its line end; half a message is not one.
+        // The last line may be incomplete; half a message is ignored.
         let Ok(message) = serde_json::from_slice(&line) else {
             code = 1;
             continue;
         };
         let (reply, goes_on) = site.handle(&message);
         if let Some(reply) = reply {
-            // Nobody may listen any more; the work is done all the same.
+            // The reader may be gone. The call has run in any case.
             let _ = stdout.write_all(format!("{reply}\n").as_bytes()).await;
         }
         if !goes_on {
@@ -85,7 +85,7 @@ async fn program(stdin: DuplexStream, mut stdout: DuplexStream, stderr: DuplexSt
     exit_slot.set(Exit::Code(code));
 }
 
-/// How a child ended, once it has.
+/// The exit status of a child, once it has exited.
 #[derive(Clone, Default)]
 struct ExitSlot(Arc<Mutex<(Option<Exit>, Option<Waker>)>>);
 
@@ -99,7 +99,7 @@ impl ExitSlot {
     }
 }
 
-/// A child as the driver sees it.
+/// A child of the driver.
 pub struct FakeChild {
     pipes: Option<(FaultyStream, FaultyStream, DuplexStream)>,
     exit_slot: ExitSlot,
@@ -160,7 +160,7 @@ impl Child for FakeChild {
     }
 }
 
-/// Dials the site.
+/// A dialer of the server.
 pub struct FaultyDialer {
     wire: Wire,
     site: Site,

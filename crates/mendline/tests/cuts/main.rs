@@ -1,9 +1,8 @@
-//! Cut every conversation at every byte.
+//! Cuts every conversation at every byte.
 //!
-//! The real driver, engine, framing and HTTP transport over cables in memory, on paused time. One fault strikes at one
-//! byte of one direction; then the world is whole again. Wherever that was, each request must be answered once and in
-//! time, no unsafe call may run twice, and what is said about a call must be true. A violation prints the command that
-//! repeats it.
+//! The real driver, engine, framing and HTTP transport run over in-memory streams on paused time. One fault hits one
+//! byte of one direction; later bytes pass. In every case each request must be answered once and in time, no unsafe
+//! call may run twice, and the reported outcome must be true. A violation prints the command that reproduces it.
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 #![allow(clippy::print_stdout, reason = "a manual sweep prints its table")]
@@ -36,7 +35,7 @@ fn assert_no_violation(name: &str) {
     assert!(failures.is_empty(), "{} violations:\n{}", report.found(), failures.join("\n"));
 }
 
-/// One test for each conversation, so that they run beside each other and fail alone.
+/// One test for each conversation, so that they run concurrently and fail separately.
 macro_rules! conversations {
     ($($test:ident: $name:literal,)*) => {
         $(#[test]
@@ -98,7 +97,7 @@ conversations! {
     restarted_child_survives_cut_anywhere: "stdio-dies",
 }
 
-/// What `cargo xtask cuts` runs: its wishes come in the environment, because a test takes no arguments.
+/// The sweep of `cargo xtask cuts`. Its parameters come from the environment, because a test takes no arguments.
 #[test]
 #[ignore = "run by cargo xtask cuts"]
 fn by_hand() {
@@ -142,7 +141,7 @@ fn by_hand() {
     assert_eq!(all.found(), 0, "violations");
 }
 
-/// One cut, told in full.
+/// Prints one cut in full.
 fn print_cut(conversation: &Conversation, fault: Fault) {
     let observed = conversation.hold(Some(fault));
     for event in &observed.events {

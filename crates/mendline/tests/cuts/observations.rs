@@ -1,4 +1,4 @@
-//! What was seen of one conversation, from the client's end and from the server's.
+//! The observations of one conversation, at the client and at the server.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::conversation::Wire;
 use super::site::{AnswerMode, Variant};
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Initialize,
@@ -16,7 +16,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The id of the request.
+    /// Returns the id of the request.
     pub fn id(self) -> &'static str {
         match self {
             Role::Initialize => "handshake",
@@ -26,36 +26,36 @@ impl Role {
     }
 }
 
-/// One request and everything that came back with its id.
+/// One request and all messages with its id.
 #[derive(Clone, Debug)]
 pub struct RequestRecord {
     pub role: Role,
-    /// The fault had struck before it was made.
+    /// The fault had happened before it was made.
     pub after_fault: bool,
-    /// The client said that it does not want the answer any more.
+    /// The client has cancelled it.
     pub cancelled: bool,
     pub took: Option<Duration>,
     pub answers: Vec<Value>,
 }
 
-/// What was seen of one conversation.
+/// The observations of one conversation.
 #[derive(Clone, Debug)]
 pub struct Observations {
     pub wire: Wire,
     pub mode: AnswerMode,
     pub variant: Variant,
     pub requests: Vec<RequestRecord>,
-    /// What the server asked the client.
+    /// The requests of the server to the client.
     pub questions: Vec<Value>,
-    /// Runs of the tool that must not run twice.
+    /// The number of runs of the tool that must not run twice.
     pub runs: usize,
-    /// How often a response was resumed.
+    /// The number of resumptions of a response.
     pub resumed: usize,
-    /// How many bytes had gone up whenever the server had something whole and did not do it.
+    /// The number of bytes that had gone up at each complete request that the server rejected.
     pub rejected: Vec<usize>,
     pub server_knows_of_cancel: bool,
     pub struck: bool,
-    /// How long the driver took to end after its client had left.
+    /// The time that the driver took after its client had left.
     pub ended: Option<Duration>,
     pub up: (usize, Vec<usize>),
     pub down: (usize, Vec<usize>),
@@ -63,7 +63,7 @@ pub struct Observations {
 }
 
 impl Observations {
-    /// What is seen of a conversation that has not begun.
+    /// The observations before a conversation.
     pub fn nothing(wire: Wire, mode: AnswerMode, variant: Variant) -> Observations {
         Observations {
             wire,
@@ -92,24 +92,24 @@ impl Observations {
         answer.is_some_and(|answer| answer.get("result").is_some())
     }
 
-    /// Whether the client waits for an answer.
+    /// Returns true if the client waits for an answer.
     pub fn waits(&self) -> bool {
         self.requests.iter().any(|request| request.took.is_none() && !request.cancelled)
     }
 
-    /// The client makes these requests.
+    /// Records requests of the client.
     pub fn ask(&mut self, roles: &[Role], after_fault: bool) {
         let request = |&role| RequestRecord { role, after_fault, cancelled: false, took: None, answers: Vec::new() };
         self.requests.extend(roles.iter().map(request));
     }
 
-    /// The client loses patience; says whether there was still something to cancel.
+    /// Records a cancellation. Returns false if the request was answered already.
     pub fn cancel(&mut self, role: Role) -> bool {
         let open = self.requests.iter_mut().find(|request| request.role == role && request.took.is_none());
         open.map(|request| request.cancelled = true).is_some()
     }
 
-    /// Notes a line that came to the client. If it is a question, gives its id.
+    /// Records a line for the client. Returns the id of a server request.
     pub fn note(&mut self, line: &str, took: Duration) -> Option<Value> {
         let message: Value = serde_json::from_str(line).unwrap();
         if message.get("method").is_some() {

@@ -1,4 +1,4 @@
-//! What came of all the cuts, as a table for people.
+//! The results of all cuts as a table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,41 +8,41 @@ use super::faulty_stream::Fault;
 use super::check::{AnswerKind, answer_kind, violations};
 use super::observations::{Role, Observations};
 
-/// What came of cutting conversations.
+/// The results of cut conversations.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// In the order in which they were held.
+    /// In the order of the runs.
     held: Vec<ConversationRows>,
-    /// What was found, and at how many bytes of which kind of fault.
+    /// The violations, each with the bytes at which it happened.
     violations: BTreeMap<Violation, BTreeSet<usize>>,
 }
 
-/// One conversation.
+/// The rows of one conversation.
 #[derive(Debug)]
 struct ConversationRows {
     name: &'static str,
     up: usize,
     down: usize,
-    /// By kind of fault, in the order of [`Fault::KINDS`].
+    /// One row for each kind of fault, in the order of [`Fault::KINDS`].
     rows: [Row; Fault::KINDS.len()],
 }
 
-/// What became of the unsafe call, over many cuts.
+/// The outcomes of the unsafe call over many cuts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     cuts: usize,
     answered: usize,
-    /// Of those that were answered: after the response had been resumed.
+    /// The answers after a resumption of the response.
     resumed: usize,
     not_sent: usize,
     refused: usize,
     unknown: usize,
     cancelled: usize,
-    /// Of all requests, not only of unsafe calls.
+    /// The slowest answer of all requests.
     slowest: Duration,
 }
 
-/// A promise that was broken. The same one is usually broken at many bytes in a row.
+/// A violated rule. The same violation usually happens at many consecutive bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Violation {
     what: String,
@@ -51,7 +51,7 @@ struct Violation {
 }
 
 impl Report {
-    /// Counts a conversation that was held with this fault. The first one comes without.
+    /// Adds a conversation with this fault. The first one has none.
     pub fn add(&mut self, name: &'static str, fault: Option<Fault>, observed: &Observations) {
         if fault.is_none() {
             self.held.push(ConversationRows { name, up: observed.up.0, down: observed.down.0, rows: Default::default() });
@@ -66,7 +66,7 @@ impl Report {
         }
     }
 
-    /// Takes another tally in.
+    /// Adds another report.
     pub fn absorb(&mut self, other: Report) {
         self.held.extend(other.held);
         self.violations.extend(other.violations);
@@ -76,12 +76,12 @@ impl Report {
         self.held.iter().flat_map(|held| &held.rows).map(|row| row.cuts).sum()
     }
 
-    /// How many cuts broke how many promises.
+    /// Returns the number of violations.
     pub fn found(&self) -> usize {
         self.violations.values().map(BTreeSet::len).sum()
     }
 
-    /// What became of the unsafe call: a block for each conversation, and one for all.
+    /// Returns the outcomes of the unsafe call: a block for each conversation, and one for all.
     pub fn table(&self) -> String {
         let mut text = format!(
             "outcome of the unsafe call (none after a failed handshake), and the slowest answer of all\n\n{:<22}{:<12}{}\n",
@@ -107,7 +107,7 @@ impl Report {
         text
     }
 
-    /// One line for each kind of violation, with the bytes and what repeats the first of them.
+    /// Returns one line for each violation, with its bytes and the command that reproduces the first.
     pub fn failures(&self) -> Vec<String> {
         let line = |(violation, bytes): (&Violation, &BTreeSet<usize>)| {
             let Violation { what, conversation, fault } = violation;
@@ -121,7 +121,7 @@ impl Report {
     }
 }
 
-/// The rows of one conversation, with its labels beside the first of them.
+/// Appends the rows of one conversation, with its labels beside the first ones.
 fn put_block(text: &mut String, labels: &mut [String], rows: &[Row]) {
     let mut labels = labels.iter_mut();
     text.push('\n');
@@ -163,7 +163,7 @@ impl Row {
         self.slowest = self.slowest.max(other.slowest);
     }
 
-    /// Its numbers; what did not happen is a dot, so that what did is seen.
+    /// Returns the numbers of a row; a dot stands for zero.
     fn text(&self) -> String {
         let Row { cuts, answered, resumed, not_sent, refused, unknown, cancelled, slowest } = *self;
         let counts = [answered, resumed, not_sent, refused, unknown, cancelled];
@@ -173,7 +173,7 @@ impl Row {
     }
 }
 
-/// A time as one would say it.
+/// Formats a duration.
 fn format_duration(time: Duration) -> String {
     match time.as_millis() {
         0 => "at once".to_owned(),

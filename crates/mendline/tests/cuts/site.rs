@@ -1,8 +1,8 @@
-//! The server: what it answers, whatever carries the question, and the oracle that counts what it has run.
+//! The server: its answers over every transport, and the oracle that counts its runs.
 //!
-//! It is a good server. It runs a tool as soon as a request is there whole, keeps sessions across connections, replays
-//! what a resumed stream has missed, and asks a client that did not hear it once more. Everything that goes wrong, goes
-//! wrong on the way, unless the story has a [`Twist`].
+//! It is a correct server. It runs a tool as soon as a request is complete, keeps sessions across connections, replays
+//! the missed events of a resumed stream, and repeats an unanswered request to the client. All faults are in the
+//! connection, unless the conversation has a [`Variant`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,41 +12,41 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::faulty_stream::{Meter, Direction};
 
-/// How the server answers.
+/// The form of the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerMode {
-    /// Each request with JSON.
+    /// JSON for each request.
     Json,
-    /// Each request with a stream of events.
+    /// An event stream for each request.
     Events,
-    /// The same, with event ids, so that a stream can be resumed; and it keeps a stream for notices open.
+    /// The same with event ids, so that a stream can be resumed, and with an open GET stream.
     ResumableEvents,
-    /// The same, but it ends each stream after an event that says nothing: the answer has to be fetched.
+    /// The same, but each stream ends after an empty event, and the client must fetch the answer.
     PolledEvents,
-    /// Everything over the one stream of the oldest HTTP transport.
+    /// All answers over the one stream of the 2024-11-05 transport.
     Sse,
 }
 
-/// What makes a story more than questions and answers.
+/// An additional event in a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// Nothing does.
+    /// None.
     Plain,
-    /// The tool asks the client something before it answers, where its answer will come.
+    /// The tool sends a request to the client before its answer, over the same stream.
     Asks,
-    /// The same, over the stream for notices.
+    /// The same over the GET stream.
     AsksElsewhere,
-    /// The tool never answers, and the client cancels it.
+    /// The tool never answers, and the client cancels the call.
     Cancels,
-    /// Once the list has been read, the server knows no session any more.
+    /// The server loses all sessions after the list.
     Forgets,
-    /// Once the list has been read, the child ends.
+    /// The child exits after the list.
     Dies,
-    /// What is sent to its address has to be sent on to another.
+    /// The server redirects requests to another path.
     Redirects,
 }
 
-/// A request, whatever carried it.
+/// A request over any transport.
 #[derive(Debug, Default)]
 pub struct Request {
     pub verb: String,
@@ -56,7 +56,7 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-/// A response, whatever carries it.
+/// A response over any transport.
 pub struct Reply {
     pub status: u16,
     pub content_type: Option<&'static str>,
@@ -66,7 +66,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The headers that it has.
+    /// Returns the headers that are set.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = [
             ("content-type", self.content_type),
@@ -79,11 +79,11 @@ impl Reply {
 
 pub enum Body {
     Whole(String),
-    /// Events in pieces; the stream ends when no more can come.
+    /// Events in pieces; the stream ends with its sender.
     Events(UnboundedReceiver<String>),
 }
 
-/// One server, on however many connections.
+/// One server with any number of connections.
 #[derive(Clone)]
 pub struct Site(Arc<Mutex<State>>);
 
@@ -94,10 +94,10 @@ struct State {
     sessions: u32,
     open: Vec<String>,
     streams: Vec<Stream>,
-    /// The stream for notices of each session.
+    /// The GET stream of each session.
     notices: BTreeMap<String, usize>,
     sse_streams: BTreeMap<String, UnboundedSender<String>>,
-    /// Calls that wait for what the client answers to a question: the question's id, the call's, and its stream.
+    /// Calls that wait for a response of the client: the id of the server request, the id of the call, and its stream.
     waiting: Vec<(String, Value, Option<usize>)>,
     asked: usize,
     runs: BTreeMap<String, usize>,
@@ -105,11 +105,11 @@ struct State {
     cancelled: bool,
     resumed: usize,
     meter: Meter,
-    /// How many bytes had gone up when it refused something or sent it elsewhere, each time.
+    /// The number of bytes that had gone up at each refusal or redirect.
     rejected: Vec<usize>,
 }
 
-/// A stream of events: what it has said, and who listens.
+/// An event stream: its sent events, and its live connection.
 #[derive(Default)]
 struct Stream {
     sent: Vec<String>,
@@ -117,15 +117,15 @@ struct Stream {
     live: Option<UnboundedSender<String>>,
 }
 
-/// What comes of a message.
+/// The reaction to a message.
 enum Reaction {
     Nothing,
     Answer(Value),
-    /// The answer has to wait for what the client says to this.
+    /// The answer waits for the client's response to this request.
     Question(Value),
-    /// The client said it: the answer to the call, and where it belongs.
+    /// The response arrived: the answer to the call, and its stream.
     Late(Value, Option<usize>),
-    /// No answer will ever come.
+    /// No answer ever comes.
     Silence,
 }
 
@@ -151,30 +151,29 @@ impl Site {
         })))
     }
 
-    /// How often a tool has run.
+    /// Returns how often a tool has run.
     pub fn runs(&self, tool: &str) -> usize {
         self.0.lock().unwrap().runs.get(tool).copied().unwrap_or(0)
     }
 
-    /// How often a response was asked for again from where it broke off.
+    /// Returns how often a response was resumed.
     pub fn resumed(&self) -> usize {
         self.0.lock().unwrap().resumed
     }
 
-    /// How many bytes had gone up when it refused something or sent it elsewhere, each time.
+    /// Returns the number of bytes that had gone up at each refusal or redirect.
     pub fn rejected(&self) -> Vec<usize> {
         self.0.lock().unwrap().rejected.clone()
     }
 
-    /// Whether it was told that nobody waits for its tool any more: by a notification, or because nobody listens to a
-    /// response that is still open.
+    /// Returns true if the call was cancelled: by a notification, or because the client closed an open response.
     pub fn was_cancelled(&self) -> bool {
         let inside = self.0.lock().unwrap();
         let is_deserted = |stream: &Stream| stream.live.as_ref().is_some_and(UnboundedSender::is_closed);
         inside.cancelled || (!inside.stateful && inside.streams.iter().any(is_deserted))
     }
 
-    /// What a child has to say to a line, and whether it goes on.
+    /// Handles a line for a child. Returns its reply, and whether the child continues.
     pub fn handle(&self, message: &Value) -> (Option<Value>, bool) {
         let mut inside = self.0.lock().unwrap();
         let sent = match inside.handle(message) {
@@ -215,7 +214,7 @@ impl State {
         }
     }
 
-    /// Whether this twist comes now: once, when the list has been read.
+    /// Returns true if this variant happens now: once, after the list.
     fn is_due(&mut self, variant: Variant, message: &Value) -> bool {
         let now = self.variant == variant && message["method"] == "tools/list" && !self.with_variant;
         self.with_variant |= now;
@@ -328,7 +327,7 @@ impl State {
             return empty(404);
         };
         let Some(last) = &request.last_event else {
-            // Whoever names no event has seen none: a stream begins with one that has a name and nothing to say.
+            // A client without an event id has seen no event: a stream starts with an empty event that has an id.
             let stream = self.notices(&session);
             return self.listen(stream, 0);
         };
@@ -344,7 +343,7 @@ impl State {
         matches!(self.mode, AnswerMode::ResumableEvents | AnswerMode::PolledEvents)
     }
 
-    /// The stream for notices of this session.
+    /// Returns the GET stream of this session.
     fn notices(&mut self, session: &str) -> usize {
         if let Some(stream) = self.notices.get(session) {
             return *stream;
@@ -373,7 +372,7 @@ impl State {
             format!("event: message\ndata: {data}\n\n")
         };
         if let Some(live) = &stream.live {
-            // Whoever listened may be gone; it can ask again.
+            // The connection may be closed. The client can resume the stream.
             let _ = live.send(event.clone());
         }
         stream.sent.push(event);
@@ -386,7 +385,7 @@ impl State {
         }
     }
 
-    /// What this stream has said from here on, and what it will say.
+    /// Returns the events of this stream from this number on, and all later ones.
     fn listen(&mut self, number: usize, from: usize) -> Reply {
         let Some(stream) = self.streams.get_mut(number) else { return empty(404) };
         let (sender, receiver) = unbounded_channel();

@@ -1,10 +1,9 @@
-//! Which bytes are cut.
+//! The choice of the bytes that are cut.
 //!
-//! A conversation without a fault tells how many bytes there are and where its messages meet. [`Reach::Every`] byte is
-//! cut on request; [`Reach::Sample`], for every day, takes all bytes of a short conversation, and of a longer one every
-//! few bytes and all that lie near a seam between messages, because that is where things are decided. Each kind of fault
-//! begins at another byte, so that together they leave fewer out. What costs ten times as much, because of TLS, is
-//! sampled more thinly.
+//! A conversation without a fault shows the number of bytes and the boundaries of its messages. [`Coverage::Every`]
+//! cuts every byte. [`Coverage::Sample`] cuts every byte of a short conversation; of a longer one it cuts evenly spread
+//! bytes and those near a boundary. Each kind of fault starts at another offset, so that together they miss fewer
+//! bytes. Conversations with TLS cost ten times as much and have a smaller sample.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -14,18 +13,18 @@ use super::faulty_stream::{Fault, Kind, Direction};
 use super::conversation::Conversation;
 use super::report::Report;
 
-/// Up to so many bytes in one direction, the sample is everything.
+/// Up to this number of bytes in one direction, the sample is complete.
 const SHORT: usize = 600;
-/// Beyond that, about so many bytes, evenly spread …
+/// The number of evenly spread bytes in a longer conversation.
 const SPREAD: usize = 130;
-/// … and so many to both sides of a seam.
+/// The number of bytes on both sides of a boundary.
 const NEAR: usize = 1;
-/// How many are spread over a conversation below TLS.
+/// The number of spread bytes in a conversation with TLS.
 const SPREAD_SECURE: usize = 40;
-/// One byte at a time is the same from wherever it begins, so a few beginnings are enough for every day.
+/// The distance of drip faults. Dripping has the same effect from any byte, so few offsets suffice.
 const DRIPS: usize = 97;
 
-/// How many of the bytes are cut.
+/// The share of the bytes that are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
     Every,
@@ -33,7 +32,7 @@ pub enum Coverage {
     One(usize),
 }
 
-/// Cuts one conversation, with these kinds of faults, on all processors.
+/// Cuts one conversation with these kinds of faults, on all processors.
 pub fn sweep(conversation: &Conversation, kinds: &[(&str, Kind, Direction)], coverage: Coverage) -> Report {
     let plain = conversation.hold(None);
     let mut report = Report::default();
@@ -69,7 +68,7 @@ pub fn sweep(conversation: &Conversation, kinds: &[(&str, Kind, Direction)], cov
     tallied.into_inner().unwrap()
 }
 
-/// The bytes that stand for all of so many.
+/// Returns the sample of the bytes of one direction.
 fn sample((total, seams): &(usize, Vec<usize>), offset: usize, is_secure: bool) -> BTreeSet<usize> {
     let (short, spread, near) = if is_secure { (0, SPREAD_SECURE, 0) } else { (SHORT, SPREAD, NEAR) };
     if *total <= short {

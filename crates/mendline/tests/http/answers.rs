@@ -1,4 +1,4 @@
-//! What comes back, in every shape that a server may give it.
+//! Responses in every form that a server may send.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Bodies that come compressed although nothing but `identity` was asked for.
+//! Compressed bodies, although the request accepts only `identity`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::stage::{PING, PONG, Stage, memory_dialer, get, line, post, target};
 
 const GZIP_HEAD: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03";
 
-/// The check sum of gzip, bit by bit.
+/// Computes the CRC-32 of gzip bit by bit.
 fn check_sum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 })
@@ -42,7 +42,7 @@ async fn answered(answer: Vec<u8>) -> Vec<String> {
     let serve = async {
         let mut server = servers.next().await;
         server.request().await;
-        // What is not wanted is not taken.
+        // The client may stop reading.
         let _ = tokio::time::timeout(Duration::from_secs(5), server.0.write_all(&answer)).await;
         server
     };
@@ -65,7 +65,7 @@ async fn r23_compressed_body_is_read() {
 
 #[tokio::test(start_paused = true)]
 async fn r23_decompression_bomb_is_too_large() {
-    // Two hundred times the limit, in a fifth of it.
+    // Two hundred times the limit, compressed to a fifth of it.
     let bomb = gzip(&vec![b' '; 20_000_000]);
     assert!(bomb.len() < 25_000, "{}", bomb.len());
     for kind in ["application/json", "text/html"] {

@@ -1,4 +1,4 @@
-//! Which connection carries what, and for how long it is kept.
+//! The connection pool: reuse, idle time and limits.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::stage::{MemoryDialer, EVENTS_HEAD, PING, PONG, Server, Servers, Stage, memory_dialer, get, json, post, target};
 
-/// One exchange on the connection at hand.
+/// Performs one exchange on this connection.
 async fn again(stage: &mut Stage<MemoryDialer>, server: &mut Server, reuse: Reuse) {
     stage.begin_with(post(PING), reuse);
     let (facts, _) = tokio::join!(stage.facts(1), server.answer(json(PONG)));
@@ -170,7 +170,7 @@ async fn close_drops_only_idle_connections() {
     assert_eq!(stage.facts(1).await.last().unwrap(), "2: end Complete Whole");
 }
 
-/// Never answers.
+/// A dialer that never connects.
 struct BlackHole;
 
 impl Dial for BlackHole {
@@ -202,7 +202,7 @@ async fn unanswered_dial_ends_at_connect_timeout() {
     );
 }
 
-/// The first dial makes a cable; the others hang, and tell when they are given up.
+/// A dialer whose first dial succeeds. Later dials hang, and count when they are aborted.
 struct SingleDial {
     memory_dialer: MemoryDialer,
     dials: AtomicUsize,

@@ -1,4 +1,4 @@
-//! The connection breaks at any byte, in either direction, and what is told about it is true.
+//! Cuts of a connection at any byte in either direction, and the reported end of the exchange.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::stage::{CAPACITY, BreakingDialer, PING, PONG, Stage, memory_dialer, events, get, json, post, target};
 
-/// How long the request of these tests is, head and body.
+/// Returns the length of the request of these tests, head and body.
 async fn request_length() -> usize {
     let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
@@ -109,7 +109,7 @@ async fn early_answer_is_accepted_and_connection_not_reused() {
 
 #[tokio::test(start_paused = true)]
 async fn answer_received_before_reset_is_kept() {
-    // The server reads a little, answers, and lets the rest of the request run into a closed connection.
+    // The server reads a little, answers, and closes the connection while the request is being written.
     let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post("\"x\"".repeat(CAPACITY)));

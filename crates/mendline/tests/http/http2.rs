@@ -1,4 +1,4 @@
-//! HTTP/2 with frames written by hand, so that the server can refuse, reset and vanish exactly where a test wants it.
+//! HTTP/2 with explicit frames, so that the server can refuse, reset and close at an exact point.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const ACK: u8 = 1;
 const REFUSED_STREAM: u32 = 7;
 const INTERNAL_ERROR: u32 = 2;
 
-/// `:status: 200` and a content type, as the static table of HPACK and literals write them.
+/// Returns `:status: 200` and a content type, encoded with the static table of HPACK and literals.
 fn head(content_type: &str) -> Vec<u8> {
     let mut block = vec![0x88, 0x0f, 0x10, u8::try_from(content_type.len()).unwrap()];
     block.extend(content_type.as_bytes());
@@ -57,7 +57,7 @@ impl Server {
         self.0.write_all(&frame).await.unwrap();
     }
 
-    /// The preface of both sides, with these settings of ours.
+    /// Exchanges the connection prefaces, with these settings of the server.
     async fn exchange_settings(&mut self, settings: &[(u16, u32)]) {
         let mut preface = [0; 24];
         self.0.read_exact(&mut preface).await.unwrap();
@@ -70,7 +70,7 @@ impl Server {
         self.send(SETTINGS, 0, 0, &payload).await;
     }
 
-    /// Reads up to the end of one request and says on which stream it came.
+    /// Reads one complete request and returns its stream.
     async fn stream(&mut self) -> u32 {
         loop {
             let frame = self.frame().await;
@@ -170,7 +170,7 @@ async fn events_arrive_at_once_and_abort_resets_stream() {
     assert_eq!(facts, complete("2: ", PONG), "the connection goes on");
 }
 
-/// One request on a fresh connection, and what the server does about it.
+/// Makes one request on a new connection, with this behaviour of the server.
 async fn met_with(act: impl AsyncFnOnce(&mut Server, u32)) -> Vec<String> {
     let (mut stage, mut servers) = stage();
     stage.begin(post(PING));
@@ -244,7 +244,7 @@ async fn body_within_window_but_unsent_is_partly_written() {
             let mut server = servers.next().await;
             server.exchange_settings(&[]).await;
             while server.frame().await.kind != HEADERS {}
-            // Time enough for everything to go where it can.
+            // Lets all bytes arrive.
             sleep(Duration::from_millis(1)).await;
         };
         let (facts, ()) = tokio::join!(stage.facts(1), serve);
@@ -315,7 +315,7 @@ async fn stream_limit_of_peer_opens_another_connection() {
     assert_eq!(facts, complete("3: ", PONG));
 }
 
-/// A connection that has carried one exchange.
+/// Creates a connection that has carried one exchange.
 async fn warm(stage: &mut Stage<MemoryDialer>, servers: &mut Servers, settings: &[(u16, u32)]) -> Server {
     stage.begin(post(PING));
     let serve = async {
@@ -396,7 +396,7 @@ async fn silent_peer_is_pinged_at_30s_and_dropped_at_40s() {
         let mut server = servers.next().await;
         server.exchange_settings(&[]).await;
         server.stream().await;
-        // It answers the first question and not the second.
+        // The server answers the first PING and not the second.
         loop {
             let frame = server.frame().await;
             if frame.kind == PING_FRAME {

@@ -1,4 +1,4 @@
-//! Everything has a limit, and crossing it is an ordinary end.
+//! Limits of the transport: an exchange beyond a limit ends with an error.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ async fn response_head_over_limit_is_rejected() {
 
 #[tokio::test(start_paused = true)]
 async fn w02_event_up_to_configured_limit_is_accepted() {
-    // More than what is the limit when none is configured.
+    // More than the default limit.
     let long = message(17 << 20);
     let (dial, mut servers) = memory_dialer();
     let limits = Limits { message_bytes: 32 << 20, ..Limits::default() };
@@ -89,7 +89,7 @@ async fn w02_event_up_to_configured_limit_is_accepted() {
     assert!(matches!(received, Some(Received::Message(message)) if message.text() == &long));
 }
 
-/// Lets the transport work while something else happens; gives what it told.
+/// Runs the transport beside another future. Returns its facts.
 async fn facts_while<T>(stage: &mut Stage<MemoryDialer>, other: impl Future<Output = T>) -> (Vec<String>, T) {
     let mut facts = Vec::new();
     tokio::pin!(other);
@@ -101,7 +101,7 @@ async fn facts_while<T>(stage: &mut Stage<MemoryDialer>, other: impl Future<Outp
     }
 }
 
-/// One exchange with this much of a body that has not ended; the far end to end it with.
+/// Starts an exchange with this number of bytes of an unfinished body, and returns its server.
 async fn unfinished(stage: &mut Stage<MemoryDialer>, servers: &mut Servers, bytes: usize) -> Server {
     stage.begin(post(PING));
     let length = bytes + REST.len();
@@ -109,17 +109,17 @@ async fn unfinished(stage: &mut Stage<MemoryDialer>, servers: &mut Servers, byte
     let serve = async {
         let mut server = servers.next().await;
         server.answer(format!("{head}{}", " ".repeat(bytes))).await;
-        // Time enough for all of it to be read that may be.
+        // Lets the transport read all that it may.
         tokio::time::sleep(Duration::from_millis(10)).await;
         server
     };
     facts_while(stage, serve).await.1
 }
 
-/// The last bytes of a body of spaces: no message, but a proper end.
+/// The last bytes of a body of spaces: not a message, but a complete body.
 const REST: &str = "        ";
 
-/// A stage whose answers may have 4,000 bytes each and 10,000 together.
+/// Creates a stage with a limit of 4,000 bytes for each answer and 10,000 for all.
 fn tight() -> (Stage<MemoryDialer>, Servers) {
     let (dial, servers) = memory_dialer();
     let limits = Limits { message_bytes: 4_000, ..Limits::default() };
@@ -137,7 +137,7 @@ async fn s05_unfinished_bodies_stay_within_memory_budget() {
         assert!(stage.http.buffered() <= 10_000, "{}", stage.http.buffered());
     }
     assert!(stage.http.buffered() >= 6_000, "{}", stage.http.buffered());
-    // The oldest goes on, and each that ends lets others be read.
+    // The oldest body continues, and each body that ends lets others be read.
     for server in &mut far {
         server.write(REST).await;
     }
@@ -153,7 +153,7 @@ async fn s05_largest_unfinished_body_is_aborted() {
     for bytes in [2_900, 3_900] {
         far.push(unfinished(&mut stage, &mut servers, bytes).await);
     }
-    // This one is short and whole, and cannot be read before something makes room.
+    // This body is short and complete, but cannot be read before memory is free.
     stage.begin(post(PING));
     let serve = async { servers.next().await.answer(json(PONG)).await };
     let (mut facts, _) = facts_while(&mut stage, serve).await;
@@ -178,7 +178,7 @@ async fn s04_busy_connections_are_limited() {
     let minute = tokio::time::sleep(Duration::from_secs(60));
     let (facts, ()) = facts_while(&mut stage, minute).await;
     assert_eq!((facts.len(), servers.unseen()), (most, most), "as many as may be, and no more");
-    // One that is free again carries the next.
+    // A free connection carries the next exchange.
     let mut first = servers.next().await;
     let (facts, _) = tokio::join!(stage.facts(1), first.answer(json(PONG)));
     assert_eq!(facts.last().unwrap(), "end Complete Whole");

@@ -1,4 +1,4 @@
-//! A redirect is followed within the origin when it keeps the request, and nothing goes anywhere else.
+//! Redirects: only those within the origin that keep the request are followed.
 
 use mendline_core::Secret;
 

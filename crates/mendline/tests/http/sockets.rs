@@ -1,4 +1,4 @@
-//! Over loopback sockets: what only a real kernel shows.
+//! The transport over loopback sockets.
 
 use mendline::transport::http::{ProxyRules, TcpDial};
 use tokio::io::AsyncReadExt as _;
@@ -16,7 +16,7 @@ async fn accept(listener: &TcpListener) -> Server<TcpStream> {
     Server(listener.accept().await.unwrap().0)
 }
 
-/// The next close sends a reset instead of an end.
+/// Makes the next close send a reset.
 fn will_reset(server: &Server<TcpStream>) {
     rustix::net::sockopt::set_socket_linger(&server.0, Some(std::time::Duration::ZERO)).unwrap();
 }
@@ -42,7 +42,7 @@ async fn message_is_sent_and_answer_returned() {
 
 #[tokio::test]
 async fn refused_connection_is_reported_with_reason() {
-    // Bound and never listened on: nobody else gets the port meanwhile.
+    // Bound without a listener, so that no other process gets the port.
     let kept = TcpSocket::new_v4().unwrap();
     kept.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let place = kept.local_addr().unwrap();
@@ -67,7 +67,7 @@ async fn connection_closed_while_idle_is_replaced_silently() {
         if reset {
             will_reset(&first);
         }
-        // The transport is not polled between the close and the next request, so that only the kernel knows.
+        // The transport is not polled between the close and the next request, so only the kernel knows of the close.
         drop(first);
         stage.begin(post(PING));
         let serve = async { accept(&listener).await.answer(json(PONG)).await };

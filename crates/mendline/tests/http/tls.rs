@@ -1,4 +1,4 @@
-//! Trust, tunnels, and the truth about what was written when the bytes are encrypted.
+//! TLS: trust, proxy tunnels, and the reported end of encrypted requests.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::stage::{MemoryDialer, BreakingDialer, PING, PONG, Server, Servers, Stage, memory_dialer, json, post, target};
 
-/// An authority of our own, and what it signs.
+/// A certificate authority of the test.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -90,7 +90,7 @@ async fn certificate_needs_valid_name_date_and_authority() {
     assert_eq!(end_of(authority.trusted(), &foreign).await, format!("end Forbidden({words:?}) Nothing"));
 }
 
-/// A server whose certificate vouches for itself, and that certificate.
+/// Returns a server with a self-signed certificate, and that certificate.
 fn self_signed(name: &str, until: i32, is_ca: IsCa) -> (TlsAcceptor, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -102,7 +102,7 @@ fn self_signed(name: &str, until: i32, is_ca: IsCa) -> (TlsAcceptor, String) {
     (acceptor(&certificate, &key), certificate.pem())
 }
 
-/// A server that shows this certificate and signs with this key, whether they belong together or not.
+/// Returns a server with this certificate and this key, which need not match.
 fn acceptor(certificate: &rcgen::Certificate, key: &KeyPair) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let der = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
@@ -129,7 +129,7 @@ async fn u06_trusted_self_signed_certificate_is_accepted() {
         let store = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(store.path(), &pem).unwrap();
         let mut options = TlsOptions::default();
-        // Something has to be in the store of authorities, whatever machine this is.
+        // The certificate store must not be empty.
         options.trust(Authority::new("ours").pem.as_bytes()).unwrap();
         options.store(store.path().to_owned());
         let end = end_of(target("https://x.test/mcp").tls(options), &server).await;
@@ -155,7 +155,7 @@ async fn u06_other_self_signed_certificate_is_refused_with_advice() {
                  NODE_EXTRA_CA_CERTS=/path/cert.pem";
     for kind in KINDS {
         let (server, _) = self_signed("x.test", VALID, kind);
-        // The same names and dates, another key.
+        // The same names and dates with another key.
         let (_, other) = self_signed("x.test", VALID, kind);
         let end = end_of(trusting(&other), &server).await;
         assert!(end.starts_with("end Forbidden(") && end.ends_with(" Nothing"), "{kind:?}: {end}");
@@ -272,7 +272,7 @@ async fn concurrent_exchanges_share_first_tls_handshake() {
     assert_eq!(servers.unseen(), 0);
 }
 
-/// Dials cables and remembers where to.
+/// A dialer that records its targets.
 struct RecordingDialer(MemoryDialer, Arc<std::sync::Mutex<Vec<Place>>>);
 
 impl Dial for RecordingDialer {
@@ -327,7 +327,7 @@ async fn proxy_refusing_tunnel_is_named() {
     }
 }
 
-/// How many bytes the client sends in a whole exchange, and what becomes of a request whose connection takes fewer.
+/// Cuts an encrypted request after each number of bytes, and compares the reported end with what the server received.
 #[tokio::test]
 async fn cut_tls_request_is_never_underreported() {
     let authority = Authority::new("ours");
@@ -343,7 +343,7 @@ async fn cut_tls_request_is_never_underreported() {
                 return None;
             };
             let mut plain = Vec::new();
-            // What is whole is answered; what is not ends with the connection.
+            // The server answers a complete request. An incomplete one ends with the connection.
             let whole = loop {
                 match tokio::time::timeout(Duration::from_millis(200), server.0.read_buf(&mut plain)).await {
                     Ok(Ok(1..)) if plain.ends_with(PING.as_bytes()) => break true,
