@@ -1,11 +1,12 @@
-//! What arrives for a request that was given up.
+//! Messages for cancelled requests.
 //!
-//! A peer that cancels a request may still be sent its answer, or progress on it, by a peer that did not know yet or does not
-//! look (`server-everything` goes on reporting). Mendline passes nothing of this on: [`crate::differences::OMISSIONS`]. How
-//! much of it there is depends on who was faster, so it is taken out of every transcript before two are compared.
+//! A peer that cancels a request may still get its answer or its progress from a peer that has not read the
+//! cancellation or ignores it (`server-everything` continues to report). Mendline forwards none of them:
+//! [`crate::differences::OMISSIONS`]. Their number depends on a race, so they are removed from every transcript before
+//! a comparison.
 //!
-//! That progress *before* the cancellation comes through is seen all the same: the clients give the fixture's call up *when*
-//! its first progress arrives, and would wait for ever otherwise.
+//! Progress *before* the cancellation is still compared: the clients cancel the call of the fixture *when* its first
+//! progress arrives, and would hang without it.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use crate::differences::Family;
 use crate::rename::SplitLine;
 use crate::transcript::{Direction, Transcript};
 
-/// A transcript without what arrived for requests that were given up.
+/// Returns a transcript without the messages for cancelled requests.
 pub fn remove_from(transcript: &Transcript) -> Transcript {
     let up = cut(&transcript.up, Direction::Up);
     let down = cut(&transcript.down, Direction::Down);
@@ -33,7 +34,7 @@ fn name<'a>(cut: &SplitLine<'a>, family: Family, field: &str) -> Option<&'a str>
     names.next().map(|(_, name)| *name)
 }
 
-/// The requests of one peer that it took back, and the tokens under which it wanted to hear about them.
+/// The requests that one peer cancelled, and their progress tokens.
 struct CancelledRequests<'a> {
     requests: (Family, BTreeSet<&'a str>),
     tokens: (Family, BTreeSet<&'a str>),
@@ -47,7 +48,7 @@ impl<'a> CancelledRequests<'a> {
         Self { requests: (request, requests), tokens: (progress, tokens) }
     }
 
-    /// Takes out of what the other peer said whatever belongs to them.
+    /// Removes their messages from the lines of the other peer.
     fn remove_from(&self, lines: Lines<'_>) -> Vec<String> {
         let answers = |cut: &SplitLine<'_>| name(cut, self.requests.0, "id").is_some_and(|id| self.requests.1.contains(id));
         let reports = |cut: &SplitLine<'_>| {

@@ -1,6 +1,6 @@
-//! The fault server as a process of its own, which can be killed and started again at the same address.
+//! The fault server as a separate process, which can be killed and restarted at the same address.
 //!
-//! What ran is in its ledger, a file that survives every kill, so that it is known and not concluded.
+//! Its ledger, a file that survives every kill, shows what ran.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,25 +11,25 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use serde_json::Value;
 use tokio::net::TcpSocket;
 
-/// A server that is killed now and then.
+/// A server process that tests kill and restart.
 #[derive(Debug)]
 pub struct FaultyServer {
     program: PathBuf,
     arguments: Vec<String>,
     ledger: PathBuf,
-    /// With its stdin, which ends it with us.
+    /// The process and its stdin, whose end ends it.
     running: Option<(Child, Option<ChildStdin>)>,
     address: String,
-    /// Bound to its port and never listened on, so that nobody else gets it while the server is away.
+    /// Bound to the port without a listener, so that no other process gets it while the server is down.
     _place: TcpSocket,
 }
 
 impl FaultyServer {
-    /// Starts it on a port of its own.
+    /// Starts the server on a free port.
     ///
     /// # Errors
     ///
-    /// When the program is not there or does not say where it listens.
+    /// Fails if the program is missing or does not print its address.
     pub fn start(program: &Path, arguments: &[&str], ledger: &Path) -> Result<Self, String> {
         let place = TcpSocket::new_v4().map_err(|why| why.to_string())?;
         let bound = place.set_reuseaddr(true).and_then(|()| place.bind(([127, 0, 0, 1], 0).into()));
@@ -46,7 +46,7 @@ impl FaultyServer {
         Ok(faulty)
     }
 
-    /// Starts it again where it was.
+    /// Starts it again on the same port.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl FaultyServer {
             .map_err(|why| format!("{}: {why}; `cargo xtask peers` builds it", self.program.display()))?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         self.running = Some((child, stdin));
-        // It says where it listens once it does.
+        // It prints its address once it listens.
         let mut line = String::new();
         let mut stdout = BufReader::new(stdout.ok_or("no stdout")?);
         stdout.read_line(&mut line).map_err(|why| why.to_string())?;
@@ -71,7 +71,7 @@ impl FaultyServer {
         Ok(())
     }
 
-    /// Kills it, and comes back when nothing of it is left.
+    /// Kills it and waits until it is reaped.
     pub fn kill(&mut self) {
         if let Some((mut child, _)) = self.running.take() {
             let _ = child.kill();
@@ -79,17 +79,17 @@ impl FaultyServer {
         }
     }
 
-    /// Where it is dialed.
+    /// Returns its URL.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Its process.
+    /// Returns its pid.
     pub fn id(&self) -> Option<u32> {
         self.running.as_ref().map(|(child, _)| child.id())
     }
 
-    /// How often each call ran, by its key.
+    /// Returns how often each call ran, by key.
     pub fn executions(&self) -> BTreeMap<String, usize> {
         executions(&self.ledger)
     }
@@ -101,7 +101,7 @@ impl Drop for FaultyServer {
     }
 }
 
-/// How often each call ran, as a ledger has it.
+/// Returns how often each call ran, from a ledger.
 pub fn executions(ledger: &Path) -> BTreeMap<String, usize> {
     let mut ran = BTreeMap::new();
     for line in fs::read_to_string(ledger).unwrap_or_default().lines() {

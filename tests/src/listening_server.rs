@@ -1,7 +1,7 @@
 //! A server that listens on a port, for one conversation.
 //!
-//! Each takes a port of the system's choice and prints `listening on PORT` when it can be dialed, among whatever else it
-//! prints; all of that goes to a file, so no pipe can fill up. It is ended, by its own process id, when the value is dropped.
+//! It takes a free port and prints `listening on PORT` once it accepts connections. Its output goes to a file, so no
+//! pipe can fill up. Dropping the value kills the process.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -9,16 +9,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a server prints before its port.
+/// The text before the port.
 const ANNOUNCEMENT: &str = "listening on ";
 
-/// How long a server may take to start on a busy machine.
+/// The deadline for the start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often the file is looked at in the meantime.
+/// The interval of reading the file.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// A server that can be dialed.
+/// A server that accepts connections.
 #[derive(Debug)]
 pub struct ListeningServer {
     child: Child,
@@ -30,7 +30,7 @@ impl ListeningServer {
     ///
     /// # Errors
     ///
-    /// When it cannot be started, ends by itself, or does not say its port in time.
+    /// Fails if it cannot be started, exits, or does not print its port in time.
     pub fn start(command: &[OsString], log: &Path) -> Result<Self, String> {
         let [program, args @ ..] = command else { return Err("no server".into()) };
         let file = File::create(log).map_err(|why| format!("{}: {why}", log.display()))?;
@@ -43,11 +43,11 @@ impl ListeningServer {
             .stderr(errors)
             .spawn()
             .map_err(|why| format!("{}: {why}", program.display()))?;
-        // Made before the wait, so that a server that never listens is ended too.
+        // Created before the wait, so that a server that never listens is killed too.
         let mut listening = Self { child, port: 0 };
         let begun = Instant::now();
         loop {
-            // Asked before the log is read, so that the last words of one that ended are in it.
+            // Checked before the log is read, so that the log is complete if the server has exited.
             let ended = listening.child.try_wait().map_err(|why| why.to_string())?;
             let output = fs::read_to_string(log).map_err(|why| why.to_string())?;
             if let Some(port) = announced(&output) {
@@ -64,7 +64,7 @@ impl ListeningServer {
         }
     }
 
-    /// Where it is dialed.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -72,13 +72,13 @@ impl ListeningServer {
 
 impl Drop for ListeningServer {
     fn drop(&mut self) {
-        // Killed rather than asked: some wait for their last connection first, and nothing of theirs needs saving.
+        // Killed without SIGTERM: some servers wait for their last connection, and they have no state to save.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The port in what a server has printed so far. Half a line may be half a number.
+/// Returns the port in the output so far. An incomplete line may contain half a number.
 fn announced(output: &str) -> Option<u16> {
     let lines = output.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     lines.filter_map(|line| line.strip_prefix(ANNOUNCEMENT)?.trim().parse().ok()).next()

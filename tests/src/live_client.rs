@@ -1,8 +1,8 @@
-//! A conversation that a test can interrupt: a real client performs its steps, and at a `pause` it waits for the test.
+//! A conversation that a test can interrupt: a real client performs its steps, and waits for the test at each `pause`.
 //!
-//! The client is a process of its own in one of three languages, so the two talk by files: at a pause the client makes the
-//! file `NAME.here` and goes on when there is a `NAME.on`. In between the test kills, freezes or restarts whatever stands
-//! behind the client, which knows nothing of it. The client and whatever it has started is ended when the value is dropped.
+//! The client is a process in one of three languages, so the two synchronise by files: at a pause the client creates
+//! the file `NAME.here` and continues when `NAME.on` exists. Meanwhile the test kills, freezes or restarts the server.
+//! Dropping the value kills the client and its descendants.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,30 +14,30 @@ use serde_json::{Value, json};
 
 use crate::stage::{Era, Stage};
 
-/// How often a file is looked for.
+/// The interval of checking for a file.
 const GLANCE: Duration = Duration::from_millis(10);
 
-/// Longer than a client's own patience, so that its words are read and not ours.
+/// Longer than the client's own timeout, so that the client's error is reported.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// A client in conversation.
+/// A client in a conversation.
 #[derive(Debug)]
 pub struct LiveClient {
     child: Child,
     folder: PathBuf,
 }
 
-/// A step at which the client waits for the test.
+/// Returns a step at which the client waits for the test.
 pub fn pause(name: &str) -> Value {
     json!({ "do": "pause", "pause": name })
 }
 
 impl LiveClient {
-    /// Starts the client before this command, in a folder that is its own and with these variables.
+    /// Starts the client with this server command, in its own directory and with these variables.
     ///
     /// # Errors
     ///
-    /// When something is not installed or cannot be started.
+    /// Fails if a program is not installed or cannot be started.
     pub fn start(
         stage: &Stage,
         folder: PathBuf,
@@ -69,11 +69,11 @@ impl LiveClient {
         Ok(Self { child, folder })
     }
 
-    /// Waits until the client has come to this pause, and says how long that took.
+    /// Waits until the client reaches this pause, and returns the time until then.
     ///
     /// # Errors
     ///
-    /// When the client ends before it does, or it takes far too long. The text has what it printed.
+    /// Fails if the client exits before, or takes too long. The error contains its output.
     pub fn arrives_at(&mut self, pause: &str) -> Result<Duration, String> {
         let (here, begun) = (self.folder.join(format!("{pause}.here")), Instant::now());
         loop {
@@ -90,20 +90,20 @@ impl LiveClient {
         }
     }
 
-    /// Lets the client go on from this pause.
+    /// Lets the client continue from this pause.
     ///
     /// # Errors
     ///
-    /// When the file cannot be made.
+    /// Fails if the file cannot be created.
     pub fn goes_on_from(&self, pause: &str) -> Result<(), String> {
         File::create(self.folder.join(format!("{pause}.on"))).map(drop).map_err(|why| why.to_string())
     }
 
-    /// Waits for the end of the conversation, and gives what the client's API returned.
+    /// Waits for the end of the conversation and returns the report of the client.
     ///
     /// # Errors
     ///
-    /// When the client fails. The text has what it printed.
+    /// Fails if the client fails. The error contains its output.
     pub fn report(mut self) -> Result<Value, String> {
         let begun = Instant::now();
         let status = loop {
@@ -120,18 +120,18 @@ impl LiveClient {
         serde_json::from_slice(&report).map_err(|why| why.to_string())
     }
 
-    /// The client's process.
+    /// Returns the pid of the client.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills the client, as a crash would.
+    /// Kills the client.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// All that the client and Mendline have printed for people.
+    /// Returns the stderr of the client and of Mendline.
     pub fn output(&self) -> String {
         fs::read_to_string(self.folder.join("stderr.txt")).unwrap_or_default()
     }
@@ -139,12 +139,12 @@ impl LiveClient {
 
 impl Drop for LiveClient {
     fn drop(&mut self) {
-        // Mendline ends with its client, and its server with it.
+        // Mendline exits with its client, and its server with it.
         self.kill();
     }
 }
 
-/// A step with a pause knows the path of its files, without which it would depend on where the client runs.
+/// Adds the absolute path of its files to a pause, because the client may run in any directory.
 fn placed(step: &Value, folder: &Path) -> Value {
     let mut step = step.clone();
     if let Some(name) = step["pause"].as_str() {

@@ -1,7 +1,7 @@
-//! The names in a line, and whether two conversations use them alike.
+//! The ids in a line, and their pairing between two conversations.
 //!
-//! A line is cut into its names and its skeleton, which is everything else, byte for byte. The cut is made in the original
-//! text: nothing is parsed and printed again, because a comparison that tidies both sides up cannot see untidiness.
+//! A line is split into its ids and its skeleton, which is all other bytes. It is split in the original text and never
+//! printed again from parsed JSON, so that the comparison sees every byte.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,14 +16,14 @@ type Members<'a> = BTreeMap<String, &'a RawValue>;
 /// A line in two parts.
 #[derive(Clone, Debug)]
 pub struct SplitLine<'a> {
-    /// The line with its names taken out.
+    /// The line without its ids.
     pub skeleton: String,
-    /// The names, in the order of the table, with the row that says what each one is.
+    /// The ids in the order of the table, each with its row.
     pub names: Vec<(&'static Difference, &'a str)>,
 }
 
 impl<'a> SplitLine<'a> {
-    /// Cuts a line. One that is no JSON object has no names and is all skeleton.
+    /// Splits a line. A line that is not a JSON object has no ids.
     pub fn new(line: &'a str, direction: Direction) -> Self {
         let mut spots: Vec<(Range<usize>, &'static Difference)> = Vec::new();
         if let Ok(message) = serde_json::from_str::<Members<'a>>(line) {
@@ -65,13 +65,13 @@ fn lookup<'a>(message: &Members<'a>, field: &[&str]) -> Option<&'a str> {
     members.as_ref().unwrap_or(message).get(*last).map(|value| value.get())
 }
 
-/// Where `part` lies in `line`, of which it is a slice.
+/// Returns the range of `part` in `line`, of which it is a slice.
 fn range_in(line: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr() as usize - line.as_ptr() as usize;
     start..start + part.len()
 }
 
-/// The names of one conversation and what they are called in the other: a bijection, grown line by line.
+/// The ids of one conversation with their counterparts in the other: a bijection that grows line by line.
 #[derive(Debug)]
 pub struct Renames {
     side: Option<Side>,
@@ -81,31 +81,31 @@ pub struct Renames {
 }
 
 impl Renames {
-    /// No names yet. On `side`, names may differ as the table says; with `None` nowhere.
+    /// Creates an empty pairing. Ids may differ on `side` as the table allows; with `None` nowhere.
     pub fn new(side: Option<Side>) -> Self {
         Self { side, there: BTreeMap::new(), back: BTreeMap::new(), seen: Vec::new() }
     }
 
-    /// How many names have been paired.
+    /// Returns the number of paired ids.
     pub fn len(&self) -> usize {
         self.there.len()
     }
 
-    /// Whether no name has been paired.
+    /// Returns true if no id has been paired.
     pub fn is_empty(&self) -> bool {
         self.there.is_empty()
     }
 
-    /// Whether a name has been paired in the place that this row is about. A permission that nobody uses is not proven.
+    /// Returns true if an id has been paired in the place of this row. A row that is never used is not tested.
     pub fn has_seen(&self, row: &'static Difference) -> bool {
         self.seen.iter().any(|seen| std::ptr::eq(*seen, row))
     }
 
-    /// Pairs the name that stands in one place without Mendline with the one that stands there with it.
+    /// Pairs the id in one place without Mendline with the one in the same place with it.
     ///
     /// # Errors
     ///
-    /// When the name is not allowed to differ, is no number of Mendline's, or one of the two already has another partner.
+    /// Fails if the id may not differ, is not an integer of Mendline, or is already paired with another.
     pub fn pair(&mut self, row: &'static Difference, direct: &str, bridged: &str) -> Result<(), String> {
         if Some(row.side) != self.side {
             return if direct == bridged {

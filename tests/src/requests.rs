@@ -1,11 +1,11 @@
-//! What a server was sent over HTTP, and whether two clients sent it the same.
+//! The HTTP requests to a server, and their comparison.
 //!
-//! A message is compared as on a pipe: byte for byte, but for the table of [differences](crate::differences). Around it are
-//! headers, which may be written in many ways and mean the same; [what they mean](Request::meaning) is compared. A header that
-//! only says who speaks or how a connection is kept is each client's own affair.
+//! A message is compared as over stdio: byte for byte, except for the table of [differences](crate::differences).
+//! Headers are compared by their [meaning](Request::meaning). Headers that only identify the client or control the
+//! connection are ignored.
 //!
-//! Each request has a connection to itself if need be, so which of two calls comes first is nobody's promise. Requests are
-//! therefore paired by what they say and not by when they came.
+//! Each request may use its own connection, so the order of two calls is undefined. Requests are therefore paired by
+//! content.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,32 +15,32 @@ use crate::rename::SplitLine;
 use crate::stage::Transport;
 use crate::transcript::{Direction, Transcript};
 
-/// Headers whose meaning must be the same. Those that begin with [`OURS`] are compared too.
+/// Headers whose meaning must be equal. Those that begin with [`OURS`] are compared too.
 const COMPARED: [&str; 2] = ["accept", CONTENT_TYPE];
 const CONTENT_TYPE: &str = "content-type";
-/// What the headers of the protocol begin with.
+/// The prefix of the headers of the protocol.
 const OURS: &str = "mcp-";
-/// Its value is the server's choice, so only its presence is compared.
+/// The server chooses its value, so only its presence is compared.
 const SESSION: &str = "mcp-session-id";
 
-/// One request as it was written.
+/// One request as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// POST, GET or DELETE.
     pub verb: String,
-    /// The path without what is behind a question mark, where some servers write their session.
+    /// The path without the query, in which some servers put their session.
     pub path: String,
-    /// By their names in small letters.
+    /// The headers, with names in lower case.
     pub headers: BTreeMap<String, String>,
     /// The message.
     pub body: String,
 }
 
-/// All requests on one connection.
+/// Parses all requests on one connection.
 ///
 /// # Errors
 ///
-/// When there is something else among them, or the last one is not whole.
+/// Fails if the bytes are not complete requests.
 pub fn parse(mut bytes: &[u8]) -> Result<Vec<Request>, String> {
     let mut requests = Vec::new();
     while !bytes.is_empty() {
@@ -75,9 +75,9 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 impl Request {
-    /// What the headers say, apart from how it is written.
+    /// Returns the meaning of the headers, independent of their spelling.
     ///
-    /// The transport of the first revision demands a content type and nothing more; what else is sent to it is habit.
+    /// The 2024-11-05 transport requires only a content type; other headers are ignored there.
     pub fn meaning(&self, transport: Transport) -> BTreeMap<&str, BTreeSet<String>> {
         let is_compared = |name: &str| match transport {
             Transport::Sse => name == CONTENT_TYPE,
@@ -96,16 +96,16 @@ impl Request {
     }
 }
 
-/// `Application/JSON; charset=utf-8` is `application/json` to everybody.
+/// Returns the media type without parameters, in lower case.
 fn media_type(text: &str) -> String {
     text.split(';').next().unwrap_or_default().trim().to_lowercase()
 }
 
-/// Holds what a server was sent through Mendline against what the client sent it by itself. Says how many messages it was.
+/// Compares the requests of Mendline with those of the client itself. Returns the number of messages.
 ///
 /// # Errors
 ///
-/// The first difference that the table does not allow, or the first header that means something else, in words.
+/// Returns the first difference that the table does not allow, or the first header with another meaning.
 pub fn same(dialed: &[Request], bridged: &[Request], transport: Transport) -> Result<usize, String> {
     let (dialed, bridged) = (posted(dialed), posted(bridged));
     for (one, other) in dialed.iter().zip(&bridged) {
@@ -126,7 +126,7 @@ pub fn same(dialed: &[Request], bridged: &[Request], transport: Transport) -> Re
     Ok(dialed.len())
 }
 
-/// The requests that bring a message, sorted by what they say apart from names.
+/// Returns the POST requests, sorted by content without ids.
 fn posted(requests: &[Request]) -> Vec<&Request> {
     let mut posted: Vec<_> = requests.iter().filter(|request| request.verb == "POST").collect();
     posted.sort_by_cached_key(|request| SplitLine::new(&request.body, Direction::Up).skeleton);

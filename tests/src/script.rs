@@ -1,8 +1,8 @@
-//! What the clients are told to do, and what of it is left out.
+//! The scripts of the clients, and the steps that are skipped.
 //!
-//! A script is a list of operations in `scripts/`, one for each server. Not every transport can carry all of them: a server
-//! without sessions has no way to ask its client anything, for example. Such a step says so itself, under `skip`, by the
-//! transport's name and with the reason; here those steps are taken out, in one place for all clients.
+//! A script is a list of operations in `scripts/`, one for each server. Not every transport supports all of them: a
+//! server without sessions cannot send requests to its client, for example. Such a step has a member `skip` with the
+//! transport and the reason. This module removes these steps for all clients.
 
 use std::fs;
 use std::path::Path;
@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use crate::stage::{Transport, Server};
 
-/// Writes the script for a server that is reached in the given way.
+/// Writes the script for a server over this transport.
 ///
 /// # Errors
 ///
-/// When the script cannot be read or written, or skips a step without a reason or over a transport that does not exist.
+/// Fails if the script cannot be read or written, or if it skips a step without a reason or over an unknown transport.
 pub fn write(server: Server, transport: Transport, to: &Path) -> Result<(), String> {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(match server {
         Server::Fixture => "fixture.json",
@@ -28,7 +28,7 @@ pub fn write(server: Server, transport: Transport, to: &Path) -> Result<(), Stri
     fs::write(to, Value::Array(steps).to_string()).map_err(|why| format!("{}: {why}", to.display()))
 }
 
-/// The steps that the transport can carry.
+/// Returns the steps that the transport supports.
 fn carried(mut steps: Vec<Value>, transport: Transport) -> Result<Vec<Value>, String> {
     for step in &steps {
         for (name, why) in step["skip"].as_object().into_iter().flatten() {

@@ -1,12 +1,12 @@
-//! What order means when there is more than one connection.
+//! The order of messages over several connections.
 //!
-//! On a pipe everything that a server says is in one order, and Mendline keeps it. Over HTTP each call has a response of its
-//! own, and what belongs to no call has a stream of its own again: which of two connections is read first is nobody's
-//! promise, with or without Mendline. What belongs together is still in order, though: a call's progress comes before its
-//! answer, and log messages come in the order in which they were written.
+//! Over stdio all messages of a server have one order, and Mendline keeps it. Over HTTP each call has its own response,
+//! and other messages have their own stream: the order between connections is undefined, with or without Mendline.
+//! Related messages still have an order: the progress of a call comes before its answer, and log messages come in the
+//! order in which they were written.
 //!
-//! So a transcript is untangled before it is compared with that of a pipe. Every line belongs to one thread; lines are sorted
-//! by thread, and within a thread they stay as they came.
+//! So a transcript is sorted before it is compared with that of a pipe. Every line belongs to one thread; lines are
+//! sorted by thread and keep their order within a thread.
 
 use std::collections::BTreeMap;
 
@@ -14,26 +14,27 @@ use crate::differences::Family;
 use crate::rename::SplitLine;
 use crate::transcript::{Direction, Transcript};
 
-/// What a line of the server belongs to, in terms that are the same in both conversations: the client's own names and the methods.
+/// The thread of a line of the server, in terms that are equal in both conversations: the ids of the client and the
+/// methods.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Thread {
-    /// A request of the client: its progress, its answer, and what a subscription brings.
+    /// A request of the client: its progress, its answer, and the notifications of a subscription.
     Call(String),
-    /// All that is said by one method otherwise.
+    /// All other messages of one method.
     Method(String),
 }
 
-/// The same lines, thread by thread.
+/// Returns the same lines, thread by thread.
 pub fn untangled(transcript: &Transcript) -> Transcript {
     let calls = calls_by_token(&transcript.up);
     let mut untangled = transcript.clone();
-    // A client has two threads: what it says by itself, in the order of its script, and what it replies when it is asked.
+    // A client has two threads: its own requests in the order of its script, and its replies to the server.
     untangled.up.sort_by_key(|line| is_reply(line));
     untangled.down.sort_by_cached_key(|line| thread(line, &calls));
     untangled
 }
 
-/// Which request wants its progress under which token.
+/// Returns the request of each progress token.
 fn calls_by_token(up: &[String]) -> BTreeMap<String, String> {
     let both = up.iter().filter_map(|line| {
         let cut = SplitLine::new(line, Direction::Up);

@@ -1,23 +1,28 @@
-//! What a server says differently to somebody who is not its parent.
+//! Differences of a server between stdio and HTTP.
 //!
-//! The same server on a pipe and at a URL is almost the same server. Where it is not, with or without Mendline, the
-//! difference is taken out of both conversations before they are compared. There are seven, each for the peers that have it
-//! and no others:
+//! Some servers behave differently over HTTP, with or without Mendline. These differences are removed from both
+//! conversations before a comparison. There are seven, each for the peers that have it and no others:
 //!
-//! - `server-everything` announces its tools before a client over Streamable HTTP can have a stream to hear it on, and drops
-//!   what nobody hears. How much of it is heard is a race between the two.
-//! - The Python package answers the modern era over HTTP with all but ASCII escaped, and on a pipe with nothing escaped that
-//!   need not be. The characters are compared, not their spelling.
-//! - A legacy server refuses a probe for the modern era with an HTTP status and not as a method that it does not know. What
-//!   must be the same is that it is refused, and that the client then settles for the legacy era.
-//! - The modern era answers an unknown method with status 404 and an error in the body. The second TypeScript client shows
-//!   its user the status, with the body as text; behind Mendline it shows the error, as on a pipe.
-//! - In the modern era a request over HTTP is given up by closing its response. The second TypeScript client also posts a
-//!   cancellation when it gives a subscription up; Mendline must post none.
-//! - The same client on a pipe greets a process of its own before the one that it talks to. Two processes of Mendline count
-//!   their requests each from the beginning, so the greeting is compared by its presence alone.
-//! - Mendline is not told that a server speaks the first revision's transport. It posts its greeting to the URL, is refused,
-//!   and knows; the refused one is taken out.
+//! - `server-everything` announces its tools before a client over Streamable HTTP can have a stream for it, and drops
+//!   the notification then. Whether it arrives is a race.
+//!
+//! - The Python SDK escapes all non-ASCII characters in the modern era over HTTP, and none over stdio. The characters
+//!   are compared, not their escapes.
+//!
+//! - A legacy server refuses a probe for the modern era with an HTTP status instead of a JSON-RPC error. Only the
+//!   refusal is compared, and that the client falls back to the legacy era.
+//!
+//! - The modern era answers an unknown method with status 404 and an error in the body. The second TypeScript client
+//!   reports the status, with the body as text; behind Mendline it reports the error, as over stdio.
+//!
+//! - In the modern era a request over HTTP is cancelled by closing its response. The second TypeScript client also
+//!   posts a cancellation when it cancels a subscription; Mendline must post none.
+//!
+//! - Over stdio the same client performs the handshake with a separate process first. Two processes of Mendline both
+//!   number their requests from the start, so only the presence of that handshake is compared.
+//!
+//! - Mendline detects the 2024-11-05 transport: it posts its handshake to the URL and is refused. The refused request
+//!   is removed.
 
 use serde_json::{Value, json};
 
@@ -25,20 +30,20 @@ use crate::requests::Request;
 use crate::stage::{Client, Era, Transport, Server, Stage};
 use crate::transcript::Transcript;
 
-/// How a request is given up where closing its response does not say it.
+/// The method of a cancellation, where closing the response does not cancel the request.
 const CANCELLED: &str = "notifications/cancelled";
 
-/// What `server-everything` says too early.
+/// The method that `server-everything` sends too early.
 const TOO_EARLY: &str = "notifications/tools/list_changed";
 
-/// What the second TypeScript client calls an error whose status it shows instead of its content.
+/// The name that the second TypeScript client gives to an error whose status it reports instead of its content.
 const HIDES_AN_ERROR: &str = "SdkHttpError";
 
-/// A transcript of the client's pipe without what the distance changes.
+/// Removes the differences from a transcript of the client's pipe.
 ///
 /// # Errors
 ///
-/// When a probe was not refused.
+/// Fails if a probe was not refused.
 pub fn remove_from(transcript: &Transcript, stage: &Stage) -> Result<Transcript, String> {
     let mut transcript = transcript.clone();
     if drops_what_is_too_early(stage) {
@@ -53,7 +58,7 @@ pub fn remove_from(transcript: &Transcript, stage: &Stage) -> Result<Transcript,
     Ok(transcript)
 }
 
-/// A client's report without what the distance changes.
+/// Removes the differences from a report of a client.
 pub fn remove_from_report(report: &mut Value, stage: &Stage) {
     if let (true, Some(received)) = (drops_what_is_too_early(stage), report["received"].as_object_mut()) {
         received.remove(TOO_EARLY);
@@ -64,7 +69,7 @@ pub fn remove_from_report(report: &mut Value, stage: &Stage) {
             let hidden = parsed(error["data"]["text"].as_str().unwrap_or_default());
             let mut shown = json!({"name": "ProtocolError"});
             for key in ["code", "message", "data"] {
-                // What the server left out, no client shows.
+                // No client shows a member that the server left out.
                 if let Some(value) = hidden["error"].get(key) {
                     shown[key] = value.clone();
                 }
@@ -74,11 +79,11 @@ pub fn remove_from_report(report: &mut Value, stage: &Stage) {
     }
 }
 
-/// What a server was sent by a client that dialed it and through Mendline, without what the distance changes.
+/// Removes the differences from the requests of a direct client and from those of Mendline.
 ///
 /// # Errors
 ///
-/// When Mendline posted a cancellation in the modern era, or somebody did not greet.
+/// Fails if Mendline posted a cancellation in the modern era, or if a handshake is missing.
 pub fn remove_from_requests(
     dialed: &mut Vec<Request>,
     bridged: &mut Vec<Request>,
@@ -125,7 +130,7 @@ fn parsed(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_default()
 }
 
-/// A line of JSON with every character as itself that need not be escaped. All other bytes stay as they are.
+/// Returns a line of JSON without unnecessary escapes. All other bytes stay.
 fn spelt_out(line: &str) -> String {
     let mut spelt = String::with_capacity(line.len());
     let mut rest = line;
@@ -142,14 +147,14 @@ fn spelt_out(line: &str) -> String {
     spelt + rest
 }
 
-/// The length of the escape that the text begins with, and the character if there was no need to escape it.
+/// Returns the length of the escape at the start of the text, and its character if the escape is unnecessary.
 fn escaped(text: &str) -> (usize, Option<char>) {
     let unit = |at: usize| {
         let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
         u16::from_str_radix(digits, 16).ok()
     };
     let Some(first) = unit(0) else {
-        // The second byte of any other escape is ASCII, unless the line is no JSON: then it is left alone.
+        // The second byte of any other escape is ASCII, unless the line is invalid JSON, which is left alone.
         return (text.ceil_char_boundary(2.min(text.len())), None);
     };
     let pair = [first, unit(6).unwrap_or_default()];

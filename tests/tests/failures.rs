@@ -1,8 +1,8 @@
-//! Failures of Mendline's as the official clients read them: no validation error takes the place of the words.
+//! Failures of Mendline as the official clients read them, without validation errors.
 //!
-//! Every failure text is read back from a server that serves them all, in both eras, as the result of a tool and as the
-//! error of another method. A few are provoked for real, behind `mendline run`. `cargo xtask peers` installs what is needed
-//! and runs these tests.
+//! Every failure text is read from a server that serves them all, in both eras, as the result of a tool and as the
+//! error of another method. Some failures are provoked behind a real `mendline run`. `cargo xtask peers` installs the
+//! peers and runs these tests.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -31,18 +31,18 @@ fn call(tool: &str, arguments: &Value) -> Value {
     json!({ "do": "call", "tool": tool, "arguments": arguments })
 }
 
-/// What the client's API returned for each step of this kind. Most clients add what they saw of the progress.
+/// Returns the results of the client's API for each step of this kind. Most clients add the progress.
 fn given(report: &Value, kind: &str) -> Vec<Value> {
     let steps = report["steps"].as_array().unwrap().iter().filter(|step| step[0] == kind);
     steps.map(|step| if step[2].is_array() { step[2][0].clone() } else { step[2].clone() }).collect()
 }
 
-/// What was sent, as JSON.
+/// Returns the failure as JSON.
 fn sent(failure: &Failure, method: Method) -> Value {
     serde_json::from_slice(&response(failure, &Id::number(1), method)).unwrap()
 }
 
-/// Clients of the first TypeScript major put the code before the message.
+/// Compares an error. Clients of the first TypeScript major put the code before the message.
 fn has_error(given: &Value, code: &Value, message: &Value, data: &Value) {
     let error = &given["error"];
     assert_eq!(&error["code"], code, "{given}");
@@ -68,7 +68,7 @@ fn reads_every_failure(client: Client, era: Era) {
         for result in results {
             assert_eq!(result["isError"], true, "{result}");
             assert_eq!(result["content"][0]["text"], failure.text(), "{result}");
-            // Some clients leave members out that are null.
+            // Some clients omit members that are null.
             let (read, written) = (&result["_meta"][FAILURE_KEY], &written["_meta"][FAILURE_KEY]);
             for fact in ["cause", "outcome", "retryable", "attempts", "retryAfterMs", "upstream", "call", "detail"] {
                 assert_eq!(read[fact], written[fact], "{fact}: {result}");
@@ -119,7 +119,7 @@ fn w03_rmcp_reads_every_modern_failure() {
     reads_every_failure(Rust, Modern);
 }
 
-/// The runtime of the fault servers, which runs as long as the process.
+/// Returns the runtime of the fault servers, which runs until the process ends.
 fn runtime() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static DRIVEN: Once = Once::new();
@@ -130,7 +130,7 @@ fn runtime() -> &'static Handle {
     runtime.handle()
 }
 
-/// Failures that a server behind `mendline run` provokes, in one conversation.
+/// Provokes failures behind `mendline run` in one conversation.
 fn reads_failures_that_happen(client: Client, era: Era) {
     let stage = stage(client, era);
     let eras = if era == Modern { mendline_faults::Era::Modern } else { mendline_faults::Era::Legacy };
@@ -154,7 +154,7 @@ fn reads_failures_that_happen(client: Client, era: Era) {
     let folder = stage.folder("failures-that-happen").unwrap();
     let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
     live.arrives_at("before").unwrap();
-    // A rule counts only what no rule before it has taken.
+    // A rule counts only requests that no earlier rule has matched.
     site.add(Rule::new("t13_reset_before_headers").tool("create_note").nth(1)).unwrap();
     site.add(Rule::new("a73_token_expired_401").tool("create_note").nth(1)).unwrap();
     live.goes_on_from("before").unwrap();

@@ -1,7 +1,7 @@
-//! Framings that are right over HTTP and odd: the official clients read them all through Mendline, those that they could not
-//! read by themselves included.
+//! Valid but unusual framings over HTTP: the official clients read them all through Mendline, including those that they
+//! cannot read directly.
 //!
-//! `cargo xtask peers` installs what is needed and runs these tests.
+//! `cargo xtask peers` installs the peers and runs these tests.
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -18,7 +18,7 @@ use mendline_peers::stage::{Client, Transport, Stage};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// How a server frames what it answers, and what it is called.
+/// Returns the framings with their names.
 fn framings() -> Vec<(&'static str, Answers, Rule)> {
     let json = |name, rule| (name, Answers::Json, rule);
     let events = |name, rule| (name, Answers::Events, rule);
@@ -38,7 +38,7 @@ fn framings() -> Vec<(&'static str, Answers, Rule)> {
     ]
 }
 
-/// What a client is told by a server that frames its answers like this, with Mendline between: the texts of its calls.
+/// Returns the texts of the calls of a client, through Mendline, with a server of this framing.
 fn plays(stage: &Stage, name: &str, answers: Answers, rule: Rule) -> Result<Vec<String>, String> {
     let settings = Settings { era: Era::Legacy, answers, ..Settings::default() };
     let server = runtime().block_on(Server::start(settings)).unwrap();
@@ -82,7 +82,7 @@ fn w01_r23_typescript_2_reads_every_framing_through_mendline() {
     reads_every_framing(TypeScript2);
 }
 
-/// Where the servers of all tests run: one thread, for as long as the process lives.
+/// Returns the runtime of the fault servers: one thread until the process ends.
 fn runtime() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static DRIVEN: Once = Once::new();

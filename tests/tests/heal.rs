@@ -1,8 +1,8 @@
-//! What a real client sees when what stands behind it breaks, with Mendline between.
+//! Recovery as real clients see it, with Mendline between them and a failing server.
 //!
-//! The clients are those of the official packages, the servers a real one, one on an official package, and our own that
-//! breaks on purpose. The test kills and restarts; the client only calls. What really ran is asked of the server.
-//! `cargo xtask peers` installs what is needed and runs these tests.
+//! The clients are those of the official SDKs. The servers are a published one, a test server on an official SDK, and
+//! the fault server. The test kills and restarts servers while the client calls. The server counts what really ran.
+//! `cargo xtask peers` installs the peers and runs these tests.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test prints its figures")]
 
@@ -31,14 +31,14 @@ use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// What should come at once may take this long on a busy machine.
+/// The deadline for anything that should happen at once, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
 fn stage(client: Client, era: Era, server: Server) -> Stage {
     Stage { client, server, era, transport: Transport::Stdio, programs: programs::built() }
 }
 
-/// `mendline run` with these words.
+/// Returns a `mendline run` command with these arguments.
 fn run(stage: &Stage, arguments: &[&str]) -> Vec<OsString> {
     let mut command =
         vec![stage.programs.mendline.clone().into(), "run".into(), "--no-log-files".into(), "--no-catalogue".into()];
@@ -50,11 +50,11 @@ fn call(tool: &str, arguments: &Value) -> Value {
     json!({ "do": "call", "tool": tool, "arguments": arguments })
 }
 
-/// What the client's API returned for the calls of a tool, in order. A call that failed as such has its error there.
+/// Returns the results of the calls of a tool, in order. A failed call has its error there.
 fn results(report: &Value, tool: &str) -> Vec<Value> {
     let steps = report["steps"].as_array().unwrap().iter();
     let gave = steps.filter(|step| step[0] == "call" && step[1] == tool).map(|step| step[2].clone());
-    // Most clients add what they saw of the progress.
+    // Most clients add the progress.
     gave.map(|gave| if gave.is_array() { gave[0].clone() } else { gave }).collect()
 }
 
@@ -66,7 +66,7 @@ fn kill(pid: i32) {
     rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }
 
-/// The server that runs behind a tap with this log, and nothing else of its kind.
+/// Returns the pid of the server behind a tap with this log.
 fn server_behind(stage: &Stage, log: &Path) -> i32 {
     let mut found = Vec::new();
     let runs = eventually(SOON, || {
@@ -78,7 +78,7 @@ fn server_behind(stage: &Stage, log: &Path) -> i32 {
     found[0]
 }
 
-/// Where the servers of all stories run: one thread, for as long as the process lives.
+/// Returns the runtime of the fault servers: one thread until the process ends.
 fn runtime() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static DRIVEN: Once = Once::new();
@@ -89,9 +89,9 @@ fn runtime() -> &'static Handle {
     runtime.handle()
 }
 
-// ---- seed 000: a stream that is primed and closed for ever ----
+// ---- seed 000: a stream that is primed and closed for every request ----
 
-/// How often each stream was asked for again, by its name: an event id is the name and a number.
+/// Returns how often each stream was resumed, by name: an event id is the name and a number.
 fn resumptions(seen: &[Seen]) -> Vec<(String, usize)> {
     let mut streams: Vec<(String, usize)> = Vec::new();
     for id in seen.iter().filter_map(|seen| seen.last_event_id.as_deref()) {
@@ -104,13 +104,13 @@ fn resumptions(seen: &[Seen]) -> Vec<(String, usize)> {
     streams
 }
 
-/// The server of the report: a call is answered by an event with an id and no data, and the end of the stream; so is every
-/// GET. Here one tool works, to see that the connection is still good for something.
+/// The server of the report: it answers a call and every GET with an event that has an id and no data, and ends the
+/// stream. One tool works, which shows that the connection is usable.
 fn seed_000(client: Client) {
     let stage = stage(client, Legacy, Fixture);
     let settings = Settings { era: mendline_faults::Era::Legacy, answers: Answers::Events, ..Settings::default() };
     let site = runtime().block_on(mendline_faults::Server::start(settings)).unwrap();
-    // A second between two attempts is what the packages wait when no `retry` is named, as in the report.
+    // The SDKs wait one second between two attempts without a `retry` field, as in the report.
     let fault = || Rule::new("s52_prime_then_close_for_ever").value(1000);
     site.add(fault().tool("create_note")).unwrap();
     site.add(fault().verb("GET")).unwrap();
@@ -132,7 +132,7 @@ fn seed_000(client: Client) {
     live.arrives_at("answered").unwrap();
     let took = begun.elapsed();
     let calls_stream = |seen: &[Seen]| {
-        // The stream of the call is the one that was asked for most; the other is the session's own.
+        // The stream of the call was resumed most often; the other is the GET stream.
         resumptions(seen).into_iter().max_by_key(|(_, times)| *times).unwrap()
     };
     let at_the_answer = site.oracle().seen();
@@ -183,15 +183,15 @@ fn s52_rmcp_gets_error_instead_of_hanging() {
     seed_000(Rust);
 }
 
-// ---- seed 001: a bridge whose remote end dies ----
+// ---- seed 001: a bridge whose server dies ----
 
-/// The words of the entry in the report, with our URL: `npx -y mcp-remote@latest URL`.
+/// Returns the command of the report with the URL of the test: `npx -y mcp-remote@latest URL`.
 fn entry(stage: &Stage, url: &str) -> Vec<OsString> {
     run(stage, &["--", "npx", "-y", "mcp-remote@latest", url])
 }
 
-/// A PATH on which `npx` is the bridge that is pinned in `bench/peers`: a test must not fetch whatever is the latest today.
-/// The bridge keeps a file per server in the home folder, which therefore is one of this test.
+/// Returns a PATH on which `npx` is the bridge that `bench/peers` pins, so that the test does not download the latest
+/// one. The bridge keeps a file for each server in the home directory, so the test has its own.
 fn with_a_pinned_npx(folder: &Path) -> Vec<(&'static str, OsString)> {
     let bridge = installed("bench/node_modules/mcp-remote/dist/proxy.js").unwrap();
     let (bin, home) = (folder.join("bin"), folder.join("home"));
@@ -214,8 +214,8 @@ fn remote(stage: &Stage, folder: &Path) -> FaultyServer {
     FaultyServer::start(&stage.programs.faults, &["era=legacy"], &folder.join("ledger")).unwrap()
 }
 
-/// The remote end dies and stays away. The bridge lives and answers that it has lost its connection; after three of these it
-/// is replaced, a call waits until there is somebody again, and the client never did anything but call.
+/// The server dies and stays away. The bridge lives and answers that it has lost its connection. After three such
+/// answers it is replaced, and a call waits until the server is back. The client only calls.
 fn seed_001(client: Client, path: &str) {
     let stage = stage(client, Legacy, Fixture);
     let folder = stage.folder(&format!("mcp-remote{}", path.replace('/', "-"))).unwrap();
@@ -260,8 +260,8 @@ fn reported_bridge_entry_survives_restart_with_typescript_1_over_http() {
     seed_001(TypeScript1, "/mcp");
 }
 
-/// Calls in flight when the remote end dies, over a bridge that answers some of them late and some not at all. Every one is
-/// answered once, none runs twice, and whoever calls later is served.
+/// Calls in flight when the server dies, over a bridge that answers some of them late and some not at all. Each is
+/// answered once, none runs twice, and later calls work.
 fn calls_in_flight_over_a_bridge(path: &str) {
     let stage = stage(Rust, Legacy, Fixture);
     let folder = stage.folder(&format!("mcp-remote-in-flight{}", path.replace('/', "-"))).unwrap();
@@ -306,10 +306,10 @@ fn reported_bridge_answers_calls_in_flight_once_over_http() {
     calls_in_flight_over_a_bridge("/mcp");
 }
 
-// ---- what the last session knew ----
+// ---- restored session state ----
 
-/// The server is killed. The next one is told the client's log level and subscription, as the tap before it saw, and the
-/// client is told that what it has subscribed to may have changed.
+/// The server is killed. The next one gets the log level and the subscription of the client, as the tap shows, and the
+/// client is notified that its resource may have changed.
 fn state_is_brought_back(client: Client, server: Server) {
     let stage = stage(client, Legacy, server);
     let folder = stage.folder("state").unwrap();
@@ -337,7 +337,7 @@ fn state_is_brought_back(client: Client, server: Server) {
     assert!(text(&results(&report, "echo")[0]).contains("there?"), "{report}");
     assert_eq!(report["received"]["notifications/resources/updated"][0]["uri"], uri, "{report}");
 
-    // The tap of the second life began the log anew.
+    // The tap of the second process started a new log.
     let second = Transcript::read(&log).unwrap();
     let messages: Vec<Value> = second.up.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let sent = |method: &str| messages.iter().filter(|message| message["method"] == method).collect::<Vec<_>>();
@@ -345,7 +345,7 @@ fn state_is_brought_back(client: Client, server: Server) {
     assert_eq!(sent("logging/setLevel")[0]["params"]["level"], "warning", "{messages:?}");
     assert_eq!(sent("resources/subscribe")[0]["params"]["uri"], uri, "{messages:?}");
     if server == Fixture {
-        // `everything` says so by itself whenever it begins.
+        // `everything` sends it at every start.
         assert_eq!(report["received"].get("notifications/tools/list_changed"), None, "the tools are the same: {report}");
     }
 }
@@ -375,7 +375,7 @@ fn rmcp_state_is_restored_at_restarted_fixture() {
     state_is_brought_back(Rust, Fixture);
 }
 
-/// In the modern era there is a stream for what the client listens to. It is opened again at the next server.
+/// In the modern era a subscription is a stream. It is reopened at the next server.
 fn listening_goes_on(client: Client) {
     let stage = stage(client, Modern, Fixture);
     let folder = stage.folder("listening").unwrap();
@@ -405,13 +405,13 @@ fn typescript_2_subscription_continues_at_restarted_server() {
     listening_goes_on(TypeScript2);
 }
 
-/// A server that was updated while it was away: its next life is another server altogether.
+/// The next process of the server is another server with other tools.
 fn other_tools_after_a_restart(client: Client) {
     const ONCE: &str = r#"if mkdir "$0" 2>/dev/null; then exec "$@"; else exec "$MENDLINE" demo-server; fi"#;
     let stage = stage(client, Legacy, Fixture);
     let folder = stage.folder("m70").unwrap();
     let log = folder.join("server-side.log");
-    // `env`, because the packages pass on few variables.
+    // `env`, because the SDKs pass on few variables.
     let mut mendline = OsString::from("MENDLINE=");
     mendline.push(&stage.programs.mendline);
     let mut server: Vec<OsString> = vec!["env".into(), mendline, "sh".into(), "-c".into(), ONCE.into()];
@@ -450,7 +450,7 @@ fn m70_typescript_1_is_notified_of_changed_tools() {
     other_tools_after_a_restart(TypeScript1);
 }
 
-// ---- the client goes ----
+// ---- exit of the client ----
 
 #[test]
 fn c87_client_killed_during_call_leaves_no_process() {
@@ -471,7 +471,7 @@ fn c87_client_killed_during_call_leaves_no_process() {
     assert!(eventually(SOON, is_called), "the call is in flight");
     live.kill();
     let all: Vec<i32> = [server].into_iter().chain(mendline).chain(guard_and_tap).collect();
-    // The call of a client that cannot be answered any more is not waited for.
+    // The call of a killed client is not awaited.
     let ended = eventually(SOON, || all.iter().all(|pid| is_gone(*pid)));
     let left: Vec<&i32> = all.iter().filter(|pid| !is_gone(**pid)).collect();
     assert!(ended, "left behind: {left:?}");

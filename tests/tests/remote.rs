@@ -1,7 +1,7 @@
-//! The same clients and servers, with Mendline between a pipe and HTTP.
+//! The same clients and servers, with Mendline between stdio and HTTP.
 //!
-//! Each test holds three conversations: the client with the server as its child, the client dialing the server by itself, and
-//! the client through `mendline run URL`. `cargo xtask peers` installs what is needed and runs these tests.
+//! Each test holds three conversations: the client with the server as its child, the client that dials the server
+//! itself, and the client through `mendline run URL`. `cargo xtask peers` installs the peers and runs these tests.
 
 mod programs;
 
@@ -18,7 +18,7 @@ use mendline_peers::stage::Server::{self, Everything, Fixture};
 use mendline_peers::stage::{Client, Era, Transport, Stage};
 use mendline_peers::threads::untangled;
 
-/// A conversation that was held to its end.
+/// Unwraps a conversation.
 fn held<T>(played: Result<T, String>) -> T {
     played.unwrap_or_else(|why| panic!("{why}"))
 }
@@ -46,7 +46,7 @@ fn same_as_dialed(client: Client, era: Era, server: Server, transport: Transport
     if server != Everything {
         let mut written = reached.client_side.up.clone();
         if (client, era) == (TypeScript2, Modern) {
-            // It greets on a process of its own before the one that it talks to, whose tap begins the log anew.
+            // It performs the handshake with a separate process first. The tap of the second process started a new log.
             written.push(r#"{"id":0,"method":"server/discover"}"#.into());
         }
         held(access::sent_once(&reached.server_log, &written, transport));
@@ -59,11 +59,11 @@ fn same_as_dialed(client: Client, era: Era, server: Server, transport: Transport
     assert_eq!(direct, reached.report, "what the client's API returned");
 }
 
-/// Where the fixture can ask its client, it provokes everything that the table allows for on the client's side.
+/// Checks that the fixture used every row of the client's side that its transport supports.
 fn every_row_was_seen(stage: &Stage, renames: &Renames) {
     let asked = stage.server == Fixture && stage.transport != Stateless && stage.era != Modern;
     for row in DIFFERENCES.iter().filter(|row| asked && row.side == Side::Client && row.eras != Eras::InModern) {
-        // The oldest client reads nothing while it is asked, so no question can be taken back from it.
+        // The oldest client reads nothing during a server request, so no request to it can be cancelled.
         let withdrawn = row.messages == Messages::Notification("notifications/cancelled");
         if !(stage.client == Python1 && withdrawn) {
             assert!(renames.has_seen(row), "the script never came to {row:?}");

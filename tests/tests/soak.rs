@@ -1,11 +1,11 @@
-//! A server that is killed every twenty seconds, and callers who should hardly notice.
+//! A soak test: the server is killed every twenty seconds while clients call.
 //!
-//! Eight callers make calls of 50 ms without a pause, every other one with an effect that must not happen twice. The server
-//! is killed with SIGKILL and is back a second later: a child because Mendline starts it again, a server at a URL because
-//! the test does. Each execution is in a ledger, a file that survives every kill, so what ran is known and not concluded.
+//! Eight callers make calls of 50 ms without a pause, every other one unsafe. The server is killed with SIGKILL and is
+//! back one second later: Mendline restarts a child, and the test restarts a server at a URL. A ledger, a file that
+//! survives every kill, records each execution.
 //!
-//! Two minutes belong to the tests; `cargo xtask soak` runs the same for as long as one likes. How fast it recovers depends
-//! on the machine and is reported; only far too slow is a failure.
+//! The tests take two minutes; `cargo xtask soak` runs longer. The time to recovery depends on the machine and is
+//! reported; only a far too long one is a failure.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test prints its report")]
 
@@ -24,17 +24,17 @@ use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How often the server is killed. More often, and a child would be in a crash loop by its exits: five in a minute.
+/// The interval of the kills. A shorter one would be a crash loop: five exits in a minute.
 const EVERY: Duration = Duration::from_secs(20);
-/// How long it takes to be back.
+/// The time until the server is back.
 const AWAY: Duration = Duration::from_secs(1);
 const CALLERS: usize = 8;
-/// How long a call takes at the server.
+/// The duration of a call at the server.
 const CALL_MS: u64 = 50;
-/// The longest that a call can take while a server comes back, with much to spare.
+/// The longest time of a call while a server comes back, with a large margin.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The variable by which `cargo xtask soak` asks for more.
+/// The variable with which `cargo xtask soak` sets the duration.
 const MINUTES: &str = "MENDLINE_SOAK_MINUTES";
 
 fn length() -> Duration {
@@ -42,13 +42,13 @@ fn length() -> Duration {
     Duration::from_secs(60 * minutes)
 }
 
-/// Who is killed.
+/// The server that is killed.
 trait KillableServer {
-    /// Kills it, and comes back when it is gone.
+    /// Kills it and waits until it is gone.
     fn kill(&mut self);
-    /// A second later: starts it again, unless that is Mendline's business.
+    /// Starts it again after one second, unless Mendline does.
     fn come_back(&mut self);
-    /// How often each call ran, by its key.
+    /// Returns how often each call ran, by key.
     fn executions(&self) -> BTreeMap<String, usize>;
 }
 
@@ -68,7 +68,7 @@ impl KillableServer for Remote {
     }
 }
 
-/// Mendline's child, which takes a second to start.
+/// A child of Mendline, which takes one second to start.
 struct Child {
     mendline: i32,
     ledger: PathBuf,
@@ -99,7 +99,7 @@ impl KillableServer for Child {
         let pid = server.unwrap();
         rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
         assert!(eventually(PATIENCE, || is_gone(pid)));
-        // The server reads its whole ledger at every call; a ledger for each life keeps that short.
+        // The server reads its whole ledger at every call. A new ledger for each process keeps it short.
         let _ = fs::rename(&self.ledger, self.ledger_of(self.lives));
         self.lives += 1;
     }
@@ -129,11 +129,11 @@ struct Call {
     kind: Kind,
     sent: Instant,
     answered: Instant,
-    /// What Mendline said of a call that it had to answer itself; nothing if the server answered.
+    /// The outcome that Mendline reported, or nothing if the server answered.
     outcome: Option<String>,
 }
 
-/// A kill: when it was begun, when nothing was left, and when the server could be reached again.
+/// A kill: when it began, when the server was gone, and when it was reachable again.
 struct Kill {
     begun: Instant,
     gone: Instant,
@@ -179,7 +179,7 @@ impl Soak {
         self.judge(name, begun.elapsed());
     }
 
-    /// Takes one answer, if there is one, and lets its caller go on.
+    /// Reads one answer, if there is one, and lets its caller continue.
     fn recv_answer(&mut self, goes_on: bool) {
         let oldest = self.open.values().map(|(_, _, sent)| *sent).min().unwrap();
         assert!(oldest.elapsed() < PATIENCE, "a call was not answered; log:\n{}", self.caller.log());
@@ -240,17 +240,17 @@ impl Soak {
         assert!(lost.is_empty(), "answered, and did not run once: {:?}", show(&lost));
         assert!(untrue.is_empty(), "reported as not run, but ran: {:?}", show(&untrue));
         assert_eq!(recoveries.len(), self.kills.len(), "it came back after every kill");
-        // Five times what is promised on a machine that has nothing else to do.
+        // Five times the promise for an idle machine.
         assert!(middle <= 5 * Duration::from_secs(3) && last <= 5 * Duration::from_secs(10), "{recoveries:?}");
     }
 
-    /// From the moment at which the server was back to the first call that it answered.
+    /// Returns the time from the return of the server to its first answer.
     fn recovery(&self, kill: &Kill) -> Option<Duration> {
         let successes = self.calls.iter().filter(|call| call.outcome.is_none() && call.answered >= kill.back);
         successes.map(|call| call.answered - kill.back).min()
     }
 
-    /// What happened to a call, next to the kill that came nearest.
+    /// Describes a call and the kill that was nearest to it.
     fn describe(&self, call: &Call) -> String {
         let kill = self.kills.iter().rfind(|kill| kill.begun < call.answered);
         let after = |at: Instant| kill.map(|kill| at.saturating_duration_since(kill.gone));

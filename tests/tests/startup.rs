@@ -1,5 +1,5 @@
-//! Real clients before a server that they have met before and that has not started: their tools are there at once, and what
-//! turns out to be new is announced. `cargo xtask peers` installs what is needed and runs these tests.
+//! Real clients with a server that is cached and has not started: the tools are available at once, and new ones are
+//! announced. `cargo xtask peers` installs the peers and runs these tests.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -18,11 +18,11 @@ use mendline_peers::stage::Server::Fixture;
 use mendline_peers::stage::{Client, Transport, Stage};
 use serde_json::{Value, json};
 
-/// What should come at once may take this long on a busy machine.
+/// The deadline for anything that should happen at once, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Mendline before its demo server, which starts when there is a gate and has one tool more when there is more. The SDKs pass
-/// hardly anything of the environment on, so it is a part of the command.
+/// Returns the command of Mendline with its demo server, which starts when a gate file exists and has one more tool
+/// when another file exists. The SDKs pass on hardly any variables, so `env` sets them.
 fn command(stage: &Stage, folder: &Path) -> Vec<OsString> {
     let word = |name: &str, file: &str| OsString::from(format!("{name}={}", folder.join(file).display()));
     let mendline = OsString::from(&stage.programs.mendline);
@@ -32,7 +32,7 @@ fn command(stage: &Stage, folder: &Path) -> Vec<OsString> {
     arguments
 }
 
-/// The lists that the client's API gave, in order.
+/// Returns the lists of the client's API, in order.
 fn lists(report: &Value) -> Vec<String> {
     let steps = report["steps"].as_array().unwrap().iter();
     steps.filter(|step| step[0] == "list").map(|step| step[2].to_string()).collect()

@@ -1,4 +1,4 @@
-//! Clients that others wrote, against servers that others wrote, with and without Mendline between them.
+//! Official clients with official servers, with and without Mendline between them.
 //!
 //! `cargo xtask peers` installs the peers, builds `mendline` and runs these tests.
 
@@ -16,12 +16,12 @@ fn stage(client: Client, era: Era, server: Server) -> Stage {
     Stage { client, server, era, transport: Transport::Stdio, programs: programs::built() }
 }
 
-/// A conversation that was held to its end.
+/// Unwraps a conversation.
 fn held(played: Result<StdioRun, String>) -> StdioRun {
     played.unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// Plays the script directly and through Mendline, and holds the two against each other in three places.
+/// Runs the script directly and through Mendline, and compares the two in three places.
 fn same_through_mendline(client: Client, era: Era, server: Server) {
     let stage = stage(client, era, server);
     let direct = held(stage.run_directly("direct"));
@@ -40,7 +40,7 @@ fn same_through_mendline(client: Client, era: Era, server: Server) {
     assert_eq!(direct.report, bridged.report, "what the client's API returned");
 }
 
-/// The fixture provokes everything that the table allows for, so that no row is there for nothing.
+/// Checks that the fixture used every row of the table.
 fn every_row_was_seen(stage: &Stage, side: Side, renames: &Renames) {
     for row in DIFFERENCES.iter().filter(|row| row.side == side) {
         let eras = match row.eras {
@@ -48,7 +48,7 @@ fn every_row_was_seen(stage: &Stage, side: Side, renames: &Renames) {
             Eras::InLegacy => stage.era != Modern,
             Eras::InModern => stage.era == Modern,
         };
-        // The oldest client reads nothing while it is asked, so no question can be taken back from it.
+        // The oldest client reads nothing during a server request, so no request to it can be cancelled.
         let withdrawn = side == Side::Client && row.messages == Messages::Notification("notifications/cancelled");
         if eras && stage.server == Fixture && !(stage.client == Python1 && withdrawn) {
             assert!(renames.has_seen(row), "the script never came to {row:?}");
@@ -56,7 +56,7 @@ fn every_row_was_seen(stage: &Stage, side: Side, renames: &Renames) {
     }
 }
 
-/// The control: without Mendline there is nothing to allow for. If this fails, a peer leaves more to chance than we know.
+/// The control: two direct runs must be equal. A failure means that a peer has an unknown nondeterministic value.
 fn same_twice(client: Client, era: Era, server: Server) {
     let stage = stage(client, era, server);
     let first = held(stage.run_directly("first"));
