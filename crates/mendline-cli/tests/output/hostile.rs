@@ -1,6 +1,6 @@
-//! Every command with hostile names and bodies: a configuration, a server, a client and a command line that hold control
-//! characters, bidirectional overrides and characters without a glyph. None of them reaches stdout or stderr raw, on a
-//! terminal or in a pipe, and none of them begins a line of its own.
+//! Every command with hostile names and bodies: configuration, server, client and command line contain control
+//! characters, bidirectional overrides and invisible characters. None of them reaches stdout or stderr raw, on a
+//! terminal or in a pipe, and none starts a new line.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
