@@ -42,7 +42,7 @@ impl FaultyServer {
             address: address.to_string(),
             _place: place,
         };
-        faulty.come_back()?;
+        faulty.restart()?;
         Ok(faulty)
     }
 
@@ -51,7 +51,7 @@ impl FaultyServer {
     /// # Errors
     ///
     /// As [`Self::start`].
-    pub fn come_back(&mut self) -> Result<(), String> {
+    pub fn restart(&mut self) -> Result<(), String> {
         let mut child = Command::new(&self.program)
             .arg("server")
             .arg(format!("listen={}", self.address))

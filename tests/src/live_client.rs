@@ -45,7 +45,7 @@ impl LiveClient {
         server: &[OsString],
         environment: &[(&str, OsString)],
     ) -> Result<Self, String> {
-        let steps: Vec<Value> = steps.iter().map(|step| placed(step, &folder)).collect();
+        let steps: Vec<Value> = steps.iter().map(|step| with_pause_path(step, &folder)).collect();
         let script = folder.join("script.json");
         fs::write(&script, Value::Array(steps).to_string()).map_err(|why| why.to_string())?;
         let era = match stage.era {
@@ -74,7 +74,7 @@ impl LiveClient {
     /// # Errors
     ///
     /// Fails if the client exits before, or takes too long. The error contains its output.
-    pub fn arrives_at(&mut self, pause: &str) -> Result<Duration, String> {
+    pub fn wait_for_pause(&mut self, pause: &str) -> Result<Duration, String> {
         let (here, begun) = (self.folder.join(format!("{pause}.here")), Instant::now());
         loop {
             if here.exists() {
@@ -95,7 +95,7 @@ impl LiveClient {
     /// # Errors
     ///
     /// Fails if the file cannot be created.
-    pub fn goes_on_from(&self, pause: &str) -> Result<(), String> {
+    pub fn resume_from(&self, pause: &str) -> Result<(), String> {
         File::create(self.folder.join(format!("{pause}.on"))).map(drop).map_err(|why| why.to_string())
     }
 
@@ -145,7 +145,7 @@ impl Drop for LiveClient {
 }
 
 /// Adds the absolute path of its files to a pause, because the client may run in any directory.
-fn placed(step: &Value, folder: &Path) -> Value {
+fn with_pause_path(step: &Value, folder: &Path) -> Value {
     let mut step = step.clone();
     if let Some(name) = step["pause"].as_str() {
         step["file"] = folder.join(name).to_string_lossy().into();

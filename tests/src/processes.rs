@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Returns the processes whose command line begins with these arguments.
-pub fn started_as(arguments: &[&Path]) -> Vec<i32> {
+pub fn with_command_line(arguments: &[&Path]) -> Vec<i32> {
     let begins = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let mut given = line.split(|byte| *byte == 0);

@@ -24,12 +24,12 @@ pub fn write(server: Server, transport: Transport, to: &Path) -> Result<(), Stri
     });
     let text = fs::read_to_string(&from).map_err(|why| format!("{}: {why}", from.display()))?;
     let steps = serde_json::from_str(&text).map_err(|why| format!("{}: {why}", from.display()))?;
-    let steps = carried(steps, transport)?;
+    let steps = supported_steps(steps, transport)?;
     fs::write(to, Value::Array(steps).to_string()).map_err(|why| format!("{}: {why}", to.display()))
 }
 
 /// Returns the steps that the transport supports.
-fn carried(mut steps: Vec<Value>, transport: Transport) -> Result<Vec<Value>, String> {
+fn supported_steps(mut steps: Vec<Value>, transport: Transport) -> Result<Vec<Value>, String> {
     for step in &steps {
         for (name, why) in step["skip"].as_object().into_iter().flatten() {
             if Transport::ALL.iter().all(|transport| transport.name() != name) {
@@ -48,21 +48,21 @@ fn carried(mut steps: Vec<Value>, transport: Transport) -> Result<Vec<Value>, St
 mod tests {
     use serde_json::json;
 
-    use super::carried;
+    use super::supported_steps;
     use crate::stage::Transport;
 
     #[test]
     fn step_is_skipped_only_over_named_transport() {
         let steps = vec![json!({"do": "ping"}), json!({"do": "watch", "skip": {"stateless": "no client to notify"}})];
-        assert_eq!(carried(steps.clone(), Transport::Http).unwrap(), steps);
-        assert_eq!(carried(steps.clone(), Transport::Stateless).unwrap(), steps[..1]);
+        assert_eq!(supported_steps(steps.clone(), Transport::Http).unwrap(), steps);
+        assert_eq!(supported_steps(steps.clone(), Transport::Stateless).unwrap(), steps[..1]);
     }
 
     #[test]
     fn skip_needs_reason_and_known_transport() {
-        let why = carried(vec![json!({"do": "ping", "skip": {"sse": ""}})], Transport::Stdio).unwrap_err();
+        let why = supported_steps(vec![json!({"do": "ping", "skip": {"sse": ""}})], Transport::Stdio).unwrap_err();
         assert!(why.starts_with("skipped without a reason"), "{why}");
-        let why = carried(vec![json!({"do": "ping", "skip": {"ses": "why not"}})], Transport::Stdio).unwrap_err();
+        let why = supported_steps(vec![json!({"do": "ping", "skip": {"ses": "why not"}})], Transport::Stdio).unwrap_err();
         assert!(why.starts_with("there is no transport called ses"), "{why}");
     }
 }

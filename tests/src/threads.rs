@@ -25,13 +25,13 @@ enum Thread {
 }
 
 /// Returns the same lines, thread by thread.
-pub fn untangled(transcript: &Transcript) -> Transcript {
+pub fn sorted_by_thread(transcript: &Transcript) -> Transcript {
     let calls = calls_by_token(&transcript.up);
-    let mut untangled = transcript.clone();
+    let mut sorted_by_thread = transcript.clone();
     // A client has two threads: its own requests in the order of its script, and its replies to the server.
-    untangled.up.sort_by_key(|line| is_reply(line));
-    untangled.down.sort_by_cached_key(|line| thread(line, &calls));
-    untangled
+    sorted_by_thread.up.sort_by_key(|line| is_reply(line));
+    sorted_by_thread.down.sort_by_cached_key(|line| thread(line, &calls));
+    sorted_by_thread
 }
 
 /// Returns the request of each progress token.
@@ -71,7 +71,7 @@ fn method(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::untangled;
+    use super::sorted_by_thread;
     use crate::transcript::Transcript;
 
     const LOG_1: &str = r#"{"method":"notifications/message","params":{"data":1}}"#;
@@ -84,7 +84,7 @@ mod tests {
     fn down(lines: &[&str]) -> Vec<String> {
         let up = vec![r#"{"id":2,"method":"tools/call","params":{"_meta":{"progressToken":"t"}}}"#.to_owned()];
         let down = lines.iter().map(|line| (*line).to_owned()).collect();
-        untangled(&Transcript { up, down }).down
+        sorted_by_thread(&Transcript { up, down }).down
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
             r#"{"method":"b"}"#,
             r#"{"id":8,"result":{}}"#,
         ]);
-        let untangled = untangled(&Transcript { up: up.clone(), down: vec![] }).up;
-        assert_eq!(untangled, [&up[0], &up[2], &up[1], &up[3]].map(Clone::clone));
+        let sorted_by_thread = sorted_by_thread(&Transcript { up: up.clone(), down: vec![] }).up;
+        assert_eq!(sorted_by_thread, [&up[0], &up[2], &up[1], &up[3]].map(Clone::clone));
     }
 }

@@ -46,11 +46,11 @@ const HIDES_AN_ERROR: &str = "SdkHttpError";
 /// Fails if a probe was not refused.
 pub fn remove_from(transcript: &Transcript, stage: &Stage) -> Result<Transcript, String> {
     let mut transcript = transcript.clone();
-    if drops_what_is_too_early(stage) {
+    if drops_early_notification(stage) {
         transcript.down.retain(|line| parsed(line)["method"] != TOO_EARLY);
     }
     if stage.server == Server::Fixture && stage.era == Era::Modern {
-        transcript.down.iter_mut().for_each(|line| *line = spelt_out(line));
+        transcript.down.iter_mut().for_each(|line| *line = without_needless_escapes(line));
     }
     if stage.era == Era::Probing {
         take_out_refusal(&mut transcript)?;
@@ -60,7 +60,7 @@ pub fn remove_from(transcript: &Transcript, stage: &Stage) -> Result<Transcript,
 
 /// Removes the differences from a report of a client.
 pub fn remove_from_report(report: &mut Value, stage: &Stage) {
-    if let (true, Some(received)) = (drops_what_is_too_early(stage), report["received"].as_object_mut()) {
+    if let (true, Some(received)) = (drops_early_notification(stage), report["received"].as_object_mut()) {
         received.remove(TOO_EARLY);
     }
     for step in report["steps"].as_array_mut().into_iter().flatten() {
@@ -110,7 +110,7 @@ pub fn remove_from_requests(
     Ok(())
 }
 
-fn drops_what_is_too_early(stage: &Stage) -> bool {
+fn drops_early_notification(stage: &Stage) -> bool {
     stage.server == Server::Everything && stage.transport == Transport::Http
 }
 
@@ -131,7 +131,7 @@ fn parsed(line: &str) -> Value {
 }
 
 /// Returns a line of JSON without unnecessary escapes. All other bytes stay.
-fn spelt_out(line: &str) -> String {
+fn without_needless_escapes(line: &str) -> String {
     let mut spelt = String::with_capacity(line.len());
     let mut rest = line;
     while let Some(at) = rest.find('\\') {
@@ -166,7 +166,7 @@ fn escaped(text: &str) -> (usize, Option<char>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{spelt_out, take_out_refusal, remove_from, remove_from_report, remove_from_requests};
+    use super::{without_needless_escapes, take_out_refusal, remove_from, remove_from_report, remove_from_requests};
     use crate::stage::{Client, Era, Transport, Programs, Server, Stage};
     use crate::transcript::Transcript;
 
@@ -177,9 +177,9 @@ mod tests {
 
     #[test]
     fn escaped_characters_equal_literal_ones() {
-        assert_eq!(spelt_out(r#""\u00fc \ud83e\udd80 \u2028 \u007f""#), "\"ü 🦀 \u{2028} \u{7f}\"");
+        assert_eq!(without_needless_escapes(r#""\u00fc \ud83e\udd80 \u2028 \u007f""#), "\"ü 🦀 \u{2028} \u{7f}\"");
         for same in [r#""\u0000\u001f \" \\u00fc \\\n""#, "ü 🦀", r#""\ud83e alone""#, "\\", "\\u00", "\\ü"] {
-            assert_eq!(spelt_out(same), same);
+            assert_eq!(without_needless_escapes(same), same);
         }
     }
 

@@ -153,14 +153,14 @@ fn reads_failures_that_happen(client: Client, era: Era) {
     command.push(site.url().into());
     let folder = stage.folder("failures-that-happen").unwrap();
     let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
-    live.arrives_at("before").unwrap();
+    live.wait_for_pause("before").unwrap();
     // A rule counts only requests that no earlier rule has matched.
     site.add(Rule::new("t13_reset_before_headers").tool("create_note").nth(1)).unwrap();
     site.add(Rule::new("a73_token_expired_401").tool("create_note").nth(1)).unwrap();
-    live.goes_on_from("before").unwrap();
-    live.arrives_at("away").unwrap();
+    live.resume_from("before").unwrap();
+    live.wait_for_pause("away").unwrap();
     drop(site);
-    live.goes_on_from("away").unwrap();
+    live.resume_from("away").unwrap();
     let report = live.report().unwrap();
 
     let results = given(&report, "call");

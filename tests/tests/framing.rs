@@ -39,7 +39,7 @@ fn framings() -> Vec<(&'static str, Answers, Rule)> {
 }
 
 /// Returns the texts of the calls of a client, through Mendline, with a server of this framing.
-fn plays(stage: &Stage, name: &str, answers: Answers, rule: Rule) -> Result<Vec<String>, String> {
+fn run_framing(stage: &Stage, name: &str, answers: Answers, rule: Rule) -> Result<Vec<String>, String> {
     let settings = Settings { era: Era::Legacy, answers, ..Settings::default() };
     let server = runtime().block_on(Server::start(settings)).unwrap();
     server.add(rule).unwrap();
@@ -64,7 +64,7 @@ fn reads_every_framing(client: Client) {
     let stage = Stage { client, server, era, transport: Transport::Http, programs: programs::built() };
     let mut wrong = Vec::new();
     for (name, answers, rule) in framings() {
-        let texts = plays(&stage, name, answers, rule);
+        let texts = run_framing(&stage, name, answers, rule);
         if texts.as_deref() != Ok(&["k is 42".to_owned(), "l is 42".to_owned()]) {
             wrong.push(format!("{name}: {texts:?}"));
         }

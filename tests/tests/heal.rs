@@ -21,7 +21,7 @@ use mendline_faults::{Answers, Rule, Seen, Settings};
 use mendline_peers::caller::Caller;
 use mendline_peers::faulty_server::FaultyServer;
 use mendline_peers::live_client::{LiveClient, pause};
-use mendline_peers::processes::{children_of, eventually, is_gone, started_as};
+use mendline_peers::processes::{children_of, eventually, is_gone, with_command_line};
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern};
 use mendline_peers::stage::Server::{Everything, Fixture};
@@ -70,7 +70,7 @@ fn kill(pid: i32) {
 fn server_behind(stage: &Stage, log: &Path) -> i32 {
     let mut found = Vec::new();
     let runs = eventually(SOON, || {
-        let taps = started_as(&[&stage.programs.tap, log]);
+        let taps = with_command_line(&[&stage.programs.tap, log]);
         found = taps.into_iter().flat_map(children_of).filter(|pid| !is_gone(*pid)).collect();
         found.len() == 1
     });
@@ -106,7 +106,7 @@ fn resumptions(seen: &[Seen]) -> Vec<(String, usize)> {
 
 /// The server of the report: it answers a call and every GET with an event that has an id and no data, and ends the
 /// stream. One tool works, which shows that the connection is usable.
-fn seed_000(client: Client) {
+fn always_closed_stream(client: Client) {
     let stage = stage(client, Legacy, Fixture);
     let settings = Settings { era: mendline_faults::Era::Legacy, answers: Answers::Events, ..Settings::default() };
     let site = runtime().block_on(mendline_faults::Server::start(settings)).unwrap();
@@ -126,10 +126,10 @@ fn seed_000(client: Client) {
     ];
     let folder = stage.folder("s52").unwrap();
     let mut live = LiveClient::start(&stage, folder, &steps, &run(&stage, &[&site.url()]), &[]).unwrap();
-    live.arrives_at("before").unwrap();
+    live.wait_for_pause("before").unwrap();
     let begun = Instant::now();
-    live.goes_on_from("before").unwrap();
-    live.arrives_at("answered").unwrap();
+    live.resume_from("before").unwrap();
+    live.wait_for_pause("answered").unwrap();
     let took = begun.elapsed();
     let calls_stream = |seen: &[Seen]| {
         // The stream of the call was resumed most often; the other is the GET stream.
@@ -138,10 +138,10 @@ fn seed_000(client: Client) {
     let at_the_answer = site.oracle().seen();
     let (name, times) = calls_stream(&at_the_answer);
     let gets = site.oracle().counts().gets;
-    live.goes_on_from("answered").unwrap();
-    live.arrives_at("later").unwrap();
+    live.resume_from("answered").unwrap();
+    live.wait_for_pause("later").unwrap();
     let later = resumptions(&site.oracle().seen()).into_iter().find(|(stream, _)| *stream == name).unwrap();
-    live.goes_on_from("later").unwrap();
+    live.resume_from("later").unwrap();
     let report = live.report().unwrap();
 
     println!("{client:?}: answered after {took:?}, {times} resumptions, {gets} GETs in all");
@@ -160,27 +160,27 @@ fn seed_000(client: Client) {
 
 #[test]
 fn s52_python_1_gets_error_instead_of_hanging() {
-    seed_000(Python1);
+    always_closed_stream(Python1);
 }
 
 #[test]
 fn s52_python_2_gets_error_instead_of_hanging() {
-    seed_000(Python2);
+    always_closed_stream(Python2);
 }
 
 #[test]
 fn s52_typescript_1_gets_error_instead_of_hanging() {
-    seed_000(TypeScript1);
+    always_closed_stream(TypeScript1);
 }
 
 #[test]
 fn s52_typescript_2_gets_error_instead_of_hanging() {
-    seed_000(TypeScript2);
+    always_closed_stream(TypeScript2);
 }
 
 #[test]
 fn s52_rmcp_gets_error_instead_of_hanging() {
-    seed_000(Rust);
+    always_closed_stream(Rust);
 }
 
 // ---- seed 001: a bridge whose server dies ----
@@ -216,7 +216,7 @@ fn remote(stage: &Stage, folder: &Path) -> FaultyServer {
 
 /// The server dies and stays away. The bridge lives and answers that it has lost its connection. After three such
 /// answers it is replaced, and a call waits until the server is back. The client only calls.
-fn seed_001(client: Client, path: &str) {
+fn bridge_with_dead_server(client: Client, path: &str) {
     let stage = stage(client, Legacy, Fixture);
     let folder = stage.folder(&format!("mcp-remote{}", path.replace('/', "-"))).unwrap();
     let mut remote = remote(&stage, &folder);
@@ -235,14 +235,14 @@ fn seed_001(client: Client, path: &str) {
     let environment = with_a_pinned_npx(&folder);
     let command = entry(&stage, &remote.url(path));
     let mut live = LiveClient::start(&stage, folder.clone(), &steps, &command, &environment).unwrap();
-    live.arrives_at("up").unwrap();
+    live.wait_for_pause("up").unwrap();
     remote.kill();
-    live.goes_on_from("up").unwrap();
-    live.arrives_at("replaced").unwrap();
+    live.resume_from("up").unwrap();
+    live.wait_for_pause("replaced").unwrap();
     let replaced = eventually(SOON, || live.output().contains("its own connection is gone"));
     assert!(replaced, "{}", live.output());
-    live.goes_on_from("replaced").unwrap();
-    remote.come_back().unwrap();
+    live.resume_from("replaced").unwrap();
+    remote.restart().unwrap();
     let report = live.report().unwrap();
     assert_eq!(text(&results(&report, "create_note")[1]), "wrote waited");
     assert_eq!(text(&results(&report, "lookup")[3]), "d is 42");
@@ -252,12 +252,12 @@ fn seed_001(client: Client, path: &str) {
 
 #[test]
 fn reported_bridge_entry_survives_restart_with_python_2_over_sse() {
-    seed_001(Python2, "/sse");
+    bridge_with_dead_server(Python2, "/sse");
 }
 
 #[test]
 fn reported_bridge_entry_survives_restart_with_typescript_1_over_http() {
-    seed_001(TypeScript1, "/mcp");
+    bridge_with_dead_server(TypeScript1, "/mcp");
 }
 
 /// Calls in flight when the server dies, over a bridge that answers some of them late and some not at all. Each is
@@ -282,7 +282,7 @@ fn calls_in_flight_over_a_bridge(path: &str) {
         let Some(id) = message["id"].as_str().map(ToOwned::to_owned) else { continue };
         assert!(answers.insert(id.clone(), message).is_none(), "{id} was answered twice");
         if answers.len() == 3 {
-            remote.come_back().unwrap();
+            remote.restart().unwrap();
         }
     }
     let write = &answers["write"];
@@ -310,7 +310,7 @@ fn reported_bridge_answers_calls_in_flight_once_over_http() {
 
 /// The server is killed. The next one gets the log level and the subscription of the client, as the tap shows, and the
 /// client is notified that its resource may have changed.
-fn state_is_brought_back(client: Client, server: Server) {
+fn state_is_restored(client: Client, server: Server) {
     let stage = stage(client, Legacy, server);
     let folder = stage.folder("state").unwrap();
     let log = folder.join("server-side.log");
@@ -330,9 +330,9 @@ fn state_is_brought_back(client: Client, server: Server) {
     let mut command = run(&stage, &["--"]);
     command.extend(stage.tapped(&log, stage.server_command(Transport::Stdio).unwrap()));
     let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
-    live.arrives_at("kill").unwrap();
+    live.wait_for_pause("kill").unwrap();
     kill(server_behind(&stage, &log));
-    live.goes_on_from("kill").unwrap();
+    live.resume_from("kill").unwrap();
     let report = live.report().unwrap();
     assert!(text(&results(&report, "echo")[0]).contains("there?"), "{report}");
     assert_eq!(report["received"]["notifications/resources/updated"][0]["uri"], uri, "{report}");
@@ -352,31 +352,31 @@ fn state_is_brought_back(client: Client, server: Server) {
 
 #[test]
 fn typescript_1_state_is_restored_at_restarted_everything() {
-    state_is_brought_back(TypeScript1, Everything);
+    state_is_restored(TypeScript1, Everything);
 }
 
 #[test]
 fn typescript_2_state_is_restored_at_restarted_everything() {
-    state_is_brought_back(TypeScript2, Everything);
+    state_is_restored(TypeScript2, Everything);
 }
 
 #[test]
 fn python_1_state_is_restored_at_restarted_fixture() {
-    state_is_brought_back(Python1, Fixture);
+    state_is_restored(Python1, Fixture);
 }
 
 #[test]
 fn python_2_state_is_restored_at_restarted_fixture() {
-    state_is_brought_back(Python2, Fixture);
+    state_is_restored(Python2, Fixture);
 }
 
 #[test]
 fn rmcp_state_is_restored_at_restarted_fixture() {
-    state_is_brought_back(Rust, Fixture);
+    state_is_restored(Rust, Fixture);
 }
 
 /// In the modern era a subscription is a stream. It is reopened at the next server.
-fn listening_goes_on(client: Client) {
+fn subscription_continues(client: Client) {
     let stage = stage(client, Modern, Fixture);
     let folder = stage.folder("listening").unwrap();
     let log = folder.join("server-side.log");
@@ -385,9 +385,9 @@ fn listening_goes_on(client: Client) {
     let mut command = run(&stage, &["--"]);
     command.extend(stage.tapped(&log, stage.server_command(Transport::Stdio).unwrap()));
     let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
-    live.arrives_at("kill").unwrap();
+    live.wait_for_pause("kill").unwrap();
     kill(server_behind(&stage, &log));
-    live.goes_on_from("kill").unwrap();
+    live.resume_from("kill").unwrap();
     let report = live.report().unwrap();
     assert!(report["steps"][0][2].to_string().contains("note://zwei"), "{report}");
     let second = Transcript::read(&log).unwrap();
@@ -397,16 +397,16 @@ fn listening_goes_on(client: Client) {
 
 #[test]
 fn python_2_subscription_continues_at_restarted_server() {
-    listening_goes_on(Python2);
+    subscription_continues(Python2);
 }
 
 #[test]
 fn typescript_2_subscription_continues_at_restarted_server() {
-    listening_goes_on(TypeScript2);
+    subscription_continues(TypeScript2);
 }
 
 /// The next process of the server is another server with other tools.
-fn other_tools_after_a_restart(client: Client) {
+fn changed_tools_after_restart(client: Client) {
     const ONCE: &str = r#"if mkdir "$0" 2>/dev/null; then exec "$@"; else exec "$MENDLINE" demo-server; fi"#;
     let stage = stage(client, Legacy, Fixture);
     let folder = stage.folder("m70").unwrap();
@@ -427,9 +427,9 @@ fn other_tools_after_a_restart(client: Client) {
     let mut command = run(&stage, &["--"]);
     command.extend(stage.tapped(&log, server));
     let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
-    live.arrives_at("kill").unwrap();
+    live.wait_for_pause("kill").unwrap();
     kill(server_behind(&stage, &log));
-    live.goes_on_from("kill").unwrap();
+    live.resume_from("kill").unwrap();
     let report = live.report().unwrap();
     assert_eq!(report["received"]["notifications/tools/list_changed"].as_array().unwrap().len(), 1, "{report}");
     assert_eq!(text(&results(&report, "lookup")[0]), "k is 42");
@@ -437,17 +437,17 @@ fn other_tools_after_a_restart(client: Client) {
 
 #[test]
 fn m70_python_1_is_notified_of_changed_tools() {
-    other_tools_after_a_restart(Python1);
+    changed_tools_after_restart(Python1);
 }
 
 #[test]
 fn m70_python_2_is_notified_of_changed_tools() {
-    other_tools_after_a_restart(Python2);
+    changed_tools_after_restart(Python2);
 }
 
 #[test]
 fn m70_typescript_1_is_notified_of_changed_tools() {
-    other_tools_after_a_restart(TypeScript1);
+    changed_tools_after_restart(TypeScript1);
 }
 
 // ---- exit of the client ----
@@ -461,12 +461,12 @@ fn c87_client_killed_during_call_leaves_no_process() {
     let mut command = run(&stage, &["--"]);
     command.extend(stage.tapped(&log, stage.server_command(Transport::Stdio).unwrap()));
     let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
-    live.arrives_at("call").unwrap();
+    live.wait_for_pause("call").unwrap();
     let (client, server) = (i32::try_from(live.id()).unwrap(), server_behind(&stage, &log));
     let mendline = children_of(client);
     let guard_and_tap: Vec<i32> = mendline.iter().copied().flat_map(children_of).collect();
     assert!(mendline.len() == 1 && guard_and_tap.len() == 2, "{mendline:?} {guard_and_tap:?}");
-    live.goes_on_from("call").unwrap();
+    live.resume_from("call").unwrap();
     let is_called = || fs::read_to_string(&log).unwrap().contains("tools/call");
     assert!(eventually(SOON, is_called), "the call is in flight");
     live.kill();

@@ -16,7 +16,7 @@ use mendline_peers::stage::Era::{Legacy, Modern, Probing};
 use mendline_peers::stage::Transport::{Http, Sse, Stateless};
 use mendline_peers::stage::Server::{self, Everything, Fixture};
 use mendline_peers::stage::{Client, Era, Transport, Stage};
-use mendline_peers::threads::untangled;
+use mendline_peers::threads::sorted_by_thread;
 
 /// Unwraps a conversation.
 fn held<T>(played: Result<T, String>) -> T {
@@ -31,7 +31,7 @@ fn same_as_dialed(client: Client, era: Era, server: Server, transport: Transport
     assert!(piped.client_side.up.len() > 25, "the script has more than {} lines", piped.client_side.up.len());
 
     let [direct, bridged] = [&piped.client_side, &reached.client_side]
-        .map(|transcript| untangled(&held(transport_differences::remove_from(transcript, &stage))));
+        .map(|transcript| sorted_by_thread(&held(transport_differences::remove_from(transcript, &stage))));
     let renames =
         compare(&direct, &bridged, Some(Side::Client)).unwrap_or_else(|why| panic!("the client's pipe: {why}"));
     every_row_was_seen(&stage, &renames);

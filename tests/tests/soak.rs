@@ -47,7 +47,7 @@ trait KillableServer {
     /// Kills it and waits until it is gone.
     fn kill(&mut self);
     /// Starts it again after one second, unless Mendline does.
-    fn come_back(&mut self);
+    fn restart(&mut self);
     /// Returns how often each call ran, by key.
     fn executions(&self) -> BTreeMap<String, usize>;
 }
@@ -59,8 +59,8 @@ impl KillableServer for Remote {
         self.0.kill();
     }
 
-    fn come_back(&mut self) {
-        self.0.come_back().unwrap();
+    fn restart(&mut self) {
+        self.0.restart().unwrap();
     }
 
     fn executions(&self) -> BTreeMap<String, usize> {
@@ -104,7 +104,7 @@ impl KillableServer for Child {
         self.lives += 1;
     }
 
-    fn come_back(&mut self) {}
+    fn restart(&mut self) {}
 
     fn executions(&self) -> BTreeMap<String, usize> {
         let mut all = executions(&self.ledger);
@@ -162,7 +162,7 @@ impl Soak {
             let now = Instant::now();
             if let Some(back) = returns.filter(|back| *back <= now) {
                 returns = None;
-                self.victim.come_back();
+                self.victim.restart();
                 self.kills.last_mut().unwrap().back = back.max(Instant::now());
             } else if now >= next_kill && begun.elapsed() + EVERY / 2 < length {
                 self.victim.kill();

@@ -66,10 +66,10 @@ fn has_its_tools_at_once(client: Client) {
     let changed = json!({ "do": "await", "method": "notifications/tools/list_changed", "count": 1 });
     let steps = [list(), pause("listed"), changed, list()];
     let mut second = LiveClient::start(&stage, folder.clone(), &steps, &command(&stage, &folder), &[]).unwrap();
-    second.arrives_at("listed").unwrap();
+    second.wait_for_pause("listed").unwrap();
     assert_eq!(served(&folder), before, "the client has its tools, and the server has not even started");
     fs::write(folder.join("gate"), "").unwrap();
-    second.goes_on_from("listed").unwrap();
+    second.resume_from("listed").unwrap();
     let report = second.report().unwrap();
     let lists = lists(&report);
     assert_eq!(lists[0], known, "the same as the first time");

@@ -20,11 +20,11 @@ fn fail_spawn(stage: &mut Stage) {
 }
 
 /// Creates a stage whose child fails to start for this number of dials, with the next dial many seconds away.
-fn failing(dials: u32) -> Stage {
-    failing_with(dials, |_| {})
+fn with_failed_dials(dials: u32) -> Stage {
+    with_failed_dials_and(dials, |_| {})
 }
 
-fn failing_with(dials: u32, change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
+fn with_failed_dials_and(dials: u32, change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
     let mut stage = Stage::with(change);
     for _ in 1..dials {
         fail_spawn(&mut stage);
@@ -51,7 +51,7 @@ fn redial_delay_doubles() {
 fn server_with_waiting_call_is_dialed_sooner() {
     for by_exit in [false, true] {
         let lost = |waited_for: bool| {
-            let mut stage = failing(7);
+            let mut stage = with_failed_dials(7);
             stage.next_dial();
             if waited_for {
                 stage.client_sends(&call("1", "create_note"));
@@ -72,7 +72,7 @@ fn server_with_waiting_call_is_dialed_sooner() {
 #[test]
 fn waiting_calls_bring_distant_dial_forward_once() {
     let dialed_after = |calls: u32| {
-        let mut stage = failing(9);
+        let mut stage = with_failed_dials(9);
         for id in 0..calls {
             stage.client_sends(&call(&id.to_string(), "create_note"));
         }
@@ -87,8 +87,8 @@ fn waiting_calls_bring_distant_dial_forward_once() {
 #[test]
 fn imminent_dial_is_not_brought_forward() {
     let due = |stage: &Stage| stage.engine.poll_timeout().expect("a dial to come").since(stage.now);
-    let wait = due(&failing(9));
-    let mut stage = failing_with(9, |notes| notes.reconnect.cap_called = wait);
+    let wait = due(&with_failed_dials(9));
+    let mut stage = with_failed_dials_and(9, |notes| notes.reconnect.cap_called = wait);
     stage.client_sends(&call("1", "create_note"));
     assert_eq!(due(&stage), wait);
 }

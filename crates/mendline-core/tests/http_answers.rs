@@ -12,7 +12,7 @@ use mendline_core::port::{Content, EndHow, Reuse, Written};
 use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, outcome, over_sse, initialized_without_session};
 
 /// Creates a stage with a server request whose response is in flight.
-fn replying() -> (Stage, SentRequest) {
+fn with_response_in_flight() -> (Stage, SentRequest) {
     let mut stage = Stage::initialized();
     stage.client_sends(&call(1, "create_note"));
     let asks = stage.next_sent();
@@ -76,7 +76,7 @@ fn server_requests_survive_new_connection_of_same_session() {
 
 #[test]
 fn undelivered_response_to_server_is_sent_three_times() {
-    let (mut stage, first) = replying();
+    let (mut stage, first) = with_response_in_flight();
     stage.end(first.id, EndHow::Cut("reset".into()));
     let second = stage.next_sent();
     assert_eq!((second.json(), second.header("mcp-session-id")), (first.json(), Some("s1")));
@@ -88,12 +88,12 @@ fn undelivered_response_to_server_is_sent_three_times() {
 
 #[test]
 fn accepted_or_obsolete_response_is_not_resent() {
-    let (mut stage, reply) = replying();
+    let (mut stage, reply) = with_response_in_flight();
     stage.status(reply.id, 202, Content::Empty, None);
     stage.end(reply.id, EndHow::Cut("reset".into()));
     assert!(stage.seen.is_empty());
 
-    let (mut stage, reply) = replying();
+    let (mut stage, reply) = with_response_in_flight();
     stage.client_sends(&call(2, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);

@@ -101,7 +101,7 @@ fn r15_r16_error_in_live_session_is_answer_of_call() {
 }
 
 /// Refuses a call in `s1` with this status and no body, and returns the ping that follows.
-fn refused_barely(stage: &mut Stage, request: &str, status: u16) -> SentRequest {
+fn refused_without_body(stage: &mut Stage, request: &str, status: u16) -> SentRequest {
     stage.client_sends(request);
     let seen = stage.next_sent();
     stage.status(seen.id, status, Content::Empty, None);
@@ -114,7 +114,7 @@ fn refused_barely(stage: &mut Stage, request: &str, status: u16) -> SentRequest 
 #[test]
 fn r15_bare_404_in_live_session_is_refused() {
     let mut stage = Stage::initialized();
-    let ping = refused_barely(&mut stage, &call(1, "create_note"), 404);
+    let ping = refused_without_body(&mut stage, &call(1, "create_note"), 404);
     stage.answer(&ping, "{}");
     let answer = stage.client_reads().expect("an answer");
     assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "refused");
@@ -155,14 +155,14 @@ fn r15_unanswered_ping_leaves_unsafe_call_unknown_and_repeats_read() {
     ];
     for (index, end) in ends.into_iter().enumerate() {
         let mut stage = Stage::initialized();
-        let ping = refused_barely(&mut stage, &call(1, "create_note"), 404);
+        let ping = refused_without_body(&mut stage, &call(1, "create_note"), 404);
         end(&mut stage, &ping);
         assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown", "end {index}");
         stage.advance(Duration::from_secs(5));
         assert!(stage.seen.iter().all(|seen| seen.method() != "tools/call"), "end {index}: it is not sent again");
 
         let mut stage = Stage::initialized();
-        let ping = refused_barely(&mut stage, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, 404);
+        let ping = refused_without_body(&mut stage, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, 404);
         end(&mut stage, &ping);
         assert_eq!(stage.client_reads(), None, "end {index}");
         stage.next_request();

@@ -12,7 +12,7 @@ use mendline_core::port::{Content, EndHow, Verb};
 use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, outcome};
 
 /// Starts and cuts the response to an unsafe call, so that it will be resumed.
-fn broken_off(stage: &mut Stage) -> SentRequest {
+fn with_cut_response(stage: &mut Stage) -> SentRequest {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
@@ -75,7 +75,7 @@ fn always_closing_stream_is_resumed_ten_times_and_reported() {
 #[test]
 fn resumption_in_lost_session_does_not_resend_call() {
     let mut stage = Stage::initialized();
-    broken_off(&mut stage);
+    with_cut_response(&mut stage);
     stage.advance(defaults::RESUME_WAIT);
     let resumed = stage.next_sent();
     stage.status(resumed.id, 404, Content::Empty, None);
@@ -91,7 +91,7 @@ fn resumption_in_lost_session_does_not_resend_call() {
 #[test]
 fn resumption_without_connection_is_retried_and_call_stays_sent() {
     let mut stage = Stage::initialized();
-    let sent = broken_off(&mut stage);
+    let sent = with_cut_response(&mut stage);
     stage.advance(defaults::RESUME_WAIT);
     stage.refuse_connection();
     assert!(stage.client_reads().is_none());

@@ -23,7 +23,7 @@ fn edit(stage: &mut Stage, change: Change, edited: impl FnOnce(&mut UpstreamConf
     stage.input(Input::Reconfigure { upstream: NOTES, config: Box::new(config), change });
 }
 
-fn renewed(stage: &Stage) -> usize {
+fn replacements(stage: &Stage) -> usize {
     stage.asked.iter().filter(|output| matches!(output, Output::Renew { .. })).count()
 }
 
@@ -64,7 +64,7 @@ fn running_call_keeps_policy_through_two_reloads() {
 fn policy_change_restarts_nothing() {
     let mut stage = Stage::up();
     edit(&mut stage, Change::Policies, |config| config.retry.attempts = 1);
-    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Up, 0));
+    assert_eq!((stage.state(), replacements(&stage)), (LinkState::Up, 0));
 }
 
 #[test]
@@ -75,11 +75,11 @@ fn server_is_replaced_after_its_calls_end() {
     edit(&mut stage, Change::Way, |_| {});
     stage.client_sends(&call("2", "create_note"));
     let second = stage.server_reads().expect("it is used as long as it is there");
-    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Up, 0));
+    assert_eq!((stage.state(), replacements(&stage)), (LinkState::Up, 0));
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, second["id"]));
-    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Up, 0), "one is still out");
+    assert_eq!((stage.state(), replacements(&stage)), (LinkState::Up, 0), "one is still out");
     stage.server_sends(r#"{"jsonrpc":"2.0","id":65536,"result":{}}"#);
-    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Draining, 1));
+    assert_eq!((stage.state(), replacements(&stage)), (LinkState::Draining, 1));
     for id in [2, 1] {
         let answer = stage.client_reads().unwrap();
         assert!(answer["id"] == id && answer.get("result").is_some(), "{answer}");
@@ -90,7 +90,7 @@ fn server_is_replaced_after_its_calls_end() {
     stage.accept_dial();
     assert_eq!(stage.server_reads().expect("it waited for the new one")["params"]["name"], "create_note");
     assert_eq!(stage.dials, 2);
-    assert_eq!(renewed(&stage), 1, "once is enough");
+    assert_eq!(replacements(&stage), 1, "once is enough");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn parked_server_is_dialed_when_command_changes() {
     stage.input(Input::SpawnFailed { link, why });
     assert_eq!(stage.state(), LinkState::Parked);
     edit(&mut stage, Change::Way, |_| {});
-    assert_eq!(renewed(&stage), 1);
+    assert_eq!(replacements(&stage), 1);
     stage.advance(Duration::from_millis(1));
     assert!(stage.spawned.is_some(), "it is dialed at once");
 }
@@ -110,9 +110,9 @@ fn parked_server_is_dialed_when_command_changes() {
 fn starting_child_is_replaced_once_started() {
     let mut stage = Stage::new();
     edit(&mut stage, Change::Way, |_| {});
-    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Dialing, 0));
+    assert_eq!((stage.state(), replacements(&stage)), (LinkState::Dialing, 0));
     stage.accept_dial();
-    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Draining, 1));
+    assert_eq!((stage.state(), replacements(&stage)), (LinkState::Draining, 1));
 }
 
 #[test]

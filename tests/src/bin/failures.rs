@@ -54,7 +54,7 @@ fn answer(request: &Value, id: &Id) -> Vec<u8> {
             return json!({ "jsonrpc": "2.0", "id": request["id"], "error": error }).to_string().into_bytes();
         }
     };
-    let result = if modern { of_the_modern_era(result) } else { result };
+    let result = if modern { modern_result(result) } else { result };
     json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }).to_string().into_bytes()
 }
 
@@ -80,7 +80,7 @@ fn tool(name: &str) -> Value {
     tool
 }
 
-fn of_the_modern_era(mut result: Value) -> Value {
+fn modern_result(mut result: Value) -> Value {
     result["resultType"] = "complete".into();
     result["ttlMs"] = 0.into();
     result["cacheScope"] = "private".into();

@@ -19,7 +19,7 @@ fn with(key: &str, value: Value) -> String {
     file(&json!({ "notes": entry }))
 }
 
-fn hears(client: &Client, words: &str) {
+fn wait_for_log(client: &Client, words: &str) {
     eventually(words, SEEN, || client.log().contains(words));
 }
 
@@ -35,7 +35,7 @@ fn x97_reload_during_calls_applies_to_new_calls_and_loses_none() {
     client.call("old", "create_note", &json!({ "key": "old", "until": done }));
     eventually("it runs", SOON, || stage.executions("create_note", "old") == 1);
     stage.write(&with("timeouts", json!({ "call": "300ms" })));
-    hears(&client, "new policies hold for calls that come from now on");
+    wait_for_log(&client, "new policies hold for calls that come from now on");
     client.call("new", "lookup", &json!({ "key": "new", "delayMs": 60_000 }));
     assert!(is_timed_out(&client.answer("new")["result"]), "the new policy holds for it");
     fs::write(done, "").unwrap();
@@ -53,7 +53,7 @@ fn x97_reload_of_command_replaces_server_after_its_calls() {
     client.call("old", "create_note", &json!({ "key": "old", "until": done }));
     eventually("it runs", SOON, || stage.executions("create_note", "old") == 1);
     stage.write(&with("env", json!({ "CHANGED": "yes" })));
-    hears(&client, "the server is replaced as soon as no call is with it");
+    wait_for_log(&client, "the server is replaced as soon as no call is with it");
     // The old server remains in use meanwhile.
     let result = client.result("meanwhile", "lookup", &json!({ "key": "m" }));
     assert!(result.to_string().contains("m is 42"), "{result}");
@@ -75,7 +75,7 @@ fn progress_extends_call_only_up_to_total_timeout() {
     let stage = Stage::with(&file(&json!({ "notes": demo() })));
     let mut client = stage.client(&["notes"]);
     stage.write(&with("timeouts", json!({ "total": "700ms" })));
-    hears(&client, "new policies hold");
+    wait_for_log(&client, "new policies hold");
     let arguments = json!({ "key": "k", "steps": 100_000, "stepMs": 50 });
     let params = json!({ "name": "slow", "arguments": arguments, "_meta": { "progressToken": 1 } });
     let begin = Instant::now();
@@ -97,13 +97,13 @@ fn x98_invalid_reload_keeps_old_configuration_and_logs_reason() {
     ] {
         let before = client.log().matches("the old configuration stays").count();
         stage.write(text);
-        hears(&client, words);
+        wait_for_log(&client, words);
         eventually("the log reports it", SEEN, || client.log().matches("the old configuration stays").count() > before);
         let result = client.result("1", "lookup", &json!({ "key": "k", "delayMs": 400 }));
         assert!(result.to_string().contains("k is 42"), "{result}");
     }
     stage.write(&with("timeouts", json!({ "call": "200ms" })));
-    hears(&client, "new policies hold");
+    wait_for_log(&client, "new policies hold");
     assert!(is_timed_out(&client.result("2", "lookup", &json!({ "key": "k", "delayMs": 60_000 }))));
     assert_eq!(stage.started().len(), 1);
 }
@@ -114,7 +114,7 @@ fn sighup_reloads_file_at_once() {
     let mut client = stage.client(&["notes"]);
     stage.write(&with("tools", json!({ "lookup": { "timeout": "200ms" } })));
     client.signal(Signal::HUP);
-    hears(&client, "new policies hold");
+    wait_for_log(&client, "new policies hold");
     assert!(is_timed_out(&client.result("1", "lookup", &json!({ "key": "k", "delayMs": 60_000 }))));
     // The second signal finds no change and ends nothing.
     client.signal(Signal::HUP);
@@ -128,7 +128,7 @@ fn corrected_command_is_tried_at_once() {
     let mut command = stage.command(&["run", "--startup", "wait", "notes"]);
     let mut client = Client::start(command.stdin(std::process::Stdio::piped()));
     client.read_log();
-    hears(&client, "was not found");
+    wait_for_log(&client, "was not found");
     stage.write(&file(&json!({ "notes": demo() })));
     eventually("it is started", SEEN, || stage.started().len() == 1);
     assert_eq!(client.initialize(), "demo-server");
@@ -146,7 +146,7 @@ fn x97_reload_of_url_moves_after_calls_to_old_url() {
     client.call("old", "create_note", &json!({ "key": "old", "until": done }));
     old.until("it runs", |counts| counts.executions_of("old") == 1);
     stage.write(&at(&new));
-    hears(&client, "the server is replaced as soon as no call is with it");
+    wait_for_log(&client, "the server is replaced as soon as no call is with it");
     client.result("meanwhile", "lookup", &json!({ "key": "meanwhile" }));
     assert_eq!((old.executions("meanwhile"), new.counts().posts), (1, 0));
     fs::write(done, "").unwrap();

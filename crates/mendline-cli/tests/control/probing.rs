@@ -18,7 +18,7 @@ fn configured(stage: &Stage, servers: &Value) -> String {
 #[test]
 fn probe_initializes_each_stopped_server_and_ends_it() {
     let (stage, site, guarded) = (Stage::new(), Site::start(json_answers()), Site::start(json_answers()));
-    guarded.breaks(Rule::new("a73_token_expired_401").verb("POST"));
+    guarded.add_fault(Rule::new("a73_token_expired_401").verb("POST"));
     let demo = json!({ "command": MENDLINE, "args": ["demo-server"] });
     let file = configured(
         &stage,

@@ -115,7 +115,7 @@ fn retry_after_pause_is_shown_with_remaining_time() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "busy", &site.url()]);
     client.initialize();
-    site.breaks(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(json!(30)));
+    site.add_fault(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(json!(30)));
     client.call("a", "create_note", &json!({ "key": "k" }));
     let server = stage.until("busy", "it is paused", |server| server["limit"]["pausedMs"].is_u64());
     let left = server["limit"]["pausedMs"].as_u64().unwrap();
@@ -130,7 +130,7 @@ fn server_needs_login_until_credential_is_accepted() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "guarded", &site.url()]);
     client.initialize();
-    site.breaks(Rule::new("a73_token_expired_401"));
+    site.add_fault(Rule::new("a73_token_expired_401"));
     client.result("a", "lookup", &json!({ "key": "k" }));
     let server = stage.until("guarded", "it needs a login", |server| kind(server) == "needsLogin");
     assert!(server["state"]["why"].is_string(), "{server:#}");
@@ -147,7 +147,7 @@ fn open_breaker_shows_reason_and_next_trial() {
     let options = ["--name", "sick", "--breaker-threshold", "2", "--breaker-reset", "60s"];
     let mut client = stage.run(&[&options[..], &[&site.url()]].concat());
     client.initialize();
-    site.breaks(Rule::new("h26_500").tool("create_note"));
+    site.add_fault(Rule::new("h26_500").tool("create_note"));
     for id in ["a", "b"] {
         client.result(id, "create_note", &json!({ "key": id }));
     }
@@ -181,7 +181,7 @@ fn no_secret_is_shown() {
     let header = format!("Authorization: Bearer {CANARY}");
     let mut client = stage.run(&["--name", "shy", "--header", &header, &url]);
     client.initialize();
-    site.breaks(Rule::new("h26_500").tool("create_note"));
+    site.add_fault(Rule::new("h26_500").tool("create_note"));
     client.result("a", "create_note", &json!({ "key": "k" }));
     stage.until("shy", "it has failed", |server| server["calls"]["failed"] == 1);
     for arguments in [&["status"][..], &["status", "shy"], &["status", "--json"]] {

@@ -42,7 +42,7 @@ impl Servers {
     }
 
     /// Replaces the addresses of the pages in a command line.
-    fn put_into(&self, line: &str) -> String {
+    fn replace_addresses(&self, line: &str) -> String {
         [
             ("http://127.0.0.1:8080/mcp", self.well.url()),
             ("http://127.0.0.1:8081/mcp", self.login.url()),
@@ -79,7 +79,7 @@ fn reviewed(text: &str) -> String {
     scrubbed(&text.join("\n")).trim_end().to_owned()
 }
 
-fn is_true(name: &str) {
+fn assert_page_is_correct(name: &str) {
     let servers = Servers::start();
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)).unwrap();
     let commands = shown(&page);
@@ -95,7 +95,7 @@ fn is_true(name: &str) {
                 None => run.env_remove(name),
             };
         }
-        let line = format!("exec 2>&1; {}", servers.put_into(&command));
+        let line = format!("exec 2>&1; {}", servers.replace_addresses(&command));
         run.args(["-c", &line]).env("PATH", format!("{folder}:{rest}")).current_dir(stage.path());
         let printed = CommandOutput::of(run.stdin(Stdio::null()).output().unwrap());
         let printed = printed.stdout.replace(stage.path().to_str().unwrap(), "/home/me").replace(MENDLINE, INSTALLED);
@@ -109,10 +109,10 @@ fn is_true(name: &str) {
 
 #[test]
 fn doctor_page_shows_real_output() {
-    is_true("doctor.md");
+    assert_page_is_correct("doctor.md");
 }
 
 #[test]
 fn call_page_shows_real_output() {
-    is_true("call.md");
+    assert_page_is_correct("call.md");
 }

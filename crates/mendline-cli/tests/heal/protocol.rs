@@ -29,7 +29,7 @@ fn modern_call(client: &mut Client, id: &str, tool: &str, arguments: &Value, mor
 fn m66_response_with_id_as_string_is_accepted() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("m66_id_type_changed"));
+    site.add_fault(Rule::new("m66_id_type_changed"));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
     assert_eq!(site.executions("k"), 1);
@@ -39,7 +39,7 @@ fn m66_response_with_id_as_string_is_accepted() {
 fn m67_notification_storm_delays_no_answer_and_loses_none() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("m67_notification_storm").value(5000).first(1));
+    site.add_fault(Rule::new("m67_notification_storm").value(5000).first(1));
     client.call("storm", "lookup", &json!({ "key": "k" }));
     client.call("beside", "create_note", &json!({ "key": "l" }));
     let (mut notices, mut answers) = (0, Vec::new());
@@ -59,7 +59,7 @@ fn m67_notification_storm_delays_no_answer_and_loses_none() {
 fn m68_endless_progress_is_forwarded_until_client_cancels() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--call-timeout", "5s"]);
-    site.breaks(Rule::new("m68_progress_forever").first(1));
+    site.add_fault(Rule::new("m68_progress_forever").first(1));
     let params = json!({ "name": "slow", "arguments": { "key": "k" }, "_meta": { "progressToken": "mine" } });
     let begun = Instant::now();
     client.request("a", "tools/call", &params);
@@ -88,7 +88,7 @@ fn m68_endless_progress_is_forwarded_until_client_cancels() {
 fn m68_unrequested_endless_progress_does_not_extend_call() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--tool-timeout", "create_note=2s"]);
-    site.breaks(Rule::new("m68_progress_forever").first(1));
+    site.add_fault(Rule::new("m68_progress_forever").first(1));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!((&failure(&result)["cause"], &failure(&result)["outcome"]), (&json!("timed_out"), &json!("unknown")));
     site.until("it ran once", |counts| counts.executions_of("k") == 1);
@@ -98,7 +98,7 @@ fn m68_unrequested_endless_progress_does_not_extend_call() {
 fn m69_era_change_after_restart_is_reported_and_recovers() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("m69_era_flip").first(1));
+    site.add_fault(Rule::new("m69_era_flip").first(1));
     client.call("a", "create_note", &json!({ "key": "k" }));
     let first = client.answer("a");
     assert!(first["error"]["message"].is_string() || first["result"]["isError"] == true, "the answer names the era: {first}");
@@ -133,7 +133,7 @@ fn m71_continued_call_is_never_resent_even_for_reads() {
     client.request("list", "tools/list", &json!({ "_meta": modern_meta() }));
     client.answer("list");
     let asked = modern_call(&mut client, "a", "ask", &json!({ "key": "k" }), &json!({}))["result"].clone();
-    site.breaks(Rule::new("t13_reset_before_headers").tool("ask").first(1));
+    site.add_fault(Rule::new("t13_reset_before_headers").tool("ask").first(1));
     let more = json!({ "requestState": asked["requestState"], "inputResponses": { "it": { "roots": [] } } });
     let answer = modern_call(&mut client, "b", "ask", &json!({ "key": "k" }), &more);
     assert_eq!(failure(&answer["result"])["outcome"], "unknown", "{answer}");
@@ -175,7 +175,7 @@ fn m71_request_of_lost_server_is_cancelled_at_client() {
 fn m72_hanging_list_times_out_alone() {
     let site = Site::start(json_answers());
     let mut client = site.client(&["--call-timeout", "6s", "--tool-timeout", "lookup=1m"]);
-    site.breaks(Rule::new("m72_list_hangs"));
+    site.add_fault(Rule::new("m72_list_hangs"));
     client.request("list", "tools/list", &json!({}));
     for number in 0..5 {
         let result = client.result(&number.to_string(), "lookup", &json!({ "key": "k" }));
@@ -190,7 +190,7 @@ fn m72_hanging_list_times_out_alone() {
 fn m72_hanging_list_after_reconnect_delays_no_call() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("m72_list_hangs"));
+    site.add_fault(Rule::new("m72_list_hangs"));
     site.forget_sessions();
     site.cut(Ending::Reset);
     // A late reset may hit this connection. A read is repeated then.

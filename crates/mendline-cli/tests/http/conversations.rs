@@ -193,7 +193,7 @@ fn h35_modern_method_not_found_is_passed_on() {
 fn h36_header_mismatch_is_resent_and_runs_once() {
     let site = Site::start(modern(Answers::Json));
     let mut client = discovered(&site, &[]);
-    site.breaks(Rule::new("h36_400_header_mismatch").tool("create_note").nth(1));
+    site.add_fault(Rule::new("h36_400_header_mismatch").tool("create_note").nth(1));
     client.request("a", "tools/call", &with_modern_meta(json!({ "name": "create_note", "arguments": { "key": "k" } })));
     let answer = client.answer("a");
     assert_eq!(answer["result"]["content"][0]["text"], "wrote k", "{answer}");

@@ -36,7 +36,7 @@ fn headers_with_variables_are_sent_with_every_request() {
 fn a73_call_that_needs_login_fails_and_is_not_resent() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("a73_token_expired_401"));
+    site.add_fault(Rule::new("a73_token_expired_401"));
     for (id, tool) in [("a", "create_note"), ("b", "lookup")] {
         let result = client.result(id, tool, &json!({ "key": id }));
         let failure = failure(&result);
@@ -56,8 +56,8 @@ fn a73_call_that_needs_login_fails_and_is_not_resent() {
 #[test]
 fn a73_server_without_login_is_reported_and_rarely_tried() {
     let site = Site::start(json_answers());
-    site.breaks(Rule::new("a73_token_expired_401").verb("POST"));
-    site.breaks(Rule::new("a73_token_expired_401").verb("GET"));
+    site.add_fault(Rule::new("a73_token_expired_401").verb("POST"));
+    site.add_fault(Rule::new("a73_token_expired_401").verb("GET"));
     let mut client = run(&site.url(), &["--call-timeout", "3s"], &[]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = client.answer("init")["error"].clone();
@@ -85,7 +85,7 @@ fn i12_secret_in_header_appears_nowhere() {
         "t13_reset_before_headers",
     ];
     for fault in faults {
-        site.breaks(Rule::new(fault).tool("create_note").nth(1));
+        site.add_fault(Rule::new(fault).tool("create_note").nth(1));
         client.call(fault, "create_note", &json!({ "key": fault }));
         assert!(!client.answer(fault).to_string().contains(CANARY));
         site.clear();
@@ -111,7 +111,7 @@ fn run_to_end(arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), text)
 }
 
-fn is_refused(arguments: &[&str], what: &str) {
+fn assert_refused(arguments: &[&str], what: &str) {
     let (code, text) = run_to_end(arguments);
     assert!(code.is_some_and(|code| code != 0), "{arguments:?}: {text}");
     let words =
@@ -125,10 +125,10 @@ fn s10_credential_over_http_to_another_host_needs_flag() {
     let (url, bearer) = (format!("http://{ELSEWHERE}/mcp"), format!("Authorization: Bearer {CANARY}"));
     let with_key = format!("{url}?api_key={CANARY}");
     for verb in [&["run"][..], &["tools"], &["doctor"]] {
-        is_refused(&[verb, &["--header", &bearer, &url]].concat(), "the header Authorization");
-        is_refused(&[verb, &[&with_key]].concat(), "the query of the URL");
+        assert_refused(&[verb, &["--header", &bearer, &url]].concat(), "the header Authorization");
+        assert_refused(&[verb, &[&with_key]].concat(), "the query of the URL");
     }
-    is_refused(&["call", "--header", &format!("Cookie: sid={CANARY}"), &url, "lookup"], "the header Cookie");
+    assert_refused(&["call", "--header", &format!("Cookie: sid={CANARY}"), &url, "lookup"], "the header Cookie");
 }
 
 #[test]
@@ -142,9 +142,9 @@ fn s10_credential_over_http_in_file_needs_key_or_flag() {
         path.to_str().unwrap().to_owned()
     };
     let path = file("");
-    is_refused(&["check", &path], "the header X-Api-Key");
-    is_refused(&["run", "--config", &path, "notes"], "the header X-Api-Key");
-    is_refused(&["doctor", "--config", &path], "the header X-Api-Key");
+    assert_refused(&["check", &path], "the header X-Api-Key");
+    assert_refused(&["run", "--config", &path, "notes"], "the header X-Api-Key");
+    assert_refused(&["doctor", "--config", &path], "the header X-Api-Key");
     let allowed = file(r#", "allowHttp": true"#);
     let (code, text) = run_to_end(&["check", &allowed]);
     assert_eq!(code, Some(0), "{text}");

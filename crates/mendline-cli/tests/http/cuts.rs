@@ -15,7 +15,7 @@ fn t13_t14_t15_read_with_cut_response_is_resent() {
     for fault in CUTS {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new(fault).tool("lookup").nth(1));
+        site.add_fault(Rule::new(fault).tool("lookup").nth(1));
         let result = client.result("a", "lookup", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "k is 42", "{fault}: {result}");
         assert_eq!(site.executions("k"), 2, "{fault}");
@@ -27,7 +27,7 @@ fn t13_t14_t15_unsafe_call_with_cut_response_is_unknown() {
     for fault in CUTS {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new(fault).tool("create_note").nth(1));
+        site.add_fault(Rule::new(fault).tool("create_note").nth(1));
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(failure(&result)["outcome"], "unknown", "{fault}: {result}");
         let next = client.result("b", "create_note", &json!({ "key": "l" }));
@@ -41,7 +41,7 @@ fn t13_unsafe_call_that_never_ran_is_still_unknown() {
     for fault in ["t13_reset_before_headers", "t15_eof_without_response"] {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new(fault).tool("create_note").nth(1).before());
+        site.add_fault(Rule::new(fault).tool("create_note").nth(1).before());
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(failure(&result)["outcome"], "unknown", "{fault}: {result}");
         assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (0, 1), "{fault}");
@@ -130,7 +130,7 @@ fn t22_cut_response_repeats_read_and_leaves_unsafe_call_unknown() {
 fn cut_sse_stream_repeats_read_and_leaves_unsafe_call_unknown() {
     let site = Site::start(json_answers());
     let mut client = initialized(&site.sse_url(), &["--transport", "sse"]);
-    site.breaks(never_answered("lookup", 1));
+    site.add_fault(never_answered("lookup", 1));
     client.call("a", "create_note", &json!({ "key": "w", "delayMs": 600_000 }));
     client.call("b", "lookup", &json!({ "key": "r" }));
     site.until("both run", |counts| counts.executions_of("w") == 1 && counts.executions_of("r") == 1);
@@ -145,8 +145,8 @@ fn cut_sse_stream_repeats_read_and_leaves_unsafe_call_unknown() {
 fn i1_all_connections_reset_answers_each_call_once() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(never_answered("lookup", 8));
-    site.breaks(never_answered("create_note", 8));
+    site.add_fault(never_answered("lookup", 8));
+    site.add_fault(never_answered("create_note", 8));
     for number in 0..16 {
         let tool = if number % 2 == 0 { "lookup" } else { "create_note" };
         client.call(&number.to_string(), tool, &json!({ "key": format!("k{number}") }));

@@ -13,7 +13,7 @@ use crate::sockets::cut_all;
 fn s42_events_in_single_bytes_with_any_line_end_are_parsed() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s42_sse_split_crlf_bom"));
+    site.add_fault(Rule::new("s42_sse_split_crlf_bom"));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
     assert_eq!(site.executions("k"), 1);
@@ -23,7 +23,7 @@ fn s42_events_in_single_bytes_with_any_line_end_are_parsed() {
 fn s43_event_over_limit_is_error_and_not_resent() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s43_event_over_limit").first(1));
+    site.add_fault(Rule::new("s43_event_over_limit").first(1));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert!(result["content"][0]["text"].as_str().unwrap().contains("larger than the limit"), "{result}");
     assert_eq!(failure(&result)["retryable"], false, "{result}");
@@ -35,7 +35,7 @@ fn s43_event_over_limit_is_error_and_not_resent() {
 fn s44_endless_comments_end_at_call_deadline() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--tool-timeout", "create_note=1500ms"]);
-    site.breaks(Rule::new("s44_comments_only").first(1));
+    site.add_fault(Rule::new("s44_comments_only").first(1));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
@@ -47,7 +47,7 @@ fn s44_endless_comments_end_at_call_deadline() {
 fn s45_zero_retry_still_pauses_and_stream_is_resumed() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s45_retry_absurd").value(0).first(1));
+    site.add_fault(Rule::new("s45_retry_absurd").value(0).first(1));
     let begin = Instant::now();
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
@@ -60,7 +60,7 @@ fn s45_zero_retry_still_pauses_and_stream_is_resumed() {
 fn s45_retry_of_eleven_days_is_bounded_by_call_deadline() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--tool-timeout", "create_note=1500ms"]);
-    site.breaks(Rule::new("s45_retry_absurd").value(1_000_000_000u64).first(1));
+    site.add_fault(Rule::new("s45_retry_absurd").value(1_000_000_000u64).first(1));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
     assert_eq!((site.executions("k"), site.counts().resumes), (1, 0));
@@ -68,7 +68,7 @@ fn s45_retry_of_eleven_days_is_bounded_by_call_deadline() {
 
 /// Starts a call with five steps and cuts its stream in the middle.
 fn slow_call_is_cut(site: &Site, client: &mut Client) {
-    site.breaks(Rule::new("t14_reset_mid_body").tool("slow").nth(1));
+    site.add_fault(Rule::new("t14_reset_mid_body").tool("slow").nth(1));
     let arguments = json!({ "key": "k", "steps": 5, "stepMs": 1 });
     let params = json!({ "name": "slow", "arguments": arguments, "_meta": { "progressToken": "mine" } });
     client.request("a", "tools/call", &params);
@@ -101,7 +101,7 @@ fn t14_cut_stream_is_resumed_and_call_is_not_resent() {
 fn s46_events_replayed_after_resumption_reach_client_once() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s46_replays_seen_events"));
+    site.add_fault(Rule::new("s46_replays_seen_events"));
     slow_call_is_cut(&site, &mut client);
     let (steps, answer) = steps_and_answer(&mut client);
     assert_eq!((steps, &answer["result"]["content"][0]["text"]), (vec![1, 2, 3, 4, 5], &json!("k is done")));
@@ -112,8 +112,8 @@ fn s46_events_replayed_after_resumption_reach_client_once() {
 fn s47_refused_resumption_resends_read() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s47_resume_refused"));
-    site.breaks(Rule::new("t14_reset_mid_body").tool("lookup").nth(1));
+    site.add_fault(Rule::new("s47_resume_refused"));
+    site.add_fault(Rule::new("t14_reset_mid_body").tool("lookup").nth(1));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "k is 42", "{result}");
     let counts = site.counts();
@@ -125,8 +125,8 @@ fn s47_refused_resumption_resends_read() {
 fn unsafe_call_is_unknown_after_a_resumption_met(status: u16) {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s47_resume_refused").value(status));
-    site.breaks(Rule::new("t14_reset_mid_body").tool("create_note").nth(1));
+    site.add_fault(Rule::new("s47_resume_refused").value(status));
+    site.add_fault(Rule::new("t14_reset_mid_body").tool("create_note").nth(1));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     let counts = site.counts();
     assert_eq!((counts.executions_of("k"), counts.resumes, counts.messages_of("tools/call")), (1, 1, 1), "{status}");
@@ -171,7 +171,7 @@ fn s47_session_lost_before_resumption_leaves_unsafe_call_unknown() {
 fn s52_primed_stream_that_always_closes_is_resumed_ten_times() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s52_prime_then_close_for_ever").value(1));
+    site.add_fault(Rule::new("s52_prime_then_close_for_ever").value(1));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
     let counts = site.counts();
@@ -187,7 +187,7 @@ fn s52_primed_stream_that_always_closes_is_resumed_ten_times() {
 fn s52_read_over_always_closing_stream_is_bounded() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s52_prime_then_close_for_ever").value(1));
+    site.add_fault(Rule::new("s52_prime_then_close_for_ever").value(1));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
     let counts = site.counts();

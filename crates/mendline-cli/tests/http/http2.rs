@@ -20,7 +20,7 @@ const REFUSALS: [&str; 2] = ["h32_h2_goaway", "h33_h2_refused_stream"];
 fn h32_h33_unprocessed_unsafe_call_is_resent_and_runs_once() {
     for fault in REFUSALS {
         let (site, mut client) = at_a_secure_site();
-        site.breaks(Rule::new(fault).tool("create_note").nth(1));
+        site.add_fault(Rule::new(fault).tool("create_note").nth(1));
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "wrote k", "{fault}: {result}");
         let counts = site.counts();
@@ -34,7 +34,7 @@ fn h32_goaway_makes_accepted_calls_unknown_and_resends_others() {
     let (site, mut client) = at_a_secure_site();
     client.call("early", "create_note", &json!({ "key": "early", "delayMs": 60_000 }));
     site.until("the first call runs", |counts| counts.executions_of("early") == 1);
-    site.breaks(Rule::new("h32_h2_goaway").tool("create_note").nth(1));
+    site.add_fault(Rule::new("h32_h2_goaway").tool("create_note").nth(1));
     client.call("late", "create_note", &json!({ "key": "late" }));
     let mut results = [("early", json!(null)), ("late", json!(null))];
     for _ in 0..2 {
@@ -50,7 +50,7 @@ fn h32_goaway_makes_accepted_calls_unknown_and_resends_others() {
 #[test]
 fn h33_server_refusing_every_stream_ends_in_refused() {
     let (site, mut client) = at_a_secure_site();
-    site.breaks(Rule::new("h33_h2_refused_stream").tool("create_note"));
+    site.add_fault(Rule::new("h33_h2_refused_stream").tool("create_note"));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "refused", "{result}");
     assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (0, 3));
@@ -62,8 +62,8 @@ fn h33_server_refusing_every_stream_ends_in_refused() {
 #[test]
 fn t13_reset_under_many_streams_repeats_reads_only() {
     let (site, mut client) = at_a_secure_site();
-    site.breaks(never_answered("lookup", 3));
-    site.breaks(never_answered("create_note", 3));
+    site.add_fault(never_answered("lookup", 3));
+    site.add_fault(never_answered("create_note", 3));
     for number in 0..6 {
         let tool = if number % 2 == 0 { "lookup" } else { "create_note" };
         client.call(&number.to_string(), tool, &json!({ "key": format!("k{number}") }));

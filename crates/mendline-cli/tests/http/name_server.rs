@@ -79,7 +79,7 @@ impl NameServer {
     }
 
     /// Returns the number of queries for the name.
-    pub(crate) fn look_ups(&self) -> usize {
+    pub(crate) fn lookups(&self) -> usize {
         self.0.lock().unwrap().asked
     }
 }

@@ -29,7 +29,7 @@ const DEADLINE: [&str; 2] = ["--tool-timeout", "create_note=3s"];
 /// Starts a client whose connections go through this proxy. The server has no GET stream, so that only calls cause
 /// dials.
 fn client_at(site: &Site, host: &str, proxy: &Proxy, deadline: &[&str]) -> Client {
-    site.breaks(Rule::new("h40_405_on_get"));
+    site.add_fault(Rule::new("h40_405_on_get"));
     let url = format!("http://{host}:{}/mcp", proxy.address().port());
     let mut client = initialized(&url, &[&OPTIONS[..], deadline].concat());
     site.until("the GET stream is requested", |counts| counts.gets == 1);
@@ -46,7 +46,7 @@ fn cut(proxy: &Proxy) {
 }
 
 /// Makes a call without a connection, and waits until its dial has failed.
-fn call_in_vain(client: &mut Client) {
+fn call_without_connection(client: &mut Client) {
     client.call("a", "create_note", &json!({ "key": "k" }));
     eventually("the server is lost", SOON, || client.log().contains("Up → Waiting"));
 }
@@ -60,14 +60,14 @@ fn failure_text(result: &Value) -> &str {
 }
 
 /// Returns the number of failed dials.
-fn tries(client: &Client) -> usize {
+fn failed_dials(client: &Client) -> usize {
     client.log().matches("Dialing → Waiting").count()
 }
 
 /// Each dial looks the name up once: one for the call, and one for each retry.
-fn assert_each_try_looks_up_once(names: &NameServer, before: usize, client: &Client) {
-    eventually("each try looks the name up once", SOON, || names.look_ups() - before == 1 + tries(client));
-    assert!(tries(client) >= 2, "{}", client.log());
+fn assert_one_lookup_per_dial(names: &NameServer, before: usize, client: &Client) {
+    eventually("each try looks the name up once", SOON, || names.lookups() - before == 1 + failed_dials(client));
+    assert!(failed_dials(client) >= 2, "{}", client.log());
 }
 
 #[test]
@@ -79,11 +79,11 @@ fn n01_call_to_unknown_host_waits_and_fails() {
         let mut client = client_at(&site, NAME, &proxy, &DEADLINE);
         names.set_reply(Reply::NoSuchName);
         cut(&proxy);
-        let before = names.look_ups();
-        call_in_vain(&mut client);
+        let before = names.lookups();
+        call_without_connection(&mut client);
         let result = client.answer("a")["result"].clone();
         assert!(failure_text(&result).contains("the name server.test could not be looked up ("), "{result}");
-        assert_each_try_looks_up_once(&names, before, &client);
+        assert_one_lookup_per_dial(&names, before, &client);
         client.call("b", "lookup", &json!({ "key": "l" }));
         names.set_reply(Reply::Address(HERE));
         assert_eq!(client.answer("b")["result"]["content"][0]["text"], "l is 42", "{}", client.log());
@@ -100,12 +100,12 @@ fn n02_call_during_silent_dns_waits_and_fails() {
         let mut client = client_at(&site, NAME, &proxy, &DEADLINE);
         names.set_reply(Reply::Nothing);
         cut(&proxy);
-        let before = names.look_ups();
-        call_in_vain(&mut client);
+        let before = names.lookups();
+        call_without_connection(&mut client);
         let result = client.answer("a")["result"].clone();
         let words = "the name server.test could not be looked up within 400ms; is the name server there?";
         assert!(failure_text(&result).contains(words), "{result}");
-        assert_each_try_looks_up_once(&names, before, &client);
+        assert_one_lookup_per_dial(&names, before, &client);
         client.call("b", "lookup", &json!({ "key": "l" }));
         names.set_reply(Reply::Address(HERE));
         assert_eq!(client.answer("b")["result"]["content"][0]["text"], "l is 42", "{}", client.log());
@@ -162,14 +162,14 @@ fn n04_public_name_turned_private_gets_no_byte() {
         let here = site.proxy_on(SocketAddr::from((HERE, far.address().port())));
         names.set_reply(Reply::Address(HERE));
         cut(&far);
-        let before = names.look_ups();
+        let before = names.lookups();
         client.call("a", "create_note", &json!({ "key": "k" }));
         let result = client.answer("a")["result"].clone();
         let words = "the name server.test led to a public address before and now leads to 127.0.0.1, which is private";
         assert!(failure_text(&result).contains(words), "{result}");
         eventually("the log has it too", SOON, || client.log().contains(words));
         assert_eq!((here.counts().accepted, site.executions("k")), (0, 0));
-        let looked_up = names.look_ups() - before;
+        let looked_up = names.lookups() - before;
         assert!((1..=3).contains(&looked_up), "another look shows the same address: {looked_up}");
     });
 }
@@ -207,12 +207,12 @@ fn n07_call_without_route_waits_and_fails() {
         close(&far);
         cut(&far);
         ip(&["address", "delete", FAR_ADDRESS, "dev", "lo"]);
-        call_in_vain(&mut client);
+        call_without_connection(&mut client);
         let result = client.answer("a")["result"].clone();
         assert!(failure_text(&result).contains(&format!("there is no way to {address} (No route to host")), "{result}");
         client.call("b", "lookup", &json!({ "key": "l" }));
-        let before = tries(&client);
-        eventually("it is looked for in vain", SOON, || tries(&client) > before);
+        let before = failed_dials(&client);
+        eventually("it is looked for in vain", SOON, || failed_dials(&client) > before);
         ip(&["address", "add", FAR_ADDRESS, "dev", "lo"]);
         far.clear();
         assert_eq!(client.answer("b")["result"]["content"][0]["text"], "l is 42", "{}", client.log());

@@ -32,7 +32,7 @@ fn call_waits_for_lost_server_up_to_recovery_timeout() {
 fn s52_always_closed_stream_is_resumed_up_to_configured_limit() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--resume-attempts", "2"]);
-    site.breaks(Rule::new("s52_prime_then_close_for_ever").value(1));
+    site.add_fault(Rule::new("s52_prime_then_close_for_ever").value(1));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
     assert_eq!((site.counts().resumes, site.executions("k")), (2, 1));

@@ -17,7 +17,7 @@ fn wait(result: &Value) -> Duration {
 fn i20_breaker_opens_for_failing_server_and_closes_when_healthy() {
     let site = Site::start(json_answers());
     let mut client = site.client(&["--breaker-reset", "5s"]);
-    site.breaks(Rule::new("h27_502").tool("create_note").first(5).before());
+    site.add_fault(Rule::new("h27_502").tool("create_note").first(5).before());
     for round in 0..5 {
         let result = client.result(&format!("a{round}"), "create_note", &json!({ "key": "k" }));
         assert_eq!(failure(&result)["cause"], "outcome_unknown", "{result}");
@@ -59,7 +59,7 @@ fn i21_h30_pause_named_to_one_call_holds_for_all() {
     for value in [json!(2), json!({ "date": 3 })] {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(value));
+        site.add_fault(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(value));
         let begin = Instant::now();
         client.call("a", "create_note", &json!({ "key": "a" }));
         eventually("the pause is known", SOON, || client.log().contains("paused for"));
@@ -84,7 +84,7 @@ fn i21_h28_h30_retry_after_of_one_hour_blocks_no_call() {
         for value in [json!(3_600), json!({ "date": 3_600 })] {
             let site = Site::start(json_answers());
             let mut client = site.client(&[]);
-            site.breaks(Rule::new(fault).tool("create_note").nth(1).value(value));
+            site.add_fault(Rule::new(fault).tool("create_note").nth(1).value(value));
             let result = client.result("a", "create_note", &json!({ "key": "k" }));
             assert_eq!(failure(&result)["outcome"], outcome, "{fault}: {result}");
             let rejected = client.result("b", "lookup", &json!({ "key": "k" }));

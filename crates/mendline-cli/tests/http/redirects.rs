@@ -11,7 +11,7 @@ fn h38_redirect_within_origin_is_followed_and_runs_once() {
     for status in [307, 308] {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new("h38_redirect_same_origin").value(status));
+        site.add_fault(Rule::new("h38_redirect_same_origin").value(status));
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "wrote k", "{status}: {result}");
         assert_eq!(site.executions("k"), 1);
@@ -23,7 +23,7 @@ fn h38_redirect_within_origin_is_followed_and_runs_once() {
 fn h38_redirect_from_post_to_get_is_not_followed() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("h38_redirect_same_origin").value(302));
+    site.add_fault(Rule::new("h38_redirect_same_origin").value(302));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert!(failure(&result)["detail"].as_str().unwrap().contains("302"), "{result}");
     assert_eq!(site.executions("k"), 0);
@@ -35,7 +35,7 @@ fn h39_i13_redirect_to_other_origin_is_refused_and_sends_nothing() {
     for status in [301, 302, 303, 307, 308] {
         let site = Site::start(json_answers());
         let mut client = initialized(&site.url(), &["--header", "Authorization: Bearer secret-of-the-origin"]);
-        site.breaks(Rule::new("h39_redirect_elsewhere").value(status));
+        site.add_fault(Rule::new("h39_redirect_elsewhere").value(status));
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(result["isError"], true, "{status}: {result}");
         // 307 and 308 prove that the request was not processed. The other statuses prove nothing.
@@ -50,7 +50,7 @@ fn h39_i13_redirect_to_other_origin_is_refused_and_sends_nothing() {
 #[test]
 fn i13_endpoint_at_other_origin_is_refused_and_sends_nothing() {
     let site = Site::start(json_answers());
-    site.breaks(Rule::new("endpoint_elsewhere"));
+    site.add_fault(Rule::new("endpoint_elsewhere"));
     let options = ["--call-timeout", "2s", "--header", "Authorization: Bearer secret-of-the-origin"];
     let mut client: Client = run(&site.sse_url(), &options, &[]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));

@@ -82,7 +82,7 @@ impl ServerProcess {
     }
 
     /// Adds a fault rule.
-    fn breaks(&self, rule: &Rule) {
+    fn add_fault(&self, rule: &Rule) {
         let reply = self.request("POST", "rules", &serde_json::to_string(rule).unwrap());
         assert_eq!(reply, json!({}));
     }
@@ -115,7 +115,7 @@ fn killed_server_is_reinitialized_after_restart() {
     let mut client = initialized(&server.url(), &[]);
     for round in 0..3 {
         let [read, write] = ["r", "w"].map(|key| format!("{key}{round}"));
-        server.breaks(&never_answered("lookup", 1));
+        server.add_fault(&never_answered("lookup", 1));
         client.call(&read, "lookup", &json!({ "key": read }));
         client.call(&write, "create_note", &json!({ "key": write, "delayMs": 600_000 }));
         eventually("both run", SOON, || server.runs(&read) && server.runs(&write));

@@ -81,7 +81,7 @@ fn sse_server_behind_tls_is_detected() {
 }
 
 /// Expects that a server is refused with this reason, without a request and with few dials.
-fn is_refused(trusted: &TrustedAuthority, identity: Identity, words: &str) {
+fn assert_refused(trusted: &TrustedAuthority, identity: Identity, words: &str) {
     let site = Site::start_secure(json_answers(), identity);
     let mut client = trusted.run(&site.url(), &["--call-timeout", "3s"]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
@@ -99,22 +99,22 @@ fn is_refused(trusted: &TrustedAuthority, identity: Identity, words: &str) {
 #[test]
 fn n09_expired_certificate_is_refused_with_date() {
     let trusted = TrustedAuthority::new();
-    is_refused(&trusted, trusted.vouch(HERE, 2024), "its certificate expired on 2024-05-17");
+    assert_refused(&trusted, trusted.vouch(HERE, 2024), "its certificate expired on 2024-05-17");
 }
 
 #[test]
 fn n09_certificate_of_other_host_is_refused_with_name() {
     let trusted = TrustedAuthority::new();
-    is_refused(&trusted, trusted.vouch("other.test", LATER), "its certificate is for other.test, not for 127.0.0.1");
+    assert_refused(&trusted, trusted.vouch("other.test", LATER), "its certificate is for other.test, not for 127.0.0.1");
 }
 
 #[test]
 fn n09_certificate_of_unknown_authority_is_refused() {
     let trusted = TrustedAuthority::new();
     let unknown = TrustedAuthority::called("Another authority").good();
-    is_refused(&trusted, unknown, "an authority that this machine does not know");
+    assert_refused(&trusted, unknown, "an authority that this machine does not know");
     let itself = Identity::of_itself(Certificate { host: HERE, until: LATER }).unwrap();
-    is_refused(&trusted, itself, "its certificate is self-signed");
+    assert_refused(&trusted, itself, "its certificate is self-signed");
 }
 
 /// Creates a certificate with `openssl req -x509`, which by default is one of an authority. Returns nothing without
@@ -150,10 +150,10 @@ fn u06_trusted_openssl_certificate_is_accepted() {
 fn u06_untrusted_openssl_certificate_is_refused_with_reason() {
     let Some((identity, _)) = of_openssl("IP:127.0.0.1", "30", &[]) else { return };
     let advice = "its certificate is self-signed; if it is yours, trust it with NODE_EXTRA_CA_CERTS=/path/cert.pem";
-    is_refused(&TrustedAuthority::new(), identity, advice);
+    assert_refused(&TrustedAuthority::new(), identity, advice);
     let (identity, file) = of_openssl("DNS:other.test,IP:127.0.0.2", "30", &[]).unwrap();
     let trusted = TrustedAuthority { authority: Authority::new("unused").unwrap(), file };
-    is_refused(&trusted, identity, "its certificate is for other.test, 127.0.0.2, not for 127.0.0.1");
+    assert_refused(&trusted, identity, "its certificate is for other.test, 127.0.0.2, not for 127.0.0.1");
 }
 
 #[test]

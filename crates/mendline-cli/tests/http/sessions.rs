@@ -15,7 +15,7 @@ fn h34_h35b_unsafe_call_in_lost_session_runs_once_in_next() {
         for settings in [json_answers(), event_answers()] {
             let site = Site::start(settings);
             let mut client = site.client(&[]);
-            site.breaks(Rule::new(fault).tool("create_note").nth(1));
+            site.add_fault(Rule::new(fault).tool("create_note").nth(1));
             let result = client.result("a", "create_note", &json!({ "key": "k" }));
             assert_eq!(result["content"][0]["text"], "wrote k", "{fault}: {result}");
             let counts = site.counts();
@@ -49,7 +49,7 @@ fn h34_server_losing_every_session_is_reinitialized_bounded_times() {
     for fault in LOSSES {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new(fault).tool("create_note"));
+        site.add_fault(Rule::new(fault).tool("create_note"));
         client.call("a", "create_note", &json!({ "key": "k" }));
         let answer = client.answer("a");
         assert!(answer.get("error").is_some() || answer["result"]["isError"] == true, "{fault}: {answer}");
@@ -66,7 +66,7 @@ fn h34_new_session_gets_new_get_stream() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     site.until("the first stream is open", |counts| counts.gets == 1);
-    site.breaks(Rule::new("h34_404_session_expired").tool("lookup").nth(1));
+    site.add_fault(Rule::new("h34_404_session_expired").tool("lookup").nth(1));
     assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42");
     let first = site.oracle().seen()[1].session.clone();
     eventually("the next stream is open in the new session", SOON, || {

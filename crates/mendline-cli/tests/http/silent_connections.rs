@@ -20,15 +20,15 @@ use crate::sockets::sockets;
 const FOUND: Duration = Duration::from_secs(55);
 
 /// Starts a call and drops all packets once it runs at the server.
-fn falls_silent(site: &Site, proxy: &Proxy, client: &mut Client, tool: &str, direction: Direction) -> Instant {
+fn call_then_silence(site: &Site, proxy: &Proxy, client: &mut Client, tool: &str, direction: Direction) -> Instant {
     client.call(tool, tool, &json!({ "key": tool, "delayMs": 600_000 }));
     site.until("the call runs", |counts| counts.executions_of(tool) == 1);
-    unplug(proxy, direction);
+    drop_packets(proxy, direction);
     Instant::now()
 }
 
 /// Drops all packets of all current connections.
-fn unplug(proxy: &Proxy, direction: Direction) -> u64 {
+fn drop_packets(proxy: &Proxy, direction: Direction) -> u64 {
     // The kernel of the proxy would retransmit unacknowledged data, which is a sign of life.
     let port = proxy.address().port();
     eventually("all that was sent has been acknowledged", SOON, || {
@@ -41,7 +41,7 @@ fn unplug(proxy: &Proxy, direction: Direction) -> u64 {
 }
 
 /// Expects an unknown outcome, and that the next call runs.
-fn is_told_and_goes_on(site: &Site, mut client: Client, since: Instant) -> Duration {
+fn assert_unknown_and_next_call_runs(site: &Site, mut client: Client, since: Instant) -> Duration {
     let result = client.answer_within("create_note", FOUND)["result"].clone();
     let took = since.elapsed();
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
@@ -56,8 +56,8 @@ fn is_told_and_goes_on(site: &Site, mut client: Client, since: Instant) -> Durat
 fn t16_over_http1() -> Duration {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
-    let since = falls_silent(&site, &proxy, &mut client, "create_note", Direction::Both);
-    is_told_and_goes_on(&site, client, since)
+    let since = call_then_silence(&site, &proxy, &mut client, "create_note", Direction::Both);
+    assert_unknown_and_next_call_runs(&site, client, since)
 }
 
 fn t16_over_http2() -> Duration {
@@ -65,25 +65,25 @@ fn t16_over_http2() -> Duration {
     let site = Site::start_secure(json_answers(), trusted.good());
     let proxy = site.proxy();
     let mut client = trusted.initialized(&format!("https://{}/mcp", proxy.address()), &[]);
-    let since = falls_silent(&site, &proxy, &mut client, "create_note", Direction::Both);
-    is_told_and_goes_on(&site, client, since)
+    let since = call_then_silence(&site, &proxy, &mut client, "create_note", Direction::Both);
+    assert_unknown_and_next_call_runs(&site, client, since)
 }
 
 /// A read is repeated without a failure.
 fn t16_a_read() -> Duration {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
-    let since = falls_silent(&site, &proxy, &mut client, "lookup", Direction::Both);
+    let since = call_then_silence(&site, &proxy, &mut client, "lookup", Direction::Both);
     eventually("the read is sent again", FOUND, || site.executions("lookup") == 2);
     since.elapsed()
 }
 
 /// The GET stream falls silent while no call waits.
-fn t16_the_stream_for_notices() -> Duration {
+fn t16_get_stream() -> Duration {
     let site = Site::start(event_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
     site.until("the stream for notices is open", |counts| counts.gets == 1);
-    unplug(&proxy, Direction::Both);
+    drop_packets(&proxy, Direction::Both);
     let since = Instant::now();
     eventually("another one is opened", FOUND, || site.counts().gets >= 2);
     site.notify("notifications/tools/list_changed", &json!({}));
@@ -96,15 +96,15 @@ fn t16_the_stream_for_notices() -> Duration {
 fn t17_one_way() -> Duration {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
-    let since = falls_silent(&site, &proxy, &mut client, "create_note", Direction::Up);
-    is_told_and_goes_on(&site, client, since)
+    let since = call_then_silence(&site, &proxy, &mut client, "create_note", Direction::Up);
+    assert_unknown_and_next_call_runs(&site, client, since)
 }
 
 /// No packet passes on any connection, old or new, until the partition ends.
 fn t18_two_way() -> Duration {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
-    let since = falls_silent(&site, &proxy, &mut client, "create_note", Direction::Both);
+    let since = call_then_silence(&site, &proxy, &mut client, "create_note", Direction::Both);
     let partition = proxy.add(Direction::Both, Toxic::Partition(Partition {}));
     let result = client.answer_within("create_note", FOUND)["result"].clone();
     let took = since.elapsed();
@@ -124,7 +124,7 @@ fn t16_t17_t18_silent_connection_is_detected_within_bound() {
         ("an unsafe call over HTTP/1.1", t16_over_http1),
         ("an unsafe call over HTTP/2", t16_over_http2),
         ("a read", t16_a_read),
-        ("the stream for notices", t16_the_stream_for_notices),
+        ("the stream for notices", t16_get_stream),
         ("one way", t17_one_way),
         ("both ways", t18_two_way),
     ];
@@ -146,7 +146,7 @@ fn t18_short_partition_only_delays_call() {
     client.call("a", "create_note", &json!({ "key": "k" }));
     site.until("the call runs", |counts| counts.executions_of("k") == 1);
     eventually("the answer is held up", SOON, || site.counts().bytes_out > proxy.counts().down.written);
-    let toxic = unplug(&proxy, Direction::Both);
+    let toxic = drop_packets(&proxy, Direction::Both);
     proxy.remove(hold);
     // New connections work and do not wait for the silent one.
     let other = client.result("b", "lookup", &json!({ "key": "l" }));

@@ -48,7 +48,7 @@ impl Site {
         initialized(&self.url(), options)
     }
 
-    pub(crate) fn breaks(&self, rule: Rule) {
+    pub(crate) fn add_fault(&self, rule: Rule) {
         self.add(rule).unwrap();
     }
 

@@ -12,7 +12,7 @@ use crate::support::{Bridge, SOON, Setup, eventually, failure, is_gone, kill};
 /// Longer than the shutdown sequence EOF, TERM, KILL.
 const SHUTDOWN: Duration = Duration::from_secs(30);
 
-fn chosen(options: &[&str], faults: &[&str]) -> Bridge {
+fn bridge_with(options: &[&str], faults: &[&str]) -> Bridge {
     let mut bridge = Bridge::start(Setup { options, faults, ..Setup::default() });
     bridge.initialize();
     bridge
@@ -32,7 +32,7 @@ fn failing_server_is_parked_after_configured_retries() {
 #[test]
 fn no_reconnect_dials_lost_server_once_with_next_call() {
     for options in [&["--log-level", "debug", "--no-reconnect"][..], &["--log-level", "debug", "--max-retries", "0"]] {
-        let mut bridge = chosen(options, &[]);
+        let mut bridge = bridge_with(options, &[]);
         kill(bridge.server(), Signal::KILL);
         eventually("it is left alone", SOON, || bridge.log().contains("Up → Idle"));
         assert_eq!(bridge.noted("start").len(), 1);
@@ -56,7 +56,7 @@ fn no_reconnect_call_without_server_dials_once_and_fails() {
 
 #[test]
 fn reconnect_is_shown_as_progress_on_request() {
-    let mut bridge = chosen(&["--tell-client", "--initial-retry-delay", "300ms"], &["die-after=1"]);
+    let mut bridge = bridge_with(&["--tell-client", "--initial-retry-delay", "300ms"], &["die-after=1"]);
     let params = json!({ "name": "lookup", "arguments": { "key": "k" }, "_meta": { "progressToken": "mine" } });
     bridge.request("a", "tools/call", &params);
     let notification: Value = serde_json::from_str(&bridge.line()).unwrap();
@@ -71,7 +71,7 @@ fn reconnect_is_shown_as_progress_on_request() {
 
 #[test]
 fn reconnect_is_not_shown_without_request() {
-    let mut bridge = chosen(&["--initial-retry-delay", "300ms"], &["die-after=1"]);
+    let mut bridge = bridge_with(&["--initial-retry-delay", "300ms"], &["die-after=1"]);
     let params = json!({ "name": "lookup", "arguments": { "key": "k" }, "_meta": { "progressToken": "mine" } });
     bridge.request("a", "tools/call", &params);
     let first: Value = serde_json::from_str(&bridge.line()).unwrap();
@@ -80,7 +80,7 @@ fn reconnect_is_not_shown_without_request() {
 
 #[test]
 fn tool_configured_as_idempotent_is_resent() {
-    let mut bridge = chosen(&["--effect", "create_note=idempotent"], &["die-after=1"]);
+    let mut bridge = bridge_with(&["--effect", "create_note=idempotent"], &["die-after=1"]);
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
     assert_eq!(bridge.executions("create_note", "k"), 2);
@@ -88,7 +88,7 @@ fn tool_configured_as_idempotent_is_resent() {
 
 #[test]
 fn tool_configured_as_unsafe_is_never_resent() {
-    let mut bridge = chosen(&["--effect", "lookup=unsafe"], &["die-after=1"]);
+    let mut bridge = bridge_with(&["--effect", "lookup=unsafe"], &["die-after=1"]);
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown");
     assert_eq!(bridge.executions("lookup", "k"), 1);
@@ -96,7 +96,7 @@ fn tool_configured_as_unsafe_is_never_resent() {
 
 #[test]
 fn untrusted_hints_are_ignored() {
-    let mut bridge = chosen(&["--no-trust-hints", "--effect", "big=read"], &["die-after=1", "die-after=2"]);
+    let mut bridge = bridge_with(&["--no-trust-hints", "--effect", "big=read"], &["die-after=1", "die-after=2"]);
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown");
     let result = bridge.result("b", "big", &json!({ "key": "b", "bytes": 3 }));
@@ -106,7 +106,7 @@ fn untrusted_hints_are_ignored() {
 
 #[test]
 fn max_attempts_of_one_sends_once() {
-    let mut bridge = chosen(&["--max-attempts", "1"], &["die-after=1"]);
+    let mut bridge = bridge_with(&["--max-attempts", "1"], &["die-after=1"]);
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown");
     assert_eq!(bridge.executions("lookup", "k"), 1);
@@ -114,7 +114,7 @@ fn max_attempts_of_one_sends_once() {
 
 #[test]
 fn p57_child_that_froze_while_idle_is_replaced() {
-    let mut bridge = chosen(&["--keep-alive", "1s", "--keep-alive-timeout", "500ms"], &[]);
+    let mut bridge = bridge_with(&["--keep-alive", "1s", "--keep-alive-timeout", "500ms"], &[]);
     let frozen = bridge.server();
     kill(frozen, Signal::STOP);
     // A busy machine may let the next child look frozen too. The call then reaches a later one.
@@ -130,7 +130,7 @@ fn child_exceeding_handshake_timeout_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let gate = folder.path().join("gate");
     fs::write(&gate, "").unwrap();
-    let bridge = chosen(&["--handshake-timeout", "300ms"], &[&format!("wait-for={}", gate.display())]);
+    let bridge = bridge_with(&["--handshake-timeout", "300ms"], &[&format!("wait-for={}", gate.display())]);
     // The next child never answers its handshake.
     fs::remove_file(&gate).unwrap();
     kill(bridge.server(), Signal::KILL);
@@ -139,7 +139,7 @@ fn child_exceeding_handshake_timeout_is_replaced() {
 
 #[test]
 fn l82_calls_beyond_configured_limits_are_rejected_at_once() {
-    let mut bridge = chosen(&["--max-in-flight", "1", "--max-waiting", "1"], &[]);
+    let mut bridge = bridge_with(&["--max-in-flight", "1", "--max-waiting", "1"], &[]);
     let call = |id: &str| {
         let params = json!({ "name": "lookup", "arguments": { "key": id, "delayMs": 500 } });
         format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))

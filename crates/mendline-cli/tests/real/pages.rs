@@ -13,7 +13,7 @@ fn output_of_mendline(arguments: &[&str]) -> String {
 }
 
 /// Runs a program, or returns nothing if it is not installed.
-fn held_against(program: &str, arguments: &[&str]) -> Option<Output> {
+fn run_if_installed(program: &str, arguments: &[&str]) -> Option<Output> {
     Command::new(program).args(arguments).env("LC_ALL", "C.UTF-8").env("MANWIDTH", "80").output().ok()
 }
 
@@ -28,7 +28,7 @@ fn shells_accept_their_completions() {
         }
         let path = folder.path().join(shell);
         fs::write(&path, script).unwrap();
-        if let Some(output) = held_against(shell, &[option, path.to_str().unwrap()]) {
+        if let Some(output) = run_if_installed(shell, &[option, path.to_str().unwrap()]) {
             assert!(output.status.success() && output.stderr.is_empty(), "{shell}: {output:?}");
         }
     }
@@ -42,7 +42,7 @@ fn bash_completes_commands_and_options() {
         let ask =
             format!("COMP_WORDS=({words})\nCOMP_CWORD={last}\n_mendline mendline \"${{COMP_WORDS[{last}]}}\" \"\"\n");
         let ask = format!("{script}\n{ask}printf '%s\\n' \"${{COMPREPLY[@]}}\"\n");
-        let Some(output) = held_against("bash", &["-c", &ask]) else { return };
+        let Some(output) = run_if_installed("bash", &["-c", &ask]) else { return };
         let offered = String::from_utf8(output.stdout).unwrap();
         assert_eq!(offered.trim(), expected, "{words}: {}", String::from_utf8_lossy(&output.stderr));
     }
@@ -61,7 +61,7 @@ fn manual_page_of_every_command_is_valid() {
     let names: Vec<_> = written.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, expected);
     for page in written {
-        let Some(output) = held_against("man", &["--warnings", "-P", "cat", "-l", page.to_str().unwrap()]) else {
+        let Some(output) = run_if_installed("man", &["--warnings", "-P", "cat", "-l", page.to_str().unwrap()]) else {
             return;
         };
         let text = String::from_utf8_lossy(&output.stdout);

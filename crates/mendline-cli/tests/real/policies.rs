@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Bridge, Setup, failure};
 
-fn chosen(options: &[&str]) -> Bridge {
+fn bridge_with(options: &[&str]) -> Bridge {
     let mut bridge = Bridge::start(Setup { options, ..Setup::default() });
     bridge.initialize();
     bridge
@@ -14,7 +14,7 @@ fn chosen(options: &[&str]) -> Bridge {
 
 #[test]
 fn i21_rate_limit_holds_and_serves_every_call() {
-    let mut bridge = chosen(&["--rate-limit", "5/s:2"]);
+    let mut bridge = bridge_with(&["--rate-limit", "5/s:2"]);
     let begin = Instant::now();
     let ids: Vec<String> = (0..8).map(|number| format!("call{number}")).collect();
     for id in &ids {
@@ -34,7 +34,7 @@ fn i21_rate_limit_holds_and_serves_every_call() {
 #[test]
 fn i21_call_that_would_wait_too_long_is_rejected_at_once() {
     // Two for the handshake and its list, one for the first call.
-    let mut bridge = chosen(&["--rate-limit", "1/m:3"]);
+    let mut bridge = bridge_with(&["--rate-limit", "1/m:3"]);
     let first = bridge.result("a", "create_note", &json!({ "key": "a" }));
     assert_eq!(first["isError"], false, "{first}");
     let rejected = bridge.result("b", "create_note", &json!({ "key": "b" }));
@@ -46,7 +46,7 @@ fn i21_call_that_would_wait_too_long_is_rejected_at_once() {
 
 #[test]
 fn i20_breaker_opens_for_hanging_tool_of_child_only() {
-    let mut bridge = chosen(&["--breaker-threshold", "2", "--tool-timeout", "lookup=300ms"]);
+    let mut bridge = bridge_with(&["--breaker-threshold", "2", "--tool-timeout", "lookup=300ms"]);
     for id in ["a", "b"] {
         let result = bridge.result(id, "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
         assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
