@@ -120,7 +120,7 @@ mod tests {
             normalized(format!(r#""level":"info","data":"Info-level message - SessionId {session}""#)),
             r#""level":"•","data":"•""#
         );
-        assert_eq!(normalized("no one from session 5".into()), "no one from session 5");
+        assert_eq!(normalized("no text from session 5".into()), "no text from session 5");
     }
 
     #[test]

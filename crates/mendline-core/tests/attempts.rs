@@ -73,7 +73,7 @@ fn read_is_sent_three_times_and_then_unknown() {
             assert_eq!(count(&stage, &format!("goes out again as attempt {}", attempt + 1)), 1, "{:?}", stage.log);
         }
     }
-    let answer = stage.client_reads().expect("enough is enough");
+    let answer = stage.client_reads().expect("the attempts are used up");
     let reported = failure(&answer);
     assert_eq!(
         (&reported["cause"], &reported["outcome"], &reported["attempts"]),

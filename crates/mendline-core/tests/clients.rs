@@ -194,7 +194,7 @@ fn shutdown_rejects_new_calls_and_finishes_running_ones() {
     let id = stage.server_reads().unwrap()["id"].clone();
     stage.input(Input::Stop);
     stage.client_sends(&call("2", "create_note"));
-    let answer = stage.client_reads().expect("turned away at once");
+    let answer = stage.client_reads().expect("rejected at once");
     assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "unavailable");
     assert!(answer.to_string().contains("Mendline is stopping"), "{answer}");
     assert!(!is_closed(&stage));
@@ -210,7 +210,7 @@ fn modern_stdio_call_is_cancelled_by_notification() {
     stage.client_sends(&modern(1, "tools/call"));
     let id = stage.server_reads().unwrap()["id"].clone();
     stage.client_sends(&cancel(1));
-    let message = stage.server_reads().expect("there is no exchange that could be given up");
+    let message = stage.server_reads().expect("there is no exchange to abort");
     assert_eq!((&message["method"], &message["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
 
     stage.client_sends(&modern(2, "tools/call"));

@@ -104,7 +104,7 @@ fn long_stable_server_is_redialed_quickly() {
     stage.die(stage.written);
     assert!(stage.next_dial() <= Duration::from_millis(201));
     fail_spawn(&mut stage);
-    assert!(stage.next_dial() <= Duration::from_millis(201), "what was long ago is no burst");
+    assert!(stage.next_dial() <= Duration::from_millis(201), "old dials do not count");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn automatic_dials_stay_below_thirty_per_minute() {
         fail_spawn(&mut stage);
         stage.input(Input::Reconnect { upstream: NOTES });
     }
-    assert_eq!(stage.dials as usize, defaults::DIALS_PER_MINUTE, "a person is not kept waiting");
+    assert_eq!(stage.dials as usize, defaults::DIALS_PER_MINUTE, "a manual reconnect does not wait");
     fail_spawn(&mut stage);
     stage.next_dial();
     assert!(stage.now >= first + Duration::from_secs(60), "after {:?}", stage.now.since(first));

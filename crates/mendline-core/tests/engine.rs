@@ -192,7 +192,7 @@ fn full_queue_rejects_call_at_once() {
         (&answer["id"], &answer["result"]["_meta"]["dev.mendline/failure"]["cause"]),
         (&limit.into(), &"overloaded".into())
     );
-    assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["retryAfterMs"], 1000, "and when to come again");
+    assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["retryAfterMs"], 1000, "the retry time");
     assert_eq!(stage.client_reads(), None);
 }
 

@@ -270,9 +270,9 @@ fn facts(answer: &serde_json::Value) -> &serde_json::Value {
 fn t01_status_without_response_never_reports_call_as_run() {
     let refused = [307, 308, 403, 404, 405, 406, 411, 413, 414, 415, 425, 426, 431];
     for status in (300..600).filter(|status| ![401, 421, 429, 503].contains(status)) {
-        let (mut stage, notices) = initialized_without_session();
-        stage.status(notices.id, 405, Content::Empty, None);
-        stage.end(notices.id, EndHow::Complete);
+        let (mut stage, get_stream) = initialized_without_session();
+        stage.status(get_stream.id, 405, Content::Empty, None);
+        stage.end(get_stream.id, EndHow::Complete);
         stage.use_session();
         stage.client_sends(&call(1, "create_note"));
         let seen = stage.next_sent();

@@ -35,7 +35,7 @@ fn server_refusing_three_times_is_not_tried_again() {
             let seen = stage.next_sent();
             refuse(&mut stage, &seen);
         }
-        let answer = stage.client_reads().expect("enough is enough");
+        let answer = stage.client_reads().expect("the attempts are used up");
         assert_eq!((outcome(&answer), &failure(&answer)["attempts"]), ("refused", &3.into()));
         assert_ne!(failure(&answer)["cause"], "outcome_unknown", "it is known");
         stage.advance(Duration::from_secs(60));

@@ -106,7 +106,7 @@ fn first_call_waiting_for_initialized_probes_alone() {
     stage.advance(Duration::from_secs(1));
     assert_eq!(state(&stage), Some(LinkState::Dialing));
     stage.status(note.id, 202, Content::Empty, None);
-    assert_eq!(stage.seen.len(), 1, "the first looks, the second waits");
+    assert_eq!(stage.seen.len(), 1, "the first probes, the second waits");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn each_session_has_its_own_id() {
         let asks = stage.next_sent();
         stage.status(asks.id, 200, Content::Events, None);
         stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
-        stage.client_reads().expect("a question");
+        stage.client_reads().expect("a server request");
         let mut links = stage.events.iter().filter_map(|event| match event {
             Event::AskForwarded { link, .. } => Some(*link),
             _ => None,
@@ -212,7 +212,7 @@ fn each_session_has_its_own_id() {
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.client_reads().expect("the question is withdrawn");
+    stage.client_reads().expect("the server request is cancelled");
     stage.initialize("s2");
     complete_handshake(&mut stage);
     stage.next_sent();

@@ -20,9 +20,9 @@ fn with_get_stream() -> (Stage, SentRequest) {
     stage.client_sends(INITIALIZE);
     stage.initialize("s1");
     stage.client_reads().unwrap();
-    let notices = stage.initialize();
-    stage.status(notices.id, 200, Content::Events, None);
-    (stage, notices)
+    let get_stream = stage.initialize();
+    stage.status(get_stream.id, 200, Content::Events, None);
+    (stage, get_stream)
 }
 
 fn gets(stage: &Stage) -> usize {
@@ -31,22 +31,22 @@ fn gets(stage: &Stage) -> usize {
 
 #[test]
 fn get_stream_with_events_is_reopened_soon() {
-    let (mut stage, mut notices) = with_get_stream();
+    let (mut stage, mut get_stream) = with_get_stream();
     for round in 0..5 {
-        stage.event(notices.id, None, NOTIFICATION);
+        stage.event(get_stream.id, None, NOTIFICATION);
         stage.client_reads().unwrap();
-        stage.end(notices.id, EndHow::Complete);
+        stage.end(get_stream.id, EndHow::Complete);
         stage.advance(Duration::from_millis(500));
         assert_eq!(stage.seen.len(), 1, "round {round}");
-        notices = stage.next_sent();
-        stage.status(notices.id, 200, Content::Events, None);
+        get_stream = stage.next_sent();
+        stage.status(get_stream.id, 200, Content::Events, None);
     }
 }
 
 #[test]
 fn get_stream_is_not_opened_without_connection() {
-    let (mut stage, notices) = with_get_stream();
-    stage.end(notices.id, EndHow::Cut("reset".into()));
+    let (mut stage, get_stream) = with_get_stream();
+    stage.end(get_stream.id, EndHow::Cut("reset".into()));
     stage.client_sends(&call(1, "create_note"));
     for _ in 0..30 {
         if !stage.seen.is_empty() {
@@ -63,9 +63,9 @@ fn get_stream_is_not_opened_without_connection() {
 
 #[test]
 fn server_without_session_or_get_stream_is_asked_once() {
-    let (mut stage, notices) = initialized_without_session();
-    stage.status(notices.id, 404, Content::Empty, None);
-    stage.end(notices.id, EndHow::Complete);
+    let (mut stage, get_stream) = initialized_without_session();
+    stage.status(get_stream.id, 404, Content::Empty, None);
+    stage.end(get_stream.id, EndHow::Complete);
     stage.client_sends(&call(1, "create_note"));
     stage.refuse_connection();
     stage.advance(Duration::from_secs(1));
@@ -77,15 +77,15 @@ fn server_without_session_or_get_stream_is_asked_once() {
 
 #[test]
 fn get_stream_ends_with_session_and_reopens_in_next() {
-    let (mut stage, notices) = with_get_stream();
+    let (mut stage, get_stream) = with_get_stream();
     stage.use_session();
-    stage.event(notices.id, Some("e1"), NOTIFICATION);
+    stage.event(get_stream.id, Some("e1"), NOTIFICATION);
     stage.client_sends(&call(1, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    assert_eq!(stage.aborted, [notices.id]);
+    assert_eq!(stage.aborted, [get_stream.id]);
     stage.initialize("s2");
     let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
@@ -96,12 +96,12 @@ fn get_stream_ends_with_session_and_reopens_in_next() {
 
 #[test]
 fn thousand_event_ids_are_kept_against_duplicates() {
-    let (mut stage, notices) = with_get_stream();
+    let (mut stage, get_stream) = with_get_stream();
     for at in 0..1_000 {
-        stage.event(notices.id, Some(&format!("e{at}")), NOTIFICATION);
-        stage.client_reads().expect("a notice");
+        stage.event(get_stream.id, Some(&format!("e{at}")), NOTIFICATION);
+        stage.client_reads().expect("a notification");
     }
-    stage.end(notices.id, EndHow::Cut("reset".into()));
+    stage.end(get_stream.id, EndHow::Cut("reset".into()));
     stage.advance(Duration::from_secs(1));
     let resumed = stage.next_sent();
     assert_eq!(resumed.header("last-event-id"), Some("e999"));

@@ -236,7 +236,7 @@ fn subscriptions_have_their_own_limit() {
         stage.client_sends(&query(id));
     }
     let (first, _second) = (stage.next_sent(), stage.next_sent());
-    assert!(stage.seen.is_empty(), "two places, and two wait");
+    assert!(stage.seen.is_empty(), "two slots, and two wait");
     stage.client_sends(&query(5));
     assert_eq!(stage.client_reads().unwrap()["id"], 5, "no slot and a full queue");
     stage.answer(&first, "{}");

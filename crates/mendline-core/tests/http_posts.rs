@@ -19,9 +19,9 @@ fn with_get_stream() -> (Stage, SentRequest) {
     stage.client_sends(INITIALIZE);
     stage.initialize("s1");
     stage.client_reads().unwrap();
-    let notices = stage.initialize();
-    stage.status(notices.id, 200, Content::Events, None);
-    (stage, notices)
+    let get_stream = stage.initialize();
+    stage.status(get_stream.id, 200, Content::Events, None);
+    (stage, get_stream)
 }
 
 /// Sends so many server requests that most have to be declined.
@@ -42,8 +42,8 @@ fn accept(stage: &mut Stage, seen: &SentRequest) {
 
 #[test]
 fn s04_endless_server_requests_get_sixteen_concurrent_posts() {
-    let (mut stage, notices) = with_get_stream();
-    server_requests(&mut stage, &notices, 20_000);
+    let (mut stage, get_stream) = with_get_stream();
+    server_requests(&mut stage, &get_stream, 20_000);
     assert_eq!(stage.seen.len(), defaults::NOTES);
     let declined = 20_000 - defaults::ASKS;
     assert_eq!(dropped(&stage), declined - defaults::NOTES - defaults::LINK_QUEUE);
@@ -61,8 +61,8 @@ fn s04_endless_server_requests_get_sixteen_concurrent_posts() {
 
 #[test]
 fn s04_unaccepted_post_times_out_and_frees_slot() {
-    let (mut stage, notices) = with_get_stream();
-    server_requests(&mut stage, &notices, defaults::ASKS + 3 * defaults::NOTES);
+    let (mut stage, get_stream) = with_get_stream();
+    server_requests(&mut stage, &get_stream, defaults::ASKS + 3 * defaults::NOTES);
     for round in 1..=3 {
         assert_eq!(stage.seen.len(), round * defaults::NOTES);
         assert_eq!(stage.aborted.len(), (round - 1) * defaults::NOTES);
@@ -74,8 +74,8 @@ fn s04_unaccepted_post_times_out_and_frees_slot() {
 
 #[test]
 fn s04_calls_and_cancellations_do_not_wait_for_other_posts() {
-    let (mut stage, notices) = with_get_stream();
-    server_requests(&mut stage, &notices, 1_000);
+    let (mut stage, get_stream) = with_get_stream();
+    server_requests(&mut stage, &get_stream, 1_000);
     stage.seen.clear();
     stage.client_sends(&call(1, "create_note"));
     assert_eq!(stage.next_sent().method(), "tools/call");
@@ -108,9 +108,9 @@ fn s04_cancellations_are_limited_and_none_is_dropped() {
 
 #[test]
 fn s04_posts_of_lost_session_free_their_slots() {
-    let (mut stage, notices) = with_get_stream();
+    let (mut stage, get_stream) = with_get_stream();
     stage.use_session();
-    server_requests(&mut stage, &notices, 1_000);
+    server_requests(&mut stage, &get_stream, 1_000);
     assert_eq!(stage.seen.len(), defaults::NOTES);
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.seen.pop_back().unwrap();

@@ -122,7 +122,7 @@ fn lists_are_not_compared_without_connection() {
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting));
     stage.answer(&old, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
-    assert!(stage.seen.is_empty(), "one looks for a path, and it is not time yet");
+    assert!(stage.seen.is_empty(), "one exchange probes, and its time has not come");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn lost_pings_cost_connection_but_not_session() {
         stage.advance(defaults::KEEP_ALIVE_PAUSE);
     }
     let looks = stage.next_sent();
-    assert_eq!((looks.method().as_str(), looks.header("mcp-session-id")), ("ping", Some("s1")), "it is looked for");
+    assert_eq!((looks.method().as_str(), looks.header("mcp-session-id")), ("ping", Some("s1")), "the server is probed");
     stage.answer(&looks, "{}");
     stage.client_sends(&call(1, "create_note"));
     assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s1"));

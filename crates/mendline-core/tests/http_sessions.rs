@@ -18,7 +18,7 @@ fn call_has_session_id_and_negotiated_version() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     assert_eq!((seen.header("mcp-session-id"), seen.header("mcp-protocol-version")), (Some("s1"), Some("2025-11-25")));
-    assert_eq!(seen.reuse, Reuse::Fresh, "an unsafe call takes no risks with an idle connection");
+    assert_eq!(seen.reuse, Reuse::Fresh, "an unsafe call does not use an idle connection");
     stage.answer(&seen, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
@@ -203,7 +203,7 @@ fn session_is_deleted_at_shutdown() {
     assert_eq!((delete.ask.verb, delete.header("mcp-session-id")), (Verb::Delete, Some("s1")));
     assert!(!stage.finished);
     stage.advance(defaults::GOODBYE);
-    assert!(stage.finished, "a server that does not take it cannot hold us");
+    assert!(stage.finished, "a server that does not accept it does not delay the exit");
 }
 
 #[test]
@@ -408,9 +408,9 @@ fn session_refused_by_get_is_not_used_for_calls() {
     let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
-    let notices = stage.next_sent();
-    stage.status(notices.id, 404, Content::Empty, None);
-    stage.end(notices.id, EndHow::Complete);
+    let get_stream = stage.next_sent();
+    stage.status(get_stream.id, 404, Content::Empty, None);
+    stage.end(get_stream.id, EndHow::Complete);
     stage.confirm_loss(404);
     stage.client_sends(&call(1, "create_note"));
     stage.next_request();

@@ -116,12 +116,12 @@ fn replayed_notification_is_forwarded_once() {
     stage.end(initialized.id, EndHow::Complete);
     let notice = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
     for (last, passed_on) in [(None, true), (Some("e1"), false)] {
-        let notices = stage.next_sent();
-        assert_eq!((notices.ask.verb, notices.header("last-event-id")), (Verb::Get, last));
-        stage.status(notices.id, 200, Content::Events, None);
-        stage.event(notices.id, Some("e1"), notice);
+        let get_stream = stage.next_sent();
+        assert_eq!((get_stream.ask.verb, get_stream.header("last-event-id")), (Verb::Get, last));
+        stage.status(get_stream.id, 200, Content::Events, None);
+        stage.event(get_stream.id, Some("e1"), notice);
         assert_eq!(stage.client_reads().is_some(), passed_on);
-        stage.end(notices.id, EndHow::Cut("reset".into()));
+        stage.end(get_stream.id, EndHow::Cut("reset".into()));
         stage.advance(Duration::from_secs(5));
     }
 }
@@ -136,10 +136,10 @@ fn get_stream_that_ends_at_once_is_reopened_with_backoff() {
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
     for pause in [1, 2, 4, 8, 15, 15, 15] {
-        let notices = stage.next_sent();
-        assert_eq!(notices.ask.verb, Verb::Get);
-        stage.status(notices.id, 200, Content::Events, None);
-        stage.end(notices.id, EndHow::Complete);
+        let get_stream = stage.next_sent();
+        assert_eq!(get_stream.ask.verb, Verb::Get);
+        stage.status(get_stream.id, 200, Content::Events, None);
+        stage.end(get_stream.id, EndHow::Complete);
         stage.advance(Duration::from_secs(pause) - Duration::from_millis(1));
         assert!(stage.seen.is_empty(), "not within {pause} s");
         stage.advance(Duration::from_millis(1));

@@ -29,7 +29,7 @@ fn cause(answer: &Value) -> &str {
 }
 
 fn wait(answer: &Value) -> Duration {
-    Duration::from_millis(facts(answer)["retryAfterMs"].as_u64().expect("when to try again"))
+    Duration::from_millis(facts(answer)["retryAfterMs"].as_u64().expect("the retry time"))
 }
 
 fn answer_of(stage: &mut HttpStage) -> Value {

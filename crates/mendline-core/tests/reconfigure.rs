@@ -205,7 +205,7 @@ fn reload_changes_breakers_limits_and_tool_timeouts() {
     stage.client_sends(&call("2", "look"));
     assert_eq!(cause(&stage.client_reads().unwrap()), "breaker_open", "one failure is enough now");
     stage.client_sends(&call("3", "create_note"));
-    assert_eq!(cause(&stage.client_reads().unwrap()), "rate_limited", "the next turn comes too late");
+    assert_eq!(cause(&stage.client_reads().unwrap()), "rate_limited", "the next slot comes too late");
     edit(&mut stage, Change::Policies, |config| config.breaker = None);
     for (id, tool) in [("4", "look"), ("5", "create_note")] {
         stage.client_sends(&call(id, tool));
@@ -221,9 +221,9 @@ fn raised_rate_limit_applies_to_waiting_calls() {
         stage.client_sends(&call(id, "look"));
     }
     assert_eq!(stage.server_answers("{}")["params"]["name"], "look");
-    assert_eq!(stage.server_reads(), None, "the next turn is in ten seconds");
+    assert_eq!(stage.server_reads(), None, "the next slot is in ten seconds");
     edit(&mut stage, Change::Policies, |config| config.rate_limit = Some(RateLimit { burst: 1, per_second: 1.0 }));
-    assert_eq!(stage.server_answers("{}")["params"]["name"], "look", "the new limit begins with a turn");
+    assert_eq!(stage.server_answers("{}")["params"]["name"], "look", "the new limit starts with a slot");
     stage.advance(seconds(1));
     assert_eq!(stage.server_answers("{}")["params"]["name"], "look", "and the next is a second later");
 }

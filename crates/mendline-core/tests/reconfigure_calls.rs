@@ -164,7 +164,7 @@ fn backoff_after_unreadable_answer_grows() {
         };
         waits.push(stage.now.since(from));
     }
-    assert!(waits.iter().max() > Some(&(8 * MOMENT)), "chance decides, but within a longer time: {waits:?}");
+    assert!(waits.iter().max() > Some(&(8 * MOMENT)), "jitter within a longer time: {waits:?}");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn running_http_call_keeps_backoff() {
         let (mut stage, sent) = edited_http(before, after, &http::call(1, "create_note"));
         stage.answer_overloaded(&sent, 429, None);
         stage.advance(MOMENT);
-        assert_eq!(!stage.seen.is_empty(), is_quick, "turned away at the door");
+        assert_eq!(!stage.seen.is_empty(), is_quick, "rejected before it was queued");
 
         let request = http::modern(1, "resources/read", r#""uri":"a:b","#);
         let (mut stage, sent) = edited_http(before, after, &request);

@@ -37,7 +37,7 @@ fn calls_do_not_wait_for_restore() {
     restart(&mut stage);
     assert_eq!(stage.server_reads().unwrap()["method"], "logging/setLevel");
     stage.client_sends(&call("1", "create_note"));
-    assert_eq!(stage.server_reads().expect("it does not hang on it")["method"], "tools/call");
+    assert_eq!(stage.server_reads().expect("calls do not wait for it")["method"], "tools/call");
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn server_may_end_only_its_subscriptions() {
     let cancelled =
         |id: &Value| format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
     stage.server_sends(&cancelled(&other));
-    assert_eq!((stage.client_reads(), stage.engine.open_calls(NOTES)), (None, 2), "a call is not its to cancel");
+    assert_eq!((stage.client_reads(), stage.engine.open_calls(NOTES)), (None, 2), "a server cannot cancel a call");
     stage.server_sends(&cancelled(&listen));
     let ended = stage.client_reads().expect("the subscription is over");
     assert_eq!((&ended["method"], &ended["params"]["requestId"]), (&json!("notifications/cancelled"), &json!(9)));

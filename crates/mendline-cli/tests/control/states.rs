@@ -156,7 +156,7 @@ fn open_breaker_shows_reason_and_next_trial() {
     assert!(left > 10_000 && left <= 60_000, "{server:#}");
     assert!(server["breaker"]["why"].as_str().unwrap().contains("2 calls in a row"), "{server:#}");
     client.result("c", "create_note", &json!({ "key": "c" }));
-    let server = stage.until("sick", "one was turned away", |server| server["calls"]["turnedAway"] == 1);
+    let server = stage.until("sick", "one was rejected", |server| server["calls"]["turnedAway"] == 1);
     assert_eq!(server["calls"]["unknown"], 2, "{server:#}");
     stage.query_until(&["status"], |output| {
         output.stdout.contains("open ") && output.stdout.contains("breaker: 2 calls in a row have failed")

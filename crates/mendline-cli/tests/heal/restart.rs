@@ -18,7 +18,7 @@ fn h34_waiting_calls_run_when_server_returns_without_sessions() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
     let mut client = initialized(&format!("http://{}/mcp", proxy.address()), &[]);
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     let away = proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
     eventually("the port is closed", SOON, || TcpStream::connect(proxy.address()).is_err());
     proxy.cut(Ending::Reset);

@@ -26,7 +26,7 @@ fn legacy_session_is_initialized_once_and_deleted_at_exit() {
         let site = Site::start(settings);
         let mut client = site.client(&[]);
         works(&mut client);
-        site.until("the stream for notices is open", |counts| counts.gets == 1);
+        site.until("the GET stream is open", |counts| counts.gets == 1);
         leave(client);
         let counts = site.counts();
         assert_eq!((counts.sessions_opened, counts.sessions_deleted, counts.deletes), (1, 1, 1));
@@ -103,7 +103,7 @@ fn server_request_reaches_client_and_response_returns() {
 fn unsolicited_notifications_arrive_over_get_stream() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     site.notify("notifications/tools/list_changed", &json!({ "hint": 7 }));
     let notice: Value = serde_json::from_str(&client.line()).unwrap();
     assert_eq!(notice["method"], "notifications/tools/list_changed");

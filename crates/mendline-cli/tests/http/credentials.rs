@@ -18,7 +18,7 @@ fn headers_with_variables_are_sent_with_every_request() {
     let mut client = run(&recorder.url(), &options, &[("API_TOKEN", CANARY)]);
     client.initialize();
     client.result("a", "create_note", &json!({ "key": "k" }));
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     client.stdin = None;
     assert_eq!(client.exit_code(SOON), Some(0));
     let (heard, counts) = (recorder.heard(), site.counts());
@@ -50,7 +50,7 @@ fn a73_call_that_needs_login_fails_and_is_not_resent() {
     }
     site.clear();
     let result = client.result("c", "create_note", &json!({ "key": "c" }));
-    assert_eq!(result["content"][0]["text"], "wrote c", "with the login back it goes on: {result}");
+    assert_eq!(result["content"][0]["text"], "wrote c", "with a valid login calls run again: {result}");
 }
 
 #[test]

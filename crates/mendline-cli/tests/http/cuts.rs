@@ -69,7 +69,7 @@ fn t12_unsafe_call_cut_while_sending_is_resent() {
     for ending in [Ending::Reset, Ending::Fin] {
         let site = Site::start(json_answers());
         let (proxy, mut client) = through_a_proxy(&site, &["--log-level", "debug"]);
-        site.until("the stream for notices is open", |counts| counts.gets == 1);
+        site.until("the GET stream is open", |counts| counts.gets == 1);
         // The server side reads nothing, and the request exceeds all buffers on the path, so a part of it cannot have
         // been sent.
         let partition = proxy.add(Direction::Up, Toxic::Partition(Partition {}));

@@ -66,7 +66,7 @@ fn failed_dials(client: &Client) -> usize {
 
 /// Each dial looks the name up once: one for the call, and one for each retry.
 fn assert_one_lookup_per_dial(names: &NameServer, before: usize, client: &Client) {
-    eventually("each try looks the name up once", SOON, || names.lookups() - before == 1 + failed_dials(client));
+    eventually("each dial looks the name up once", SOON, || names.lookups() - before == 1 + failed_dials(client));
     assert!(failed_dials(client) >= 2, "{}", client.log());
 }
 
@@ -140,7 +140,7 @@ fn n03_calls_follow_dns_change_at_once() {
         cut(&here);
         client.call("a", "create_note", &json!({ "key": "k" }));
         let unused = format!("nothing listens on {NAME}:{} ({HERE}:{0})", there.address().port());
-        eventually("it is looked for where it was", SOON, || client.log().contains(&unused));
+        eventually("the old address is dialed", SOON, || client.log().contains(&unused));
         assert_eq!(there.counts().accepted, 0, "the new address is not known yet");
         names.set_reply(Reply::Address(THERE));
         assert_eq!(client.answer("a")["result"]["content"][0]["text"], "wrote k", "{}", client.log());
@@ -212,7 +212,7 @@ fn n07_call_without_route_waits_and_fails() {
         assert!(failure_text(&result).contains(&format!("there is no way to {address} (No route to host")), "{result}");
         client.call("b", "lookup", &json!({ "key": "l" }));
         let before = failed_dials(&client);
-        eventually("it is looked for in vain", SOON, || failed_dials(&client) > before);
+        eventually("the dial fails", SOON, || failed_dials(&client) > before);
         ip(&["address", "add", FAR_ADDRESS, "dev", "lo"]);
         far.clear();
         assert_eq!(client.answer("b")["result"]["content"][0]["text"], "l is 42", "{}", client.log());

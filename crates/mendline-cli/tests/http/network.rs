@@ -29,7 +29,7 @@ fn the_network_goes_and_comes_back() {
     let site = Site::start(json_answers());
     // An interface that is down drops packets, so every dial lasts until the connect timeout.
     let mut client = site.client(&["--connect-timeout", "300ms"]);
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     // The interface was up before Mendline started, so the first change that it sees is the loss.
     assert_eq!(changes(&client), 0, "{}", client.log());
     loopback("down");
@@ -37,7 +37,7 @@ fn the_network_goes_and_comes_back() {
     client.call("a", "lookup", &json!({ "key": "k" }));
     // The backoff now takes seconds, and the next change of the network may be reported again.
     let tries = |client: &Client| client.log().matches("Dialing → Waiting").count();
-    eventually("it was tried in vain", Duration::from_secs(30), || tries(&client) >= 6);
+    eventually("a dial has failed", Duration::from_secs(30), || tries(&client) >= 6);
     loopback("up");
     let begin = Instant::now();
     assert_eq!(client.answer("a")["result"]["content"][0]["text"], "k is 42");

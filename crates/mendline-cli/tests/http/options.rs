@@ -15,7 +15,7 @@ fn call_waits_for_lost_server_up_to_recovery_timeout() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
     let mut client = initialized(&format!("http://{}/mcp", proxy.address()), &["--recovery-timeout", "600ms"]);
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
     eventually("the port is closed", SOON, || TcpStream::connect(proxy.address()).is_err());
     proxy.cut(mendline_faults::Ending::Reset);

@@ -10,7 +10,7 @@ use crate::client::{SOON, eventually, failure};
 use crate::site::{Site, json_answers};
 
 fn wait(result: &Value) -> Duration {
-    Duration::from_millis(failure(result)["retryAfterMs"].as_u64().expect("when to come back"))
+    Duration::from_millis(failure(result)["retryAfterMs"].as_u64().expect("the retry time"))
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn restarted_server_is_reinitialized_and_waiting_call_runs_once() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
     let mut client = initialized(&format!("http://{}/mcp", proxy.address()), &[]);
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     close(&proxy);
     site.forget_sessions();
     proxy.cut(Ending::Reset);

@@ -66,7 +66,7 @@ fn private_authority_is_trusted_when_configured() {
         assert_eq!((site.executions("k"), site.counts().sessions_deleted), (1, 1));
         assert!(
             site.oracle().seen().iter().all(|seen| seen.http2 == http2),
-            "the better protocol of the two is spoken"
+            "HTTP/2 is negotiated"
         );
     }
 }

@@ -30,7 +30,7 @@ fn h34_h35b_unsafe_call_in_lost_session_runs_once_in_next() {
 fn h34_session_lost_under_many_calls_is_replaced_once() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     site.forget_sessions();
     for number in 0..8 {
         client.call(&number.to_string(), "create_note", &json!({ "key": format!("k{number}") }));

@@ -36,7 +36,7 @@ fn drop_packets(proxy: &Proxy, direction: Direction) -> u64 {
     });
     let there = proxy.counts().open;
     let toxic = proxy.add(direction, Toxic::Unplugged(Unplugged {}));
-    eventually("all are unplugged", SOON, || proxy.counts().unplugged >= there);
+    eventually("all packets are dropped", SOON, || proxy.counts().unplugged >= there);
     toxic
 }
 
@@ -82,7 +82,7 @@ fn t16_a_read() -> Duration {
 fn t16_get_stream() -> Duration {
     let site = Site::start(event_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     drop_packets(&proxy, Direction::Both);
     let since = Instant::now();
     eventually("another one is opened", FOUND, || site.counts().gets >= 2);
@@ -124,7 +124,7 @@ fn t16_t17_t18_silent_connection_is_detected_within_bound() {
         ("an unsafe call over HTTP/1.1", t16_over_http1),
         ("an unsafe call over HTTP/2", t16_over_http2),
         ("a read", t16_a_read),
-        ("the stream for notices", t16_get_stream),
+        ("the GET stream", t16_get_stream),
         ("one way", t17_one_way),
         ("both ways", t18_two_way),
     ];
@@ -140,7 +140,7 @@ fn t16_t17_t18_silent_connection_is_detected_within_bound() {
 fn t18_short_partition_only_delays_call() {
     let site = Site::start(json_answers());
     let (proxy, mut client) = through_a_proxy(&site, &[]);
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     // The answer is held back until the partition ends.
     let hold = proxy.add(Direction::Down, Toxic::Partition(Partition {}));
     client.call("a", "create_note", &json!({ "key": "k" }));

@@ -56,7 +56,7 @@ fn t23_delayed_close_is_not_taken_for_open_connection() {
     for ending in [Ending::Fin, Ending::Reset] {
         let site = Site::start(json_answers());
         let (proxy, mut client) = through_a_proxy(&site, &[]);
-        site.until("the stream for notices is open", |counts| counts.gets == 1);
+        site.until("the GET stream is open", |counts| counts.gets == 1);
         proxy.add(Direction::Both, Toxic::SlowClose(SlowClose { ms: 400 }));
         // The server has closed all connections. The client side does not know it yet.
         site.cut(ending);

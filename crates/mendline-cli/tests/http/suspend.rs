@@ -10,7 +10,7 @@ use crate::site::{Site, json_answers};
 fn x96_server_is_pinged_over_fresh_connection_after_suspend() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     let before = site.counts();
     assert!(before.open_connections >= 2, "one carries the stream, at least one rests: {before:?}");
     client.signal(Signal::STOP);

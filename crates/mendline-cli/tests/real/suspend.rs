@@ -9,7 +9,7 @@ use crate::support::{Bridge, SOON, Setup, eventually, is_gone, is_stopped, kill}
 fn suspend(bridge: &Bridge) {
     bridge.signal(Signal::STOP);
     let id = i32::try_from(bridge.process.id()).unwrap();
-    eventually("it stands still", SOON, || is_stopped(id));
+    eventually("it is stopped", SOON, || is_stopped(id));
     bridge.signal(Signal::CONT);
 }
 
@@ -25,7 +25,7 @@ fn x96_child_is_pinged_after_suspend() {
     let count = || bridge.log().matches("every server is looked after").count();
     eventually("the log reports it", SOON, || count() > 0);
     assert_eq!(count(), 1, "{}", bridge.log());
-    assert_eq!(bridge.noted("start").len(), 1, "it was there, and nothing had to be mended");
+    assert_eq!(bridge.noted("start").len(), 1, "the child was alive and is kept");
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn x96_child_that_died_during_suspend_is_replaced() {
     let mut bridge = Bridge::around(&[]);
     bridge.signal(Signal::STOP);
     let id = i32::try_from(bridge.process.id()).unwrap();
-    eventually("it stands still", SOON, || is_stopped(id));
+    eventually("it is stopped", SOON, || is_stopped(id));
     let server = bridge.server();
     kill(server, Signal::KILL);
     // Until it is gone it may still read, and the outcome of the call would be unknown.

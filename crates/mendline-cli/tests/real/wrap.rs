@@ -314,7 +314,7 @@ fn answered(home: &Home, answer: &str) -> (i32, String) {
     let mut seen = Vec::new();
     let mut buffer = [0; 4096];
     while !String::from_utf8_lossy(&seen).contains("[y/N] ") {
-        let count = terminal.read(&mut buffer).expect("the question never came");
+        let count = terminal.read(&mut buffer).expect("the prompt never came");
         seen.extend_from_slice(&buffer[..count]);
     }
     terminal.write_all(answer.as_bytes()).unwrap();

@@ -101,10 +101,10 @@ impl Stage {
         stage.client_sends(INITIALIZE);
         stage.initialize("s1");
         stage.client_reads().unwrap();
-        let notices = stage.initialize();
-        assert_eq!(notices.header("mcp-session-id"), Some("s1"));
-        stage.status(notices.id, 405, Content::Empty, None);
-        stage.end(notices.id, EndHow::Complete);
+        let get_stream = stage.initialize();
+        assert_eq!(get_stream.header("mcp-session-id"), Some("s1"));
+        stage.status(get_stream.id, 405, Content::Empty, None);
+        stage.end(get_stream.id, EndHow::Complete);
         stage.use_session();
         stage
     }
@@ -149,9 +149,9 @@ impl Stage {
         assert_eq!(note.method(), "notifications/initialized");
         self.status(note.id, 202, Content::Empty, None);
         self.end(note.id, EndHow::Complete);
-        let notices = self.next_sent();
-        assert_eq!(notices.ask.verb, Verb::Get);
-        notices
+        let get_stream = self.next_sent();
+        assert_eq!(get_stream.ask.verb, Verb::Get);
+        get_stream
     }
 
     /// Answers `initialize` with this session.
@@ -352,6 +352,6 @@ pub fn initialized_without_session() -> (Stage, SentRequest) {
     let handshake = stage.next_sent();
     stage.answer(&handshake, r#"{"protocolVersion":"2025-11-25"}"#);
     stage.client_reads().unwrap();
-    let notices = stage.initialize();
-    (stage, notices)
+    let get_stream = stage.initialize();
+    (stage, get_stream)
 }

@@ -95,7 +95,7 @@ struct State {
     open: Vec<String>,
     streams: Vec<Stream>,
     /// The GET stream of each session.
-    notices: BTreeMap<String, usize>,
+    get_streams: BTreeMap<String, usize>,
     sse_streams: BTreeMap<String, UnboundedSender<String>>,
     /// Calls that wait for a response of the client: the id of the server request, the id of the call, and its stream.
     waiting: Vec<(String, Value, Option<usize>)>,
@@ -138,7 +138,7 @@ impl Site {
             sessions: 0,
             open: Vec::new(),
             streams: Vec::new(),
-            notices: BTreeMap::new(),
+            get_streams: BTreeMap::new(),
             sse_streams: BTreeMap::new(),
             waiting: Vec::new(),
             asked: 0,
@@ -299,7 +299,7 @@ impl State {
                     *place = Some(stream);
                 }
                 let elsewhere = request.session.clone().filter(|_| self.variant == Variant::AsksElsewhere);
-                let asks = elsewhere.map_or(stream, |session| self.notices(&session));
+                let asks = elsewhere.map_or(stream, |session| self.get_stream(&session));
                 self.send(asks, &question.to_string());
                 self.listen(stream, 0)
             }
@@ -328,14 +328,14 @@ impl State {
         };
         let Some(last) = &request.last_event else {
             // A client without an event id has seen no event: a stream starts with an empty event that has an id.
-            let stream = self.notices(&session);
+            let stream = self.get_stream(&session);
             return self.listen(stream, 0);
         };
         let place = last.split_once('/').and_then(|(stream, observed)| Some((stream.parse().ok()?, observed.parse().ok()?)));
         let Some((stream, observed)) = place.filter(|(stream, _): &(usize, usize)| *stream < self.streams.len()) else {
             return empty(404);
         };
-        self.resumed += usize::from(self.notices.values().all(|notices| *notices != stream));
+        self.resumed += usize::from(self.get_streams.values().all(|get_streams| *get_streams != stream));
         self.listen(stream, observed + 1)
     }
 
@@ -344,12 +344,12 @@ impl State {
     }
 
     /// Returns the GET stream of this session.
-    fn notices(&mut self, session: &str) -> usize {
-        if let Some(stream) = self.notices.get(session) {
+    fn get_stream(&mut self, session: &str) -> usize {
+        if let Some(stream) = self.get_streams.get(session) {
             return *stream;
         }
         let stream = self.begin();
-        self.notices.insert(session.to_owned(), stream);
+        self.get_streams.insert(session.to_owned(), stream);
         stream
     }
 

@@ -129,7 +129,7 @@ async fn stream_is_read_only_with_permission() {
     let ((reached, head), _server) = tokio::join!(head, serve);
     assert_eq!((&*reached, &*head), ("reached", "head 200 Events"));
     let denied = std::future::poll_fn(|cx| stage.http.poll_input(cx, |asked| asked != id));
-    assert!(timeout(Duration::from_millis(100), denied).await.is_err(), "it was read without leave");
+    assert!(timeout(Duration::from_millis(100), denied).await.is_err(), "it was read without permission");
     assert_eq!(stage.facts(1).await, ["event data=1", "event data=2", "end Complete Whole"]);
 }
 

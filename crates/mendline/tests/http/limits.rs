@@ -158,7 +158,7 @@ async fn s05_largest_unfinished_body_is_aborted() {
     let serve = async { servers.next().await.answer(json(PONG)).await };
     let (mut facts, _) = facts_while(&mut stage, serve).await;
     let rest = tokio::time::timeout(Duration::from_secs(60), stage.facts(2)).await;
-    facts.extend(rest.expect("something makes room"));
+    facts.extend(rest.expect("memory is freed"));
     facts.retain(|fact| !fact.ends_with("reached") && !fact.contains("head"));
     assert_eq!(facts.len(), 3, "{facts:?}");
     assert!(facts[0].starts_with("2: end Cut(") && facts[0].contains("the largest"), "{facts:?}");
