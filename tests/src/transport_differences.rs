@@ -5,22 +5,16 @@
 //!
 //! - `server-everything` announces its tools before a client over Streamable HTTP can have a stream for it, and drops
 //!   the notification then. Whether it arrives is a race.
-//!
 //! - The Python SDK escapes all non-ASCII characters in the modern era over HTTP, and none over stdio. The characters
 //!   are compared, not their escapes.
-//!
 //! - A legacy server refuses a probe for the modern era with an HTTP status instead of a JSON-RPC error. Only the
 //!   refusal is compared, and that the client falls back to the legacy era.
-//!
 //! - The modern era answers an unknown method with status 404 and an error in the body. The second TypeScript client
 //!   reports the status, with the body as text; behind Mendline it reports the error, as over stdio.
-//!
 //! - In the modern era a request over HTTP is cancelled by closing its response. The second TypeScript client also
 //!   posts a cancellation when it cancels a subscription; Mendline must post none.
-//!
 //! - Over stdio the same client performs the handshake with a separate process first. Two processes of Mendline both
 //!   number their requests from the start, so only the presence of that handshake is compared.
-//!
 //! - Mendline detects the 2024-11-05 transport: it posts its handshake to the URL and is refused. The refused request
 //!   is removed.
 
