@@ -2,8 +2,8 @@
 //!
 //! A block ```` ```console ```` contains commands after `$ ` and their output. A block whose fence names a file
 //! (```` ```jsonc ~/.config/mendline/config.json ````) is written to that file first. All blocks of a page share one
-//! home directory and run in order. In the expected output `[..]` stands for any text within a line, and a line `[...]` for
-//! any lines. A command that ends in `&` runs in the background until the end of the page; later commands are then
+//! home directory and run in order. In the expected output `[..]` stands for any text within a line, and a line `[...]`
+//! for any lines. A command that ends in `&` runs in the background until the end of the page; later commands are then
 //! repeated for a while until their output matches. A block ```` ```console pending ```` is not run: it shows a command
 //! that does not exist yet, and a test fails as soon as it exists.
 //!
