@@ -50,7 +50,8 @@ impl<'a> CancelledRequests<'a> {
 
     /// Removes their messages from the lines of the other peer.
     fn remove_from(&self, lines: Lines<'_>) -> Vec<String> {
-        let answers = |cut: &SplitLine<'_>| name(cut, self.requests.0, "id").is_some_and(|id| self.requests.1.contains(id));
+        let answers =
+            |cut: &SplitLine<'_>| name(cut, self.requests.0, "id").is_some_and(|id| self.requests.1.contains(id));
         let reports = |cut: &SplitLine<'_>| {
             name(cut, self.tokens.0, "progressToken").is_some_and(|token| self.tokens.1.contains(token))
         };

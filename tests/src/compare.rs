@@ -8,10 +8,10 @@
 //! Two lines are equal if their [skeletons](crate::rename::SplitLine) are byte-equal and their ids are paired as the
 //! table of [differences](crate::differences) allows.
 
-use crate::nondeterminism;
-use crate::differences::Side;
 use crate::cancelled_requests;
-use crate::rename::{SplitLine, Renames};
+use crate::differences::Side;
+use crate::nondeterminism;
+use crate::rename::{Renames, SplitLine};
 use crate::transcript::{Direction, Transcript};
 
 /// The number of characters that are shown around the first difference.

@@ -23,15 +23,14 @@
 
 pub mod access;
 pub mod caller;
-pub mod nondeterminism;
+pub mod cancelled_requests;
 pub mod compare;
 pub mod differences;
-pub mod transport_differences;
 pub mod failures;
 pub mod faulty_server;
-pub mod cancelled_requests;
 pub mod listening_server;
 pub mod live_client;
+pub mod nondeterminism;
 pub mod processes;
 pub mod relay;
 pub mod rename;
@@ -40,3 +39,4 @@ pub mod script;
 pub mod stage;
 pub mod threads;
 pub mod transcript;
+pub mod transport_differences;

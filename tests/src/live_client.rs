@@ -109,7 +109,9 @@ impl LiveClient {
         let status = loop {
             match self.child.try_wait().map_err(|why| why.to_string())? {
                 Some(status) => break status,
-                None if begun.elapsed() > PATIENCE => return Err(format!("the client did not end:\n{}", self.output())),
+                None if begun.elapsed() > PATIENCE => {
+                    return Err(format!("the client did not end:\n{}", self.output()));
+                }
                 None => std::thread::sleep(GLANCE),
             }
         };

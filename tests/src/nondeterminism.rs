@@ -28,8 +28,9 @@ const SESSIONS: [(&str, &str); 3] = [(" - SessionId ", ""), ("from session ", ""
 
 /// Returns a transcript without nondeterministic values.
 pub fn remove_from(transcript: &Transcript) -> Transcript {
-    let clean =
-        |lines: &[String]| lines.iter().map(|line| without_random_level(&without_session(&without_clock(line)))).collect();
+    let clean = |lines: &[String]| {
+        lines.iter().map(|line| without_random_level(&without_session(&without_clock(line)))).collect()
+    };
     Transcript { up: clean(&transcript.up), down: clean(&transcript.down) }
 }
 

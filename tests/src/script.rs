@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::stage::{Transport, Server};
+use crate::stage::{Server, Transport};
 
 /// Writes the script for a server over this transport.
 ///
@@ -62,7 +62,8 @@ mod tests {
     fn skip_needs_reason_and_known_transport() {
         let why = supported_steps(vec![json!({"do": "ping", "skip": {"sse": ""}})], Transport::Stdio).unwrap_err();
         assert!(why.starts_with("skipped without a reason"), "{why}");
-        let why = supported_steps(vec![json!({"do": "ping", "skip": {"ses": "why not"}})], Transport::Stdio).unwrap_err();
+        let why =
+            supported_steps(vec![json!({"do": "ping", "skip": {"ses": "why not"}})], Transport::Stdio).unwrap_err();
         assert!(why.starts_with("there is no transport called ses"), "{why}");
     }
 }

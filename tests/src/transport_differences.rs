@@ -21,7 +21,7 @@
 use serde_json::{Value, json};
 
 use crate::requests::Request;
-use crate::stage::{Client, Era, Transport, Server, Stage};
+use crate::stage::{Client, Era, Server, Stage, Transport};
 use crate::transcript::Transcript;
 
 /// The method of a cancellation, where closing the response does not cancel the request.
@@ -85,7 +85,8 @@ pub fn remove_from_requests(
 ) -> Result<(), String> {
     let is = |request: &Request, method: &str| parsed(&request.body)["method"] == method;
     if stage.transport == Transport::Sse {
-        let guess = bridged.iter().position(|request| request.path == stage.transport.path() && is(request, "initialize"));
+        let guess =
+            bridged.iter().position(|request| request.path == stage.transport.path() && is(request, "initialize"));
         bridged.remove(guess.ok_or("no transport probe was sent")?);
     }
     if stage.era != Era::Modern {
@@ -160,8 +161,8 @@ fn escaped(text: &str) -> (usize, Option<char>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{without_needless_escapes, take_out_refusal, remove_from, remove_from_report, remove_from_requests};
-    use crate::stage::{Client, Era, Transport, Programs, Server, Stage};
+    use super::{remove_from, remove_from_report, remove_from_requests, take_out_refusal, without_needless_escapes};
+    use crate::stage::{Client, Era, Programs, Server, Stage, Transport};
     use crate::transcript::Transcript;
 
     fn stage(era: Era, server: Server, transport: Transport) -> Stage {

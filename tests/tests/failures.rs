@@ -18,7 +18,7 @@ use mendline_peers::failures::{RESOURCE, TOOLS, all, response};
 use mendline_peers::live_client::{LiveClient, pause};
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern};
-use mendline_peers::stage::{Client, Era, Transport, Server, Stage};
+use mendline_peers::stage::{Client, Era, Server, Stage, Transport};
 use mendline_wire::{Id, Method};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};

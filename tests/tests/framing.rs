@@ -14,7 +14,7 @@ use std::sync::{Once, OnceLock};
 use mendline_faults::{Answers, Era, Rule, Server, Settings};
 use mendline_peers::live_client::LiveClient;
 use mendline_peers::stage::Client::{Python2, TypeScript2};
-use mendline_peers::stage::{Client, Transport, Stage};
+use mendline_peers::stage::{Client, Stage, Transport};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 

@@ -25,7 +25,7 @@ use mendline_peers::processes::{children_of, eventually, is_gone, with_command_l
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern};
 use mendline_peers::stage::Server::{Everything, Fixture};
-use mendline_peers::stage::{Client, Era, Transport, Server, Stage, installed};
+use mendline_peers::stage::{Client, Era, Server, Stage, Transport, installed};
 use mendline_peers::transcript::Transcript;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
@@ -346,7 +346,11 @@ fn state_is_restored(client: Client, server: Server) {
     assert_eq!(sent("resources/subscribe")[0]["params"]["uri"], uri, "{messages:?}");
     if server == Fixture {
         // `everything` sends it at every start.
-        assert_eq!(report["received"].get("notifications/tools/list_changed"), None, "the tools are the same: {report}");
+        assert_eq!(
+            report["received"].get("notifications/tools/list_changed"),
+            None,
+            "the tools are the same: {report}"
+        );
     }
 }
 

@@ -7,16 +7,16 @@ mod programs;
 
 use mendline_peers::access;
 use mendline_peers::compare::compare;
-use mendline_peers::differences::{DIFFERENCES, Messages, Side, Eras};
-use mendline_peers::transport_differences;
+use mendline_peers::differences::{DIFFERENCES, Eras, Messages, Side};
 use mendline_peers::rename::Renames;
 use mendline_peers::requests;
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern, Probing};
-use mendline_peers::stage::Transport::{Http, Sse, Stateless};
 use mendline_peers::stage::Server::{self, Everything, Fixture};
-use mendline_peers::stage::{Client, Era, Transport, Stage};
+use mendline_peers::stage::Transport::{Http, Sse, Stateless};
+use mendline_peers::stage::{Client, Era, Stage, Transport};
 use mendline_peers::threads::sorted_by_thread;
+use mendline_peers::transport_differences;
 
 /// Unwraps a conversation.
 fn held<T>(played: Result<T, String>) -> T {
@@ -38,8 +38,8 @@ fn same_as_dialed(client: Client, era: Era, server: Server, transport: Transport
 
     if let Some(dialed) = &mut dialed {
         held(transport_differences::remove_from_requests(&mut dialed.requests, &mut reached.requests, &stage));
-        let sent =
-            requests::same(&dialed.requests, &reached.requests, transport).unwrap_or_else(|why| panic!("the server: {why}"));
+        let sent = requests::same(&dialed.requests, &reached.requests, transport)
+            .unwrap_or_else(|why| panic!("the server: {why}"));
         assert!(sent > 25, "the server was sent {sent} messages");
     }
 

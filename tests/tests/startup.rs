@@ -15,7 +15,7 @@ use mendline_peers::processes::eventually;
 use mendline_peers::stage::Client::{Python1, Python2, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::Legacy;
 use mendline_peers::stage::Server::Fixture;
-use mendline_peers::stage::{Client, Transport, Stage};
+use mendline_peers::stage::{Client, Stage, Transport};
 use serde_json::{Value, json};
 
 /// The deadline for anything that should happen at once, on a busy machine.
@@ -44,7 +44,8 @@ fn served(folder: &Path) -> usize {
 }
 
 fn has_its_tools_at_once(client: Client) {
-    let stage = Stage { client, server: Fixture, era: Legacy, transport: Transport::Stdio, programs: programs::built() };
+    let stage =
+        Stage { client, server: Fixture, era: Legacy, transport: Transport::Stdio, programs: programs::built() };
     let folder = stage.folder("startup").unwrap();
     for left in ["gate", "more", "ledger"] {
         let _ = fs::remove_file(folder.join(left));

@@ -5,12 +5,12 @@
 mod programs;
 
 use mendline_peers::compare::compare;
-use mendline_peers::differences::{DIFFERENCES, Messages, Side, Eras};
+use mendline_peers::differences::{DIFFERENCES, Eras, Messages, Side};
 use mendline_peers::rename::Renames;
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern, Probing};
 use mendline_peers::stage::Server::{self, Everything, Fixture};
-use mendline_peers::stage::{Client, Era, Transport, StdioRun, Stage};
+use mendline_peers::stage::{Client, Era, Stage, StdioRun, Transport};
 
 fn stage(client: Client, era: Era, server: Server) -> Stage {
     Stage { client, server, era, transport: Transport::Stdio, programs: programs::built() }

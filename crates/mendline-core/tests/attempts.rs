@@ -155,8 +155,9 @@ fn pause_before_third_attempt_doubles() {
         stage.client_sends(LIST);
         for pause in &mut longest {
             let id = stage.server_reads().unwrap()["id"].clone();
-            stage
-                .server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"locked"}}}}"#));
+            stage.server_sends(&format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"locked"}}}}"#
+            ));
             let began = stage.now;
             while stage.engine.load().for_links == 0 {
                 stage.advance(Duration::from_millis(10));

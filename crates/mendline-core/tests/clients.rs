@@ -164,7 +164,10 @@ fn client_exit_cancels_only_its_modern_calls() {
     // The third call is queued and was never sent, so no cancellation is sent.
     stage.input(Input::ClientLost { client: OTHER });
     let message = stage.server_reads().expect("the modern call of its own is cancelled");
-    assert_eq!((&message["method"], &message["params"]["requestId"]), (&Value::from("notifications/cancelled"), &cancelled));
+    assert_eq!(
+        (&message["method"], &message["params"]["requestId"]),
+        (&Value::from("notifications/cancelled"), &cancelled)
+    );
     assert_eq!(stage.server_reads(), None, "in the legacy era a client that leaves cancels nothing");
     assert_eq!((stage.engine.open_calls(NOTES), other_reads(&mut stage)), (1, None));
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{stays},"result":{{}}}}"#));

@@ -10,7 +10,7 @@ use mendline_core::config::AutoReconnect;
 use mendline_core::port::{Pipe, SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkState, Output, UpstreamConfig, defaults};
 use serde_json::{Value, json};
-use stage::initialized::{request, initialized, initialized_with, restart};
+use stage::initialized::{initialized, initialized_with, request, restart};
 use stage::{NOTES, Stage, call};
 
 fn fail_spawn(stage: &mut Stage) {

@@ -9,7 +9,9 @@ use std::time::Duration;
 use mendline_core::Input;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Reuse, Written};
-use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, outcome, over_sse, initialized_without_session};
+use stage::http::{
+    INITIALIZE, SentRequest, Stage, call, complete_handshake, initialized_without_session, outcome, over_sse,
+};
 
 /// Creates a stage with a server request whose response is in flight.
 fn with_response_in_flight() -> (Stage, SentRequest) {
@@ -49,7 +51,7 @@ fn server_request_of_lost_session_is_not_answered_in_next() {
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     stage.status(asks.id, 200, Content::Events, None);
     stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
@@ -99,7 +101,7 @@ fn accepted_or_obsolete_response_is_not_resent() {
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     stage.seen.clear();
     stage.end(reply.id, EndHow::Cut("reset".into()));

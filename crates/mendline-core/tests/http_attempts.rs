@@ -158,7 +158,7 @@ fn failed_reinitialization_is_reported_with_reason() {
 fn cut_initialized_repeats_handshake_with_reason() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
-    stage.initialize("s1");
+    stage.answer_initialize("s1");
     stage.client_reads().unwrap();
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.client_sends(&call(1, "create_note"));
@@ -168,7 +168,7 @@ fn cut_initialized_repeats_handshake_with_reason() {
     let words = "session could not be replayed: the connection was reset";
     assert!(stage.log.iter().any(|line| line == words), "{:?}", stage.log);
     stage.advance(Duration::from_secs(1));
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s2"));
 }

@@ -10,7 +10,7 @@ use mendline_core::config::{AutoReconnect, Dialect};
 use mendline_core::port::{Content, EndHow, Verb};
 use mendline_core::{Event, Input, LinkId, LinkState, defaults};
 use stage::NOTES;
-use stage::http::{INITIALIZE, Stage, call, complete_handshake, over_sse, initialized_with_keep_alive};
+use stage::http::{INITIALIZE, Stage, call, complete_handshake, initialized_with_keep_alive, over_sse};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
 
@@ -97,7 +97,7 @@ fn dial_burst_resets_after_one_minute() {
 fn first_call_waiting_for_initialized_probes_alone() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
-    stage.initialize("s1");
+    stage.answer_initialize("s1");
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let note = stage.next_sent();
     stage.client_sends(&call(1, "create_note"));
@@ -213,7 +213,7 @@ fn each_session_has_its_own_id() {
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
     stage.client_reads().expect("the server request is cancelled");
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     stage.next_sent();
     assert_eq!(ask(&mut stage, 3), LinkId { upstream: NOTES, dial: 2 });

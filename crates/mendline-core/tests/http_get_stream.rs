@@ -18,9 +18,9 @@ const NOTIFICATION: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/lis
 fn with_get_stream() -> (Stage, SentRequest) {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
-    stage.initialize("s1");
+    stage.answer_initialize("s1");
     stage.client_reads().unwrap();
-    let get_stream = stage.initialize();
+    let get_stream = stage.send_initialized();
     stage.status(get_stream.id, 200, Content::Events, None);
     (stage, get_stream)
 }
@@ -86,7 +86,7 @@ fn get_stream_ends_with_session_and_reopens_in_next() {
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
     assert_eq!(stage.aborted, [get_stream.id]);
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);

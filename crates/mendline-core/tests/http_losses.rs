@@ -10,7 +10,8 @@ use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, ExchangeId, Verb};
 use mendline_core::{Input, defaults};
 use stage::http::{
-    INITIALIZE, SentRequest, Stage, call, complete_handshake, endpoint, outcome, over_sse, initialized_with_keep_alive, initialized_without_session,
+    INITIALIZE, SentRequest, Stage, call, complete_handshake, endpoint, initialized_with_keep_alive,
+    initialized_without_session, outcome, over_sse,
 };
 
 /// Refuses a call with an error that has its id, or none.
@@ -70,7 +71,7 @@ fn r15_r16_error_text_reports_session_as_lost() {
             let ping = stage.next_sent();
             assert_eq!((ping.method().as_str(), ping.header("mcp-session-id")), ("ping", Some("s1")), "{what}");
             refuse(&mut stage, &ping, *status, *code, words, *named);
-            stage.initialize("s2");
+            stage.answer_initialize("s2");
             complete_handshake(&mut stage);
             let again = stage.next_sent();
             assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")), "{what}");
@@ -189,7 +190,7 @@ fn r15_ping_refused_by_live_session_confirms_nothing() {
         stage.end(seen.id, EndHow::Complete);
     }
     assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown");
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     stage.next_request();
     let again = stage.next_sent();
@@ -207,7 +208,7 @@ fn r15_one_ping_serves_all_refused_calls() {
     }
     assert_eq!(stage.seen.len(), 1, "one ping");
     stage.confirm_loss(404);
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     assert_eq!(stage.seen.iter().filter(|seen| seen.method() == "tools/call").count(), 8);
 }

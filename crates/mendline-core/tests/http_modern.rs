@@ -184,7 +184,8 @@ fn end_of_subscription_has_client_id() {
 
 #[test]
 fn legacy_refusal_of_modern_request_makes_client_initialize() {
-    let reported = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}"#;
+    let reported =
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}"#;
     for (status, body) in [(400, Some(reported)), (400, None), (404, None), (405, None), (406, Some(reported))] {
         let mut stage = Stage::new(Dialect::Auto);
         stage.client_sends(&modern(7, "server/discover", ""));
@@ -197,7 +198,7 @@ fn legacy_refusal_of_modern_request_makes_client_initialize() {
         assert_eq!(answer["error"]["data"]["cause"], "other_era");
         assert!(stage.seen.is_empty(), "and no other dialect is tried for it");
         stage.client_sends(INITIALIZE);
-        stage.initialize("s1");
+        stage.answer_initialize("s1");
         assert_eq!(stage.client_reads().unwrap()["id"], 0);
     }
 }

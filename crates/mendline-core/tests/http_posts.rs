@@ -17,9 +17,9 @@ use stage::http::{INITIALIZE, SentRequest, Stage, call};
 fn with_get_stream() -> (Stage, SentRequest) {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
-    stage.initialize("s1");
+    stage.answer_initialize("s1");
     stage.client_reads().unwrap();
-    let get_stream = stage.initialize();
+    let get_stream = stage.send_initialized();
     stage.status(get_stream.id, 200, Content::Events, None);
     (stage, get_stream)
 }
@@ -120,7 +120,7 @@ fn s04_posts_of_lost_session_free_their_slots() {
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
     // POSTs of the lost session are not sent in the next one, and the handshake does not wait for them.
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     let initialized = stage.next_sent();
     assert_eq!(initialized.method(), "notifications/initialized");
     accept(&mut stage, &initialized);

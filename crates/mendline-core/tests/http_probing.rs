@@ -10,7 +10,7 @@ use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Written};
 use mendline_core::{Input, LinkState, Moment, UpstreamConfig, defaults};
 use stage::NOTES;
-use stage::http::{Stage, call, complete_handshake, outcome, initialized_with_keep_alive};
+use stage::http::{Stage, call, complete_handshake, initialized_with_keep_alive, outcome};
 
 #[test]
 fn calls_wait_while_one_exchange_probes() {
@@ -178,7 +178,7 @@ fn r14_session_lost_while_idle_is_replaced_with_next_call() {
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     let level = stage.seen.iter().find(|seen| seen.method() == "logging/setLevel").expect("the level is restored");
     assert_eq!((level.header("mcp-session-id"), &level.json()["params"]["level"]), (Some("s2"), &"error".into()));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Reuse, Verb};
 use mendline_core::{Input, LinkState, defaults};
-use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, outcome, initialized_with_keep_alive};
+use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, initialized_with_keep_alive, outcome};
 use stage::{CLIENT, NOTES};
 
 #[test]
@@ -27,7 +27,7 @@ fn call_has_session_id_and_negotiated_version() {
 fn no_message_overtakes_initialized() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
-    stage.initialize("s1");
+    stage.answer_initialize("s1");
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     let note = stage.next_sent();
@@ -49,7 +49,7 @@ fn lost_session_is_reinitialized_once_and_calls_are_resent() {
         stage.end(seen.id, EndHow::Complete);
     }
     stage.confirm_loss_with(404, -32001, "Session not found");
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     let note = stage.next_sent();
     assert_eq!((note.method().as_str(), note.header("mcp-session-id")), ("notifications/initialized", Some("s2")));
     stage.status(note.id, 202, Content::Empty, None);
@@ -78,7 +78,7 @@ fn lost_session_under_burst_is_charged_once() {
             stage.end(seen.id, EndHow::Complete);
         }
         stage.confirm_loss(404);
-        stage.initialize("s2");
+        stage.answer_initialize("s2");
         let note = stage.next_sent();
         stage.status(note.id, 202, Content::Empty, None);
         stage.end(note.id, EndHow::Complete);
@@ -116,7 +116,7 @@ fn unanswered_handshake_is_repeated_until_answered() {
         assert!(stage.seen.is_empty(), "not without a pause");
         stage.advance(Duration::from_secs(2));
     }
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
@@ -164,7 +164,7 @@ fn second_session_error_is_answer_of_call() {
         refuse(&mut stage);
         assert_eq!(stage.client_reads(), None, "HTTP {status}: the session is re-initialized");
         stage.confirm_loss_with(status, -32001, "Session expired");
-        stage.initialize("s2");
+        stage.answer_initialize("s2");
         complete_handshake(&mut stage);
         stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
         refuse(&mut stage);
@@ -184,7 +184,7 @@ fn second_session_refusal_is_answer_of_call() {
     };
     refuse(&mut stage);
     stage.confirm_loss(404);
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
@@ -252,7 +252,7 @@ fn session_lost_during_probe_is_reinitialized_after_probe() {
     stage.status(second.id, 404, Content::Empty, None);
     stage.end(second.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
     for id in [1, 2] {
@@ -272,7 +272,7 @@ fn late_refusal_of_old_session_keeps_new_one() {
     stage.status(first.id, 404, Content::Empty, None);
     stage.end(first.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     let again = stage.next_sent();
     assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")));
@@ -291,14 +291,14 @@ fn calls_waiting_for_initialized_wait_for_next_session() {
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     stage.client_sends(&call(2, "create_note"));
     let note = stage.next_sent();
     assert!(stage.seen.is_empty(), "both calls wait");
     stage.status(note.id, 404, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
     stage.next_request();
-    stage.initialize("s3");
+    stage.answer_initialize("s3");
     complete_handshake(&mut stage);
     for _ in 0..2 {
         assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s3"));
@@ -310,7 +310,7 @@ fn undelivered_initialized_repeats_handshake() {
     for refusal in [Some(429), Some(503), None] {
         let mut stage = Stage::new(Dialect::Auto);
         stage.client_sends(INITIALIZE);
-        stage.initialize("s1");
+        stage.answer_initialize("s1");
         stage.client_reads().unwrap();
         stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         stage.client_sends(&call(1, "create_note"));
@@ -322,7 +322,7 @@ fn undelivered_initialized_repeats_handshake() {
         }
         assert!(stage.seen.is_empty(), "no message is sent after an incomplete handshake");
         stage.advance(Duration::from_secs(1));
-        stage.initialize("s2");
+        stage.answer_initialize("s2");
         complete_handshake(&mut stage);
         assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s2"), "{refusal:?}");
     }
@@ -338,7 +338,7 @@ fn late_confirmation_is_restored_in_new_session() {
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     stage.next_sent();
     stage.answer(&slow, "{}");
@@ -359,7 +359,7 @@ fn unreadable_handshake_answer_repeats_handshake_first() {
     stage.status(handshake.id, 200, Content::Events, Some("s2"));
     stage.event(handshake.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, handshake.json()["id"]));
     stage.advance(Duration::from_secs(1));
-    stage.initialize("s3");
+    stage.answer_initialize("s3");
     complete_handshake(&mut stage);
     assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s3"));
 }
@@ -388,13 +388,13 @@ fn resumed_handshake_keeps_session_of_first_response() {
 fn initialized_without_connection_completes_new_handshake() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
-    stage.initialize("s1");
+    stage.answer_initialize("s1");
     stage.client_reads().unwrap();
     stage.input(Input::Reconnect { upstream: NOTES });
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.client_sends(&call(1, "create_note"));
     stage.advance(Duration::from_secs(1));
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s2"));
 }
@@ -403,7 +403,7 @@ fn initialized_without_connection_completes_new_handshake() {
 fn session_refused_by_get_is_not_used_for_calls() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
-    stage.initialize("s1");
+    stage.answer_initialize("s1");
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
@@ -414,5 +414,5 @@ fn session_refused_by_get_is_not_used_for_calls() {
     stage.confirm_loss(404);
     stage.client_sends(&call(1, "create_note"));
     stage.next_request();
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
 }

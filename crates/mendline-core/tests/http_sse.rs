@@ -229,7 +229,7 @@ fn transport_change_after_restart_is_detected() {
     stage.status(sse.id, 405, Content::Empty, None);
     stage.end(sse.id, EndHow::Complete);
     stage.advance(Duration::from_secs(1));
-    stage.initialize("s3");
+    stage.answer_initialize("s3");
     complete_handshake(&mut stage);
     assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s3"));
 }
@@ -247,7 +247,7 @@ fn proxy_404_for_known_server_is_retried() {
     }
     assert_eq!(stage.client_reads(), None, "the call waits");
     stage.next_request();
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     assert_eq!(stage.next_sent().method(), "tools/call");
 }

@@ -44,7 +44,7 @@ fn absent_http_server_is_initialized_later_and_lists_compared() {
         stage.refuse_connection();
         stage.advance(Duration::from_secs(2));
     }
-    stage.initialize("s1");
+    stage.answer_initialize("s1");
     let note = stage.next_sent();
     assert_eq!((note.method().as_str(), note.header("mcp-session-id")), ("notifications/initialized", Some("s1")));
     stage.status(note.id, 202, Content::Empty, None);

@@ -82,7 +82,7 @@ fn resumption_in_lost_session_does_not_resend_call() {
     stage.end(resumed.id, EndHow::Complete);
     stage.confirm_loss(404);
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown", "the server received it in the lost session");
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     stage.advance(Duration::from_secs(60));
     assert!(stage.seen.iter().all(|seen| seen.ask.verb == Verb::Get), "it is not sent again");
@@ -108,7 +108,7 @@ fn resumption_without_connection_is_retried_and_call_stays_sent() {
 fn replayed_notification_is_forwarded_once() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
-    stage.initialize("s1");
+    stage.answer_initialize("s1");
     stage.client_reads().unwrap();
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let initialized = stage.next_sent();
@@ -130,7 +130,7 @@ fn replayed_notification_is_forwarded_once() {
 fn get_stream_that_ends_at_once_is_reopened_with_backoff() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
-    stage.initialize("s1");
+    stage.answer_initialize("s1");
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);

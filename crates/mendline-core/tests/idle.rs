@@ -9,7 +9,7 @@ use std::time::Duration;
 use mendline_core::config::KeepAlive;
 use mendline_core::{Input, LinkState, defaults};
 use serde_json::Value;
-use stage::initialized::{is_killed_by_shutdown_sequence, initialized, initialized_with};
+use stage::initialized::{initialized, initialized_with, is_killed_by_shutdown_sequence};
 use stage::{Stage, call};
 
 #[test]

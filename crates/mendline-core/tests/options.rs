@@ -11,7 +11,7 @@ use mendline_core::policy::effect::Effect;
 use mendline_core::port::{SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkState, defaults};
 use serde_json::{Value, json};
-use stage::initialized::{request, initialize, initialized, initialized_with, restart};
+use stage::initialized::{initialize, initialized, initialized_with, request, restart};
 use stage::{Stage, call};
 
 // ---- options ----

@@ -300,11 +300,7 @@ fn breaker_opens_for_hanging_tool_only() {
         stage.server_answers("{}");
         stage.client_reads().unwrap();
     }
-    assert!(
-        stage.log.iter().any(|line| line.contains(r#"breaker of the tool "search" closed"#)),
-        "{:?}",
-        stage.log
-    );
+    assert!(stage.log.iter().any(|line| line.contains(r#"breaker of the tool "search" closed"#)), "{:?}", stage.log);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use mendline_core::port::{Content, EndHow};
 use mendline_core::{LinkState, defaults};
 use serde_json::{Value, json};
-use stage::initialized::{request, initialized, restart};
 use stage::http::{complete_handshake, initialized_with_keep_alive};
+use stage::initialized::{initialized, request, restart};
 use stage::{NOTES, Stage, call, http};
 
 fn answer(stage: &mut Stage, request: &Value) {
@@ -66,7 +66,7 @@ fn interrupted_restore_is_repeated_after_reconnect() {
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.initialize("s2");
+    stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     let restored = stage.seen.iter().position(|seen| seen.method() == "resources/subscribe").unwrap();
     let restored = stage.seen.remove(restored).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mendline_core::{LinkState, defaults};
 use serde_json::{Value, json};
-use stage::initialized::{request, initialize, initialized, initialized_with, restart};
+use stage::initialized::{initialize, initialized, initialized_with, request, restart};
 use stage::{Stage, call};
 
 // ---- resynchronisation ----
@@ -292,11 +292,7 @@ fn modern_subscription_is_reopened_with_change_notifications() {
             (&resource["method"], &resource["params"]["uri"]),
             (&json!("notifications/resources/updated"), &json!("file:///a"))
         );
-        assert_eq!(
-            stage.client_reads(),
-            None,
-            "one acknowledgement, and only the subscribed notifications"
-        );
+        assert_eq!(stage.client_reads(), None, "one acknowledgement, and only the subscribed notifications");
         stage.advance(Duration::from_secs(60));
     }
 }

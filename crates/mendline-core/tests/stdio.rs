@@ -10,7 +10,7 @@ use bytes::Bytes;
 use mendline_core::{Input, LinkState, defaults};
 use mendline_wire::{Limits, Line, Received};
 use serde_json::{Value, json};
-use stage::initialized::{request, initialized, initialized_with, restart};
+use stage::initialized::{initialized, initialized_with, request, restart};
 use stage::{CLIENT, NOTES, Stage, call};
 
 const LISTEN: &str = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
@@ -88,19 +88,20 @@ fn queue_of_dead_child_is_not_written_to_next() {
 #[test]
 fn response_to_ending_child_is_dropped_and_reported() {
     let mut stage = Stage::up();
-    let ask = |id: &str| {
+    let server_request = |id: &str| {
         let params = format!(r#"{{"_meta":{{"progressToken":"{id}"}}}}"#);
         format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"sampling/createMessage","params":{params}}}"#)
     };
     for id in ["a", "b"] {
-        stage.server_sends(&request(id));
+        stage.server_sends(&server_request(id));
     }
     let (first, second) = (stage.client_reads().unwrap(), stage.client_reads().unwrap());
     stage.input(Input::Reconnect { upstream: NOTES });
     stage.client_sends(&json!({ "jsonrpc": "2.0", "id": first["id"], "result": {} }).to_string());
     let token = &second["params"]["_meta"]["progressToken"];
     let progress = json!({ "progressToken": token, "progress": 1 });
-    stage.client_sends(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": progress }).to_string());
+    stage
+        .client_sends(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": progress }).to_string());
     for words in ["dropped an answer of the client to a question that is over", "dropped progress that was out of date"]
     {
         assert_eq!(stage.log.iter().filter(|line| *line == words).count(), 1, "{words}: {:?}", stage.log);

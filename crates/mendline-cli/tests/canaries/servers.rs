@@ -39,9 +39,13 @@ fn borrowed(variables: &[(String, String)]) -> Vec<(&str, &str)> {
 
 #[test]
 fn s01_s10_refusal_by_server_leaks_no_secret() {
-    for mode in
-        [ServerMode::Refuses(400), ServerMode::Refuses(500), ServerMode::Shows(404), ServerMode::Shows(500), ServerMode::Redirects]
-    {
+    for mode in [
+        ServerMode::Refuses(400),
+        ServerMode::Refuses(500),
+        ServerMode::Shows(404),
+        ServerMode::Shows(500),
+        ServerMode::Redirects,
+    ] {
         let home = Home::new();
         let address = server(mode, SECRETS);
         let variables = variables(&format!("http://{address}/{PATH}/mcp?key={QUERY}"));

@@ -14,15 +14,14 @@ fn reconnect_of_child_starts_new_process_without_loss() {
     let before = stage.until("notes", "it is ready", |server| kind(server) == "ready");
     let output = stage.control(&["reconnect", "notes"]);
     assert_eq!(output.code, Some(0), "{output:?}");
-    assert!(output.stdout.starts_with(&format!("notes (process {}): ready again, in ", client.process.id())), "{output:?}");
+    assert!(
+        output.stdout.starts_with(&format!("notes (process {}): ready again, in ", client.process.id())),
+        "{output:?}"
+    );
     let after = stage.until("notes", "it is ready", |server| kind(server) == "ready");
     assert_ne!(child(&after), child(&before));
     until_gone(child(&before));
-    assert_eq!(
-        (&after["connection"]["losses"], &after["lastError"]),
-        (&json!(0), &json!(null)),
-        "no loss is counted"
-    );
+    assert_eq!((&after["connection"]["losses"], &after["lastError"]), (&json!(0), &json!(null)), "no loss is counted");
     assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42");
 }
 
@@ -34,7 +33,11 @@ fn failed_reconnect_reports_reason() {
     let output = stage.control(&["reconnect", "ghost"]);
     assert_eq!(output.code, Some(1), "{output:?}");
     assert!(output.stdout.contains("parked: `/nonexistent/server` was not found"), "{output:?}");
-    assert_eq!(stage.control(&["reconnect", "--no-wait", "ghost"]).code, Some(0), "the command returned without waiting");
+    assert_eq!(
+        stage.control(&["reconnect", "--no-wait", "ghost"]).code,
+        Some(0),
+        "the command returned without waiting"
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@
 #[path = "../client/mod.rs"]
 #[allow(dead_code, reason = "other test binaries use more of it")]
 mod client;
+mod commands;
 mod completion;
 mod connections;
 mod many;
@@ -19,6 +20,5 @@ mod site;
 mod sockets;
 mod stage;
 mod states;
-mod commands;
 mod terminal;
 mod watch;

@@ -69,7 +69,9 @@ fn unknown_outcome_is_counted() {
     let server = stage.until("notes", "it failed", |server| server["calls"]["failed"] == 1);
     assert_eq!(server["calls"]["unknown"], 1, "{server:#}");
     assert_eq!(server["inFlight"], 0, "{server:#}");
-    stage.query_until(&["status"], |output| output.stdout.contains("last error") && output.stdout.contains("outcome_unknown"));
+    stage.query_until(&["status"], |output| {
+        output.stdout.contains("last error") && output.stdout.contains("outcome_unknown")
+    });
 }
 
 #[test]
@@ -120,7 +122,11 @@ fn retry_after_pause_is_shown_with_remaining_time() {
     let server = stage.until("busy", "it is paused", |server| server["limit"]["pausedMs"].is_u64());
     let left = server["limit"]["pausedMs"].as_u64().unwrap();
     assert!(left > 1_000 && left <= 30_000, "{server:#}");
-    assert_eq!((kind(&server), &server["breaker"]["standing"]), ("ready", &json!("closed")), "overload is not a failure");
+    assert_eq!(
+        (kind(&server), &server["breaker"]["standing"]),
+        ("ready", &json!("closed")),
+        "overload is not a failure"
+    );
     assert_eq!(server["waiting"], 1, "{server:#}");
     stage.query_until(&["status"], |output| output.stdout.contains("paused "));
 }

@@ -183,7 +183,9 @@ fn are_like(printed: &[&str], shown: &[&str]) -> bool {
     match shown.split_first() {
         None => printed.is_empty(),
         Some((&"[...]", rest)) => (0..=printed.len()).any(|skipped| are_like(&printed[skipped..], rest)),
-        Some((first, rest)) => printed.first().is_some_and(|line| matches(line, first)) && are_like(&printed[1..], rest),
+        Some((first, rest)) => {
+            printed.first().is_some_and(|line| matches(line, first)) && are_like(&printed[1..], rest)
+        }
     }
 }
 

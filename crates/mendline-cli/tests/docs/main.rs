@@ -120,10 +120,7 @@ fn guide_names_every_command_and_only_existing_flags() {
     let page = fs::read_to_string(root().join("docs/guide.md")).unwrap();
     let commands = commands();
     for command in &commands {
-        assert!(
-            page.contains(&format!("mendline {command}")),
-            "the guide does not name `mendline {command}`"
-        );
+        assert!(page.contains(&format!("mendline {command}")), "the guide does not name `mendline {command}`");
     }
     for page in ["README.md", "docs/guide.md"] {
         for line in console::lines_typed(&root().join(page)) {

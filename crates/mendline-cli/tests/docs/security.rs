@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{commands, root, output_of};
+use super::{commands, output_of, root};
 
 fn page() -> String {
     fs::read_to_string(root().join("SECURITY.md")).unwrap()

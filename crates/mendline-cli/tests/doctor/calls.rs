@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::canned::ClosedPort;
-use crate::stage::{MENDLINE, CommandOutput, Stage, legacy, modern};
+use crate::stage::{CommandOutput, MENDLINE, Stage, legacy, modern};
 
 const DEMO: [&str; 3] = ["--", MENDLINE, "demo-server"];
 
@@ -213,15 +213,12 @@ fn all_list_pages_are_read_up_to_limit() {
     let three = paged(&stage, r#"$([ $page -lt 3 ] && echo ',"nextCursor":"p'$page'"')"#);
     let output = stage.run(&["tools", "--json", "--", "sh", &three]);
     assert_eq!(output.code, 0, "{}", output.stderr);
-    let names: Vec<Value> = output.json()["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
+    let names: Vec<Value> =
+        output.json()["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
     assert_eq!(names, ["t1", "t2", "t3"]);
     let same = paged(&stage, r#"',"nextCursor":"again"'"#);
     let output = stage.run(&["tools", "--json", "--", "sh", &same]);
-    assert_eq!(
-        (output.code, output.json()["tools"].as_array().unwrap().len()),
-        (0, 2),
-        "no page is requested twice"
-    );
+    assert_eq!((output.code, output.json()["tools"].as_array().unwrap().len()), (0, 2), "no page is requested twice");
     let endless = paged(&stage, r#"',"nextCursor":"p'$page'"'"#);
     let output = stage.run(&["tools", "--timeout", "60s", "--", "sh", &endless]);
     assert_eq!(output.code, 1, "{}", output.stdout);

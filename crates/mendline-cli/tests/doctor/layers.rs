@@ -68,7 +68,11 @@ snapshot_test!(
     Canned::answer("HTTP/1.1 302 Found\r\nLocation: https://login.test/in?key=s3cret\r\nContent-Length: 0\r\n\r\n"),
     at
 );
-snapshot_test!(redirect_within_origin_is_reported, legacy_with_handshake_fault(Rule::new("h38_redirect_same_origin")), at_site);
+snapshot_test!(
+    redirect_within_origin_is_reported,
+    legacy_with_handshake_fault(Rule::new("h38_redirect_same_origin")),
+    at_site
+);
 snapshot_test!(
     rejected_handshake_is_reported,
     Canned::json_rpc("error", r#"{"code":-32000,"message":"the database is away\u001b[2J"}"#),
@@ -131,7 +135,11 @@ fn i12_doctor_uses_credential_and_never_shows_it() {
         let printed = stage.run(&[&flags[..], json, &[&site.url()]].concat());
         assert_eq!(printed.code, 6, "{}", printed.stdout);
         assert!(printed.stdout.contains("does not accept the credential"), "{}", printed.stdout);
-        assert!(!printed.stdout.contains("canary-s3cret") && !printed.stderr.contains("canary-s3cret"), "{}", printed.stdout);
+        assert!(
+            !printed.stdout.contains("canary-s3cret") && !printed.stderr.contains("canary-s3cret"),
+            "{}",
+            printed.stdout
+        );
     }
     assert_eq!(site.oracle().counts().messages_of("initialize"), 2);
 }
@@ -158,7 +166,11 @@ fn i12_doctor_never_shows_query() {
     let closed = ClosedPort::new();
     let url = format!("{}?key=canary-s3cret", closed.url());
     let printed = Stage::new().run(&["doctor", &url]);
-    assert!(printed.code == 1 && !printed.stdout.contains("s3cret") && !printed.stderr.contains("s3cret"), "{}", printed.stdout);
+    assert!(
+        printed.code == 1 && !printed.stdout.contains("s3cret") && !printed.stderr.contains("s3cret"),
+        "{}",
+        printed.stdout
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use mendline_faults::{Authority, Certificate};
 use crate::canned::{Canned, ClosedPort};
 use crate::scrubbed::scrubbed;
 use crate::site::{Site, json_answers};
-use crate::stage::{MENDLINE, CommandOutput, Stage, legacy};
+use crate::stage::{CommandOutput, MENDLINE, Stage, legacy};
 
 /// The path of the binary on the pages.
 const INSTALLED: &str = "/usr/local/bin/mendline";

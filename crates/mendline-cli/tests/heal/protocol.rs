@@ -101,7 +101,10 @@ fn m69_era_change_after_restart_is_reported_and_recovers() {
     site.add_fault(Rule::new("m69_era_flip").first(1));
     client.call("a", "create_note", &json!({ "key": "k" }));
     let first = client.answer("a");
-    assert!(first["error"]["message"].is_string() || first["result"]["isError"] == true, "the answer names the era: {first}");
+    assert!(
+        first["error"]["message"].is_string() || first["result"]["isError"] == true,
+        "the answer names the era: {first}"
+    );
     let handshakes = site.counts().messages_of("initialize");
     assert!(handshakes <= 4, "the server is not initialized in a loop: {handshakes}");
     assert_eq!(site.executions("k"), 0, "nothing ran: {first}");

@@ -149,7 +149,11 @@ fn modern_request_headers_match_body() {
     for answers in [Answers::Json, Answers::Events] {
         let site = Site::start(modern(answers));
         let mut client = discovered(&site, &[]);
-        client.request("a", "tools/call", &with_modern_meta(json!({ "name": "create_note", "arguments": { "key": "k" } })));
+        client.request(
+            "a",
+            "tools/call",
+            &with_modern_meta(json!({ "name": "create_note", "arguments": { "key": "k" } })),
+        );
         assert_eq!(client.answer("a")["result"]["content"][0]["text"], "wrote k");
         leave(client);
         let seen = site.oracle().seen();

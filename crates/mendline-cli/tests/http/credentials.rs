@@ -13,23 +13,23 @@ const CANARY: &str = "canary-77ab10";
 #[test]
 fn headers_with_variables_are_sent_with_every_request() {
     let site = Site::start(json_answers());
-    let recorder = RecordingProxy::before(site.address());
+    let proxy = RecordingProxy::before(site.address());
     let options = ["--header", "Authorization: Bearer ${API_TOKEN}", "--header", "X-Team: ${TEAM:-none}"];
-    let mut client = run(&recorder.url(), &options, &[("API_TOKEN", CANARY)]);
+    let mut client = run(&proxy.url(), &options, &[("API_TOKEN", CANARY)]);
     client.initialize();
     client.result("a", "create_note", &json!({ "key": "k" }));
     site.until("the GET stream is open", |counts| counts.gets == 1);
     client.stdin = None;
     assert_eq!(client.exit_code(SOON), Some(0));
-    let (heard, counts) = (recorder.heard(), site.counts());
+    let (recorded, counts) = (proxy.recorded(), site.counts());
     let requests = usize::try_from(counts.posts + counts.gets + counts.deletes).unwrap();
     assert!(counts.deletes == 1 && requests >= 6, "{counts:?}");
     assert_eq!(
-        heard.to_lowercase().matches(&format!("authorization: bearer {CANARY}\r\n")).count(),
+        recorded.to_lowercase().matches(&format!("authorization: bearer {CANARY}\r\n")).count(),
         requests,
-        "{heard}"
+        "{recorded}"
     );
-    assert_eq!(heard.to_lowercase().matches("x-team: none\r\n").count(), requests, "{heard}");
+    assert_eq!(recorded.to_lowercase().matches("x-team: none\r\n").count(), requests, "{recorded}");
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn a73_server_without_login_is_reported_and_rarely_tried() {
 #[test]
 fn i12_secret_in_header_appears_nowhere() {
     let site = Site::start(json_answers());
-    let recorder = RecordingProxy::before(site.address());
+    let proxy = RecordingProxy::before(site.address());
     let options = ["--log-level", "debug", "--header", "Authorization: Bearer ${API_TOKEN}"];
-    let mut client = run(&recorder.url(), &options, &[("API_TOKEN", CANARY)]);
+    let mut client = run(&proxy.url(), &options, &[("API_TOKEN", CANARY)]);
     client.initialize();
     let command_line = std::fs::read_to_string(format!("/proc/{}/cmdline", client.process.id())).unwrap();
     assert!(command_line.contains("${API_TOKEN}") && !command_line.contains(CANARY), "{command_line}");
@@ -94,7 +94,7 @@ fn i12_secret_in_header_appears_nowhere() {
     assert!(client.rest().iter().all(|line| !line.contains(CANARY)));
     let log = client.whole_log();
     assert!(log.contains("DEBUG") && !log.contains(CANARY), "{log}");
-    assert!(recorder.heard().contains(CANARY), "it was sent, not dropped");
+    assert!(proxy.recorded().contains(CANARY), "it was sent, not dropped");
 }
 
 /// A reserved address (RFC 5737).

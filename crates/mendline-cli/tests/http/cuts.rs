@@ -78,7 +78,7 @@ fn t12_unsafe_call_cut_while_sending_is_resent() {
         let port = proxy.address().port();
         eventually("the request is being sent", SOON, || {
             let mut there = sockets();
-            there.retain(|socket| socket.local_port == port && (socket.is_established || socket.is_left));
+            there.retain(|socket| socket.local_port == port && (socket.is_established || socket.is_closed_by_peer));
             let has_come = there.iter().any(|socket| socket.is_established && socket.unread > 0);
             has_come && proxy.counts().open == there.len() as u64
         });

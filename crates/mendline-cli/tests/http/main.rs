@@ -6,21 +6,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
-mod options;
 #[path = "../client/mod.rs"]
 mod client;
+mod client_exit;
 mod conversations;
 mod credentials;
 mod cuts;
-mod client_exit;
+mod flapping;
 mod framing;
 mod http2;
-mod subscriptions;
 mod name_server;
 mod names;
 mod namespace;
 mod network;
 mod one_line;
+mod options;
 mod policies;
 mod reachability;
 mod recording_proxy;
@@ -33,6 +33,6 @@ mod site;
 mod slow_network;
 mod sockets;
 mod statuses;
+mod subscriptions;
 mod suspend;
-mod flapping;
 mod wrap;

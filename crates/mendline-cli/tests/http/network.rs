@@ -19,10 +19,7 @@ fn changes(client: &Client) -> usize {
 
 #[test]
 fn x96b_call_waiting_for_network_runs_when_it_returns() {
-    inside(
-        "network::x96b_call_waiting_for_network_runs_when_it_returns",
-        the_network_goes_and_comes_back,
-    );
+    inside("network::x96b_call_waiting_for_network_runs_when_it_returns", the_network_goes_and_comes_back);
 }
 
 fn the_network_goes_and_comes_back() {

@@ -23,7 +23,10 @@ fn i20_breaker_opens_for_failing_server_and_closes_when_healthy() {
         assert_eq!(failure(&result)["cause"], "outcome_unknown", "{result}");
     }
     let rejected = client.result("b", "create_note", &json!({ "key": "k" }));
-    assert_eq!((&failure(&rejected)["cause"], &failure(&rejected)["outcome"]), (&json!("breaker_open"), &json!("not_sent")));
+    assert_eq!(
+        (&failure(&rejected)["cause"], &failure(&rejected)["outcome"]),
+        (&json!("breaker_open"), &json!("not_sent"))
+    );
     assert!(wait(&rejected) <= Duration::from_secs(5), "{rejected}");
     assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (0, 5), "nothing was sent");
     sleep(wait(&rejected));

@@ -64,10 +64,7 @@ fn private_authority_is_trusted_when_configured() {
         client.stdin = None;
         assert_eq!(client.exit_code(SOON), Some(0));
         assert_eq!((site.executions("k"), site.counts().sessions_deleted), (1, 1));
-        assert!(
-            site.oracle().seen().iter().all(|seen| seen.http2 == http2),
-            "HTTP/2 is negotiated"
-        );
+        assert!(site.oracle().seen().iter().all(|seen| seen.http2 == http2), "HTTP/2 is negotiated");
     }
 }
 
@@ -105,7 +102,11 @@ fn n09_expired_certificate_is_refused_with_date() {
 #[test]
 fn n09_certificate_of_other_host_is_refused_with_name() {
     let trusted = TrustedAuthority::new();
-    assert_refused(&trusted, trusted.vouch("other.test", LATER), "its certificate is for other.test, not for 127.0.0.1");
+    assert_refused(
+        &trusted,
+        trusted.vouch("other.test", LATER),
+        "its certificate is for other.test, not for 127.0.0.1",
+    );
 }
 
 #[test]

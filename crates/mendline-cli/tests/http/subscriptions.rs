@@ -13,7 +13,11 @@ const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 /// Starts a client with a subscription to changes of the tools.
 fn listening(site: &Site, options: &[&str]) -> Client {
     let mut client = discovered(site, options);
-    client.request("l", "subscriptions/listen", &with_modern_meta(json!({ "notifications": { "toolsListChanged": true } })));
+    client.request(
+        "l",
+        "subscriptions/listen",
+        &with_modern_meta(json!({ "notifications": { "toolsListChanged": true } })),
+    );
     assert_eq!(next_notification(&mut client)["method"], "notifications/subscriptions/acknowledged");
     assert_eq!(site.counts().listens_opened, 1);
     client

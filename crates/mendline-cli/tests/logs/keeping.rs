@@ -20,8 +20,9 @@ fn log_file_has_stderr_and_decisions_and_is_private() {
     let order = ["ready after", "| demo-server: call 1", "Up → Waiting", "goes out again", "answered after", "stopped"];
     let mut at = 0;
     for expected in order {
-        at +=
-            output.stdout[at..].find(expected).unwrap_or_else(|| panic!("no {expected:?} after that:\n{}", output.stdout));
+        at += output.stdout[at..]
+            .find(expected)
+            .unwrap_or_else(|| panic!("no {expected:?} after that:\n{}", output.stdout));
     }
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&stage.logs()), 0o700);

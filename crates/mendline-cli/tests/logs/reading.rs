@@ -55,7 +55,8 @@ fn lines_of_all_servers_are_merged_by_time() {
 #[test]
 fn errors_and_statuses_are_searchable() {
     let stage = Stage::new();
-    let texts = ["connect ECONNREFUSED ::1:80", "timed out (os error 110)", "upstream said HTTP 503", "call 15038 sent"];
+    let texts =
+        ["connect ECONNREFUSED ::1:80", "timed out (os error 110)", "upstream said HTTP 503", "call 15038 sent"];
     let text: String = texts.iter().zip(1..).map(|(text, at)| line(at, "notes", 1, "info", text)).collect();
     stage.put("notes", 1, 1, &text);
     for (grep, expected) in [("ETIMEDOUT", texts[1]), ("econnrefused", texts[0]), ("503", texts[2])] {

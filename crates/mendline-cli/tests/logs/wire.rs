@@ -77,8 +77,11 @@ fn log_of_call_has_messages_of_all_attempts() {
     assert_eq!(retried.len(), 2, "{records:?}");
     let call = retried[0]["call"].to_string();
     for follow in [false, true] {
-        let log =
-            if follow { followed(&stage, &call) } else { stage.run_logs(&["--wire", "--full", "--call", &call]).stdout };
+        let log = if follow {
+            followed(&stage, &call)
+        } else {
+            stage.run_logs(&["--wire", "--full", "--call", &call]).stdout
+        };
         let count = |way: &str| log.lines().filter(|line| line.contains(way) && line.contains("needle")).count();
         assert_eq!((count("→ server "), count("← server ")), (3, 1), "{log}");
         assert!(!log.contains("hay"), "{log}");

@@ -212,7 +212,9 @@ fn all(fault: OutputFault) {
         if matches!(fault, OutputFault::NoReaderOfErrors | OutputFault::FullDiskForErrors | OutputFault::ClosedErrors) {
             assert_eq!(ended.stdout.is_empty(), line.writes == Writes::Err, "{what}");
         }
-        if matches!(fault, OutputFault::NoReader | OutputFault::OneLine | OutputFault::Closed) && line.writes == Writes::Out {
+        if matches!(fault, OutputFault::NoReader | OutputFault::OneLine | OutputFault::Closed)
+            && line.writes == Writes::Out
+        {
             assert_eq!(stderr, "", "{what}");
         }
     }
@@ -283,9 +285,14 @@ fn u01_demo_ends_when_its_output_fails() {
 fn u01_bridge_ends_when_its_output_fails() {
     let stage = stage();
     let arguments = ["run", "--startup", "wait", "--", MENDLINE, "demo-server"].map(str::to_owned);
-    for fault in
-        [OutputFault::NoReader, OutputFault::FullDisk, OutputFault::Closed, OutputFault::NoReaderOfErrors, OutputFault::FullDiskForErrors, OutputFault::ClosedErrors]
-    {
+    for fault in [
+        OutputFault::NoReader,
+        OutputFault::FullDisk,
+        OutputFault::Closed,
+        OutputFault::NoReaderOfErrors,
+        OutputFault::FullDiskForErrors,
+        OutputFault::ClosedErrors,
+    ] {
         let mut command = match fault {
             OutputFault::Closed => stage.through_shell(">&-", &arguments),
             OutputFault::ClosedErrors => stage.through_shell("2>&-", &arguments),

@@ -4,5 +4,5 @@
 
 mod broken_output;
 mod hostile;
-mod usage_errors;
 mod stage;
+mod usage_errors;

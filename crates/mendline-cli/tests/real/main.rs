@@ -4,22 +4,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
-mod options;
 #[path = "../client/mod.rs"]
 mod client;
 mod demo;
-mod shutdown;
 mod faults;
 #[path = "../http/namespace.rs"]
 #[allow(dead_code, reason = "other test binaries use more of it")]
 mod namespace;
+mod options;
 mod pages;
 mod policies;
 mod reuse;
+mod shutdown;
 mod startup;
-mod suspend;
 mod streams;
 mod support;
+mod suspend;
 mod transparency;
 mod usage;
 mod wrap;

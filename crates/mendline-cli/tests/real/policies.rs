@@ -38,7 +38,10 @@ fn i21_call_that_would_wait_too_long_is_rejected_at_once() {
     let first = bridge.result("a", "create_note", &json!({ "key": "a" }));
     assert_eq!(first["isError"], false, "{first}");
     let rejected = bridge.result("b", "create_note", &json!({ "key": "b" }));
-    assert_eq!((&failure(&rejected)["cause"], &failure(&rejected)["outcome"]), (&json!("rate_limited"), &json!("not_sent")));
+    assert_eq!(
+        (&failure(&rejected)["cause"], &failure(&rejected)["outcome"]),
+        (&json!("rate_limited"), &json!("not_sent"))
+    );
     let wait = failure(&rejected)["retryAfterMs"].as_u64().unwrap();
     assert!((45_000..=60_000).contains(&wait), "{rejected}");
     assert_eq!(bridge.executions("create_note", "b"), 0);

@@ -156,7 +156,11 @@ fn first_start_answers_handshake_provisionally_and_waits_for_tools() {
     client.request("prompts", "prompts/list", &json!({}));
     home.allow_start();
     assert_eq!(client.answer("list")["result"]["tools"].as_array().unwrap().len(), 4);
-    assert_eq!(client.answer("prompts")["result"], json!({ "prompts": [] }), "the server has none, although it was announced");
+    assert_eq!(
+        client.answer("prompts")["result"],
+        json!({ "prompts": [] }),
+        "the server has none, although it was announced"
+    );
     end(client);
     assert_eq!(home.cache_files("json").len(), 1, "the next time it is known");
 }
@@ -211,7 +215,9 @@ fn x94_unwritable_state_directory_is_reported_once_and_stops_nothing() {
     assert_eq!(parsed(&handshake)["result"]["serverInfo"]["name"], "demo-server");
     assert_eq!(parsed(&tools)["result"]["tools"].as_array().unwrap().len(), 4);
     assert_eq!(client.result("call", "create_note", &json!({ "key": "k" }))["isError"], false);
-    eventually("the log reports it", AFTER_GRACE, || client.log().matches("nothing is kept of the server").count() == 1);
+    eventually("the log reports it", AFTER_GRACE, || {
+        client.log().matches("nothing is kept of the server").count() == 1
+    });
     end(client);
 }
 

@@ -48,7 +48,11 @@ snapshot_test!(config_with_command_is_rejected, ["run", "--config", "x.json", "-
 snapshot_test!(logs_since_invalid_time_is_rejected, ["logs", "--since", "yesterday"]);
 snapshot_test!(logs_of_invalid_call_number_is_rejected, ["logs", "--call", "mine"]);
 snapshot_test!(logs_of_level_off_is_rejected, ["logs", "--level", "off"]);
-snapshot_test!(invalid_log_file_level_in_environment_is_rejected, ["run", "--", "true"], &[("MENDLINE_LOG_FILES", "loud")]);
+snapshot_test!(
+    invalid_log_file_level_in_environment_is_rejected,
+    ["run", "--", "true"],
+    &[("MENDLINE_LOG_FILES", "loud")]
+);
 snapshot_test!(version, ["--version"]);
 snapshot_test!(no_arguments_print_help, []);
 snapshot_test!(mistyped_subcommand_is_rejected, ["chek"]);
@@ -77,9 +81,16 @@ snapshot_test!(header_with_invalid_value_is_rejected, ["run", "--header", "X-Key
 snapshot_test!(framing_header_is_rejected, ["run", "--header", "Transfer-Encoding: chunked", ADDRESS]);
 snapshot_test!(header_for_command_is_rejected, ["run", "--header", "X-Key: s3cret", "--", "true"]);
 snapshot_test!(header_env_without_variable_is_rejected, ["run", "--header-env", "X-Key", ADDRESS]);
-snapshot_test!(header_env_with_unset_variable_is_rejected, ["run", "--header-env", "X-Key=MENDLINE_TEST_UNSET", ADDRESS]);
+snapshot_test!(
+    header_env_with_unset_variable_is_rejected,
+    ["run", "--header-env", "X-Key=MENDLINE_TEST_UNSET", ADDRESS]
+);
 snapshot_test!(url_env_with_unset_variable_is_rejected, ["run", "--url-env", "MENDLINE_TEST_UNSET"]);
-snapshot_test!(url_env_with_invalid_url_is_rejected, ["run", "--url-env", "HIDDEN"], &[("HIDDEN", "mcp.example.com?key=s3cret")]);
+snapshot_test!(
+    url_env_with_invalid_url_is_rejected,
+    ["run", "--url-env", "HIDDEN"],
+    &[("HIDDEN", "mcp.example.com?key=s3cret")]
+);
 snapshot_test!(url_with_invalid_variable_value_is_rejected, ["run", "${HIDDEN}/mcp"], &[("HIDDEN", "s3cret:")]);
 snapshot_test!(url_and_url_env_are_rejected, ["run", "--url-env", "HIDDEN", ADDRESS]);
 snapshot_test!(unset_variable_is_rejected, ["run", "--header", "X-Key: ${MENDLINE_TEST_UNSET}", ADDRESS]);
@@ -93,13 +104,25 @@ snapshot_test!(keep_alive_below_minimum_is_rejected, ["run", "--keep-alive", "10
 snapshot_test!(too_many_attempts_are_rejected, ["run", "--max-attempts", "11", "--", "true"]);
 snapshot_test!(unknown_effect_is_rejected, ["run", "--effect", "search=safe", "--", "true"]);
 snapshot_test!(effect_without_tool_is_rejected, ["run", "--effect", "read", "--", "true"]);
-snapshot_test!(two_effects_of_one_tool_are_rejected, ["run", "--effect", "a=read", "--effect", "a=unsafe", "--", "true"]);
+snapshot_test!(
+    two_effects_of_one_tool_are_rejected,
+    ["run", "--effect", "a=read", "--effect", "a=unsafe", "--", "true"]
+);
 snapshot_test!(max_in_flight_of_zero_is_rejected, ["run", "--max-in-flight", "0", "--", "true"]);
 snapshot_test!(no_reconnect_with_retries_is_rejected, ["run", "--no-reconnect", "--max-retries", "5", "--", "true"]);
-snapshot_test!(zero_retries_with_delay_are_rejected, ["run", "--max-retries", "0", "--max-retry-delay", "5s", "--", "true"]);
+snapshot_test!(
+    zero_retries_with_delay_are_rejected,
+    ["run", "--max-retries", "0", "--max-retry-delay", "5s", "--", "true"]
+);
 snapshot_test!(initial_delay_above_maximum_is_rejected, ["run", "--initial-retry-delay", "1m", "--", "true"]);
-snapshot_test!(keep_alive_off_with_timeout_is_rejected, ["run", "--keep-alive", "off", "--keep-alive-timeout", "3s", "--", "true"]);
-snapshot_test!(call_timeout_above_total_is_rejected, ["run", "--call-timeout", "2m", "--total-timeout", "1m", "--", "true"]);
+snapshot_test!(
+    keep_alive_off_with_timeout_is_rejected,
+    ["run", "--keep-alive", "off", "--keep-alive-timeout", "3s", "--", "true"]
+);
+snapshot_test!(
+    call_timeout_above_total_is_rejected,
+    ["run", "--call-timeout", "2m", "--total-timeout", "1m", "--", "true"]
+);
 snapshot_test!(resume_attempts_for_command_are_rejected, ["run", "--resume-attempts", "3", "--", "true"]);
 
 /// Returns the commands on the first page of the help.

@@ -213,7 +213,8 @@ fn s11_real_path_is_shown_before_linked_file_is_changed() {
     home.write("garden/shared.json", CURSOR);
     symlink("garden", home.path("plot")).unwrap();
     let printed = home.wrap(&["--dry-run"]);
-    printed.is(0, &["~/.cursor/mcp.json (Cursor, user)\n  reached through a link; the file is ~/dotfiles/cursor.json\n"]);
+    printed
+        .is(0, &["~/.cursor/mcp.json (Cursor, user)\n  reached through a link; the file is ~/dotfiles/cursor.json\n"]);
     home.wrap(&["--dry-run", "--scope", "project"])
         .is(0, &["reached through a link that leads out of this project; the file is ~/elsewhere/mcp.json\n"]);
     let inside = home.path("plot/shared.json");

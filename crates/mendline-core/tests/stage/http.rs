@@ -99,9 +99,9 @@ impl Stage {
     pub fn initialize_session(self) -> Self {
         let mut stage = self;
         stage.client_sends(INITIALIZE);
-        stage.initialize("s1");
+        stage.answer_initialize("s1");
         stage.client_reads().unwrap();
-        let get_stream = stage.initialize();
+        let get_stream = stage.send_initialized();
         assert_eq!(get_stream.header("mcp-session-id"), Some("s1"));
         stage.status(get_stream.id, 405, Content::Empty, None);
         stage.end(get_stream.id, EndHow::Complete);
@@ -352,6 +352,6 @@ pub fn initialized_without_session() -> (Stage, SentRequest) {
     let handshake = stage.next_sent();
     stage.answer(&handshake, r#"{"protocolVersion":"2025-11-25"}"#);
     stage.client_reads().unwrap();
-    let get_stream = stage.initialize();
+    let get_stream = stage.send_initialized();
     (stage, get_stream)
 }

@@ -2,8 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-pub mod initialized;
 pub mod http;
+pub mod initialized;
 
 use std::time::Duration;
 

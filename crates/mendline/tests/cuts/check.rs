@@ -5,9 +5,9 @@ use std::time::Duration;
 use mendline::decisions::defaults;
 use serde_json::Value;
 
-use super::faulty_stream::{Fault, Kind, Direction};
 use super::conversation::Wire;
-use super::observations::{RequestRecord, Role, Observations};
+use super::faulty_stream::{Direction, Fault, Kind};
+use super::observations::{Observations, RequestRecord, Role};
 use super::site::{AnswerMode, Variant};
 
 /// The tolerance of deadlines.
@@ -62,7 +62,9 @@ pub fn violations(observed: &Observations, fault: Option<Fault>) -> Vec<String> 
                 found.push(format!("I5 reported as not run, but the oracle saw {} runs", observed.runs));
             }
             (_, AnswerKind::Success) => {}
-            (_, AnswerKind::NotSent | AnswerKind::Refused) if request.took.is_some_and(|took| took > defaults::RECOVERY + TICK) => {
+            (_, AnswerKind::NotSent | AnswerKind::Refused)
+                if request.took.is_some_and(|took| took > defaults::RECOVERY + TICK) =>
+            {
                 found.push(format!("{role:?} waited {:?} to be sent", request.took));
             }
             (Role::Unsafe, AnswerKind::Unknown)
@@ -78,7 +80,9 @@ pub fn violations(observed: &Observations, fault: Option<Fault>) -> Vec<String> 
             (_, AnswerKind::Unknown) if was_resumed(observed) && !may_cost_everything => {
                 found.push(format!("{role:?} was resumed and lost all the same"));
             }
-            (_, answer_kind) if is_harmless => found.push(format!("{role:?} came out {answer_kind:?} although nothing was lost")),
+            (_, answer_kind) if is_harmless => {
+                found.push(format!("{role:?} came out {answer_kind:?} although nothing was lost"))
+            }
             (Role::Initialize | Role::Read, answer_kind) if !may_cost_everything => {
                 found.push(format!("{role:?} was not mended: {answer_kind:?}"));
             }
@@ -135,7 +139,11 @@ fn is_over_at_once(fault: Fault, wire: Wire) -> bool {
     fault.kind == Kind::Cut || (wire != Wire::Stdio && (fault.kind, fault.direction) == (Kind::End, Direction::Down))
 }
 
-fn one_answer_in_time(request: &RequestRecord, may_cost_everything: bool, found: &mut Vec<String>) -> Option<AnswerKind> {
+fn one_answer_in_time(
+    request: &RequestRecord,
+    may_cost_everything: bool,
+    found: &mut Vec<String>,
+) -> Option<AnswerKind> {
     let role = request.role;
     if request.answers.len() != 1 {
         found.push(format!("I1 {role:?} was answered {} times", request.answers.len()));
@@ -168,7 +176,7 @@ mod tests {
         let answers = answers.to_vec();
         let request = RequestRecord { role: Role::Unsafe, after_fault: false, cancelled: false, took, answers };
         let nothing = Observations::nothing(Wire::Http1, AnswerMode::ResumableEvents, Variant::Plain);
-        Observations { request: vec![request], runs, struck: true, ended: Some(Duration::ZERO), ..nothing }
+        Observations { requests: vec![request], runs, struck: true, ended: Some(Duration::ZERO), ..nothing }
     }
 
     #[test]

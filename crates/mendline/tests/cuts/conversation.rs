@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::faulty_stream::{Fault, Meter, Direction};
+use super::faulty_stream::{Direction, Fault, Meter};
 use super::host::Stage;
-use super::observations::{Role, Observations};
+use super::observations::{Observations, Role};
 use super::site::{AnswerMode, Site, Variant};
 
 /// The transport to a server.

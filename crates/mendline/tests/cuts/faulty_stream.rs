@@ -103,7 +103,9 @@ impl Meter {
     fn allowance(&self, direction: Direction, wanted: usize) -> usize {
         let counts = self.0.lock().unwrap();
         match counts.fault {
-            Some(fault) if fault.direction == direction && !counts.struck => wanted.min(fault.at - counts.of(direction)),
+            Some(fault) if fault.direction == direction && !counts.struck => {
+                wanted.min(fault.at - counts.of(direction))
+            }
             _ => wanted,
         }
     }

@@ -13,8 +13,8 @@ use mendline::transport::http::{Dial, DialError, Dialed, Http, Place, Protocol, 
 use mendline::{Child, Drained, Host};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadBuf};
 
-use super::faulty_stream::{FaultyStream, Meter};
 use super::conversation::Wire;
+use super::faulty_stream::{FaultyStream, Meter};
 use super::site::Site;
 use super::{http1, http2, tls};
 
@@ -57,7 +57,10 @@ impl Host for Stage {
         let (stdout, program_stdout) = FaultyStream::new(&self.meter);
         let (stderr, program_stderr) = tokio::io::duplex(CHUNK);
         tokio::spawn(program(program_stdin, program_stdout, program_stderr, self.site.clone(), exit_slot.clone()));
-        Ok(FakeChild { pipes: Some((stdin.on_cut(dies(&exit_slot)), stdout.on_cut(dies(&exit_slot)), stderr)), exit_slot })
+        Ok(FakeChild {
+            pipes: Some((stdin.on_cut(dies(&exit_slot)), stdout.on_cut(dies(&exit_slot)), stderr)),
+            exit_slot,
+        })
     }
 }
 
@@ -170,7 +173,11 @@ pub struct FaultyDialer {
 impl Dial for FaultyDialer {
     type Io = FaultyStream;
 
-    fn dial(&self, _: &Place, _: Duration) -> impl Future<Output = Result<Dialed<FaultyStream>, DialError>> + Send + 'static {
+    fn dial(
+        &self,
+        _: &Place,
+        _: Duration,
+    ) -> impl Future<Output = Result<Dialed<FaultyStream>, DialError>> + Send + 'static {
         let (wire, site, meter) = (self.wire, self.site.clone(), self.meter.clone());
         async move {
             let (cable, theirs) = FaultyStream::new(&meter);

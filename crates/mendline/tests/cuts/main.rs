@@ -7,24 +7,24 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 #![allow(clippy::print_stdout, reason = "a manual sweep prints its table")]
 
-mod faulty_stream;
 mod check;
 mod conversation;
+mod faulty_stream;
 mod host;
 mod http1;
 mod http2;
 mod observations;
+mod report;
 mod site;
 mod sweep;
-mod report;
 mod tls;
 
 use std::time::Instant;
 
-use faulty_stream::Fault;
 use conversation::{ALL, Conversation};
-use sweep::{Coverage, sweep};
+use faulty_stream::Fault;
 use report::Report;
+use sweep::{Coverage, sweep};
 
 fn assert_no_violation(name: &str) {
     let conversation = Conversation::named(name).unwrap();

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::faulty_stream::Fault;
 use super::check::{AnswerKind, answer_kind, violations};
-use super::observations::{Role, Observations};
+use super::faulty_stream::Fault;
+use super::observations::{Observations, Role};
 
 /// The results of cut conversations.
 #[derive(Debug, Default)]
@@ -54,7 +54,12 @@ impl Report {
     /// Adds a conversation with this fault. The first one has none.
     pub fn add(&mut self, name: &'static str, fault: Option<Fault>, observed: &Observations) {
         if fault.is_none() {
-            self.held.push(ConversationRows { name, up: observed.up.0, down: observed.down.0, rows: Default::default() });
+            self.held.push(ConversationRows {
+                name,
+                up: observed.up.0,
+                down: observed.down.0,
+                rows: Default::default(),
+            });
         }
         let kind = Fault::KINDS.iter().position(|(known, _, _)| fault.is_some_and(|fault| fault.name() == *known));
         if let (Some(kind), Some(held)) = (kind, self.held.last_mut()) {
@@ -186,8 +191,8 @@ fn format_duration(time: Duration) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::faulty_stream::{Kind, Direction};
     use super::super::conversation::Wire;
+    use super::super::faulty_stream::{Direction, Kind};
     use super::super::site::{AnswerMode, Variant};
     use super::*;
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::faulty_stream::{Meter, Direction};
+use super::faulty_stream::{Direction, Meter};
 
 /// The form of the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ struct State {
     sse_streams: BTreeMap<String, UnboundedSender<String>>,
     /// Calls that wait for a response of the client: the id of the server request, the id of the call, and its stream.
     waiting: Vec<(String, Value, Option<usize>)>,
-    asked: usize,
+    server_requests: usize,
     runs: BTreeMap<String, usize>,
     with_variant: bool,
     cancelled: bool,
@@ -141,7 +141,7 @@ impl Site {
             get_streams: BTreeMap::new(),
             sse_streams: BTreeMap::new(),
             waiting: Vec::new(),
-            asked: 0,
+            server_requests: 0,
             runs: BTreeMap::new(),
             with_variant: false,
             cancelled: false,
@@ -227,8 +227,8 @@ impl State {
         }
         let Some(id) = message.get("id") else { return Reaction::Nothing };
         let Some(method) = message["method"].as_str() else {
-            let asked = self.waiting.iter().position(|(question, _, _)| question == id);
-            return asked.map_or(Reaction::Nothing, |place| {
+            let position = self.waiting.iter().position(|(question, _, _)| question == id);
+            return position.map_or(Reaction::Nothing, |place| {
                 let (_, call, stream) = self.waiting.remove(place);
                 Reaction::Late(noted(&call), stream)
             });
@@ -248,8 +248,8 @@ impl State {
                 return match self.variant {
                     Variant::Cancels => Reaction::Silence,
                     Variant::Asks | Variant::AsksElsewhere => {
-                        self.requests += 1;
-                        let question = format!("question-{}", self.requests);
+                        self.server_requests += 1;
+                        let question = format!("question-{}", self.server_requests);
                         self.waiting.push((question.clone(), id.clone(), None));
                         let params = json!({"message": "Really?", "requestedSchema": {"type": "object"}});
                         Reaction::Question(
@@ -331,7 +331,8 @@ impl State {
             let stream = self.get_stream(&session);
             return self.listen(stream, 0);
         };
-        let place = last.split_once('/').and_then(|(stream, observed)| Some((stream.parse().ok()?, observed.parse().ok()?)));
+        let place =
+            last.split_once('/').and_then(|(stream, observed)| Some((stream.parse().ok()?, observed.parse().ok()?)));
         let Some((stream, observed)) = place.filter(|(stream, _): &(usize, usize)| *stream < self.streams.len()) else {
             return empty(404);
         };

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread;
 
-use super::faulty_stream::{Fault, Kind, Direction};
 use super::conversation::Conversation;
+use super::faulty_stream::{Direction, Fault, Kind};
 use super::report::Report;
 
 /// Up to this number of bytes in one direction, the sample is complete.

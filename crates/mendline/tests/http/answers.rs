@@ -6,7 +6,7 @@ use mendline_core::Secret;
 use mendline_core::port::{Ask, ExchangeId, Verb};
 use tokio::time::{Instant, timeout};
 
-use super::stage::{EVENTS_HEAD, PING, PONG, Stage, memory_dialer, events, get, json, line, post, target};
+use super::stage::{EVENTS_HEAD, PING, PONG, Stage, events, get, json, line, memory_dialer, post, target};
 
 #[tokio::test(start_paused = true)]
 async fn message_is_sent_and_answer_returned() {

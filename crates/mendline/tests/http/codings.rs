@@ -10,7 +10,7 @@ use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};
 use miniz_oxide::{MZFlush, MZStatus};
 use tokio::io::AsyncWriteExt as _;
 
-use super::stage::{PING, PONG, Stage, memory_dialer, get, line, post, target};
+use super::stage::{PING, PONG, Stage, get, line, memory_dialer, post, target};
 
 const GZIP_HEAD: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03";
 

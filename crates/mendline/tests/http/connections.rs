@@ -10,7 +10,9 @@ use mendline_core::port::Reuse;
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep};
 
-use super::stage::{MemoryDialer, EVENTS_HEAD, PING, PONG, Server, Servers, Stage, memory_dialer, get, json, post, target};
+use super::stage::{
+    EVENTS_HEAD, MemoryDialer, PING, PONG, Server, Servers, Stage, get, json, memory_dialer, post, target,
+};
 
 /// Performs one exchange on this connection.
 async fn again(stage: &mut Stage<MemoryDialer>, server: &mut Server, reuse: Reuse) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 
-use super::stage::{CAPACITY, BreakingDialer, PING, PONG, Stage, memory_dialer, events, get, json, post, target};
+use super::stage::{BreakingDialer, CAPACITY, PING, PONG, Stage, events, get, json, memory_dialer, post, target};
 
 /// Returns the length of the request of these tests, head and body.
 async fn request_length() -> usize {

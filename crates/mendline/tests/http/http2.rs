@@ -7,7 +7,7 @@ use mendline_core::port::Reuse;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep};
 
-use super::stage::{CAPACITY, MemoryDialer, PING, PONG, Server, Servers, Stage, memory_dialer, get, post, target};
+use super::stage::{CAPACITY, MemoryDialer, PING, PONG, Server, Servers, Stage, get, memory_dialer, post, target};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;

@@ -6,7 +6,9 @@ use mendline::transport::http::Target;
 use mendline_core::{Input, defaults};
 use mendline_wire::{Limits, Received};
 
-use super::stage::{MemoryDialer, PING, PONG, Server, Servers, Stage, memory_dialer, events, get, json, line, post, target};
+use super::stage::{
+    MemoryDialer, PING, PONG, Server, Servers, Stage, events, get, json, line, memory_dialer, post, target,
+};
 
 fn small() -> Target {
     target("http://x.test/").limits(Limits { message_bytes: 1000, ..Limits::default() }).head_bytes(8192)

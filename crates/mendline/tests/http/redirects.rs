@@ -2,7 +2,7 @@
 
 use mendline_core::Secret;
 
-use super::stage::{PING, PONG, Stage, memory_dialer, json, post, target};
+use super::stage::{PING, PONG, Stage, json, memory_dialer, post, target};
 
 fn redirect(status: u16, to: &str) -> String {
     format!("HTTP/1.1 {status} Elsewhere\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")

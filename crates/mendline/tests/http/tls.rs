@@ -14,7 +14,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::stage::{MemoryDialer, BreakingDialer, PING, PONG, Server, Servers, Stage, memory_dialer, json, post, target};
+use super::stage::{
+    BreakingDialer, MemoryDialer, PING, PONG, Server, Servers, Stage, json, memory_dialer, post, target,
+};
 
 /// A certificate authority of the test.
 struct Authority {
@@ -358,7 +360,9 @@ async fn cut_tls_request_is_never_underreported() {
         let end = facts.last().unwrap();
         match seen {
             Some((true, _)) => assert!(end.ends_with(" Whole"), "{accepted}: the server has it all, reported {end}"),
-            Some((false, 1..)) => assert!(!end.ends_with(" Nothing"), "{accepted}: the server has some, reported {end}"),
+            Some((false, 1..)) => {
+                assert!(!end.ends_with(" Nothing"), "{accepted}: the server has some, reported {end}")
+            }
             _ => {}
         }
         counts[0] += usize::from(end.ends_with(" Nothing"));
