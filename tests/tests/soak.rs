@@ -277,7 +277,7 @@ fn outcome(message: &Value) -> Option<String> {
     }
     let facts = [&message["result"]["_meta"]["dev.mendline/failure"]["outcome"], &message["error"]["data"]["outcome"]];
     let known = facts.iter().find_map(|fact| fact.as_str()).map(ToOwned::to_owned);
-    Some(said.unwrap_or_else(|| message.to_string()))
+    Some(known.unwrap_or_else(|| message.to_string()))
 }
 
 fn caller(arguments: &[&str], environment: &[(&str, OsString)], folder: &Path) -> Caller {
