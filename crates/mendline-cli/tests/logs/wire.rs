@@ -133,7 +133,7 @@ fn log_of_call_has_its_progress() {
     end(client);
     let records = stage.records();
     let cancelled = records.iter().find(|it| it["kind"] == "CallCancelled").unwrap();
-    let log = stage.run_logs(&["--wire", "--full", "--call", &output["call"].to_string()]).stdout;
+    let log = stage.run_logs(&["--wire", "--full", "--call", &cancelled["call"].to_string()]).stdout;
     let has = |way: &str, what: &str| log.lines().any(|line| line.contains(way) && line.contains(what));
     assert!(has("← server ", "notifications/progress") && has("→ server ", "notifications/cancelled"), "{log}");
 }
