@@ -1,4 +1,4 @@
-// The official TypeScript client, first major (`@modelcontextprotocol/sdk`), which speaks the legacy era only.
+// The official TypeScript client, first major (`@modelcontextprotocol/sdk`), which supports only the legacy era.
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { SSEClientTransport as Sse } from '@modelcontextprotocol/sdk/client/sse.js';

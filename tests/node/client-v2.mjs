@@ -1,7 +1,7 @@
-// The official TypeScript client, second major (`@modelcontextprotocol/client`), which speaks both eras.
+// The official TypeScript client, second major (`@modelcontextprotocol/client`), which supports both eras.
 //
-// The modern era is pinned, so that a server without it is an error and not another conversation. Over stdio this package
-// greets on a second, short-lived process even then; the tap of the process that follows begins the log anew.
+// The modern era is pinned, so that a server without it is an error. Over stdio this package performs the handshake with a
+// second, short-lived process even then; the tap of the next process starts a new log.
 
 import { Client, SSEClientTransport as Sse, StreamableHTTPClientTransport as Http, specTypeSchemas } from '@modelcontextprotocol/client';
 import { StdioClientTransport as Stdio } from '@modelcontextprotocol/client/stdio';

@@ -1,8 +1,7 @@
-// Loaded before `server-everything`, which we did not write, so that it can be started beside others of its kind and nothing
-// that it does hangs on how fast the machine is.
+// Loaded before `server-everything`, so that several of them can run at once and none depends on the speed of the machine.
 //
-// It listens on every address of the machine and prints the port that it was told, which says nothing when it was told to
-// take any. Here every listener keeps to the loopback address and prints the port that it got.
+// The server listens on every address and prints its configured port, which is 0 for a free port. Here every listener uses
+// the loopback address and prints its real port.
 
 import { ServerResponse } from 'node:http';
 import { Server } from 'node:net';
@@ -14,8 +13,8 @@ Server.prototype.listen = function (port, ...rest) {
     return listen.call(this, port, '127.0.0.1', ...rest);
 };
 
-// It asks for roots a while after the greeting, whether or not there is a stream by then on which its question could go, and
-// without one the question is lost. Here each such question waits for a stream of its own.
+// It requests roots a while after the handshake. Without an open stream the request is lost. Here each such request waits
+// for a stream.
 
 const ASKS_FOR_ROOTS = 350;
 const isRemote = process.argv.at(-1) !== 'stdio';
@@ -35,14 +34,14 @@ ServerResponse.prototype.writeHead = function (status, ...rest) {
     const written = writeHead.call(this, status, ...rest);
     if (this.req.method === 'GET' && status === 200) {
         streams += 1;
-        // Not before the stream has its head.
+        // The response head must be sent first.
         setImmediate(ask);
     }
     return written;
 };
 
-// What takes minutes is meant to be given up: it does not keep the process from ending. What it says every few seconds, it
-// says only once.
+// Timers of minutes belong to calls that are cancelled: they do not keep the process alive. Messages that it repeats every
+// few seconds are sent only once.
 
 const MINUTES = 60_000;
 const { setTimeout, setInterval } = globalThis;

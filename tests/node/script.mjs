@@ -2,15 +2,15 @@
 //
 //     client-vN.mjs SCRIPT (legacy|modern) (COMMAND [ARGS…] | URL)
 //
-// A URL is dialed over Streamable HTTP, or over the first revision's transport if its path ends in `/sse`.
+// A URL is dialed over Streamable HTTP, or over the 2024-11-05 transport if its path ends in `/sse`.
 //
-// The operations are performed one after the other; one JSON object is printed: what the package's API returned for each,
-// what the server asked and what it told. Ids, times and other chance are left out, so that two runs can be compared as
-// text. Where the majors differ, the caller hands in an adapter: how to open, how to call a tool, how to send a raw request.
+// The operations are performed in order. Then one JSON object is printed: the result of each operation, and the requests and
+// notifications of the server. Ids, times and other nondeterministic values are left out, so that two runs can be compared
+// as text. Where the majors differ, the caller passes an adapter that connects, calls a tool and sends a raw request.
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 
-// Longer than any script takes on a busy machine: reaching it is a failure that says so, not a hang.
+// Longer than any script takes on a busy machine. Reaching it is an error, not a hang.
 const PATIENCE_MS = 90_000;
 const UPDATED = 'notifications/resources/updated';
 const LOG_LEVEL = 'io.modelcontextprotocol/logLevel';
@@ -23,17 +23,17 @@ export const ANSWERS = {
 
 export const CAPABILITIES = { sampling: {}, elicitation: { form: {} }, roots: { listChanged: true } };
 
-/** All that the server says without being asked, and the answers to what it asks. */
+/** The notifications and requests of the server, and the answers to the requests. */
 export class Listener {
-    heard = {};
+    received = {};
     #waiting = [];
 
     note(method, params) {
-        (this.heard[method] ??= []).push(params ?? null);
+        (this.received[method] ??= []).push(params ?? null);
         this.#waiting = this.#waiting.filter(wake => !wake());
     }
 
-    /** Answers a question; with a token there is progress first, and one that will be taken back gets a nod only. */
+    /** Answers a request; with a token it sends progress first, and a request that will be cancelled gets only a notification. */
     async answer(client, method, params) {
         const token = params?._meta?.progressToken;
         this.note(method, params && { ...params, _meta: null });
@@ -48,12 +48,12 @@ export class Listener {
     }
 
     wait(method, count) {
-        const enough = () => (this.heard[method]?.length ?? 0) >= count;
+        const enough = () => (this.received[method]?.length ?? 0) >= count;
         return enough() ? undefined : new Promise(done => this.#waiting.push(() => enough() && (done(), true)));
     }
 }
 
-/** The way to a server that is named by a command or by a URL, with the transports of the caller's major. */
+/** The transport to a command or a URL, from the caller's major. */
 export function transport([server, ...args], { Stdio, Http, Sse }) {
     if (!server.startsWith('http')) return new Stdio({ command: server, args, stderr: 'inherit' });
     return new (server.endsWith('/sse') ? Sse : Http)(new URL(server));
@@ -98,7 +98,7 @@ class Script {
             };
         }
         const result = await this.peer.callTool(params, options);
-        // Progress that arrives in one read with the answer is dropped by the package, so how much is seen is chance.
+        // The package drops progress that arrives in one read with the answer, so the amount is nondeterministic.
         if (!brief) return [result, inOrder];
         const said = result.content[0].text;
         return [{ length: said.length, head: said.slice(0, 24), tail: said.slice(-24) }, inOrder];
@@ -108,7 +108,7 @@ class Script {
         return Promise.all(calls.map(call => this.call(call)));
     }
 
-    /** Gives a running call up: after its first progress, or after another call that was sent behind it. */
+    /** Cancels a running call: after its first progress, or after another call that was sent later. */
     async cancel({ call, after }) {
         const abort = new AbortController();
         const options = { signal: abort.signal };
@@ -128,19 +128,19 @@ class Script {
         return this.client.readResource({ uri });
     }
 
-    /** Subscribes, has the resource touched, waits for the word, unsubscribes. */
+    /** Subscribes to a resource, has it changed, waits for the notification, and unsubscribes. */
     async watch({ uri, touch }) {
-        const before = this.listener.heard[UPDATED]?.length ?? 0;
+        const before = this.listener.received[UPDATED]?.length ?? 0;
         const subscription = this.modern
             ? await this.client.listen({ resourceSubscriptions: [uri] })
             : void (await this.client.subscribeResource({ uri }));
         const touched = await this.call(touch);
         await this.listener.wait(UPDATED, before + 1);
         await (subscription ? subscription.close() : this.client.unsubscribeResource({ uri }));
-        return [touched, this.listener.heard[UPDATED].slice(before)];
+        return [touched, this.listener.received[UPDATED].slice(before)];
     }
 
-    /** Subscribes and has the server end it. */
+    /** Subscribes and lets the server end the subscription. */
     async hang_up({ uri, call }) {
         const subscription = await this.client.listen({ resourceSubscriptions: [uri] });
         return [await this.call(call), await subscription.closed];
@@ -150,20 +150,20 @@ class Script {
         await this.client.subscribeResource({ uri });
     }
 
-    /** Says by a file that it has come here, and goes on when there is another one. */
+    /** Creates a file at a pause, and continues when the test has created another. */
     async pause({ file }) {
         writeFileSync(`${file}.here`, '');
         while (!existsSync(`${file}.on`)) await new Promise(done => setTimeout(done, 10));
     }
 
-    /** Subscribes in the modern way, pauses, and waits for the next word about it. */
+    /** Subscribes in the modern era, pauses, and waits for the next notification. */
     async hold({ uri, file }) {
         const subscription = await this.client.listen({ resourceSubscriptions: [uri] });
-        const before = this.listener.heard[UPDATED]?.length ?? 0;
+        const before = this.listener.received[UPDATED]?.length ?? 0;
         await this.pause({ file });
         await this.listener.wait(UPDATED, before + 1);
         await subscription.close();
-        return this.listener.heard[UPDATED].slice(before);
+        return this.listener.received[UPDATED].slice(before);
     }
 
     level({ level }) {
@@ -201,7 +201,7 @@ export async function run(open) {
     const listener = new Listener();
     const peer = await open(server, listener, modern);
     const { client } = peer;
-    const greeting = [client.getServerCapabilities(), client.getServerVersion(), client.getInstructions()];
+    const handshake = [client.getServerCapabilities(), client.getServerVersion(), client.getInstructions()];
     const script = new Script(peer, listener, modern);
     const steps = [];
     for (const step of JSON.parse(readFileSync(file, 'utf8'))) {
@@ -214,7 +214,7 @@ export async function run(open) {
             failed = true;
             gave = { error: { name: error.name, code: error.code, message: error.message, data: error.data } };
         }
-        // A step that fails alike on both ways would compare equal and prove nothing.
+        // A step that fails in both runs would compare equal and prove nothing.
         if (failed !== (step.fails ?? false)) {
             console.error(`${JSON.stringify(step)} gave ${JSON.stringify(gave)}`);
             process.exit(1);
@@ -223,5 +223,5 @@ export async function run(open) {
     }
     await client.close();
     clearTimeout(timer);
-    console.log(JSON.stringify({ greeting, steps, heard: listener.heard }));
+    console.log(JSON.stringify({ handshake, steps, received: listener.received }));
 }

@@ -2,9 +2,9 @@
 //
 //     server-v2.mjs (stdio|http)
 //
-// It is built on the low-level server, like the fixture in Python, and offers what that package does in its own way: an answer
-// is one JSON text until there is something to say before it, and becomes a stream then. Over HTTP it listens on a port of
-// the system's choice and prints `listening on PORT`. Every answer is a function of the requests, with no clock and no dice.
+// It is built on the low-level server, like the fixture in Python. This package answers with JSON, or with a stream if another
+// message precedes the answer. Over HTTP it listens on a free port and prints `listening on PORT`. Every answer is a function
+// of the requests, without time or randomness.
 
 import { createServer } from 'node:http';
 import { Readable } from 'node:stream';
@@ -39,12 +39,12 @@ const TOOLS = [
 ];
 const RESOURCES = ['one', 'zwei', 'три', '四', 'five'].map(name => ({ uri: `note://${name}`, name: `note ${name}`, mimeType: 'text/plain' }));
 const PROMPTS = [
-    { name: 'greet', description: 'A greeting.', arguments: [{ name: 'whom', required: true }] },
+    { name: 'welcome', description: 'A welcome message.', arguments: [{ name: 'whom', required: true }] },
     { name: 'plain', description: 'No arguments.' },
     { name: 'last', description: 'On the second page.' },
 ];
 
-/** One page and the cursor of the next, which needs care in a JSON string. */
+/** One page and the cursor of the next, which needs escapes in a JSON string. */
 function page(key, items, size, cursor) {
     const start = cursor === undefined ? 0 : Number(cursor.replace('from "\\', ''));
     if (!Number.isInteger(start)) throw new ProtocolError(INVALID_PARAMS, `no such cursor: ${cursor}`);
@@ -54,7 +54,7 @@ function page(key, items, size, cursor) {
 
 const text = (said, more) => ({ content: [{ type: 'text', text: said }], ...more });
 
-/** Who has come to `meet` and may leave; what the server remembers, it remembers for all requests of the process. */
+/** The calls that wait in `meet`; the state is shared by all requests of the process. */
 const gone = new Map();
 
 function departure(place) {
@@ -66,7 +66,7 @@ function departure(place) {
     return gone.get(place);
 }
 
-/** Asks for input, or says what was answered. */
+/** Requests input, or returns the answer. */
 function ask(ctx, request) {
     const { inputResponses, requestState } = ctx.mcpReq;
     if (inputResponses?.question === undefined) {
@@ -110,7 +110,7 @@ async function progress(ctx, step) {
     if (progressToken !== undefined) await ctx.mcpReq.notify({ method: 'notifications/progress', params: { progressToken, ...step } });
 }
 
-/** A server for one request or one pipe. How subscribers are told depends on which of the two it is. */
+/** A server for one HTTP request or one pipe, which notify subscribers in different ways. */
 function fixture(touched) {
     const server = new Server({ name: 'mendline-fixture-ts', version: '1.0.0' }, { capabilities: CAPABILITIES, instructions: 'Provoke me.' });
     const on = (method, answer) => server.setRequestHandler(method, ({ params }, ctx) => answer(params ?? {}, ctx));
@@ -123,7 +123,7 @@ function fixture(touched) {
         return { contents: [{ uri, mimeType: 'text/plain', text: `The note at ${uri}: ünïcödé \u2028 end` }] };
     });
     on('prompts/get', ({ arguments: given }) => ({
-        messages: [{ role: 'user', content: { type: 'text', text: `Please greet ${given?.whom}.` } }],
+        messages: [{ role: 'user', content: { type: 'text', text: `Please welcome ${given?.whom}.` } }],
     }));
     on('completion/complete', ({ argument }) => {
         const values = ['Ada', 'Alan', 'Barbara'].filter(name => name.startsWith(argument.value));
@@ -137,7 +137,7 @@ function fixture(touched) {
     return server;
 }
 
-/** What node hands over as the web's request, and the web's response as node writes it. */
+/** Converts a request of node to a web request, and a web response to one of node. */
 async function serve(handler, incoming, outgoing) {
     const left = new AbortController();
     outgoing.on('close', () => left.abort());

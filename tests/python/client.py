@@ -1,11 +1,11 @@
-"""The official Python client, driven by a script, for `mcp` 1.27 and 2.3 alike.
+"""The official Python client, controlled by a script, for `mcp` 1.27 and 2.3.
 
     client.py SCRIPT (legacy|modern|probing) (COMMAND [ARGS…] | URL)
 
-It starts the command or dials the URL (over the first revision's transport if its path ends in `/sse`), performs the operations of the script one after the other and prints one JSON object: what the
-package's API returned for each, what the server asked and what it told. Ids, times and other chance are left out, so that
-two runs can be compared as text. In both other eras than the legacy one the second major probes for the modern era first; a
-script for `probing` expects to end up in the legacy one.
+It starts the command or dials the URL (over the 2024-11-05 transport if its path ends in `/sse`), performs the operations
+of the script in order and prints one JSON object: the result of each operation, and the requests and notifications of the
+server. Ids, times and other nondeterministic values are left out, so that two runs can be compared as text. In the eras
+`modern` and `probing` the second major probes for the modern era first; a script for `probing` expects the legacy era.
 
 The two majors differ in how a conversation is opened and in the names of their attributes. The first is kept in `transport`
 and the two `open_*` functions; the second disappears because results are dumped in the protocol's own spelling.
@@ -35,13 +35,13 @@ except ImportError:
 
 warnings.simplefilter("ignore")
 
-# Longer than any script takes on a busy machine: reaching it is a failure that says so, not a hang.
+# Longer than any script takes on a busy machine. Reaching it is an error, not a hang.
 PATIENCE_SECONDS = 90
 ERA = sys.argv[2]
 
 
 def plain(value):
-    """Any result in the protocol's spelling."""
+    """Returns a result with the member names of the protocol."""
     return value.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
@@ -52,19 +52,19 @@ def briefly(result):
 
 
 class Listener:
-    """All that the server says without being asked, and the answers to what it asks."""
+    """The notifications and requests of the server, and the answers to the requests."""
 
     def __init__(self):
-        self.heard = {}
+        self.received = {}
         self.changed = anyio.Event()
 
     def note(self, method, params):
-        self.heard.setdefault(method, []).append(params)
+        self.received.setdefault(method, []).append(params)
         self.changed.set()
         self.changed = anyio.Event()
 
     async def wait(self, method, count):
-        while len(self.heard.get(method, [])) < count:
+        while len(self.received.get(method, [])) < count:
             await self.changed.wait()
 
     async def on_message(self, message):
@@ -86,7 +86,7 @@ class Listener:
     async def on_elicitation(self, context, params):
         self.note("elicitation/create", {**plain(params), "_meta": None})
         if params.message == "Never mind.":
-            # The nod that the server waits for before it takes the question back.
+            # The server waits for this notification before it cancels its request.
             await context.session.send_roots_list_changed()
             await anyio.sleep_forever()
         return types.ElicitResult(action="accept", content={"colour": "blue", "name": "Ada", "check": True})
@@ -97,12 +97,12 @@ class Listener:
 
 
 def transport(server, args):
-    """The way to a server that is named by a command or by a URL."""
+    """The transport to a command or a URL."""
     if not server.startswith("http"):
         return stdio_client(StdioServerParameters(command=server, args=args))
     if server.endswith("/sse"):
         return sse_client(server)
-    # The second major limits the size of an event, to less than what the script asks for.
+    # The second major limits an event to less than the script needs.
     return streamable_http_client(server, **({} if MAJOR == 1 else {"max_sse_event_size": None}))
 
 
@@ -132,8 +132,8 @@ async def open_second(server, listener):
         mode="legacy" if ERA == "legacy" else "auto",
     )
     async with client:
-        greeting = client.session.discover_result or client.session.initialize_result
-        yield client, client.session, plain(greeting)
+        handshake = client.session.discover_result or client.session.initialize_result
+        yield client, client.session, plain(handshake)
 
 
 class Script:
@@ -185,7 +185,7 @@ class Script:
         return results
 
     async def cancel(self, step):
-        """Gives a running call up: after its first progress, or after another call that was sent behind it."""
+        """Cancels a running call: after its first progress, or after another call that was sent later."""
         call, started = step["call"], anyio.Event()
         outcome = []
 
@@ -224,22 +224,22 @@ class Script:
         return plain(await self.client.read_resource(step["uri"]))
 
     async def watch(self, step):
-        """Subscribes, has the resource touched, waits for the word, unsubscribes."""
+        """Subscribes to a resource, has it changed, waits for the notification, and unsubscribes."""
         method, uri = "notifications/resources/updated", step["uri"]
         if self.modern:
             async with self.client.listen(resource_subscriptions=[uri]) as subscription:
                 touched = await self.call(step["touch"])
                 async for event in subscription:
                     return [touched, str(event)]
-        before = len(self.listener.heard.get(method, []))
+        before = len(self.listener.received.get(method, []))
         await self.client.subscribe_resource(uri)
         touched = await self.call(step["touch"])
         await self.listener.wait(method, before + 1)
         await self.client.unsubscribe_resource(uri)
-        return [touched, self.listener.heard[method][before:]]
+        return [touched, self.listener.received[method][before:]]
 
     async def hang_up(self, step):
-        """Subscribes and has the server end it."""
+        """Subscribes and lets the server end the subscription."""
         async with self.client.listen(resource_subscriptions=[step["uri"]]) as subscription:
             called = await self.call(step["call"])
             return [called, [str(event) async for event in subscription]]
@@ -248,13 +248,13 @@ class Script:
         return await self.client.subscribe_resource(step["uri"]) and None
 
     async def pause(self, step):
-        """Says by a file that it has come here, and goes on when there is another one."""
+        """Creates a file at a pause, and continues when the test has created another."""
         open(step["file"] + ".here", "w", encoding="utf-8").close()
         while not os.path.exists(step["file"] + ".on"):
             await anyio.sleep(0.01)
 
     async def hold(self, step):
-        """Subscribes in the modern way, pauses, and waits for the next word about it."""
+        """Subscribes in the modern era, pauses, and waits for the next notification."""
         async with self.client.listen(resource_subscriptions=[step["uri"]]) as subscription:
             await self.pause(step)
             async for event in subscription:
@@ -272,7 +272,7 @@ class Script:
 
     async def raw(self, step):
         if MAJOR == 1:
-            # Its requests are a closed union; one of them is given another name.
+            # Its requests are a closed union, so one of them is renamed.
             request = types.ClientRequest(types.PingRequest.model_construct(method=step["method"], params=None))
         else:
             request = types.Request(method=step["method"], params=None)
@@ -291,24 +291,24 @@ async def main(script, server, args):
     listener, steps, modern = Listener(), [], ERA == "modern"
     opening = open_first if MAJOR == 1 else open_second
     with anyio.fail_after(PATIENCE_SECONDS):
-        async with opening(transport(server, args), listener) as (client, session, greeting):
+        async with opening(transport(server, args), listener) as (client, session, handshake):
             performer = Script(client, session, listener, modern)
             for step in script:
                 if step.get("era", ERA) not in ((ERA,) if modern else ("legacy", "probing")):
                     continue
                 if MAJOR == 1 and step.get("tool") == "withdraw":
-                    # It reads nothing while it answers, so it can never learn that a question was taken back.
+                    # It reads nothing while it answers, so a request to it cannot be cancelled.
                     continue
                 failed = False
                 try:
                     gave = await performer.perform(step)
                 except MCPError as error:
                     failed, gave = True, {"error": plain(error.error)}
-                # A step that fails alike on both ways would compare equal and prove nothing.
+                # A step that fails in both runs would compare equal and prove nothing.
                 if failed != step.get("fails", False):
                     raise SystemExit(f"{step} gave {gave}")
                 steps.append([step["do"], step.get("tool"), gave])
-    print(json.dumps({"greeting": greeting, "steps": steps, "heard": listener.heard}, sort_keys=True))
+    print(json.dumps({"handshake": handshake, "steps": steps, "received": listener.received}, sort_keys=True))
 
 
 with open(sys.argv[1], encoding="utf-8") as file:

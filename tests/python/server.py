@@ -1,18 +1,18 @@
-"""A server on the official `mcp` package, written so that a test can provoke everything that travels between peers.
+"""A server on the official `mcp` package with which a test can provoke every kind of message.
 
-It is built on the low-level server because the comfortable one hides what matters here: pages, progress, requests to the
-client, log levels, subscriptions and cancellation. Every answer is a function of the requests, with no clock and no dice, so
-that two conversations with the same script have the same transcript.
+It is built on the low-level server because the high-level one hides pages, progress, requests to the client, log levels,
+subscriptions and cancellation. Every answer is a function of the requests, without time or randomness, so that two
+conversations with the same script have the same transcript.
 
-The package serves both eras on one pipe and lets the first request decide. What differs between them is kept in `ask` and
-in `touch`: the legacy era asks the client by a request of its own, the modern era answers "input required" and is called
-again with the answer.
+The package serves both eras on one pipe, and the first request decides. `ask` and `touch` contain the differences: in the
+legacy era the server sends a request to the client, in the modern era it answers "input required" and is called again with
+the answer.
 
     server.py [stdio|http|stateless|sse]
 
-Over HTTP it listens on a port of the system's choice and prints `listening on PORT`. `http` and `stateless` serve
-Streamable HTTP of both eras at `/mcp`, the legacy one with and without a session; `sse` is the transport of the first
-revision, at `/sse`. One process is meant for one conversation: what the fixture remembers, it remembers for all.
+Over HTTP it listens on a free port and prints `listening on PORT`. `http` and `stateless` serve Streamable HTTP of both
+eras at `/mcp`, the legacy one with and without a session; `sse` is the 2024-11-05 transport, at `/sse`. One process serves
+one conversation, because its state is shared.
 """
 
 import socket
@@ -32,7 +32,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-# The older era's features are deprecated by name; exercising them is the point of this server.
+# The package deprecates features of the legacy era, which this server needs.
 warnings.simplefilter("ignore")
 
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
@@ -69,14 +69,14 @@ TEMPLATES = [
     types.ResourceTemplate(uri_template="shelf://{shelf}/{name}", name="a note on a shelf"),
 ]
 PROMPTS = [
-    types.Prompt(name="greet", description="A greeting.", arguments=[types.PromptArgument(name="whom", required=True)]),
+    types.Prompt(name="welcome", description="A welcome message.", arguments=[types.PromptArgument(name="whom", required=True)]),
     types.Prompt(name="plain", description="No arguments."),
     types.Prompt(name="last", description="On the second page."),
 ]
 
 
 def page(items, size, params):
-    """One page and the cursor of the next. The cursor is opaque to everybody else, and needs care in a JSON string."""
+    """Returns one page and the cursor of the next, which needs escapes in a JSON string."""
     cursor = params.cursor if params is not None else None
     try:
         start = 0 if cursor is None else int(cursor.removeprefix('from "\\'))
@@ -91,7 +91,7 @@ def text(said, **more):
 
 
 class Fixture:
-    """The tools, and the little that they remember."""
+    """The tools and their state."""
 
     def __init__(self):
         self.level = "debug"
@@ -132,9 +132,9 @@ class Fixture:
         return types.EmptyResult()
 
     async def prompt(self, _ctx, params):
-        if params.name != "greet":
+        if params.name != "welcome":
             raise MCPError(types.INVALID_PARAMS, f"no such prompt: {params.name}")
-        said = types.TextContent(type="text", text=f"Please greet {(params.arguments or {}).get('whom')}.")
+        said = types.TextContent(type="text", text=f"Please welcome {(params.arguments or {}).get('whom')}.")
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=said)])
 
     async def complete(self, _ctx, params):
@@ -223,15 +223,15 @@ class Fixture:
         return text("taken back")
 
     async def roots_changed(self, _ctx, _params):
-        """The only thing that a client can say unasked serves as its nod: it has received the question."""
+        """Handles the notification by which a client confirms that it has received the request."""
         self.nodded.set()
 
     async def ask(self, ctx, params, request, answer_type):
-        """Asks the client in the way of its era and says what it answered."""
+        """Sends a request to the client as its era requires, and returns the answer."""
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
 
             async def on_progress(*_):
-                """With a listener the request carries a token, and the client may report under it."""
+                """A callback, with which the request has a progress token."""
 
             answer = await ctx.session.send_request(request, answer_type, progress_callback=on_progress)
         elif params.input_responses is None:
@@ -241,8 +241,8 @@ class Fixture:
         return text(answer.model_dump_json(by_alias=True, exclude_none=True) + f" after {params.request_state}")
 
 
-class Greeter(Server):
-    """The server itself. The package's HTTP transports ask it for its greeting without options, so it knows them itself."""
+class FixtureServer(Server):
+    """The server. The HTTP transports of the package ask it for its handshake without options, so it stores them."""
 
     def create_initialization_options(self, notification_options=None, *more, **options):
         announced = notification_options or NotificationOptions(tools_changed=True)
@@ -262,14 +262,14 @@ def sse_app(server):
 
 async def listen(app):
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        # The system takes connections from here on, and the loop will find them waiting.
+        # The kernel accepts connections from here on, before the event loop runs.
         print("listening on", listener.getsockname()[1], flush=True)
         await uvicorn.Server(uvicorn.Config(app, log_level="info")).serve([listener])
 
 
 async def main(over):
     fixture = Fixture()
-    server = Greeter(
+    server = FixtureServer(
         "mendline-fixture",
         version="1.0.0",
         instructions="Provoke me.",

@@ -1,30 +1,30 @@
-//! What was sent to a server, by its own account.
+//! The requests in the access log of a server.
 //!
-//! Where there is no pipe to tap, the fixture's access log still has a line for each HTTP request. That is enough for the
-//! question that matters most: was each of the client's messages sent once, and nothing sent twice?
+//! Over HTTP there is no pipe to tap, but the access log of the fixture has a line for each request. It shows whether
+//! each message of the client was sent exactly once.
 
 use serde_json::Value;
 
-use crate::stage::Over;
+use crate::stage::Transport;
 
-/// Holds the log of the fixture against what its client wrote.
+/// Compares the access log of the fixture with the lines of its client.
 ///
 /// # Errors
 ///
-/// When the server was sent more or less than the client's messages, in words.
-pub fn sent_once(log: &str, up: &[String], over: Over) -> Result<(), String> {
-    let (what, written, sent) = if over == Over::Sse {
-        // Every message is accepted in the same way, and answered on the stream.
+/// Returns the difference if the server received more or fewer messages than the client wrote.
+pub fn sent_once(log: &str, up: &[String], transport: Transport) -> Result<(), String> {
+    let (what, written, sent) = if transport == Transport::Sse {
+        // Every message is accepted with 202 and answered on the stream.
         ("messages", up.len(), posts(log, "/messages/").count())
     } else {
-        // A notification is only accepted, and in the modern era a cancellation is not even sent: the stream is closed.
+        // A notification is only accepted. A modern cancellation closes the stream and is not sent.
         let requests = up.iter().filter(|line| is_request(line)).count();
         ("requests", requests, posts(log, "/mcp").filter(|status| *status != "202").count())
     };
     if sent == written { Ok(()) } else { Err(format!("the client wrote {written} {what}, the server was sent {sent}")) }
 }
 
-/// The statuses of all that was posted to a path: `… "POST /mcp HTTP/1.1" 200 OK`.
+/// Returns the statuses of all POSTs to a path: `… "POST /mcp HTTP/1.1" 200 OK`.
 fn posts<'a>(log: &'a str, path: &str) -> impl Iterator<Item = &'a str> {
     let start = format!("\"POST {path}");
     let posted = log.lines().filter(move |line| line.contains(&start));
@@ -39,7 +39,7 @@ fn is_request(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::sent_once;
-    use crate::stage::Over::{Http, Sse};
+    use crate::stage::Transport::{Http, Sse};
 
     const LOG: &str = "listening on 7\n\
         INFO:     127.0.0.1:1 - \"POST /mcp HTTP/1.1\" 200 OK\n\
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_counted_by_their_answers_and_notifications_are_not() {
+    fn only_requests_are_counted_by_their_answers() {
         let up = lines(&[
             r#"{"id":1,"method":"a"}"#,
             r#"{"method":"b"}"#,
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn over_the_first_revision_s_transport_every_message_counts() {
+    fn over_sse_every_message_counts() {
         sent_once(LOG, &lines(&[r#"{"method":"b"}"#]), Sse).unwrap();
         sent_once(LOG, &lines(&[r#"{"method":"b"}"#, r#"{"id":1,"method":"a"}"#]), Sse).unwrap_err();
     }

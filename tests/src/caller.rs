@@ -1,7 +1,7 @@
-//! A client without a package: lines to a real `mendline run` and lines back, many calls at a time.
+//! A client without an SDK: it writes lines to a real `mendline run` and reads lines, with many concurrent calls.
 //!
-//! The official clients are polite, and hide what a test of many calls has to know: when each was sent, when it was
-//! answered, and that nothing else came.
+//! The official clients hide what a test of many calls needs: when each call was sent and answered, and that no other
+//! message came.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,11 +23,11 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Starts a command with pipes to talk through. What it logs goes to a file, so that no pipe can fill up.
+    /// Starts a command with pipes. Its log goes to a file, so that no pipe can fill up.
     ///
     /// # Errors
     ///
-    /// When it cannot be started.
+    /// Fails if the command cannot be started.
     pub fn start(command: &[OsString], environment: &[(&str, OsString)], log: &Path) -> Result<Self, String> {
         let [program, args @ ..] = command else { return Err("no command".into()) };
         let file = File::create(log).map_err(|why| format!("{}: {why}", log.display()))?;
@@ -51,18 +51,18 @@ impl Caller {
         Ok(Self { process, stdin, lines, log: log.to_owned() })
     }
 
-    /// The greeting of the legacy era, and the list that tells which tools only read.
+    /// Performs the legacy handshake and lists the tools, so that Mendline knows which tools only read.
     ///
     /// # Errors
     ///
-    /// When no answer comes in time.
-    pub fn greet(&mut self, within: Duration) -> Result<(), String> {
+    /// Fails if an answer does not arrive in time.
+    pub fn initialize(&mut self, within: Duration) -> Result<(), String> {
         let who = json!({ "name": "caller", "version": "1" });
         let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
-        self.ask("greeting", "initialize", &hello)?;
-        self.answer("greeting", within)?;
+        self.request("handshake", "initialize", &hello)?;
+        self.answer("handshake", within)?;
         self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
-        self.ask("list", "tools/list", &json!({}))?;
+        self.request("list", "tools/list", &json!({}))?;
         let list = self.answer("list", within)?;
         if list["result"]["tools"].is_array() { Ok(()) } else { Err(format!("no list: {list}")) }
     }
@@ -71,31 +71,31 @@ impl Caller {
     ///
     /// # Errors
     ///
-    /// When Mendline does not read any more.
+    /// Fails if Mendline has closed its stdin.
     pub fn call(&mut self, id: &str, tool: &str, arguments: &Value) -> Result<(), String> {
-        self.ask(id, "tools/call", &json!({ "name": tool, "arguments": arguments }))
+        self.request(id, "tools/call", &json!({ "name": tool, "arguments": arguments }))
     }
 
-    fn ask(&mut self, id: &str, method: &str, params: &Value) -> Result<(), String> {
+    fn request(&mut self, id: &str, method: &str, params: &Value) -> Result<(), String> {
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
     }
 
     fn send(&mut self, message: &Value) -> Result<(), String> {
         let stdin = self.stdin.as_mut().ok_or("stdin is closed")?;
-        stdin.write_all(format!("{message}\n").as_bytes()).map_err(|why| format!("{why}; log:\n{}", self.said()))
+        stdin.write_all(format!("{message}\n").as_bytes()).map_err(|why| format!("{why}; log:\n{}", self.log()))
     }
 
-    /// The next message, and when it came.
+    /// Returns the next message and its time of arrival.
     ///
     /// # Errors
     ///
-    /// When none comes in time, or one that is not JSON.
+    /// Fails if no message arrives in time, or if it is not JSON.
     pub fn next(&mut self, within: Duration) -> Result<(Instant, Value), String> {
-        let (at, line) = self.lines.recv_timeout(within).map_err(|why| format!("{why}; log:\n{}", self.said()))?;
+        let (at, line) = self.lines.recv_timeout(within).map_err(|why| format!("{why}; log:\n{}", self.log()))?;
         Ok((at, serde_json::from_str(&line).map_err(|why| format!("{line:?}: {why}"))?))
     }
 
-    /// The answer to this request; everything before it is skipped.
+    /// Returns the answer to this request and skips every message before it.
     ///
     /// # Errors
     ///
@@ -110,20 +110,20 @@ impl Caller {
         }
     }
 
-    /// Mendline's process.
+    /// Returns the pid of Mendline.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// What was logged.
-    pub fn said(&self) -> String {
+    /// Returns the log.
+    pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 }
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        // The end of stdin is the proper way out; whoever does not take it is killed.
+        // The end of stdin ends Mendline. It is killed if it does not exit.
         drop(self.stdin.take());
         for _ in 0..500 {
             if !matches!(self.process.try_wait(), Ok(None)) {

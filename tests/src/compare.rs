@@ -1,29 +1,30 @@
-//! Are two conversations the same?
+//! The comparison of two conversations.
 //!
-//! Each direction is compared as a sequence, line by line: the scripts do one thing after the other and wait for what they
-//! have provoked, and the peers turn out to be deterministic then, with the exceptions in [`crate::chance`] and [`crate::leftovers`]. Calls that run
-//! at the same time are no exception, because the fixture lets them meet and answers the last one first. The order between
+//! Each direction is compared line by line. The scripts perform one operation after the other and wait for its effects,
+//! so the peers are deterministic, except for [`crate::nondeterminism`] and [`crate::cancelled_requests`]. Concurrent
+//! calls are no exception, because the fixture waits for all of them and answers the last one first. The order between
 //! the two directions is not compared; a tap cannot know it.
 //!
-//! A line is the same when its [skeleton](crate::rename::Cut) is byte-equal and its names are paired as the table of
-//! [differences](crate::differences) allows.
+//! Two lines are equal if their [skeletons](crate::rename::SplitLine) are byte-equal and their ids are paired as the
+//! table of [differences](crate::differences) allows.
 
-use crate::chance;
+use crate::cancelled_requests;
 use crate::differences::Side;
-use crate::leftovers;
-use crate::rename::{Cut, Renames};
+use crate::nondeterminism;
+use crate::rename::{Renames, SplitLine};
 use crate::transcript::{Direction, Transcript};
 
-/// How much of a line is shown around the first byte that differs.
+/// The number of characters that are shown around the first difference.
 const SHOWN: usize = 120;
 
-/// Compares a conversation with the same one through Mendline, seen on the given side of it (`None`: no Mendline at all).
+/// Compares a direct conversation with the same one through Mendline, seen on this side of it (`None`: without
+/// Mendline).
 ///
 /// # Errors
 ///
-/// The first difference that the table does not allow, in words.
+/// Returns the first difference that the table does not allow.
 pub fn compare(direct: &Transcript, bridged: &Transcript, side: Option<Side>) -> Result<Renames, String> {
-    let clean = |transcript| leftovers::taken_out_of(&chance::taken_out_of(transcript));
+    let clean = |transcript| cancelled_requests::remove_from(&nondeterminism::remove_from(transcript));
     let (direct, bridged) = (clean(direct), clean(bridged));
     let mut renames = Renames::new(side);
     for direction in [Direction::Up, Direction::Down] {
@@ -59,7 +60,7 @@ pub fn compare(direct: &Transcript, bridged: &Transcript, side: Option<Side>) ->
 }
 
 fn same_line(one: &str, other: &str, direction: Direction, renames: &mut Renames) -> Result<(), String> {
-    let (one, other) = (Cut::new(one, direction), Cut::new(other, direction));
+    let (one, other) = (SplitLine::new(one, direction), SplitLine::new(other, direction));
     if one.skeleton != other.skeleton {
         return Err("the text differs".into());
     }
@@ -75,7 +76,7 @@ fn same_line(one: &str, other: &str, direction: Direction, renames: &mut Renames
     Ok(())
 }
 
-/// The part of a line around the first byte in which it differs from another.
+/// Returns the part of a line around its first difference from another.
 fn cut(line: &str, other: &str) -> String {
     let at = line.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     let from = line.floor_char_boundary(at.saturating_sub(SHOWN));
@@ -107,7 +108,7 @@ mod tests {
         }
     }
 
-    /// What the server sees when everything is right.
+    /// Returns the server side of a correct conversation.
     fn server_side() -> Transcript {
         let mut bridged = direct();
         bridged.up[0] =
@@ -120,7 +121,7 @@ mod tests {
         bridged
     }
 
-    /// Changes one line of what the server sees, and returns what the comparison says to it.
+    /// Changes the server side and returns the error of the comparison.
     fn objection(change: impl FnOnce(&mut Transcript)) -> String {
         let mut bridged = server_side();
         change(&mut bridged);
@@ -128,20 +129,20 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_changed_alike_everywhere_are_no_difference() {
+    fn consistent_renames_are_no_difference() {
         let renames = compare(&direct(), &server_side(), Some(Side::Server)).unwrap();
         assert_eq!(renames.len(), 3, "two requests and one progress token");
     }
 
     #[test]
-    fn a_conversation_is_the_same_as_itself_and_nothing_may_be_renamed_without_mendline() {
+    fn direct_conversation_equals_itself_without_renames() {
         assert!(compare(&direct(), &direct(), None).unwrap().is_empty());
         let why = compare(&direct(), &server_side(), None).unwrap_err();
         assert!(why.contains("which nothing allows"), "{why}");
     }
 
     #[test]
-    fn names_of_the_one_side_may_not_change_on_the_other() {
+    fn rename_on_wrong_side_is_detected() {
         let why = compare(&direct(), &server_side(), Some(Side::Client)).unwrap_err();
         assert!(why.contains("0 became 65536, which nothing allows"), "{why}");
         let why = objection(|bridged| {
@@ -152,31 +153,31 @@ mod tests {
     }
 
     #[test]
-    fn two_requests_with_one_name_are_seen() {
+    fn duplicate_request_id_is_detected() {
         let why = objection(|bridged| bridged.up[1] = bridged.up[1].replace("65537", "65536"));
         assert!(why.contains("are both called 65536"), "{why}");
     }
 
     #[test]
-    fn an_answer_to_another_request_is_seen() {
+    fn answer_to_other_request_is_detected() {
         let why = objection(|bridged| bridged.down[2] = bridged.down[2].replace("65536", "65538"));
         assert!(why.contains("0 is called 65536 and then 65538"), "{why}");
     }
 
     #[test]
-    fn a_cancellation_of_another_request_is_seen() {
+    fn cancellation_of_other_request_is_detected() {
         let why = objection(|bridged| bridged.up[2] = bridged.up[2].replace("65537", "65536"));
         assert!(why.contains("is called 65537 and then 65536"), "{why}");
     }
 
     #[test]
-    fn progress_under_another_token_is_seen() {
+    fn progress_with_other_token_is_detected() {
         let why = objection(|bridged| bridged.down[0] = bridged.down[0].replace("65536", "0"));
         assert!(why.contains("0 is called 65536 and then 0"), "{why}");
     }
 
     #[test]
-    fn keys_in_another_order_and_numbers_in_another_form_are_seen() {
+    fn changed_key_order_and_number_form_are_detected() {
         let why = objection(|bridged| bridged.down[2] = r#"{"id":65536,"result":{"a":[1,2],"b":1}}"#.into());
         assert!(why.contains("the text differs"), "{why}");
         let why = objection(|bridged| bridged.down[0] = bridged.down[0].replace("1.50", "1.5"));
@@ -184,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_lost_or_added_or_exchanged_are_seen() {
+    fn lost_added_and_swapped_lines_are_detected() {
         assert!(objection(|bridged| drop(bridged.down.pop())).contains("missing"));
         assert!(objection(|bridged| bridged.up.push("{}".into())).contains("extra"));
         assert!(objection(|bridged| bridged.up.swap(1, 2)).contains("the text differs"));
     }
 
     #[test]
-    fn a_name_that_is_no_number_is_seen() {
+    fn non_numeric_id_is_detected() {
         let why = objection(|bridged| bridged.up[0] = bridged.up[0].replace(r#""id":65536"#, r#""id":"65536""#));
         assert!(why.contains("no number of Mendline's"), "{why}");
     }

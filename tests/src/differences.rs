@@ -1,15 +1,15 @@
-//! What may differ between a conversation through Mendline and the same conversation without it.
+//! The allowed differences between a conversation through Mendline and the same one without it.
 //!
-//! The list is closed: every byte of every line that is not named here is the same. It is short because Mendline changes only
-//! *names*: a request needs a name that is unique on its pipe, and on each side of Mendline it is Mendline that gives it. A
-//! name stands in several places (the answer repeats it, a cancellation refers to it), so the rows below come in families,
-//! and within a family one name always becomes one other name. That this is a bijection is checked, not assumed.
+//! The list is closed: every other byte of every line is equal. Mendline changes only *ids*: a request needs an id that
+//! is unique on its pipe, and on each side Mendline chooses it. An id occurs in several places (the answer repeats it,
+//! a cancellation refers to it), so the rows below form families, and within a family one id always becomes one other
+//! id. The tests check that this is a bijection.
 //!
-//! The rows drive the comparison in [`crate::compare`]: what is not in this table fails the tests. `PROMISE.md` quotes it.
+//! The rows control the comparison in [`crate::compare`]. `PROMISE.md` quotes the table.
 
 use crate::transcript::Direction;
 
-/// Which of Mendline's two sides a pipe is on.
+/// The side of Mendline on which a pipe is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Between the client and Mendline.
@@ -18,20 +18,20 @@ pub enum Side {
     Server,
 }
 
-/// A family of names: each name in it keeps its meaning wherever it stands.
+/// A family of ids: an id has the same meaning wherever it occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// What the client calls its requests.
+    /// The request ids of the client.
     ClientRequest,
-    /// What the client calls the progress of its requests.
+    /// The progress tokens of the client.
     ClientProgress,
-    /// What the server calls its requests.
+    /// The request ids of the server.
     ServerRequest,
-    /// What the server calls the progress of its requests.
+    /// The progress tokens of the server.
     ServerProgress,
 }
 
-/// The messages that a row is about.
+/// The messages of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Messages {
     /// All requests.
@@ -44,12 +44,12 @@ pub enum Messages {
     Notification(&'static str),
 }
 
-/// When a row can be seen at all.
+/// The eras in which a row occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spoken {
+pub enum Eras {
     /// In both eras.
     Always,
-    /// Only in the legacy era, in which servers ask their clients by requests.
+    /// Only in the legacy era, in which servers send requests to their clients.
     InLegacy,
     /// Only in the modern era, in which subscriptions are requests.
     InModern,
@@ -58,23 +58,23 @@ pub enum Spoken {
 /// One place where the two conversations may differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Difference {
-    /// On which side of Mendline another name is seen than without it.
+    /// The side of Mendline on which the id differs.
     pub side: Side,
-    /// Which way the message goes.
+    /// The direction of the message.
     pub direction: Direction,
-    /// In which messages.
+    /// The messages that contain it.
     pub messages: Messages,
-    /// Where in the message, from its outermost object inwards.
+    /// The path of the field, from the outermost object inwards.
     pub field: &'static [&'static str],
-    /// Which names stand there.
+    /// The family of the id.
     pub family: Family,
-    /// In which eras.
-    pub spoken: Spoken,
-    /// Why it cannot stay as it was.
+    /// The eras in which it occurs.
+    pub eras: Eras,
+    /// The reason.
     pub why: &'static str,
 }
 
-/// The whole list. In each place stands a whole number of Mendline's own choice.
+/// The complete list. In each place is an integer that Mendline chooses.
 pub static DIFFERENCES: [Difference; 12] = [
     Difference {
         side: Side::Server,
@@ -82,7 +82,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Requests,
         field: &["id"],
         family: Family::ClientRequest,
-        spoken: Spoken::Always,
+        eras: Eras::Always,
         why: "an attempt has a name of its own, so that a late answer to an earlier attempt is recognised",
     },
     Difference {
@@ -91,7 +91,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Responses,
         field: &["id"],
         family: Family::ClientRequest,
-        spoken: Spoken::Always,
+        eras: Eras::Always,
         why: "the server answers by the name that it was given; the client receives its own name, as it was written",
     },
     Difference {
@@ -100,7 +100,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notification("notifications/cancelled"),
         field: &["params", "requestId"],
         family: Family::ClientRequest,
-        spoken: Spoken::Always,
+        eras: Eras::Always,
         why: "the server knows the request by the other name",
     },
     Difference {
@@ -109,7 +109,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notifications,
         field: &["params", "_meta", "io.modelcontextprotocol/subscriptionId"],
         family: Family::ClientRequest,
-        spoken: Spoken::InModern,
+        eras: Eras::InModern,
         why: "a subscription is called by the id of the request that opened it",
     },
     Difference {
@@ -118,7 +118,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Responses,
         field: &["result", "_meta", "io.modelcontextprotocol/subscriptionId"],
         family: Family::ClientRequest,
-        spoken: Spoken::InModern,
+        eras: Eras::InModern,
         why: "a subscription is called by the id of the request that opened it",
     },
     Difference {
@@ -127,7 +127,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Requests,
         field: &["params", "_meta", "progressToken"],
         family: Family::ClientProgress,
-        spoken: Spoken::Always,
+        eras: Eras::Always,
         why: "progress of an earlier attempt must not be taken for progress of this one",
     },
     Difference {
@@ -136,7 +136,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notification("notifications/progress"),
         field: &["params", "progressToken"],
         family: Family::ClientProgress,
-        spoken: Spoken::Always,
+        eras: Eras::Always,
         why: "the server reports under the token that it was given; the client receives its own token, as it was written",
     },
     Difference {
@@ -145,7 +145,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Requests,
         field: &["id"],
         family: Family::ServerRequest,
-        spoken: Spoken::InLegacy,
+        eras: Eras::InLegacy,
         why: "a server that was started anew counts from the beginning again; the client must not see a name twice",
     },
     Difference {
@@ -154,7 +154,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Responses,
         field: &["id"],
         family: Family::ServerRequest,
-        spoken: Spoken::InLegacy,
+        eras: Eras::InLegacy,
         why: "the client answers by the name that it was given; the server receives its own name, as it was written",
     },
     Difference {
@@ -163,7 +163,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notification("notifications/cancelled"),
         field: &["params", "requestId"],
         family: Family::ServerRequest,
-        spoken: Spoken::InLegacy,
+        eras: Eras::InLegacy,
         why: "the client knows the request by the other name",
     },
     Difference {
@@ -172,7 +172,7 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Requests,
         field: &["params", "_meta", "progressToken"],
         family: Family::ServerProgress,
-        spoken: Spoken::InLegacy,
+        eras: Eras::InLegacy,
         why: "a server that was started anew uses its tokens again; progress must not reach another request than was meant",
     },
     Difference {
@@ -181,24 +181,24 @@ pub static DIFFERENCES: [Difference; 12] = [
         messages: Messages::Notification("notifications/progress"),
         field: &["params", "progressToken"],
         family: Family::ServerProgress,
-        spoken: Spoken::InLegacy,
+        eras: Eras::InLegacy,
         why: "the client reports under the token that it was given; the server receives its own token, as it was written",
     },
 ];
 
-/// Lines that Mendline does not pass on, because the one that they were meant for has said that it does not want them.
+/// Lines that Mendline does not forward, because their receiver has cancelled the request.
 ///
-/// They are left out of both transcripts before the comparison: how many of them a peer still writes before a cancellation
-/// reaches it is a race between the two peers, with and without Mendline.
+/// They are removed from both transcripts before a comparison: how many of them a peer still writes before it gets the
+/// cancellation is a race between the two peers, with and without Mendline.
 #[derive(Clone, Copy, Debug)]
 pub struct Omission {
-    /// What is not passed on.
+    /// The lines that are not forwarded.
     pub what: &'static str,
-    /// Why not.
+    /// The reason.
     pub why: &'static str,
 }
 
-/// The whole list of what is left out; [`crate::leftovers`] is the same in code.
+/// The complete list of omissions; [`crate::cancelled_requests`] implements it.
 pub const OMISSIONS: [Omission; 3] = [
     Omission {
         what: "the answer to a request that the client has cancelled",

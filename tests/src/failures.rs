@@ -1,8 +1,8 @@
-//! Every failure that Mendline can answer with, to be read back through the official clients.
+//! Every failure that Mendline can answer with, for the official clients to read.
 //!
-//! Provoking each of them with real processes would take minutes, and texts that are hard to provoke would be left out.
-//! So the table is made from the types: each cause, each outcome, each thing that a model can be advised to do. The program
-//! `failures` serves them over stdio, and a client asks for them by number.
+//! Provoking each failure with real processes would take minutes and miss some. So the table is made from the types:
+//! each cause, each outcome, each advice to a model. The program `failures` serves them over stdio, and a client
+//! requests them by number.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use mendline_core::evidence::Outcome;
 use mendline_core::words::{Cause, Failure};
 use mendline_wire::{Id, Method};
 
-/// The tool that fails, and one that promises structured content and fails.
+/// The tool that fails, and one that declares structured content and fails.
 pub const TOOLS: [&str; 2] = ["fail", "fail_structured"];
 
-/// The resource that fails; the number of the failure follows.
+/// The prefix of the resource that fails; the number of the failure follows.
 pub const RESOURCE: &str = "failure:///";
 
-/// Details as they come from outside, quotes and all.
+/// Details as they come from outside, with quotes.
 const DETAILS: [&str; 2] = [
     "the server was killed by signal 9",
     "the server answered HTTP 503: <p class=\"x\">\u{fc}ber\\last\u{1f980}\u{2028}\u{0}\ttoo {\"result\":{}}</p>",
 ];
 
-/// All failures. The era of the request decides the form of a result.
+/// Returns all failures. The era of the request decides the form of a result.
 pub fn all(modern: bool) -> Vec<Failure> {
     let mut failures = Vec::new();
     for cause in std::iter::successors(next_cause(None), |cause| next_cause(Some(*cause))) {
@@ -51,12 +51,12 @@ pub fn all(modern: bool) -> Vec<Failure> {
     failures
 }
 
-/// A failure as the client gets it.
+/// Returns a failure as the client gets it.
 pub fn response(failure: &Failure, id: &Id, method: Method) -> Vec<u8> {
     failure.response(id, method).to_vec()
 }
 
-/// Each cause in turn. A new one does not compile until it has its place here.
+/// Returns the next cause. A new cause does not compile until it is added here.
 fn next_cause(cause: Option<Cause>) -> Option<Cause> {
     match cause {
         None => Some(Cause::Unavailable),
@@ -74,7 +74,7 @@ fn next_cause(cause: Option<Cause>) -> Option<Cause> {
     }
 }
 
-/// Each outcome in turn, likewise.
+/// Returns the next outcome, likewise.
 fn next_outcome(outcome: Option<Outcome>) -> Option<Outcome> {
     match outcome {
         None => Some(Outcome::NotSent),

@@ -1,37 +1,36 @@
 //! The official SDKs in front of and behind Mendline.
 //!
-//! A peer is a program that was written by others: a client of an official SDK, or a server on one. Each client performs the
-//! same script of operations (`scripts/*.json`) twice against the same server, once directly and once through
-//! `mendline run`, with a [tap](transcript) on every pipe. Three things must then be equal: what the client's own API
-//! returned, what the client saw on its pipe, and what the server saw on its own, the last two but for a closed list of
-//! [differences]. What the peers themselves leave to chance is named in [`chance`], what nobody wants any more in
-//! [`leftovers`]; both are taken out of both sides alike.
+//! A peer is a program of an official SDK: a client or a server. Each client performs the same script of operations
+//! (`scripts/*.json`) twice against the same server, directly and through `mendline run`, with a [tap](transcript) on
+//! every pipe. Three things must be equal: the results of the client's API, the lines on the client's pipe, and the
+//! lines on the server's pipe, the last two except for a closed list of [differences]. [`nondeterminism`] lists the
+//! nondeterministic values of the peers, and [`cancelled_requests`] the messages that no peer wants; both are removed
+//! from both sides.
 //!
-//! A server may also be somewhere else. Then the comparison is with two conversations: what the client's API returned must be
-//! what it returned when the same client dialed the same server itself, and what the client saw on its pipe must be what the
-//! same server says on a pipe, each [thread](threads) in its order, but for what the [distance] itself changes. A
-//! [relay] before the server taps the [requests]: it must be sent the same by Mendline as by the client itself. That
-//! nothing was sent twice is read in the server's own log of [access].
+//! A server may also be at a URL. Then there are two comparisons: the results of the client's API must be those of the
+//! same client that dials the same server itself, and the lines on the client's pipe must be those of the same server
+//! over stdio, each [thread](threads) in order, except for [`transport_differences`]. A [relay] before the server taps
+//! the [requests]: Mendline must send the same as the client itself. The [access] log of the server shows that nothing
+//! was sent twice.
 //!
-//! And what stands behind a client may break while it is [in conversation](live): a server that is [killed](faulty) and
-//! comes back, a child that is ended [from outside](processes). What is held then is not a transcript but what was promised.
+//! A server may also fail during a [live conversation](live_client): one that is [killed](faulty_server) and restarted,
+//! or a child that is [ended from outside](processes). These tests check the promises of Mendline instead of a
+//! transcript.
 //!
-//! What a client reads when Mendline itself answers is held too: every [failure](failures) that there can be, in both eras.
+//! Every [failure](failures) that Mendline can answer with is read by the clients, in both eras.
 //!
-//! What is installed, and from which lock files, is the business of `cargo xtask peers`; this package finds it in
-//! `target/peers/`.
+//! `cargo xtask peers` installs the peers from lock files; this crate finds them in `target/peers/`.
 
 pub mod access;
 pub mod caller;
-pub mod chance;
+pub mod cancelled_requests;
 pub mod compare;
 pub mod differences;
-pub mod distance;
 pub mod failures;
-pub mod faulty;
-pub mod leftovers;
-pub mod listening;
-pub mod live;
+pub mod faulty_server;
+pub mod listening_server;
+pub mod live_client;
+pub mod nondeterminism;
 pub mod processes;
 pub mod relay;
 pub mod rename;
@@ -40,3 +39,4 @@ pub mod script;
 pub mod stage;
 pub mod threads;
 pub mod transcript;
+pub mod transport_differences;

@@ -1,32 +1,32 @@
-//! A look at the processes of this machine, for tests that end one that somebody else has started.
+//! The processes of this machine, for tests that end a process of another one.
 //!
-//! A process is found by the words that it was started with, of which one is the path of a file that only this test uses.
+//! A process is found by its command line, which contains the path of a file that only this test uses.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The processes whose command line begins with these words.
-pub fn started_as(words: &[&Path]) -> Vec<i32> {
+/// Returns the processes whose command line begins with these arguments.
+pub fn with_command_line(arguments: &[&Path]) -> Vec<i32> {
     let begins = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let mut given = line.split(|byte| *byte == 0);
-        words.iter().all(|word| given.next() == Some(word.as_os_str().as_encoded_bytes()))
+        arguments.iter().all(|word| given.next() == Some(word.as_os_str().as_encoded_bytes()))
     };
     all().filter(begins).filter(|pid| !is_gone(*pid)).collect()
 }
 
-/// The children of a process.
+/// Returns the children of a process.
 pub fn children_of(parent: i32) -> Vec<i32> {
     all().filter(|pid| state(*pid).is_some_and(|(_, its_parent)| its_parent == parent)).collect()
 }
 
-/// Whether a process has ended. One that only waits to be reaped has.
+/// Returns true if a process has ended, even if it is not reaped yet.
 pub fn is_gone(pid: i32) -> bool {
     state(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
 }
 
-/// Waits until it is so. Says whether it became so in time.
+/// Waits for a condition. Returns false if it does not hold in time.
 pub fn eventually(within: Duration, mut so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + within;
     loop {
@@ -45,7 +45,7 @@ fn all() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// What `/proc/PID/stat` says: the state and the parent.
+/// Returns the state and the parent from `/proc/PID/stat`.
 fn state(pid: i32) -> Option<(char, i32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();

@@ -1,8 +1,7 @@
-//! A tap between whoever speaks HTTP and the server that it speaks to.
+//! A tap between an HTTP client and its server.
 //!
-//! It stands on a port of its own and relays bytes as they come, in both directions. What goes up it also keeps, one copy for
-//! each connection, so that afterwards the requests can be read as the server read them. It knows nothing of HTTP while it
-//! relays: what it would not understand must arrive all the same.
+//! It listens on its own port and relays bytes in both directions. It keeps the bytes from each client connection, so
+//! that a test can read the requests afterwards. It does not parse HTTP while it relays.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,63 +10,63 @@ use std::thread;
 
 use crate::requests::{self, Request};
 
-/// A tap before one server, for as long as the process lives.
+/// A tap before one server, until the process ends.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
-    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+    received: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Relay {
-    /// Stands before the server on this port of loopback.
+    /// Starts a tap before the server on this loopback port.
     ///
     /// # Errors
     ///
-    /// When there is no port to stand on.
+    /// Fails if there is no free port.
     pub fn before(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let relay = Self { address: listener.local_addr()?, heard: Arc::default() };
-        let heard = Arc::clone(&relay.heard);
+        let relay = Self { address: listener.local_addr()?, received: Arc::default() };
+        let received = Arc::clone(&relay.received);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                // A server that does not listen is told by the end of the connection, as late as that.
+                // If the server does not listen, the client sees a closed connection.
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else { continue };
-                let _ = carry(client, server, &heard);
+                let _ = relay_connection(client, server, &received);
             }
         });
         Ok(relay)
     }
 
-    /// Where it is dialed.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// All requests that have gone up so far, connection by connection.
+    /// Returns all requests so far, connection by connection.
     ///
     /// # Errors
     ///
-    /// When something went up that is no request, or not the whole of one.
+    /// Fails if the bytes are not complete requests.
     pub fn requests(&self) -> Result<Vec<Request>, String> {
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = heard.iter().map(|bytes| requests::parse(bytes)).collect::<Result<Vec<_>, _>>()?;
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = received.iter().map(|bytes| requests::parse(bytes)).collect::<Result<Vec<_>, _>>()?;
         Ok(read.into_iter().flatten().collect())
     }
 }
 
-fn carry(client: TcpStream, server: TcpStream, heard: &Arc<Mutex<Vec<Vec<u8>>>>) -> io::Result<()> {
+fn relay_connection(client: TcpStream, server: TcpStream, received: &Arc<Mutex<Vec<Vec<u8>>>>) -> io::Result<()> {
     let number = {
-        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.push(Vec::new());
-        heard.len() - 1
+        let mut received = received.lock().unwrap_or_else(PoisonError::into_inner);
+        received.push(Vec::new());
+        received.len() - 1
     };
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from_client, to_server) = (client.try_clone()?, server.try_clone()?);
-    let heard = Arc::clone(heard);
+    let received = Arc::clone(received);
     thread::spawn(move || {
         relay(from_client, to_server, |bytes| {
-            heard.lock().unwrap_or_else(PoisonError::into_inner)[number].extend_from_slice(bytes);
+            received.lock().unwrap_or_else(PoisonError::into_inner)[number].extend_from_slice(bytes);
         });
     });
     thread::spawn(move || relay(server, client, |_| {}));
@@ -77,10 +76,10 @@ fn carry(client: TcpStream, server: TcpStream, heard: &Arc<Mutex<Vec<Vec<u8>>>>)
 fn relay(mut from: TcpStream, mut to: TcpStream, note: impl Fn(&[u8])) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
-        // Noted first: whoever saw an answer finds its request here.
+        // Recorded first, so that the request of every answer is in the record.
         note(&buffer[..count]);
         if to.write_all(&buffer[..count]).is_err() {
-            // Who sends to nobody is told so, or it would wait for an answer that cannot come.
+            // Closes the other direction too, because its peer would wait for an answer that cannot come.
             let _ = from.shutdown(Shutdown::Both);
             return;
         }

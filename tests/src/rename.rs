@@ -1,7 +1,7 @@
-//! The names in a line, and whether two conversations use them alike.
+//! The ids in a line, and their pairing between two conversations.
 //!
-//! A line is cut into its names and its skeleton, which is everything else, byte for byte. The cut is made in the original
-//! text: nothing is parsed and printed again, because a comparison that tidies both sides up cannot see untidiness.
+//! A line is split into its ids and its skeleton, which is all other bytes. It is split in the original text and never
+//! printed again from parsed JSON, so that the comparison sees every byte.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,15 +15,15 @@ type Members<'a> = BTreeMap<String, &'a RawValue>;
 
 /// A line in two parts.
 #[derive(Clone, Debug)]
-pub struct Cut<'a> {
-    /// The line with its names taken out.
+pub struct SplitLine<'a> {
+    /// The line without its ids.
     pub skeleton: String,
-    /// The names, in the order of the table, with the row that says what each one is.
+    /// The ids in the order of the table, each with its row.
     pub names: Vec<(&'static Difference, &'a str)>,
 }
 
-impl<'a> Cut<'a> {
-    /// Cuts a line. One that is no JSON object has no names and is all skeleton.
+impl<'a> SplitLine<'a> {
+    /// Splits a line. A line that is not a JSON object has no ids.
     pub fn new(line: &'a str, direction: Direction) -> Self {
         let mut spots: Vec<(Range<usize>, &'static Difference)> = Vec::new();
         if let Ok(message) = serde_json::from_str::<Members<'a>>(line) {
@@ -65,13 +65,13 @@ fn lookup<'a>(message: &Members<'a>, field: &[&str]) -> Option<&'a str> {
     members.as_ref().unwrap_or(message).get(*last).map(|value| value.get())
 }
 
-/// Where `part` lies in `line`, of which it is a slice.
+/// Returns the range of `part` in `line`, of which it is a slice.
 fn range_in(line: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr() as usize - line.as_ptr() as usize;
     start..start + part.len()
 }
 
-/// The names of one conversation and what they are called in the other: a bijection, grown line by line.
+/// The ids of one conversation with their counterparts in the other: a bijection that grows line by line.
 #[derive(Debug)]
 pub struct Renames {
     side: Option<Side>,
@@ -81,31 +81,31 @@ pub struct Renames {
 }
 
 impl Renames {
-    /// No names yet. On `side`, names may differ as the table says; with `None` nowhere.
+    /// Creates an empty pairing. Ids may differ on `side` as the table allows; with `None` nowhere.
     pub fn new(side: Option<Side>) -> Self {
         Self { side, there: BTreeMap::new(), back: BTreeMap::new(), seen: Vec::new() }
     }
 
-    /// How many names have been paired.
+    /// Returns the number of paired ids.
     pub fn len(&self) -> usize {
         self.there.len()
     }
 
-    /// Whether no name has been paired.
+    /// Returns true if no id has been paired.
     pub fn is_empty(&self) -> bool {
         self.there.is_empty()
     }
 
-    /// Whether a name has been paired in the place that this row is about. A permission that nobody uses is not proven.
+    /// Returns true if an id has been paired in the place of this row. A row that is never used is not tested.
     pub fn has_seen(&self, row: &'static Difference) -> bool {
         self.seen.iter().any(|seen| std::ptr::eq(*seen, row))
     }
 
-    /// Pairs the name that stands in one place without Mendline with the one that stands there with it.
+    /// Pairs the id in one place without Mendline with the one in the same place with it.
     ///
     /// # Errors
     ///
-    /// When the name is not allowed to differ, is no number of Mendline's, or one of the two already has another partner.
+    /// Fails if the id may not differ, is not an integer of Mendline, or is already paired with another.
     pub fn pair(&mut self, row: &'static Difference, direct: &str, bridged: &str) -> Result<(), String> {
         if Some(row.side) != self.side {
             return if direct == bridged {
@@ -138,18 +138,18 @@ impl Renames {
 
 #[cfg(test)]
 mod tests {
-    use super::Cut;
+    use super::SplitLine;
     use crate::transcript::Direction::{Down, Up};
 
     fn names(line: &str, direction: crate::transcript::Direction) -> Vec<&str> {
-        Cut::new(line, direction).names.into_iter().map(|(_, name)| name).collect()
+        SplitLine::new(line, direction).names.into_iter().map(|(_, name)| name).collect()
     }
 
     #[test]
-    fn a_line_is_cut_where_the_table_says_and_nowhere_else() {
+    fn line_is_split_exactly_as_table_says() {
         let line =
             r#"{"id" : "a", "method":"tools/call","params":{"id":1,"_meta":{"progressToken":7},"progressToken":8}}"#;
-        let cut = Cut::new(line, Up);
+        let cut = SplitLine::new(line, Up);
         assert_eq!(
             cut.skeleton,
             r#"{"id" : •, "method":"tools/call","params":{"id":1,"_meta":{"progressToken":•},"progressToken":8}}"#
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_message_keeps_its_names_in_its_own_place() {
+    fn ids_of_each_message_kind_are_found() {
         assert_eq!(names(r#"{"method":"notifications/cancelled","params":{"requestId":3}}"#, Up), ["3"]);
         assert_eq!(names(r#"{"method":"notifications/cancelled","params":{"requestId":3}}"#, Down), ["3"]);
         assert_eq!(names(r#"{"method":"notifications/progress","params":{"progressToken":"t"}}"#, Down), ["\"t\""]);
@@ -166,8 +166,8 @@ mod tests {
             names(r#"{"method":"notifications/message","params":{"requestId":3,"progressToken":4}}"#, Down),
             [""; 0]
         );
-        let told = r#"{"method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"s"}}}"#;
-        assert_eq!(names(told, Down), ["\"s\""]);
+        let line = r#"{"method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"s"}}}"#;
+        assert_eq!(names(line, Down), ["\"s\""]);
         assert_eq!(names(r#"{"result":{"id":5},"id":4}"#, Down), ["4"]);
         assert_eq!(names("no JSON", Down), [""; 0]);
     }

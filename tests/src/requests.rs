@@ -1,46 +1,46 @@
-//! What a server was sent over HTTP, and whether two clients sent it the same.
+//! The HTTP requests to a server, and their comparison.
 //!
-//! A message is compared as on a pipe: byte for byte, but for the table of [differences](crate::differences). Around it are
-//! headers, which may be written in many ways and mean the same; [what they mean](Request::meaning) is compared. A header that
-//! only says who speaks or how a connection is kept is each client's own affair.
+//! A message is compared as over stdio: byte for byte, except for the table of [differences](crate::differences).
+//! Headers are compared by their [meaning](Request::meaning). Headers that only identify the client or control the
+//! connection are ignored.
 //!
-//! Each request has a connection to itself if need be, so which of two calls comes first is nobody's promise. Requests are
-//! therefore paired by what they say and not by when they came.
+//! Each request may use its own connection, so the order of two calls is undefined. Requests are therefore paired by
+//! content.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::compare::compare;
 use crate::differences::Side;
-use crate::rename::Cut;
-use crate::stage::Over;
+use crate::rename::SplitLine;
+use crate::stage::Transport;
 use crate::transcript::{Direction, Transcript};
 
-/// Headers whose meaning must be the same. Those that begin with [`OURS`] are compared too.
+/// Headers whose meaning must be equal. Those that begin with [`OURS`] are compared too.
 const COMPARED: [&str; 2] = ["accept", CONTENT_TYPE];
 const CONTENT_TYPE: &str = "content-type";
-/// What the headers of the protocol begin with.
+/// The prefix of the headers of the protocol.
 const OURS: &str = "mcp-";
-/// Its value is the server's choice, so only its presence is compared.
+/// The server chooses its value, so only its presence is compared.
 const SESSION: &str = "mcp-session-id";
 
-/// One request as it was written.
+/// One request as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// POST, GET or DELETE.
     pub verb: String,
-    /// The path without what is behind a question mark, where some servers write their session.
+    /// The path without the query, in which some servers put their session.
     pub path: String,
-    /// By their names in small letters.
+    /// The headers, with names in lower case.
     pub headers: BTreeMap<String, String>,
     /// The message.
     pub body: String,
 }
 
-/// All requests on one connection.
+/// Parses all requests on one connection.
 ///
 /// # Errors
 ///
-/// When there is something else among them, or the last one is not whole.
+/// Fails if the bytes are not complete requests.
 pub fn parse(mut bytes: &[u8]) -> Result<Vec<Request>, String> {
     let mut requests = Vec::new();
     while !bytes.is_empty() {
@@ -75,16 +75,16 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 impl Request {
-    /// What the headers say, apart from how it is written.
+    /// Returns the meaning of the headers, independent of their spelling.
     ///
-    /// The transport of the first revision demands a content type and nothing more; what else is sent to it is habit.
-    pub fn meaning(&self, over: Over) -> BTreeMap<&str, BTreeSet<String>> {
-        let is_told = |name: &str| match over {
-            Over::Sse => name == CONTENT_TYPE,
+    /// The 2024-11-05 transport requires only a content type; other headers are ignored there.
+    pub fn meaning(&self, transport: Transport) -> BTreeMap<&str, BTreeSet<String>> {
+        let is_compared = |name: &str| match transport {
+            Transport::Sse => name == CONTENT_TYPE,
             _ => COMPARED.contains(&name) || name.starts_with(OURS),
         };
-        let told = self.headers.iter().filter(|(name, _)| is_told(name));
-        let told = told.map(|(name, value)| {
+        let compared = self.headers.iter().filter(|(name, _)| is_compared(name));
+        let compared = compared.map(|(name, value)| {
             let parts: BTreeSet<_> = match name.as_str() {
                 SESSION => BTreeSet::new(),
                 name if COMPARED.contains(&name) => value.split(',').map(media_type).collect(),
@@ -92,24 +92,24 @@ impl Request {
             };
             (name.as_str(), parts)
         });
-        told.collect()
+        compared.collect()
     }
 }
 
-/// `Application/JSON; charset=utf-8` is `application/json` to everybody.
+/// Returns the media type without parameters, in lower case.
 fn media_type(text: &str) -> String {
     text.split(';').next().unwrap_or_default().trim().to_lowercase()
 }
 
-/// Holds what a server was sent through Mendline against what the client sent it by itself. Says how many messages it was.
+/// Compares the requests of Mendline with those of the client itself. Returns the number of messages.
 ///
 /// # Errors
 ///
-/// The first difference that the table does not allow, or the first header that means something else, in words.
-pub fn same(dialed: &[Request], bridged: &[Request], over: Over) -> Result<usize, String> {
+/// Returns the first difference that the table does not allow, or the first header with another meaning.
+pub fn same(dialed: &[Request], bridged: &[Request], transport: Transport) -> Result<usize, String> {
     let (dialed, bridged) = (posted(dialed), posted(bridged));
     for (one, other) in dialed.iter().zip(&bridged) {
-        let (ours, theirs) = (one.meaning(over), other.meaning(over));
+        let (ours, theirs) = (one.meaning(transport), other.meaning(transport));
         if ours != theirs || one.path != other.path {
             let begin: String = one.body.chars().take(160).collect();
             return Err(format!(
@@ -126,17 +126,17 @@ pub fn same(dialed: &[Request], bridged: &[Request], over: Over) -> Result<usize
     Ok(dialed.len())
 }
 
-/// The requests that bring a message, sorted by what they say apart from names.
+/// Returns the POST requests, sorted by content without ids.
 fn posted(requests: &[Request]) -> Vec<&Request> {
     let mut posted: Vec<_> = requests.iter().filter(|request| request.verb == "POST").collect();
-    posted.sort_by_cached_key(|request| Cut::new(&request.body, Direction::Up).skeleton);
+    posted.sort_by_cached_key(|request| SplitLine::new(&request.body, Direction::Up).skeleton);
     posted
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Request, parse, same};
-    use crate::stage::Over;
+    use crate::stage::Transport;
 
     fn post(headers: &str, body: &str) -> Vec<Request> {
         let text =
@@ -147,7 +147,7 @@ mod tests {
     const CALL: &str = r#"{"id":1,"method":"tools/call","params":{"name":"a"}}"#;
 
     #[test]
-    fn requests_are_read_one_after_another_and_half_of_one_is_none() {
+    fn consecutive_requests_are_parsed_and_partial_one_rejected() {
         let text = "GET /mcp HTTP/1.1\r\nA: b\r\n\r\nPOST /mcp HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}";
         let requests = parse(text.as_bytes()).unwrap();
         assert_eq!(requests.iter().map(|it| (&*it.verb, &*it.body)).collect::<Vec<_>>(), [("GET", ""), ("POST", "{}")]);
@@ -156,26 +156,26 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_the_same_when_they_mean_the_same() {
+    fn equivalent_headers_are_equal() {
         let one = post("Accept: application/json, text/event-stream\r\nMcp-Session-Id: 5\r\nUser-Agent: me\r\n", CALL);
         let other = post(
             "accept: text/event-stream,Application/JSON;q=1\r\nmcp-session-id: 6\r\n",
             &CALL.replace('1', "65536"),
         );
-        assert_eq!(same(&one, &other, Over::Http), Ok(1));
+        assert_eq!(same(&one, &other, Transport::Http), Ok(1));
         let missing = post("accept: text/event-stream, application/json\r\n", CALL);
-        assert!(same(&one, &missing, Over::Http).unwrap_err().starts_with("the headers differ"));
-        assert_eq!(same(&one, &missing, Over::Sse), Ok(1), "the first revision has no such header");
+        assert!(same(&one, &missing, Transport::Http).unwrap_err().starts_with("the headers differ"));
+        assert_eq!(same(&one, &missing, Transport::Sse), Ok(1), "the first revision has no such header");
     }
 
     #[test]
-    fn a_body_may_come_in_another_order_but_not_with_another_text() {
+    fn body_key_order_is_ignored_and_text_is_compared() {
         let two = CALL.replace("\"a\"", "\"b\"").replace('1', "2");
         let one = [post("", CALL), post("", &two)].concat();
         let other = [post("", &two), post("", CALL)].concat();
-        assert_eq!(same(&one, &other, Over::Http), Ok(2));
+        assert_eq!(same(&one, &other, Transport::Http), Ok(2));
         let changed = [post("", &two), post("", &CALL.replace(":{", ": {"))].concat();
-        assert!(same(&one, &changed, Over::Http).unwrap_err().contains("the text differs"));
-        assert!(same(&one, &one[..1], Over::Http).is_err(), "one is missing");
+        assert!(same(&one, &changed, Transport::Http).unwrap_err().contains("the text differs"));
+        assert!(same(&one, &one[..1], Transport::Http).is_err(), "one is missing");
     }
 }

@@ -1,22 +1,22 @@
-//! What the clients are told to do, and what of it is left out.
+//! The scripts of the clients, and the steps that are skipped.
 //!
-//! A script is a list of operations in `scripts/`, one for each server. Not every transport can carry all of them: a server
-//! without sessions has no way to ask its client anything, for example. Such a step says so itself, under `skip`, by the
-//! transport's name and with the reason; here those steps are taken out, in one place for all clients.
+//! A script is a list of operations in `scripts/`, one for each server. Not every transport supports all of them: a
+//! server without sessions cannot send requests to its client, for example. Such a step has a member `skip` with the
+//! transport and the reason. This module removes these steps for all clients.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::stage::{Over, Server};
+use crate::stage::{Server, Transport};
 
-/// Writes the script for a server that is reached in the given way.
+/// Writes the script for a server over this transport.
 ///
 /// # Errors
 ///
-/// When the script cannot be read or written, or skips a step without a reason or over a transport that does not exist.
-pub fn write(server: Server, over: Over, to: &Path) -> Result<(), String> {
+/// Fails if the script cannot be read or written, or if it skips a step without a reason or over an unknown transport.
+pub fn write(server: Server, transport: Transport, to: &Path) -> Result<(), String> {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(match server {
         Server::Fixture => "fixture.json",
         Server::Everything => "everything.json",
@@ -24,15 +24,15 @@ pub fn write(server: Server, over: Over, to: &Path) -> Result<(), String> {
     });
     let text = fs::read_to_string(&from).map_err(|why| format!("{}: {why}", from.display()))?;
     let steps = serde_json::from_str(&text).map_err(|why| format!("{}: {why}", from.display()))?;
-    let steps = carried(steps, over)?;
+    let steps = supported_steps(steps, transport)?;
     fs::write(to, Value::Array(steps).to_string()).map_err(|why| format!("{}: {why}", to.display()))
 }
 
-/// The steps that the transport can carry.
-fn carried(mut steps: Vec<Value>, over: Over) -> Result<Vec<Value>, String> {
+/// Returns the steps that the transport supports.
+fn supported_steps(mut steps: Vec<Value>, transport: Transport) -> Result<Vec<Value>, String> {
     for step in &steps {
         for (name, why) in step["skip"].as_object().into_iter().flatten() {
-            if Over::ALL.iter().all(|over| over.name() != name) {
+            if Transport::ALL.iter().all(|transport| transport.name() != name) {
                 return Err(format!("there is no transport called {name}: {step}"));
             }
             if why.as_str().is_none_or(str::is_empty) {
@@ -40,7 +40,7 @@ fn carried(mut steps: Vec<Value>, over: Over) -> Result<Vec<Value>, String> {
             }
         }
     }
-    steps.retain(|step| step["skip"].get(over.name()).is_none());
+    steps.retain(|step| step["skip"].get(transport.name()).is_none());
     Ok(steps)
 }
 
@@ -48,21 +48,22 @@ fn carried(mut steps: Vec<Value>, over: Over) -> Result<Vec<Value>, String> {
 mod tests {
     use serde_json::json;
 
-    use super::carried;
-    use crate::stage::Over;
+    use super::supported_steps;
+    use crate::stage::Transport;
 
     #[test]
-    fn a_step_is_left_out_over_the_transport_that_it_names_and_over_no_other() {
-        let steps = vec![json!({"do": "ping"}), json!({"do": "watch", "skip": {"stateless": "nobody to tell"}})];
-        assert_eq!(carried(steps.clone(), Over::Http).unwrap(), steps);
-        assert_eq!(carried(steps.clone(), Over::Stateless).unwrap(), steps[..1]);
+    fn step_is_skipped_only_over_named_transport() {
+        let steps = vec![json!({"do": "ping"}), json!({"do": "watch", "skip": {"stateless": "no client to notify"}})];
+        assert_eq!(supported_steps(steps.clone(), Transport::Http).unwrap(), steps);
+        assert_eq!(supported_steps(steps.clone(), Transport::Stateless).unwrap(), steps[..1]);
     }
 
     #[test]
-    fn a_step_is_not_left_out_without_a_reason_or_for_a_misspelt_transport() {
-        let why = carried(vec![json!({"do": "ping", "skip": {"sse": ""}})], Over::Stdio).unwrap_err();
+    fn skip_needs_reason_and_known_transport() {
+        let why = supported_steps(vec![json!({"do": "ping", "skip": {"sse": ""}})], Transport::Stdio).unwrap_err();
         assert!(why.starts_with("skipped without a reason"), "{why}");
-        let why = carried(vec![json!({"do": "ping", "skip": {"ses": "why not"}})], Over::Stdio).unwrap_err();
+        let why =
+            supported_steps(vec![json!({"do": "ping", "skip": {"ses": "why not"}})], Transport::Stdio).unwrap_err();
         assert!(why.starts_with("there is no transport called ses"), "{why}");
     }
 }

@@ -1,7 +1,7 @@
-//! Who plays: the clients, the servers, and a conversation between two of them with taps on the pipes.
+//! The clients, the servers, and a conversation between two of them with taps on the pipes.
 //!
-//! Everything that is not ours is installed by `cargo xtask peers` below `target/peers/`; what is missing is said together
-//! with that command. The logs of each conversation stay in `target/peers/runs/` for whoever wants to read them.
+//! `cargo xtask peers` installs the peers below `target/peers/`; an error about a missing peer names that command. The
+//! logs of each conversation stay in `target/peers/runs/`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,13 +10,13 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::listening::Listening;
+use crate::listening_server::ListeningServer;
 use crate::relay::Relay;
 use crate::requests::Request;
 use crate::transcript::Transcript;
-use crate::{chance, script};
+use crate::{nondeterminism, script};
 
-/// Where a server that listens prints to, in the folder of its conversation.
+/// The file with the output of a listening server, in the directory of its conversation.
 const SERVER_LOG: &str = "server.txt";
 
 /// The official clients.
@@ -30,50 +30,50 @@ pub enum Client {
     TypeScript1,
     /// npm `@modelcontextprotocol/client` 2.4.
     TypeScript2,
-    /// `rmcp` 3.8, as it is published.
+    /// `rmcp` 3.8, as published.
     Rust,
 }
 
-/// The servers, each with the script that provokes what it offers.
+/// The servers, each with a script for its features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// A server of our own on PyPI `mcp` 2.3, in both eras.
+    /// A test server on PyPI `mcp` 2.3, in both eras.
     Fixture,
     /// npm `@modelcontextprotocol/server-everything`, legacy only.
     Everything,
-    /// A server of our own on npm `@modelcontextprotocol/server` 2.4, modern only.
+    /// A test server on npm `@modelcontextprotocol/server` 2.4, modern only.
     TypeScript,
 }
 
-/// The era that the client opens the conversation in.
+/// The era in which the client starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
     /// `initialize`.
     Legacy,
     /// `server/discover`, revision 2026-07-28.
     Modern,
-    /// `server/discover`, and `initialize` when the server does not know it.
+    /// `server/discover`, and `initialize` if the server does not support it.
     Probing,
 }
 
-/// How the server is reached by whoever stands before it, the client or Mendline.
+/// The transport to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
-    /// A pipe to a child.
+pub enum Transport {
+    /// Stdio pipes to a child.
     Stdio,
     /// Streamable HTTP; in the legacy era with a session.
     Http,
     /// Streamable HTTP without a session in the legacy era.
     Stateless,
-    /// The transport of the first revision: one stream for all that the server says.
+    /// The 2024-11-05 transport: one stream for all messages of the server.
     Sse,
 }
 
-impl Over {
-    /// All of them.
+impl Transport {
+    /// All transports.
     pub const ALL: [Self; 4] = [Self::Stdio, Self::Http, Self::Stateless, Self::Sse];
 
-    /// What the scripts and our own server call it.
+    /// Returns the name in the scripts and in the arguments of the fixture.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stdio => "stdio",
@@ -83,7 +83,7 @@ impl Over {
         }
     }
 
-    /// Where both servers offer it.
+    /// Returns the path at which both servers offer it.
     pub fn path(self) -> &'static str {
         if self == Self::Sse { "/sse" } else { "/mcp" }
     }
@@ -92,147 +92,147 @@ impl Over {
 /// The programs of this workspace that take part.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// Our tap.
+    /// The tap.
     pub tap: PathBuf,
     /// The client on rmcp.
     pub rmcp_client: PathBuf,
-    /// Mendline's own command.
+    /// The `mendline` binary.
     pub mendline: PathBuf,
-    /// The fault server's.
+    /// The fault server.
     pub faults: PathBuf,
 }
 
-/// A conversation that was held.
+/// A conversation over stdio.
 #[derive(Debug)]
-pub struct Played {
-    /// What the client's API returned, without chance.
+pub struct StdioRun {
+    /// The results of the client's API, without nondeterministic values.
     pub report: Value,
-    /// What went over the client's pipes.
+    /// The lines on the client's pipes.
     pub client_side: Transcript,
-    /// What went over the server's pipes: the same as `client_side` when nothing stood between.
+    /// The lines on the server's pipes: equal to `client_side` without Mendline.
     pub server_side: Transcript,
 }
 
-/// A conversation that a client held with a server at a URL by itself.
+/// A direct conversation of a client with a server at a URL.
 #[derive(Debug)]
-pub struct Dialed {
-    /// What the client's API returned, without chance.
+pub struct DirectRun {
+    /// The results of the client's API, without nondeterministic values.
     pub report: Value,
-    /// What the server was sent.
+    /// The requests to the server.
     pub requests: Vec<Request>,
 }
 
-/// A conversation that was held through Mendline with a server at a URL, where there is no pipe on the server's side.
+/// A conversation through Mendline with a server at a URL, without a pipe on the server's side.
 #[derive(Debug)]
-pub struct Reached {
-    /// What the client's API returned, without chance.
+pub struct BridgedRun {
+    /// The results of the client's API, without nondeterministic values.
     pub report: Value,
-    /// What went over the client's pipes.
+    /// The lines on the client's pipes.
     pub client_side: Transcript,
-    /// What the server was sent.
+    /// The requests to the server.
     pub requests: Vec<Request>,
-    /// What the server printed.
+    /// The output of the server.
     pub server_log: String,
 }
 
 /// One pair of peers.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// Who asks.
+    /// The client.
     pub client: Client,
-    /// Who answers.
+    /// The server.
     pub server: Server,
-    /// How they speak.
+    /// The era.
     pub era: Era,
-    /// How the server is reached when it is not a child. It also says what the script leaves out, so that conversations
-    /// with a child remain comparable.
-    pub over: Over,
-    /// What we bring along.
+    /// The transport to a server that is not a child. It also selects the skipped steps, so that conversations over
+    /// stdio remain comparable.
+    pub transport: Transport,
+    /// The programs of this workspace.
     pub programs: Programs,
 }
 
 impl Stage {
-    /// Plays the script without Mendline: client, tap, server.
+    /// Runs the script without Mendline: client, tap, server.
     ///
     /// # Errors
     ///
-    /// When something is not installed, the client fails, or its report or the tap's log cannot be read.
-    pub fn play_directly(&self, name: &str) -> Result<Played, String> {
+    /// Fails if a program is not installed, the client fails, or its report or the log of the tap cannot be read.
+    pub fn run_directly(&self, name: &str) -> Result<StdioRun, String> {
         let folder = self.folder(name)?;
         let log = folder.join("pipe.log");
-        let report = self.play(&folder, &self.tapped(&log, self.server_command(Over::Stdio)?))?;
+        let report = self.run_script(&folder, &self.tapped(&log, self.server_command(Transport::Stdio)?))?;
         let transcript = read(&log)?;
-        Ok(Played { report, client_side: transcript.clone(), server_side: transcript })
+        Ok(StdioRun { report, client_side: transcript.clone(), server_side: transcript })
     }
 
-    /// Plays the script through Mendline: client, tap, `mendline run`, tap, server.
+    /// Runs the script through Mendline: client, tap, `mendline run`, tap, server.
     ///
     /// # Errors
     ///
-    /// As [`Self::play_directly`].
-    pub fn play_bridged(&self, name: &str) -> Result<Played, String> {
+    /// As [`Self::run_directly`].
+    pub fn run_bridged(&self, name: &str) -> Result<StdioRun, String> {
         let folder = self.folder(name)?;
         let (outer, inner) = (folder.join("client-side.log"), folder.join("server-side.log"));
         let mut bridged = self.bridge()?;
         bridged.push("--".into());
-        bridged.extend(self.tapped(&inner, self.server_command(Over::Stdio)?));
-        let report = self.play(&folder, &self.tapped(&outer, bridged))?;
-        Ok(Played { report, client_side: read(&outer)?, server_side: read(&inner)? })
+        bridged.extend(self.tapped(&inner, self.server_command(Transport::Stdio)?));
+        let report = self.run_script(&folder, &self.tapped(&outer, bridged))?;
+        Ok(StdioRun { report, client_side: read(&outer)?, server_side: read(&inner)? })
     }
 
-    /// Mendline's command. Conversations are compared word for word, so every word has to be the server's own.
+    /// Returns the command of Mendline. It waits for the server, because a provisional answer would differ.
     fn bridge(&self) -> Result<Vec<OsString>, String> {
-        let words = ["run", "--no-log-files", "--no-catalogue", "--startup", "wait"];
-        Ok(std::iter::once(present(&self.programs.mendline)?.into()).chain(words.map(OsString::from)).collect())
+        let arguments = ["run", "--no-log-files", "--no-catalogue", "--startup", "wait"];
+        Ok(std::iter::once(present(&self.programs.mendline)?.into()).chain(arguments.map(OsString::from)).collect())
     }
 
-    /// Lets the client dial the server by itself. `None` if it cannot: the workspace has rmcp without its HTTP client,
-    /// which would bring a second HTTP stack into every build.
+    /// Runs the script with a client that dials the server itself. Returns `None` if it cannot: the workspace has rmcp
+    /// without its HTTP client, which would add a second HTTP stack to every build.
     ///
     /// # Errors
     ///
-    /// As [`Self::play_directly`], and when the server does not listen in time.
-    pub fn play_dialed(&self, name: &str) -> Result<Option<Dialed>, String> {
+    /// As [`Self::run_directly`], and if the server does not listen in time.
+    pub fn run_dialed(&self, name: &str) -> Result<Option<DirectRun>, String> {
         if self.client == Client::Rust {
             return Ok(None);
         }
         let folder = self.folder(name)?;
         let (_server, relay) = self.listening(&folder)?;
-        let report = self.play(&folder, &[self.url(&relay).into()])?;
-        Ok(Some(Dialed { report, requests: relay.requests()? }))
+        let report = self.run_script(&folder, &[self.url(&relay).into()])?;
+        Ok(Some(DirectRun { report, requests: relay.requests()? }))
     }
 
-    /// Plays the script through Mendline with a server at a URL: client, tap, `mendline run URL`, relay, server.
+    /// Runs the script through Mendline with a server at a URL: client, tap, `mendline run URL`, relay, server.
     ///
     /// # Errors
     ///
-    /// As [`Self::play_dialed`].
-    pub fn play_reached(&self, name: &str) -> Result<Reached, String> {
+    /// As [`Self::run_dialed`].
+    pub fn run_remote(&self, name: &str) -> Result<BridgedRun, String> {
         let folder = self.folder(name)?;
         let log = folder.join("client-side.log");
         let (_server, relay) = self.listening(&folder)?;
         let mut bridged = self.bridge()?;
         bridged.push(self.url(&relay).into());
-        let report = self.play(&folder, &self.tapped(&log, bridged))?;
+        let report = self.run_script(&folder, &self.tapped(&log, bridged))?;
         let server_log = fs::read_to_string(folder.join(SERVER_LOG)).map_err(|why| why.to_string())?;
-        Ok(Reached { report, client_side: read(&log)?, requests: relay.requests()?, server_log })
+        Ok(BridgedRun { report, client_side: read(&log)?, requests: relay.requests()?, server_log })
     }
 
-    /// A server that can be dialed, and the tap before it.
-    fn listening(&self, folder: &Path) -> Result<(Listening, Relay), String> {
-        let server = Listening::start(&self.server_command(self.over)?, &folder.join(SERVER_LOG))?;
+    /// Starts a listening server and the tap before it.
+    fn listening(&self, folder: &Path) -> Result<(ListeningServer, Relay), String> {
+        let server = ListeningServer::start(&self.server_command(self.transport)?, &folder.join(SERVER_LOG))?;
         let relay = Relay::before(server.port()).map_err(|why| why.to_string())?;
         Ok((server, relay))
     }
 
     fn url(&self, relay: &Relay) -> String {
-        format!("http://127.0.0.1:{}{}", relay.port(), self.over.path())
+        format!("http://127.0.0.1:{}{}", relay.port(), self.transport.path())
     }
 
-    fn play(&self, folder: &Path, command: &[OsString]) -> Result<Value, String> {
+    fn run_script(&self, folder: &Path, command: &[OsString]) -> Result<Value, String> {
         let (out, err, script) = (folder.join("report.json"), folder.join("stderr.txt"), folder.join("script.json"));
         let [client, client_args @ ..] = &self.client_command()?[..] else { return Err("no client".into()) };
-        script::write(self.server, self.over, &script)?;
+        script::write(self.server, self.transport, &script)?;
         let era = match self.era {
             Era::Legacy => "legacy",
             Era::Modern => "modern",
@@ -249,14 +249,14 @@ impl Stage {
             .status()
             .map_err(|why| format!("{}: {why}", client.display()))?;
         if !status.success() {
-            let said = fs::read_to_string(&err).unwrap_or_default();
-            let last: Vec<_> = said.lines().rev().take(30).collect();
+            let output = fs::read_to_string(&err).unwrap_or_default();
+            let last: Vec<_> = output.lines().rev().take(30).collect();
             let last: Vec<_> = last.into_iter().rev().collect();
             return Err(format!("{:?} failed ({status}) in {}:\n{}", self.client, folder.display(), last.join("\n")));
         }
         let report = fs::read(&out).map_err(|why| why.to_string())?;
         let mut report = serde_json::from_slice(&report).map_err(|why| format!("{}: {why}", out.display()))?;
-        chance::taken_out_of_report(&mut report);
+        nondeterminism::remove_from_report(&mut report);
         Ok(report)
     }
 
@@ -271,30 +271,30 @@ impl Stage {
         })
     }
 
-    /// How the server is started.
+    /// Returns the command of the server.
     ///
     /// # Errors
     ///
-    /// When it is not installed.
-    pub fn server_command(&self, over: Over) -> Result<Vec<OsString>, String> {
+    /// Fails if it is not installed.
+    pub fn server_command(&self, transport: Transport) -> Result<Vec<OsString>, String> {
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/server.py");
         let everything = || -> Result<Vec<OsString>, String> {
             let server = installed("node/node_modules/@modelcontextprotocol/server-everything/dist/index.js")?;
             Ok(vec!["node".into(), "--import".into(), installed("node/everything.mjs")?.into(), server.into()])
         };
-        Ok(match (self.server, over) {
-            (Server::Fixture, over) => {
-                vec![installed("python-2/bin/python")?.into(), fixture.into(), over.name().into()]
+        Ok(match (self.server, transport) {
+            (Server::Fixture, transport) => {
+                vec![installed("python-2/bin/python")?.into(), fixture.into(), transport.name().into()]
             }
-            (Server::TypeScript, over) => {
-                vec!["node".into(), installed("node/server-v2.mjs")?.into(), over.name().into()]
+            (Server::TypeScript, transport) => {
+                vec!["node".into(), installed("node/server-v2.mjs")?.into(), transport.name().into()]
             }
-            (Server::Everything, over) => {
-                let mode = match over {
-                    Over::Stdio => "stdio",
-                    Over::Sse => "sse",
-                    Over::Http => "streamableHttp",
-                    _ => return Err(format!("server-everything is not {}", over.name())),
+            (Server::Everything, transport) => {
+                let mode = match transport {
+                    Transport::Stdio => "stdio",
+                    Transport::Sse => "sse",
+                    Transport::Http => "streamableHttp",
+                    _ => return Err(format!("server-everything is not {}", transport.name())),
                 };
                 let mut command = everything()?;
                 command.push(mode.into());
@@ -303,20 +303,20 @@ impl Stage {
         })
     }
 
-    /// A command with a tap on its pipes.
+    /// Returns a command with a tap on its pipes.
     pub fn tapped(&self, log: &Path, command: Vec<OsString>) -> Vec<OsString> {
         let mut tapped = vec![self.programs.tap.clone().into(), log.into(), "--".into()];
         tapped.extend(command);
         tapped
     }
 
-    /// An empty folder for the logs of one conversation.
+    /// Creates an empty directory for the logs of one conversation.
     ///
     /// # Errors
     ///
-    /// When it cannot be made.
+    /// Fails if it cannot be created.
     pub fn folder(&self, name: &str) -> Result<PathBuf, String> {
-        let peers = format!("{:?}-{:?}-{:?}-{}", self.client, self.era, self.server, self.over.name());
+        let peers = format!("{:?}-{:?}-{:?}-{}", self.client, self.era, self.server, self.transport.name());
         let folder = home().join("runs").join(peers).join(name);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
@@ -324,17 +324,17 @@ impl Stage {
     }
 }
 
-/// Where the peers are installed.
+/// Returns the directory of the installed peers.
 fn home() -> PathBuf {
     std::env::var_os("MENDLINE_PEERS")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers"), PathBuf::from)
 }
 
-/// The path of something that `cargo xtask peers` installs.
+/// Returns the path of a file that `cargo xtask peers` installs.
 ///
 /// # Errors
 ///
-/// When it is not there.
+/// Fails if it does not exist.
 pub fn installed(path: &str) -> Result<PathBuf, String> {
     present(&home().join(path))
 }

@@ -1,58 +1,59 @@
-//! What order means when there is more than one connection.
+//! The order of messages over several connections.
 //!
-//! On a pipe everything that a server says is in one order, and Mendline keeps it. Over HTTP each call has a response of its
-//! own, and what belongs to no call has a stream of its own again: which of two connections is read first is nobody's
-//! promise, with or without Mendline. What belongs together is still in order, though: a call's progress comes before its
-//! answer, and log messages come in the order in which they were written.
+//! Over stdio all messages of a server have one order, and Mendline keeps it. Over HTTP each call has its own response,
+//! and other messages have their own stream: the order between connections is undefined, with or without Mendline.
+//! Related messages still have an order: the progress of a call comes before its answer, and log messages come in the
+//! order in which they were written.
 //!
-//! So a transcript is untangled before it is compared with that of a pipe. Every line belongs to one thread; lines are sorted
-//! by thread, and within a thread they stay as they came.
+//! So a transcript is sorted before it is compared with that of a pipe. Every line belongs to one thread; lines are
+//! sorted by thread and keep their order within a thread.
 
 use std::collections::BTreeMap;
 
 use crate::differences::Family;
-use crate::rename::Cut;
+use crate::rename::SplitLine;
 use crate::transcript::{Direction, Transcript};
 
-/// What a line of the server belongs to, in terms that are the same in both conversations: the client's own names and the methods.
+/// The thread of a line of the server, in terms that are equal in both conversations: the ids of the client and the
+/// methods.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Thread {
-    /// A request of the client: its progress, its answer, and what a subscription brings.
+    /// A request of the client: its progress, its answer, and the notifications of a subscription.
     Call(String),
-    /// All that is said by one method otherwise.
+    /// All other messages of one method.
     Method(String),
 }
 
-/// The same lines, thread by thread.
-pub fn untangled(transcript: &Transcript) -> Transcript {
+/// Returns the same lines, thread by thread.
+pub fn sorted_by_thread(transcript: &Transcript) -> Transcript {
     let calls = calls_by_token(&transcript.up);
-    let mut untangled = transcript.clone();
-    // A client has two threads: what it says by itself, in the order of its script, and what it replies when it is asked.
-    untangled.up.sort_by_key(|line| is_reply(line));
-    untangled.down.sort_by_cached_key(|line| thread(line, &calls));
-    untangled
+    let mut sorted_by_thread = transcript.clone();
+    // A client has two threads: its own requests in the order of its script, and its replies to the server.
+    sorted_by_thread.up.sort_by_key(|line| is_reply(line));
+    sorted_by_thread.down.sort_by_cached_key(|line| thread(line, &calls));
+    sorted_by_thread
 }
 
-/// Which request wants its progress under which token.
+/// Returns the request of each progress token.
 fn calls_by_token(up: &[String]) -> BTreeMap<String, String> {
     let both = up.iter().filter_map(|line| {
-        let cut = Cut::new(line, Direction::Up);
+        let cut = SplitLine::new(line, Direction::Up);
         Some((name(&cut, Family::ClientProgress, "progressToken")?, name(&cut, Family::ClientRequest, "id")?))
     });
     both.collect()
 }
 
-fn name(cut: &Cut<'_>, family: Family, field: &str) -> Option<String> {
+fn name(cut: &SplitLine<'_>, family: Family, field: &str) -> Option<String> {
     let mut names = cut.names.iter().filter(|(row, _)| row.family == family && row.field.last() == Some(&field));
     names.next().map(|(_, name)| (*name).to_owned())
 }
 
 fn is_reply(line: &str) -> bool {
-    name(&Cut::new(line, Direction::Up), Family::ServerRequest, "id").is_some()
+    name(&SplitLine::new(line, Direction::Up), Family::ServerRequest, "id").is_some()
 }
 
 fn thread(line: &str, calls: &BTreeMap<String, String>) -> Thread {
-    let cut = Cut::new(line, Direction::Down);
+    let cut = SplitLine::new(line, Direction::Down);
     if let Some(token) = name(&cut, Family::ClientProgress, "progressToken") {
         return Thread::Call(calls.get(&token).cloned().unwrap_or(token));
     }
@@ -70,7 +71,7 @@ fn method(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::untangled;
+    use super::sorted_by_thread;
     use crate::transcript::Transcript;
 
     const LOG_1: &str = r#"{"method":"notifications/message","params":{"data":1}}"#;
@@ -83,24 +84,24 @@ mod tests {
     fn down(lines: &[&str]) -> Vec<String> {
         let up = vec![r#"{"id":2,"method":"tools/call","params":{"_meta":{"progressToken":"t"}}}"#.to_owned()];
         let down = lines.iter().map(|line| (*line).to_owned()).collect();
-        untangled(&Transcript { up, down }).down
+        sorted_by_thread(&Transcript { up, down }).down
     }
 
     #[test]
-    fn what_came_over_different_connections_may_come_in_any_order() {
+    fn messages_of_different_connections_may_be_reordered() {
         let one = down(&[ANSWER_1, LOG_1, ASK, STEP, ANSWER_2, LOG_2]);
         assert_eq!(one, down(&[ASK, STEP, ANSWER_2, LOG_1, LOG_2, ANSWER_1]));
     }
 
     #[test]
-    fn progress_after_its_answer_and_messages_in_another_order_are_still_seen() {
+    fn progress_after_answer_is_still_detected() {
         let right = down(&[STEP, ANSWER_2, LOG_1, LOG_2]);
         assert_ne!(right, down(&[ANSWER_2, STEP, LOG_1, LOG_2]));
         assert_ne!(right, down(&[STEP, ANSWER_2, LOG_2, LOG_1]));
     }
 
     #[test]
-    fn what_a_client_says_by_itself_keeps_its_order_and_its_replies_keep_theirs() {
+    fn requests_and_replies_of_client_each_keep_order() {
         let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
         let up = lines(&[
             r#"{"id":1,"method":"a"}"#,
@@ -108,7 +109,7 @@ mod tests {
             r#"{"method":"b"}"#,
             r#"{"id":8,"result":{}}"#,
         ]);
-        let untangled = untangled(&Transcript { up: up.clone(), down: vec![] }).up;
-        assert_eq!(untangled, [&up[0], &up[2], &up[1], &up[3]].map(Clone::clone));
+        let sorted_by_thread = sorted_by_thread(&Transcript { up: up.clone(), down: vec![] }).up;
+        assert_eq!(sorted_by_thread, [&up[0], &up[2], &up[1], &up[3]].map(Clone::clone));
     }
 }

@@ -1,12 +1,12 @@
-//! What went over a pair of pipes, line by line, in both directions.
+//! The lines on a pair of pipes, in both directions.
 //!
-//! A tap writes one line of its log for each line that it relays: one byte for the direction, then the line as it was. Lines
-//! that never ended are kept too, under marks of their own, because half a message at the end of a conversation is a fact.
+//! A tap writes one line to its log for each line that it relays: one byte for the direction, then the line. Incomplete
+//! lines have their own marks, so that half a message at the end is recorded.
 
 use std::io;
 use std::path::Path;
 
-/// Which way a line went.
+/// The direction of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From the client to the server.
@@ -16,7 +16,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The mark of a whole line in a log.
+    /// Returns the mark of a complete line in a log.
     pub fn mark(self) -> u8 {
         match self {
             Self::Up => b'>',
@@ -24,7 +24,7 @@ impl Direction {
         }
     }
 
-    /// The mark of a line that had no end when its pipe closed.
+    /// Returns the mark of a line that had no end when its pipe closed.
     pub fn unfinished_mark(self) -> u8 {
         match self {
             Self::Up => b'}',
@@ -35,8 +35,8 @@ impl Direction {
 
 /// Both directions of one conversation, each in its own order.
 ///
-/// The order *between* directions is not kept: a tap reads two pipes, and which of two lines it saw first says nothing about
-/// which was written first.
+/// The order *between* directions is not kept: a tap reads two pipes and cannot know which of two lines was written
+/// first.
 #[derive(Clone, Debug, Default)]
 pub struct Transcript {
     /// Lines to the server.
@@ -46,11 +46,11 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// Reads a tap's log.
+    /// Reads the log of a tap.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or holds something that a tap does not write, or a line that never ended.
+    /// Fails if the file cannot be read, is not a log of a tap, or contains an incomplete line.
     pub fn read(path: &Path) -> io::Result<Self> {
         Self::parse(&std::fs::read(path)?)
             .map_err(|why| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", path.display())))
@@ -71,7 +71,7 @@ impl Transcript {
         Ok(transcript)
     }
 
-    /// The lines of one direction.
+    /// Returns the lines of one direction.
     pub fn lines(&self, direction: Direction) -> &[String] {
         match direction {
             Direction::Up => &self.up,
@@ -85,14 +85,14 @@ mod tests {
     use super::Transcript;
 
     #[test]
-    fn a_log_is_split_by_direction_and_keeps_each_order() {
+    fn log_is_split_by_direction_in_order() {
         let transcript = Transcript::parse(b">{\"id\":1}\n<{\"id\":7}\n>{\"id\":2}\n").unwrap();
         assert_eq!(transcript.up, ["{\"id\":1}", "{\"id\":2}"]);
         assert_eq!(transcript.down, ["{\"id\":7}"]);
     }
 
     #[test]
-    fn half_a_line_is_not_taken_for_a_message() {
+    fn partial_line_is_not_a_message() {
         let why = Transcript::parse(b">{\"id\":1}\n{{\"id\"\n").unwrap_err();
         assert_eq!(why, "line 2 never ended: {\"id\"");
     }

@@ -1,10 +1,10 @@
-//! Failures of Mendline's as the official clients read them: no validation error takes the place of the words.
+//! Failures of Mendline as the official clients read them, without validation errors.
 //!
-//! Every failure text is read back from a server that serves them all, in both eras, as the result of a tool and as the
-//! error of another method. A few are provoked for real, behind `mendline run`. `cargo xtask peers` installs what is needed
-//! and runs these tests.
+//! Every failure text is read from a server that serves them all, in both eras, as the result of a tool and as the
+//! error of another method. Some failures are provoked behind a real `mendline run`. `cargo xtask peers` installs the
+//! peers and runs these tests.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod programs;
 
@@ -15,34 +15,34 @@ use std::sync::{Once, OnceLock};
 use mendline_core::words::{FAILURE_KEY, Failure};
 use mendline_faults::{Answers, Rule, Settings};
 use mendline_peers::failures::{RESOURCE, TOOLS, all, response};
-use mendline_peers::live::{Live, pause};
+use mendline_peers::live_client::{LiveClient, pause};
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern};
-use mendline_peers::stage::{Client, Era, Over, Server, Stage};
+use mendline_peers::stage::{Client, Era, Server, Stage, Transport};
 use mendline_wire::{Id, Method};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 fn stage(client: Client, era: Era) -> Stage {
-    Stage { client, server: Server::Fixture, era, over: Over::Stdio, programs: programs::built() }
+    Stage { client, server: Server::Fixture, era, transport: Transport::Stdio, programs: programs::built() }
 }
 
 fn call(tool: &str, arguments: &Value) -> Value {
     json!({ "do": "call", "tool": tool, "arguments": arguments })
 }
 
-/// What the client's API returned for each step of this kind. Most clients add what they saw of the progress.
+/// Returns the results of the client's API for each step of this kind. Most clients add the progress.
 fn given(report: &Value, kind: &str) -> Vec<Value> {
     let steps = report["steps"].as_array().unwrap().iter().filter(|step| step[0] == kind);
     steps.map(|step| if step[2].is_array() { step[2][0].clone() } else { step[2].clone() }).collect()
 }
 
-/// What was sent, as JSON.
+/// Returns the failure as JSON.
 fn sent(failure: &Failure, method: Method) -> Value {
     serde_json::from_slice(&response(failure, &Id::number(1), method)).unwrap()
 }
 
-/// Clients of the first TypeScript major put the code before the message.
+/// Compares an error. Clients of the first TypeScript major put the code before the message.
 fn has_error(given: &Value, code: &Value, message: &Value, data: &Value) {
     let error = &given["error"];
     assert_eq!(&error["code"], code, "{given}");
@@ -60,7 +60,7 @@ fn reads_every_failure(client: Client, era: Era) {
     }
     let folder = stage.folder("failures").unwrap();
     let server = [OsString::from(env!("CARGO_BIN_EXE_failures"))];
-    let report = Live::start(&stage, folder, &steps, &server, &[]).unwrap().report().unwrap();
+    let report = LiveClient::start(&stage, folder, &steps, &server, &[]).unwrap().report().unwrap();
     let (results, errors) = (given(&report, "call"), given(&report, "read"));
     assert_eq!((results.len(), errors.len()), (failures.len() * TOOLS.len(), failures.len()));
     for (failure, (results, error)) in failures.iter().zip(results.chunks(TOOLS.len()).zip(&errors)) {
@@ -68,7 +68,7 @@ fn reads_every_failure(client: Client, era: Era) {
         for result in results {
             assert_eq!(result["isError"], true, "{result}");
             assert_eq!(result["content"][0]["text"], failure.text(), "{result}");
-            // Some clients leave members out that are null.
+            // Some clients omit members that are null.
             let (read, written) = (&result["_meta"][FAILURE_KEY], &written["_meta"][FAILURE_KEY]);
             for fact in ["cause", "outcome", "retryable", "attempts", "retryAfterMs", "upstream", "call", "detail"] {
                 assert_eq!(read[fact], written[fact], "{fact}: {result}");
@@ -90,7 +90,7 @@ fn w03_python_2_reads_every_failure() {
 }
 
 #[test]
-fn w03_python_2_reads_every_failure_of_the_modern_era() {
+fn w03_python_2_reads_every_modern_failure() {
     reads_every_failure(Python2, Modern);
 }
 
@@ -105,7 +105,7 @@ fn w03_typescript_2_reads_every_failure() {
 }
 
 #[test]
-fn w03_typescript_2_reads_every_failure_of_the_modern_era() {
+fn w03_typescript_2_reads_every_modern_failure() {
     reads_every_failure(TypeScript2, Modern);
 }
 
@@ -115,11 +115,11 @@ fn w03_rmcp_reads_every_failure() {
 }
 
 #[test]
-fn w03_rmcp_reads_every_failure_of_the_modern_era() {
+fn w03_rmcp_reads_every_modern_failure() {
     reads_every_failure(Rust, Modern);
 }
 
-/// The runtime of the fault servers, which runs as long as the process.
+/// Returns the runtime of the fault servers, which runs until the process ends.
 fn runtime() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static DRIVEN: Once = Once::new();
@@ -130,11 +130,11 @@ fn runtime() -> &'static Handle {
     runtime.handle()
 }
 
-/// Failures that a server behind `mendline run` provokes, in one conversation.
+/// Provokes failures behind `mendline run` in one conversation.
 fn reads_failures_that_happen(client: Client, era: Era) {
     let stage = stage(client, era);
-    let spoken = if era == Modern { mendline_faults::Era::Modern } else { mendline_faults::Era::Legacy };
-    let settings = Settings { era: spoken, answers: Answers::Json, ..Settings::default() };
+    let eras = if era == Modern { mendline_faults::Era::Modern } else { mendline_faults::Era::Legacy };
+    let settings = Settings { era: eras, answers: Answers::Json, ..Settings::default() };
     let site = runtime().block_on(mendline_faults::Server::start(settings)).unwrap();
     let note = |key: &str| call("create_note", &json!({ "key": key }));
     let steps = [
@@ -152,15 +152,15 @@ fn reads_failures_that_happen(client: Client, era: Era) {
     command.extend(["run"].iter().chain(&options).chain(&["--tool-timeout", "slow=1s"]).map(OsString::from));
     command.push(site.url().into());
     let folder = stage.folder("failures-that-happen").unwrap();
-    let mut live = Live::start(&stage, folder, &steps, &command, &[]).unwrap();
-    live.arrives_at("before").unwrap();
-    // A rule counts only what no rule before it has taken.
+    let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
+    live.wait_for_pause("before").unwrap();
+    // A rule counts only requests that no earlier rule has matched.
     site.add(Rule::new("t13_reset_before_headers").tool("create_note").nth(1)).unwrap();
     site.add(Rule::new("a73_token_expired_401").tool("create_note").nth(1)).unwrap();
-    live.goes_on_from("before").unwrap();
-    live.arrives_at("away").unwrap();
+    live.resume_from("before").unwrap();
+    live.wait_for_pause("away").unwrap();
     drop(site);
-    live.goes_on_from("away").unwrap();
+    live.resume_from("away").unwrap();
     let report = live.report().unwrap();
 
     let results = given(&report, "call");

@@ -1,9 +1,9 @@
-//! Framings that are right over HTTP and odd: the official clients read them all through Mendline, those that they could not
-//! read by themselves included.
+//! Valid but unusual framings over HTTP: the official clients read them all through Mendline, including those that they
+//! cannot read directly.
 //!
-//! `cargo xtask peers` installs what is needed and runs these tests.
+//! `cargo xtask peers` installs the peers and runs these tests.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod programs;
 
@@ -12,13 +12,13 @@ use std::future::pending;
 use std::sync::{Once, OnceLock};
 
 use mendline_faults::{Answers, Era, Rule, Server, Settings};
-use mendline_peers::live::Live;
+use mendline_peers::live_client::LiveClient;
 use mendline_peers::stage::Client::{Python2, TypeScript2};
-use mendline_peers::stage::{Client, Over, Stage};
+use mendline_peers::stage::{Client, Stage, Transport};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// How a server frames what it answers, and what it is called.
+/// Returns the framings with their names.
 fn framings() -> Vec<(&'static str, Answers, Rule)> {
     let json = |name, rule| (name, Answers::Json, rule);
     let events = |name, rule| (name, Answers::Events, rule);
@@ -38,18 +38,18 @@ fn framings() -> Vec<(&'static str, Answers, Rule)> {
     ]
 }
 
-/// What a client is told by a server that frames its answers like this, with Mendline between: the texts of its calls.
-fn plays(stage: &Stage, name: &str, answers: Answers, rule: Rule) -> Result<Vec<String>, String> {
+/// Returns the texts of the calls of a client, through Mendline, with a server of this framing.
+fn run_framing(stage: &Stage, name: &str, answers: Answers, rule: Rule) -> Result<Vec<String>, String> {
     let settings = Settings { era: Era::Legacy, answers, ..Settings::default() };
-    let server = ground().block_on(Server::start(settings)).unwrap();
+    let server = runtime().block_on(Server::start(settings)).unwrap();
     server.add(rule).unwrap();
     let folder = stage.folder(&format!("framing-{name}"))?;
     let steps = ["k", "l"].map(|key| json!({ "do": "call", "tool": "lookup", "arguments": { "key": key } }));
-    let words = ["run", "--no-log-files", "--no-catalogue", "--startup", "wait"];
+    let arguments = ["run", "--no-log-files", "--no-catalogue", "--startup", "wait"];
     let mut command: Vec<OsString> = vec![stage.programs.mendline.clone().into()];
-    command.extend(words.map(OsString::from));
+    command.extend(arguments.map(OsString::from));
     command.push(server.url().into());
-    let report = Live::start(stage, folder, &steps, &command, &[])?.report()?;
+    let report = LiveClient::start(stage, folder, &steps, &command, &[])?.report()?;
     let steps = report["steps"].as_array().cloned().unwrap_or_default();
     let calls = steps.iter().filter(|step| step[0] == "call");
     calls.map(|step| text(if step[2].is_array() { &step[2][0] } else { &step[2] })).collect()
@@ -61,12 +61,12 @@ fn text(result: &Value) -> Result<String, String> {
 
 fn reads_every_framing(client: Client) {
     let (server, era) = (mendline_peers::stage::Server::Fixture, mendline_peers::stage::Era::Legacy);
-    let stage = Stage { client, server, era, over: Over::Http, programs: programs::built() };
+    let stage = Stage { client, server, era, transport: Transport::Http, programs: programs::built() };
     let mut wrong = Vec::new();
     for (name, answers, rule) in framings() {
-        let told = plays(&stage, name, answers, rule);
-        if told.as_deref() != Ok(&["k is 42".to_owned(), "l is 42".to_owned()]) {
-            wrong.push(format!("{name}: {told:?}"));
+        let texts = run_framing(&stage, name, answers, rule);
+        if texts.as_deref() != Ok(&["k is 42".to_owned(), "l is 42".to_owned()]) {
+            wrong.push(format!("{name}: {texts:?}"));
         }
     }
     assert!(wrong.is_empty(), "through Mendline:\n{}", wrong.join("\n"));
@@ -82,8 +82,8 @@ fn w01_r23_typescript_2_reads_every_framing_through_mendline() {
     reads_every_framing(TypeScript2);
 }
 
-/// Where the servers of all tests run: one thread, for as long as the process lives.
-fn ground() -> &'static Handle {
+/// Returns the runtime of the fault servers: one thread until the process ends.
+fn runtime() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static DRIVEN: Once = Once::new();
     let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());

@@ -1,10 +1,10 @@
-//! What a real client sees when what stands behind it breaks, with Mendline between.
+//! Recovery as real clients see it, with Mendline between them and a failing server.
 //!
-//! The clients are those of the official packages, the servers a real one, one on an official package, and our own that
-//! breaks on purpose. The test kills and restarts; the client only calls. What really ran is asked of the server.
-//! `cargo xtask peers` installs what is needed and runs these tests.
+//! The clients are those of the official SDKs. The servers are a published one, a test server on an official SDK, and
+//! the fault server. The test kills and restarts servers while the client calls. The server counts what really ran.
+//! `cargo xtask peers` installs the peers and runs these tests.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, and figures for whoever wants to see them")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test prints its figures")]
 
 mod programs;
 
@@ -19,30 +19,30 @@ use std::time::{Duration, Instant};
 
 use mendline_faults::{Answers, Rule, Seen, Settings};
 use mendline_peers::caller::Caller;
-use mendline_peers::faulty::Faulty;
-use mendline_peers::live::{Live, pause};
-use mendline_peers::processes::{children_of, eventually, is_gone, started_as};
+use mendline_peers::faulty_server::FaultyServer;
+use mendline_peers::live_client::{LiveClient, pause};
+use mendline_peers::processes::{children_of, eventually, is_gone, with_command_line};
 use mendline_peers::stage::Client::{Python1, Python2, Rust, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::{Legacy, Modern};
 use mendline_peers::stage::Server::{Everything, Fixture};
-use mendline_peers::stage::{Client, Era, Over, Server, Stage, installed};
+use mendline_peers::stage::{Client, Era, Server, Stage, Transport, installed};
 use mendline_peers::transcript::Transcript;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// What should come at once may take this long on a busy machine.
+/// The deadline for anything that should happen at once, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
 fn stage(client: Client, era: Era, server: Server) -> Stage {
-    Stage { client, server, era, over: Over::Stdio, programs: programs::built() }
+    Stage { client, server, era, transport: Transport::Stdio, programs: programs::built() }
 }
 
-/// `mendline run` with these words.
-fn run(stage: &Stage, words: &[&str]) -> Vec<OsString> {
+/// Returns a `mendline run` command with these arguments.
+fn run(stage: &Stage, arguments: &[&str]) -> Vec<OsString> {
     let mut command =
         vec![stage.programs.mendline.clone().into(), "run".into(), "--no-log-files".into(), "--no-catalogue".into()];
-    command.extend(words.iter().map(OsString::from));
+    command.extend(arguments.iter().map(OsString::from));
     command
 }
 
@@ -50,11 +50,11 @@ fn call(tool: &str, arguments: &Value) -> Value {
     json!({ "do": "call", "tool": tool, "arguments": arguments })
 }
 
-/// What the client's API returned for the calls of a tool, in order. A call that failed as such has its error there.
+/// Returns the results of the calls of a tool, in order. A failed call has its error there.
 fn results(report: &Value, tool: &str) -> Vec<Value> {
     let steps = report["steps"].as_array().unwrap().iter();
     let gave = steps.filter(|step| step[0] == "call" && step[1] == tool).map(|step| step[2].clone());
-    // Most clients add what they saw of the progress.
+    // Most clients add the progress.
     gave.map(|gave| if gave.is_array() { gave[0].clone() } else { gave }).collect()
 }
 
@@ -66,11 +66,11 @@ fn kill(pid: i32) {
     rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }
 
-/// The server that runs behind a tap with this log, and nothing else of its kind.
+/// Returns the pid of the server behind a tap with this log.
 fn server_behind(stage: &Stage, log: &Path) -> i32 {
     let mut found = Vec::new();
     let runs = eventually(SOON, || {
-        let taps = started_as(&[&stage.programs.tap, log]);
+        let taps = with_command_line(&[&stage.programs.tap, log]);
         found = taps.into_iter().flat_map(children_of).filter(|pid| !is_gone(*pid)).collect();
         found.len() == 1
     });
@@ -78,8 +78,8 @@ fn server_behind(stage: &Stage, log: &Path) -> i32 {
     found[0]
 }
 
-/// Where the servers of all stories run: one thread, for as long as the process lives.
-fn ground() -> &'static Handle {
+/// Returns the runtime of the fault servers: one thread until the process ends.
+fn runtime() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static DRIVEN: Once = Once::new();
     let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());
@@ -89,9 +89,9 @@ fn ground() -> &'static Handle {
     runtime.handle()
 }
 
-// ---- seed 000: a stream that is primed and closed for ever ----
+// ---- seed 000: a stream that is primed and closed for every request ----
 
-/// How often each stream was asked for again, by its name: an event id is the name and a number.
+/// Returns how often each stream was resumed, by name: an event id is the name and a number.
 fn resumptions(seen: &[Seen]) -> Vec<(String, usize)> {
     let mut streams: Vec<(String, usize)> = Vec::new();
     for id in seen.iter().filter_map(|seen| seen.last_event_id.as_deref()) {
@@ -104,13 +104,13 @@ fn resumptions(seen: &[Seen]) -> Vec<(String, usize)> {
     streams
 }
 
-/// The server of the report: a call is answered by an event with an id and no data, and the end of the stream; so is every
-/// GET. Here one tool works, to see that the connection is still good for something.
-fn seed_000(client: Client) {
+/// The server of the report: it answers a call and every GET with an event that has an id and no data, and ends the
+/// stream. One tool works, which shows that the connection is usable.
+fn always_closed_stream(client: Client) {
     let stage = stage(client, Legacy, Fixture);
     let settings = Settings { era: mendline_faults::Era::Legacy, answers: Answers::Events, ..Settings::default() };
-    let site = ground().block_on(mendline_faults::Server::start(settings)).unwrap();
-    // A second between two attempts is what the packages wait when no `retry` is named, as in the report.
+    let site = runtime().block_on(mendline_faults::Server::start(settings)).unwrap();
+    // The SDKs wait one second between two attempts without a `retry` field, as in the report.
     let fault = || Rule::new("s52_prime_then_close_for_ever").value(1000);
     site.add(fault().tool("create_note")).unwrap();
     site.add(fault().verb("GET")).unwrap();
@@ -125,73 +125,73 @@ fn seed_000(client: Client) {
         call("lookup", &json!({ "key": "m", "answer": "json" })),
     ];
     let folder = stage.folder("s52").unwrap();
-    let mut live = Live::start(&stage, folder, &steps, &run(&stage, &[&site.url()]), &[]).unwrap();
-    live.arrives_at("before").unwrap();
+    let mut live = LiveClient::start(&stage, folder, &steps, &run(&stage, &[&site.url()]), &[]).unwrap();
+    live.wait_for_pause("before").unwrap();
     let begun = Instant::now();
-    live.goes_on_from("before").unwrap();
-    live.arrives_at("answered").unwrap();
+    live.resume_from("before").unwrap();
+    live.wait_for_pause("answered").unwrap();
     let took = begun.elapsed();
     let calls_stream = |seen: &[Seen]| {
-        // The stream of the call is the one that was asked for most; the other is the session's own.
+        // The stream of the call was resumed most often; the other is the GET stream.
         resumptions(seen).into_iter().max_by_key(|(_, times)| *times).unwrap()
     };
     let at_the_answer = site.oracle().seen();
     let (name, times) = calls_stream(&at_the_answer);
     let gets = site.oracle().counts().gets;
-    live.goes_on_from("answered").unwrap();
-    live.arrives_at("later").unwrap();
+    live.resume_from("answered").unwrap();
+    live.wait_for_pause("later").unwrap();
     let later = resumptions(&site.oracle().seen()).into_iter().find(|(stream, _)| *stream == name).unwrap();
-    live.goes_on_from("later").unwrap();
+    live.resume_from("later").unwrap();
     let report = live.report().unwrap();
 
     println!("{client:?}: answered after {took:?}, {times} resumptions, {gets} GETs in all");
     let failed = &results(&report, "create_note")[0];
     assert_eq!(failed["isError"], true, "{failed}");
-    assert!(text(failed).contains("may or may not have run"), "the words say what is not known: {failed}");
+    assert!(text(failed).contains("may or may not have run"), "the text says what is unknown: {failed}");
     assert_eq!(failed["_meta"]["dev.mendline/failure"]["outcome"], "unknown", "{failed}");
     assert!(took < Duration::from_secs(40), "in bounded time: {took:?}");
-    assert_eq!(times, 10, "asked for ten times");
+    assert_eq!(times, 10, "resumed ten times");
     assert_eq!(later, (name, 10), "and not once more after the answer");
-    assert!(gets <= 20, "the session's own stream is not asked for in a loop either: {gets}");
+    assert!(gets <= 20, "the GET stream is not requested in a loop: {gets}");
     let looked_up: Vec<String> = results(&report, "lookup").iter().map(|result| text(result).to_owned()).collect();
     assert_eq!(looked_up, ["l is 42", "m is 42"]);
     assert_eq!(site.oracle().counts().executions_of("k"), 1);
 }
 
 #[test]
-fn s52_python_1_gets_a_clear_error_where_it_hung_for_ever() {
-    seed_000(Python1);
+fn s52_python_1_gets_error_instead_of_hanging() {
+    always_closed_stream(Python1);
 }
 
 #[test]
-fn s52_python_2_gets_a_clear_error_where_it_hung_for_ever() {
-    seed_000(Python2);
+fn s52_python_2_gets_error_instead_of_hanging() {
+    always_closed_stream(Python2);
 }
 
 #[test]
-fn s52_typescript_1_gets_a_clear_error_where_it_hung_for_ever() {
-    seed_000(TypeScript1);
+fn s52_typescript_1_gets_error_instead_of_hanging() {
+    always_closed_stream(TypeScript1);
 }
 
 #[test]
-fn s52_typescript_2_gets_a_clear_error_where_it_hung_for_ever() {
-    seed_000(TypeScript2);
+fn s52_typescript_2_gets_error_instead_of_hanging() {
+    always_closed_stream(TypeScript2);
 }
 
 #[test]
-fn s52_rmcp_gets_a_clear_error_where_it_hung_for_ever() {
-    seed_000(Rust);
+fn s52_rmcp_gets_error_instead_of_hanging() {
+    always_closed_stream(Rust);
 }
 
-// ---- seed 001: a bridge whose remote end dies ----
+// ---- seed 001: a bridge whose server dies ----
 
-/// The words of the entry in the report, with our URL: `npx -y mcp-remote@latest URL`.
+/// Returns the command of the report with the URL of the test: `npx -y mcp-remote@latest URL`.
 fn entry(stage: &Stage, url: &str) -> Vec<OsString> {
     run(stage, &["--", "npx", "-y", "mcp-remote@latest", url])
 }
 
-/// A PATH on which `npx` is the bridge that is pinned in `bench/peers`: a test must not fetch whatever is the latest today.
-/// The bridge keeps a file per server in the home folder, which therefore is one of this test.
+/// Returns a PATH on which `npx` is the bridge that `bench/peers` pins, so that the test does not download the latest
+/// one. The bridge keeps a file for each server in the home directory, so the test has its own.
 fn with_a_pinned_npx(folder: &Path) -> Vec<(&'static str, OsString)> {
     let bridge = installed("bench/node_modules/mcp-remote/dist/proxy.js").unwrap();
     let (bin, home) = (folder.join("bin"), folder.join("home"));
@@ -210,13 +210,13 @@ fn with_a_pinned_npx(folder: &Path) -> Vec<(&'static str, OsString)> {
     vec![("PATH", path), ("HOME", home.into())]
 }
 
-fn remote(stage: &Stage, folder: &Path) -> Faulty {
-    Faulty::start(&stage.programs.faults, &["era=legacy"], &folder.join("ledger")).unwrap()
+fn remote(stage: &Stage, folder: &Path) -> FaultyServer {
+    FaultyServer::start(&stage.programs.faults, &["era=legacy"], &folder.join("ledger")).unwrap()
 }
 
-/// The remote end dies and stays away. The bridge lives and answers that it has lost its connection; after three of these it
-/// is replaced, a call waits until there is somebody again, and the client never did anything but call.
-fn seed_001(client: Client, path: &str) {
+/// The server dies and stays away. The bridge lives and answers that it has lost its connection. After three such
+/// answers it is replaced, and a call waits until the server is back. The client only calls.
+fn bridge_with_dead_server(client: Client, path: &str) {
     let stage = stage(client, Legacy, Fixture);
     let folder = stage.folder(&format!("mcp-remote{}", path.replace('/', "-"))).unwrap();
     let mut remote = remote(&stage, &folder);
@@ -234,15 +234,15 @@ fn seed_001(client: Client, path: &str) {
     ];
     let environment = with_a_pinned_npx(&folder);
     let command = entry(&stage, &remote.url(path));
-    let mut live = Live::start(&stage, folder.clone(), &steps, &command, &environment).unwrap();
-    live.arrives_at("up").unwrap();
+    let mut live = LiveClient::start(&stage, folder.clone(), &steps, &command, &environment).unwrap();
+    live.wait_for_pause("up").unwrap();
     remote.kill();
-    live.goes_on_from("up").unwrap();
-    live.arrives_at("replaced").unwrap();
-    let replaced = eventually(SOON, || live.said().contains("its own connection is gone"));
-    assert!(replaced, "{}", live.said());
-    live.goes_on_from("replaced").unwrap();
-    remote.come_back().unwrap();
+    live.resume_from("up").unwrap();
+    live.wait_for_pause("replaced").unwrap();
+    let replaced = eventually(SOON, || live.output().contains("its own connection is gone"));
+    assert!(replaced, "{}", live.output());
+    live.resume_from("replaced").unwrap();
+    remote.restart().unwrap();
     let report = live.report().unwrap();
     assert_eq!(text(&results(&report, "create_note")[1]), "wrote waited");
     assert_eq!(text(&results(&report, "lookup")[3]), "d is 42");
@@ -251,24 +251,24 @@ fn seed_001(client: Client, path: &str) {
 }
 
 #[test]
-fn the_entry_of_the_report_outlives_its_remote_end_with_python_2_over_sse() {
-    seed_001(Python2, "/sse");
+fn reported_bridge_entry_survives_restart_with_python_2_over_sse() {
+    bridge_with_dead_server(Python2, "/sse");
 }
 
 #[test]
-fn the_entry_of_the_report_outlives_its_remote_end_with_typescript_1_over_streamable_http() {
-    seed_001(TypeScript1, "/mcp");
+fn reported_bridge_entry_survives_restart_with_typescript_1_over_http() {
+    bridge_with_dead_server(TypeScript1, "/mcp");
 }
 
-/// Calls in flight when the remote end dies, over a bridge that answers some of them late and some not at all. Every one is
-/// answered once, none runs twice, and whoever calls later is served.
+/// Calls in flight when the server dies, over a bridge that answers some of them late and some not at all. Each is
+/// answered once, none runs twice, and later calls work.
 fn calls_in_flight_over_a_bridge(path: &str) {
     let stage = stage(Rust, Legacy, Fixture);
     let folder = stage.folder(&format!("mcp-remote-in-flight{}", path.replace('/', "-"))).unwrap();
     let mut remote = remote(&stage, &folder);
     let environment = with_a_pinned_npx(&folder);
     let mut caller = Caller::start(&entry(&stage, &remote.url(path)), &environment, &folder.join("log")).unwrap();
-    caller.greet(Duration::from_secs(60)).unwrap();
+    caller.initialize(Duration::from_secs(60)).unwrap();
     caller.call("write", "create_note", &json!({ "key": "write", "delayMs": 5000 })).unwrap();
     caller.call("read", "lookup", &json!({ "key": "read", "delayMs": 5000 })).unwrap();
     assert!(eventually(SOON, || remote.executions().len() == 2), "both run: {:?}", remote.executions());
@@ -282,12 +282,12 @@ fn calls_in_flight_over_a_bridge(path: &str) {
         let Some(id) = message["id"].as_str().map(ToOwned::to_owned) else { continue };
         assert!(answers.insert(id.clone(), message).is_none(), "{id} was answered twice");
         if answers.len() == 3 {
-            remote.come_back().unwrap();
+            remote.restart().unwrap();
         }
     }
     let write = &answers["write"];
     let unknown = write["result"]["_meta"]["dev.mendline/failure"]["outcome"] == "unknown";
-    assert!(unknown || write["error"]["code"] == -32001, "ours, or the bridge's own words: {write}");
+    assert!(unknown || write["error"]["code"] == -32001, "an error of Mendline or of the bridge: {write}");
     assert_eq!(answers["read"]["result"]["content"][0]["text"], "read is 42", "{}", answers["read"]);
     caller.call("later", "create_note", &json!({ "key": "later" })).unwrap();
     let later = caller.answer("later", Duration::from_secs(60)).unwrap();
@@ -297,27 +297,27 @@ fn calls_in_flight_over_a_bridge(path: &str) {
 }
 
 #[test]
-fn calls_in_flight_over_the_bridge_of_the_report_are_answered_once_over_sse() {
+fn reported_bridge_answers_calls_in_flight_once_over_sse() {
     calls_in_flight_over_a_bridge("/sse");
 }
 
 #[test]
-fn calls_in_flight_over_the_bridge_of_the_report_are_answered_once_over_streamable_http() {
+fn reported_bridge_answers_calls_in_flight_once_over_http() {
     calls_in_flight_over_a_bridge("/mcp");
 }
 
-// ---- what the last session knew ----
+// ---- restored session state ----
 
-/// The server is killed. The next one is told the client's log level and subscription, as the tap before it saw, and the
-/// client is told that what it has subscribed to may have changed.
-fn state_is_brought_back(client: Client, server: Server) {
+/// The server is killed. The next one gets the log level and the subscription of the client, as the tap shows, and the
+/// client is notified that its resource may have changed.
+fn state_is_restored(client: Client, server: Server) {
     let stage = stage(client, Legacy, server);
     let folder = stage.folder("state").unwrap();
     let log = folder.join("server-side.log");
     let (uri, echo) = match server {
         Everything => ("demo://resource/dynamic/text/1", json!({ "message": "there?" })),
         Fixture => ("note://zwei", json!({ "text": "there?" })),
-        Server::TypeScript => unreachable!("it knows no sessions whose state could be brought back"),
+        Server::TypeScript => unreachable!("it has no sessions whose state could be restored"),
     };
     let steps = [
         json!({ "do": "list", "what": "tools" }),
@@ -328,66 +328,70 @@ fn state_is_brought_back(client: Client, server: Server) {
         call("echo", &echo),
     ];
     let mut command = run(&stage, &["--"]);
-    command.extend(stage.tapped(&log, stage.server_command(Over::Stdio).unwrap()));
-    let mut live = Live::start(&stage, folder, &steps, &command, &[]).unwrap();
-    live.arrives_at("kill").unwrap();
+    command.extend(stage.tapped(&log, stage.server_command(Transport::Stdio).unwrap()));
+    let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
+    live.wait_for_pause("kill").unwrap();
     kill(server_behind(&stage, &log));
-    live.goes_on_from("kill").unwrap();
+    live.resume_from("kill").unwrap();
     let report = live.report().unwrap();
     assert!(text(&results(&report, "echo")[0]).contains("there?"), "{report}");
-    assert_eq!(report["heard"]["notifications/resources/updated"][0]["uri"], uri, "{report}");
+    assert_eq!(report["received"]["notifications/resources/updated"][0]["uri"], uri, "{report}");
 
-    // The tap of the second life began the log anew.
+    // The tap of the second process started a new log.
     let second = Transcript::read(&log).unwrap();
-    let heard: Vec<Value> = second.up.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told = |method: &str| heard.iter().filter(|message| message["method"] == method).collect::<Vec<_>>();
-    assert_eq!((told("initialize").len(), told("notifications/initialized").len()), (1, 1), "{heard:?}");
-    assert_eq!(told("logging/setLevel")[0]["params"]["level"], "warning", "{heard:?}");
-    assert_eq!(told("resources/subscribe")[0]["params"]["uri"], uri, "{heard:?}");
+    let messages: Vec<Value> = second.up.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sent = |method: &str| messages.iter().filter(|message| message["method"] == method).collect::<Vec<_>>();
+    assert_eq!((sent("initialize").len(), sent("notifications/initialized").len()), (1, 1), "{messages:?}");
+    assert_eq!(sent("logging/setLevel")[0]["params"]["level"], "warning", "{messages:?}");
+    assert_eq!(sent("resources/subscribe")[0]["params"]["uri"], uri, "{messages:?}");
     if server == Fixture {
-        // `everything` says so by itself whenever it begins.
-        assert_eq!(report["heard"].get("notifications/tools/list_changed"), None, "the tools are the same: {report}");
+        // `everything` sends it at every start.
+        assert_eq!(
+            report["received"].get("notifications/tools/list_changed"),
+            None,
+            "the tools are the same: {report}"
+        );
     }
 }
 
 #[test]
-fn typescript_1_finds_its_level_and_its_subscription_at_the_next_everything() {
-    state_is_brought_back(TypeScript1, Everything);
+fn typescript_1_state_is_restored_at_restarted_everything() {
+    state_is_restored(TypeScript1, Everything);
 }
 
 #[test]
-fn typescript_2_finds_its_level_and_its_subscription_at_the_next_everything() {
-    state_is_brought_back(TypeScript2, Everything);
+fn typescript_2_state_is_restored_at_restarted_everything() {
+    state_is_restored(TypeScript2, Everything);
 }
 
 #[test]
-fn python_1_finds_its_level_and_its_subscription_at_the_next_fixture() {
-    state_is_brought_back(Python1, Fixture);
+fn python_1_state_is_restored_at_restarted_fixture() {
+    state_is_restored(Python1, Fixture);
 }
 
 #[test]
-fn python_2_finds_its_level_and_its_subscription_at_the_next_fixture() {
-    state_is_brought_back(Python2, Fixture);
+fn python_2_state_is_restored_at_restarted_fixture() {
+    state_is_restored(Python2, Fixture);
 }
 
 #[test]
-fn rmcp_finds_its_level_and_its_subscription_at_the_next_fixture() {
-    state_is_brought_back(Rust, Fixture);
+fn rmcp_state_is_restored_at_restarted_fixture() {
+    state_is_restored(Rust, Fixture);
 }
 
-/// In the modern era there is a stream for what the client listens to. It is opened again at the next server.
-fn listening_goes_on(client: Client) {
+/// In the modern era a subscription is a stream. It is reopened at the next server.
+fn subscription_continues(client: Client) {
     let stage = stage(client, Modern, Fixture);
     let folder = stage.folder("listening").unwrap();
     let log = folder.join("server-side.log");
     let steps =
         [json!({ "do": "hold", "uri": "note://zwei", "pause": "kill" }), call("echo", &json!({ "text": "there?" }))];
     let mut command = run(&stage, &["--"]);
-    command.extend(stage.tapped(&log, stage.server_command(Over::Stdio).unwrap()));
-    let mut live = Live::start(&stage, folder, &steps, &command, &[]).unwrap();
-    live.arrives_at("kill").unwrap();
+    command.extend(stage.tapped(&log, stage.server_command(Transport::Stdio).unwrap()));
+    let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
+    live.wait_for_pause("kill").unwrap();
     kill(server_behind(&stage, &log));
-    live.goes_on_from("kill").unwrap();
+    live.resume_from("kill").unwrap();
     let report = live.report().unwrap();
     assert!(report["steps"][0][2].to_string().contains("note://zwei"), "{report}");
     let second = Transcript::read(&log).unwrap();
@@ -396,27 +400,27 @@ fn listening_goes_on(client: Client) {
 }
 
 #[test]
-fn python_2_goes_on_listening_at_the_next_server() {
-    listening_goes_on(Python2);
+fn python_2_subscription_continues_at_restarted_server() {
+    subscription_continues(Python2);
 }
 
 #[test]
-fn typescript_2_goes_on_listening_at_the_next_server() {
-    listening_goes_on(TypeScript2);
+fn typescript_2_subscription_continues_at_restarted_server() {
+    subscription_continues(TypeScript2);
 }
 
-/// A server that was updated while it was away: its next life is another server altogether.
-fn other_tools_after_a_restart(client: Client) {
+/// The next process of the server is another server with other tools.
+fn changed_tools_after_restart(client: Client) {
     const ONCE: &str = r#"if mkdir "$0" 2>/dev/null; then exec "$@"; else exec "$MENDLINE" demo-server; fi"#;
     let stage = stage(client, Legacy, Fixture);
     let folder = stage.folder("m70").unwrap();
     let log = folder.join("server-side.log");
-    // `env`, because the packages pass on few variables.
+    // `env`, because the SDKs pass on few variables.
     let mut mendline = OsString::from("MENDLINE=");
     mendline.push(&stage.programs.mendline);
     let mut server: Vec<OsString> = vec!["env".into(), mendline, "sh".into(), "-c".into(), ONCE.into()];
     server.push(folder.join("has-lived").into());
-    server.extend(stage.server_command(Over::Stdio).unwrap());
+    server.extend(stage.server_command(Transport::Stdio).unwrap());
     let steps = [
         json!({ "do": "list", "what": "tools" }),
         pause("kill"),
@@ -426,52 +430,52 @@ fn other_tools_after_a_restart(client: Client) {
     ];
     let mut command = run(&stage, &["--"]);
     command.extend(stage.tapped(&log, server));
-    let mut live = Live::start(&stage, folder, &steps, &command, &[]).unwrap();
-    live.arrives_at("kill").unwrap();
+    let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
+    live.wait_for_pause("kill").unwrap();
     kill(server_behind(&stage, &log));
-    live.goes_on_from("kill").unwrap();
+    live.resume_from("kill").unwrap();
     let report = live.report().unwrap();
-    assert_eq!(report["heard"]["notifications/tools/list_changed"].as_array().unwrap().len(), 1, "{report}");
+    assert_eq!(report["received"]["notifications/tools/list_changed"].as_array().unwrap().len(), 1, "{report}");
     assert_eq!(text(&results(&report, "lookup")[0]), "k is 42");
 }
 
 #[test]
-fn m70_python_1_is_told_that_the_tools_have_changed() {
-    other_tools_after_a_restart(Python1);
+fn m70_python_1_is_notified_of_changed_tools() {
+    changed_tools_after_restart(Python1);
 }
 
 #[test]
-fn m70_python_2_is_told_that_the_tools_have_changed() {
-    other_tools_after_a_restart(Python2);
+fn m70_python_2_is_notified_of_changed_tools() {
+    changed_tools_after_restart(Python2);
 }
 
 #[test]
-fn m70_typescript_1_is_told_that_the_tools_have_changed() {
-    other_tools_after_a_restart(TypeScript1);
+fn m70_typescript_1_is_notified_of_changed_tools() {
+    changed_tools_after_restart(TypeScript1);
 }
 
-// ---- the client goes ----
+// ---- exit of the client ----
 
 #[test]
-fn c87_a_client_that_is_killed_under_a_call_leaves_nothing_behind() {
+fn c87_client_killed_during_call_leaves_no_process() {
     let stage = stage(Python2, Legacy, Fixture);
     let folder = stage.folder("c87").unwrap();
     let log = folder.join("server-side.log");
     let steps = [json!({ "do": "list", "what": "tools" }), pause("call"), call("slow", &json!({}))];
     let mut command = run(&stage, &["--"]);
-    command.extend(stage.tapped(&log, stage.server_command(Over::Stdio).unwrap()));
-    let mut live = Live::start(&stage, folder, &steps, &command, &[]).unwrap();
-    live.arrives_at("call").unwrap();
+    command.extend(stage.tapped(&log, stage.server_command(Transport::Stdio).unwrap()));
+    let mut live = LiveClient::start(&stage, folder, &steps, &command, &[]).unwrap();
+    live.wait_for_pause("call").unwrap();
     let (client, server) = (i32::try_from(live.id()).unwrap(), server_behind(&stage, &log));
     let mendline = children_of(client);
     let guard_and_tap: Vec<i32> = mendline.iter().copied().flat_map(children_of).collect();
     assert!(mendline.len() == 1 && guard_and_tap.len() == 2, "{mendline:?} {guard_and_tap:?}");
-    live.goes_on_from("call").unwrap();
+    live.resume_from("call").unwrap();
     let is_called = || fs::read_to_string(&log).unwrap().contains("tools/call");
-    assert!(eventually(SOON, is_called), "the call is on its way");
+    assert!(eventually(SOON, is_called), "the call is in flight");
     live.kill();
     let all: Vec<i32> = [server].into_iter().chain(mendline).chain(guard_and_tap).collect();
-    // The call of a client that cannot be answered any more is not waited for.
+    // The call of a killed client is not awaited.
     let ended = eventually(SOON, || all.iter().all(|pid| is_gone(*pid)));
     let left: Vec<&i32> = all.iter().filter(|pid| !is_gone(**pid)).collect();
     assert!(ended, "left behind: {left:?}");

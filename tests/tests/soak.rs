@@ -1,13 +1,13 @@
-//! A server that is killed every twenty seconds, and callers who should hardly notice.
+//! A soak test: the server is killed every twenty seconds while clients call.
 //!
-//! Eight callers make calls of 50 ms without a pause, every other one with an effect that must not happen twice. The server
-//! is killed with SIGKILL and is back a second later: a child because Mendline starts it again, a server at a URL because
-//! the test does. Each execution is in a ledger, a file that survives every kill, so what ran is known and not concluded.
+//! Eight callers make calls of 50 ms without a pause, every other one unsafe. The server is killed with SIGKILL and is
+//! back one second later: Mendline restarts a child, and the test restarts a server at a URL. A ledger, a file that
+//! survives every kill, records each execution.
 //!
-//! Two minutes belong to the tests; `cargo xtask soak` runs the same for as long as one likes. How fast it recovers depends
-//! on the machine and is reported; only far too slow is a failure.
+//! The tests take two minutes; `cargo xtask soak` runs longer. The time to recovery depends on the machine and is
+//! reported; only a far too long one is a failure.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, and a report for whoever runs it")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test prints its report")]
 
 mod programs;
 
@@ -18,23 +18,23 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use mendline_peers::caller::Caller;
-use mendline_peers::faulty::{Faulty, executions};
+use mendline_peers::faulty_server::{FaultyServer, executions};
 use mendline_peers::processes::{children_of, eventually, is_gone};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How often the server is killed. More often, and a child would be in a crash loop by its exits: five in a minute.
+/// The interval of the kills. A shorter one would be a crash loop: five exits in a minute.
 const EVERY: Duration = Duration::from_secs(20);
-/// How long it takes to be back.
+/// The time until the server is back.
 const AWAY: Duration = Duration::from_secs(1);
 const CALLERS: usize = 8;
-/// How long a call takes at the server.
+/// The duration of a call at the server.
 const CALL_MS: u64 = 50;
-/// The longest that a call can take while a server comes back, with much to spare.
+/// The longest time of a call while a server comes back, with a large margin.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The variable by which `cargo xtask soak` asks for more.
+/// The variable with which `cargo xtask soak` sets the duration.
 const MINUTES: &str = "MENDLINE_SOAK_MINUTES";
 
 fn length() -> Duration {
@@ -42,25 +42,25 @@ fn length() -> Duration {
     Duration::from_secs(60 * minutes)
 }
 
-/// Who is killed.
-trait Victim {
-    /// Kills it, and comes back when it is gone.
+/// The server that is killed.
+trait KillableServer {
+    /// Kills it and waits until it is gone.
     fn kill(&mut self);
-    /// A second later: starts it again, unless that is Mendline's business.
-    fn come_back(&mut self);
-    /// How often each call ran, by its key.
+    /// Starts it again after one second, unless Mendline does.
+    fn restart(&mut self);
+    /// Returns how often each call ran, by key.
     fn executions(&self) -> BTreeMap<String, usize>;
 }
 
-struct Remote(Faulty);
+struct Remote(FaultyServer);
 
-impl Victim for Remote {
+impl KillableServer for Remote {
     fn kill(&mut self) {
         self.0.kill();
     }
 
-    fn come_back(&mut self) {
-        self.0.come_back().unwrap();
+    fn restart(&mut self) {
+        self.0.restart().unwrap();
     }
 
     fn executions(&self) -> BTreeMap<String, usize> {
@@ -68,7 +68,7 @@ impl Victim for Remote {
     }
 }
 
-/// Mendline's child, which takes a second to start.
+/// A child of Mendline, which takes one second to start.
 struct Child {
     mendline: i32,
     ledger: PathBuf,
@@ -78,8 +78,8 @@ struct Child {
 impl Child {
     fn server(&self) -> Option<i32> {
         let is_server = |pid: &i32| {
-            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            words.split(|byte| *byte == 0).any(|word| word == b"demo-server") && !is_gone(*pid)
+            let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            arguments.split(|byte| *byte == 0).any(|word| word == b"demo-server") && !is_gone(*pid)
         };
         children_of(self.mendline).into_iter().find(is_server)
     }
@@ -89,7 +89,7 @@ impl Child {
     }
 }
 
-impl Victim for Child {
+impl KillableServer for Child {
     fn kill(&mut self) {
         let mut server = None;
         assert!(eventually(PATIENCE, || {
@@ -99,12 +99,12 @@ impl Victim for Child {
         let pid = server.unwrap();
         rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
         assert!(eventually(PATIENCE, || is_gone(pid)));
-        // The server reads its whole ledger at every call; a ledger for each life keeps that short.
+        // The server reads its whole ledger at every call. A new ledger for each process keeps it short.
         let _ = fs::rename(&self.ledger, self.ledger_of(self.lives));
         self.lives += 1;
     }
 
-    fn come_back(&mut self) {}
+    fn restart(&mut self) {}
 
     fn executions(&self) -> BTreeMap<String, usize> {
         let mut all = executions(&self.ledger);
@@ -129,11 +129,11 @@ struct Call {
     kind: Kind,
     sent: Instant,
     answered: Instant,
-    /// What Mendline said of a call that it had to answer itself; nothing if the server answered.
+    /// The outcome that Mendline reported, or nothing if the server answered.
     outcome: Option<String>,
 }
 
-/// A kill: when it was begun, when nothing was left, and when the server could be reached again.
+/// A kill: when it began, when the server was gone, and when it was reachable again.
 struct Kill {
     begun: Instant,
     gone: Instant,
@@ -142,7 +142,7 @@ struct Kill {
 
 struct Soak {
     caller: Caller,
-    victim: Box<dyn Victim>,
+    victim: Box<dyn KillableServer>,
     open: BTreeMap<String, (usize, Kind, Instant)>,
     made: usize,
     calls: Vec<Call>,
@@ -151,7 +151,7 @@ struct Soak {
 
 impl Soak {
     fn run(mut self, name: &str) {
-        self.caller.greet(PATIENCE).unwrap();
+        self.caller.initialize(PATIENCE).unwrap();
         let (begun, length) = (Instant::now(), length());
         for caller in 0..CALLERS {
             self.call_next(caller);
@@ -162,7 +162,7 @@ impl Soak {
             let now = Instant::now();
             if let Some(back) = returns.filter(|back| *back <= now) {
                 returns = None;
-                self.victim.come_back();
+                self.victim.restart();
                 self.kills.last_mut().unwrap().back = back.max(Instant::now());
             } else if now >= next_kill && begun.elapsed() + EVERY / 2 < length {
                 self.victim.kill();
@@ -171,18 +171,18 @@ impl Soak {
                 returns = Some(gone + AWAY);
                 next_kill += EVERY;
             }
-            self.hear(true);
+            self.recv_answer(true);
         }
         while !self.open.is_empty() {
-            self.hear(false);
+            self.recv_answer(false);
         }
         self.judge(name, begun.elapsed());
     }
 
-    /// Takes one answer, if there is one, and lets its caller go on.
-    fn hear(&mut self, goes_on: bool) {
+    /// Reads one answer, if there is one, and lets its caller continue.
+    fn recv_answer(&mut self, goes_on: bool) {
         let oldest = self.open.values().map(|(_, _, sent)| *sent).min().unwrap();
-        assert!(oldest.elapsed() < PATIENCE, "a call was not answered; log:\n{}", self.caller.said());
+        assert!(oldest.elapsed() < PATIENCE, "a call was not answered; log:\n{}", self.caller.log());
         let Ok((answered, message)) = self.caller.next(Duration::from_millis(20)) else { return };
         let Some(id) = message["id"].as_str().filter(|_| message.get("method").is_none()) else { return };
         let (caller, kind, sent) = self.open.remove(id).unwrap_or_else(|| panic!("answered twice: {message}"));
@@ -231,27 +231,27 @@ impl Soak {
         let last = recoveries[recoveries.len() - 1];
         println!("  first success after the server was back: p50 {middle:?}, max {last:?}; slowest call {slowest:?}");
 
-        let show = |calls: &[&Call]| calls.iter().take(5).map(|call| self.story(call)).collect::<Vec<_>>();
+        let show = |calls: &[&Call]| calls.iter().take(5).map(|call| self.describe(call)).collect::<Vec<_>>();
         assert!(percent(failed_reads.len(), reads) <= 0.1, "{:?}", show(&failed_reads));
         assert!(failed_writes.is_empty(), "only `unknown` may happen to an unsafe call: {:?}", show(&failed_writes));
         let show_unknown: Vec<&Call> = not_in_flight.iter().map(|call| **call).collect();
         assert!(not_in_flight.is_empty(), "unknown, and not in flight at a kill: {:?}", show(&show_unknown));
         assert!(twice.is_empty(), "ran twice: {:?}", show(&twice));
         assert!(lost.is_empty(), "answered, and did not run once: {:?}", show(&lost));
-        assert!(untrue.is_empty(), "said not to have run, and ran: {:?}", show(&untrue));
+        assert!(untrue.is_empty(), "reported as not run, but ran: {:?}", show(&untrue));
         assert_eq!(recoveries.len(), self.kills.len(), "it came back after every kill");
-        // Five times what is promised on a machine that has nothing else to do.
+        // Five times the promise for an idle machine.
         assert!(middle <= 5 * Duration::from_secs(3) && last <= 5 * Duration::from_secs(10), "{recoveries:?}");
     }
 
-    /// From the moment at which the server was back to the first call that it answered.
+    /// Returns the time from the return of the server to its first answer.
     fn recovery(&self, kill: &Kill) -> Option<Duration> {
         let successes = self.calls.iter().filter(|call| call.outcome.is_none() && call.answered >= kill.back);
         successes.map(|call| call.answered - kill.back).min()
     }
 
-    /// What happened to a call, next to the kill that came nearest.
-    fn story(&self, call: &Call) -> String {
+    /// Describes a call and the kill that was nearest to it.
+    fn describe(&self, call: &Call) -> String {
         let kill = self.kills.iter().rfind(|kill| kill.begun < call.answered);
         let after = |at: Instant| kill.map(|kill| at.saturating_duration_since(kill.gone));
         let before = kill.map(|kill| kill.gone.saturating_duration_since(call.sent));
@@ -276,37 +276,37 @@ fn outcome(message: &Value) -> Option<String> {
         return None;
     }
     let facts = [&message["result"]["_meta"]["dev.mendline/failure"]["outcome"], &message["error"]["data"]["outcome"]];
-    let said = facts.iter().find_map(|fact| fact.as_str()).map(ToOwned::to_owned);
-    Some(said.unwrap_or_else(|| message.to_string()))
+    let known = facts.iter().find_map(|fact| fact.as_str()).map(ToOwned::to_owned);
+    Some(known.unwrap_or_else(|| message.to_string()))
 }
 
-fn caller(words: &[&str], environment: &[(&str, OsString)], folder: &Path) -> Caller {
+fn caller(arguments: &[&str], environment: &[(&str, OsString)], folder: &Path) -> Caller {
     let mut command: Vec<OsString> =
         vec![programs::built().mendline.into(), "run".into(), "--no-log-files".into(), "--no-catalogue".into()];
-    command.extend(words.iter().map(OsString::from));
+    command.extend(arguments.iter().map(OsString::from));
     Caller::start(&command, environment, &folder.join("log")).unwrap()
 }
 
-fn soak(caller: Caller, victim: Box<dyn Victim>) -> Soak {
+fn soak(caller: Caller, victim: Box<dyn KillableServer>) -> Soak {
     Soak { caller, victim, open: BTreeMap::new(), made: 0, calls: Vec::new(), kills: Vec::new() }
 }
 
 #[test]
-fn i3_a_child_that_is_killed_every_twenty_seconds_is_hardly_noticed() {
+fn i3_soak_survives_child_killed_every_twenty_seconds() {
     let folder = TempDir::new().unwrap();
     let ledger = folder.path().join("ledger");
     let mendline = programs::built().mendline;
-    let words = ["--", mendline.to_str().unwrap(), "demo-server", "--temper", "slow-start=1s"];
-    let caller = caller(&words, &[("MENDLINE_DEMO_LEDGER", ledger.clone().into())], folder.path());
+    let arguments = ["--", mendline.to_str().unwrap(), "demo-server", "--temper", "slow-start=1s"];
+    let caller = caller(&arguments, &[("MENDLINE_DEMO_LEDGER", ledger.clone().into())], folder.path());
     let victim = Child { mendline: i32::try_from(caller.id()).unwrap(), ledger, lives: 0 };
     soak(caller, Box::new(victim)).run("a child");
 }
 
 #[test]
-fn i3_a_server_at_a_url_that_is_killed_every_twenty_seconds_is_hardly_noticed() {
+fn i3_soak_survives_http_server_killed_every_twenty_seconds() {
     let folder = TempDir::new().unwrap();
-    let words = ["era=legacy", "answers=json"];
-    let faulty = Faulty::start(&programs::built().faults, &words, &folder.path().join("ledger")).unwrap();
+    let arguments = ["era=legacy", "answers=json"];
+    let faulty = FaultyServer::start(&programs::built().faults, &arguments, &folder.path().join("ledger")).unwrap();
     let caller = caller(&[&faulty.url("/mcp")], &[], folder.path());
     soak(caller, Box::new(Remote(faulty))).run("a server at a URL");
 }

@@ -1,7 +1,7 @@
-//! Real clients before a server that they have met before and that has not started: their tools are there at once, and what
-//! turns out to be new is announced. `cargo xtask peers` installs what is needed and runs these tests.
+//! Real clients with a server that is cached and has not started: the tools are available at once, and new ones are
+//! announced. `cargo xtask peers` installs the peers and runs these tests.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod programs;
 
@@ -10,29 +10,29 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use mendline_peers::live::{Live, pause};
+use mendline_peers::live_client::{LiveClient, pause};
 use mendline_peers::processes::eventually;
 use mendline_peers::stage::Client::{Python1, Python2, TypeScript1, TypeScript2};
 use mendline_peers::stage::Era::Legacy;
 use mendline_peers::stage::Server::Fixture;
-use mendline_peers::stage::{Client, Over, Stage};
+use mendline_peers::stage::{Client, Stage, Transport};
 use serde_json::{Value, json};
 
-/// What should come at once may take this long on a busy machine.
+/// The deadline for anything that should happen at once, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Mendline before its demo server, which starts when there is a gate and has one tool more when there is more. The SDKs pass
-/// hardly anything of the environment on, so it is a part of the command.
+/// Returns the command of Mendline with its demo server, which starts when a gate file exists and has one more tool
+/// when another file exists. The SDKs pass on hardly any variables, so `env` sets them.
 fn command(stage: &Stage, folder: &Path) -> Vec<OsString> {
     let word = |name: &str, file: &str| OsString::from(format!("{name}={}", folder.join(file).display()));
     let mendline = OsString::from(&stage.programs.mendline);
-    let mut words = vec!["env".into(), word("MENDLINE_STATE_DIR", "state"), word("MENDLINE_DEMO_LEDGER", "ledger")];
-    words.extend([mendline.clone(), "run".into(), "--".into(), mendline, "demo-server".into()]);
-    words.extend(["--temper".into(), word("wait-for", "gate"), "--temper".into(), word("tool-if", "more")]);
-    words
+    let mut arguments = vec!["env".into(), word("MENDLINE_STATE_DIR", "state"), word("MENDLINE_DEMO_LEDGER", "ledger")];
+    arguments.extend([mendline.clone(), "run".into(), "--".into(), mendline, "demo-server".into()]);
+    arguments.extend(["--temper".into(), word("wait-for", "gate"), "--temper".into(), word("tool-if", "more")]);
+    arguments
 }
 
-/// The lists that the client's API gave, in order.
+/// Returns the lists of the client's API, in order.
 fn lists(report: &Value) -> Vec<String> {
     let steps = report["steps"].as_array().unwrap().iter();
     steps.filter(|step| step[0] == "list").map(|step| step[2].to_string()).collect()
@@ -44,7 +44,8 @@ fn served(folder: &Path) -> usize {
 }
 
 fn has_its_tools_at_once(client: Client) {
-    let stage = Stage { client, server: Fixture, era: Legacy, over: Over::Stdio, programs: programs::built() };
+    let stage =
+        Stage { client, server: Fixture, era: Legacy, transport: Transport::Stdio, programs: programs::built() };
     let folder = stage.folder("startup").unwrap();
     for left in ["gate", "more", "ledger"] {
         let _ = fs::remove_file(folder.join(left));
@@ -53,7 +54,7 @@ fn has_its_tools_at_once(client: Client) {
     let list = || json!({ "do": "list", "what": "tools" });
 
     fs::write(folder.join("gate"), "").unwrap();
-    let first = Live::start(&stage, folder.clone(), &[list()], &command(&stage, &folder), &[]).unwrap();
+    let first = LiveClient::start(&stage, folder.clone(), &[list()], &command(&stage, &folder), &[]).unwrap();
     let known = lists(&first.report().unwrap()).remove(0);
     assert!(known.contains("create_note"), "{known}");
     let is_whole = |file: fs::DirEntry| file.path().extension().is_some_and(|extension| extension == "json");
@@ -65,11 +66,11 @@ fn has_its_tools_at_once(client: Client) {
     let before = served(&folder);
     let changed = json!({ "do": "await", "method": "notifications/tools/list_changed", "count": 1 });
     let steps = [list(), pause("listed"), changed, list()];
-    let mut second = Live::start(&stage, folder.clone(), &steps, &command(&stage, &folder), &[]).unwrap();
-    second.arrives_at("listed").unwrap();
+    let mut second = LiveClient::start(&stage, folder.clone(), &steps, &command(&stage, &folder), &[]).unwrap();
+    second.wait_for_pause("listed").unwrap();
     assert_eq!(served(&folder), before, "the client has its tools, and the server has not even started");
     fs::write(folder.join("gate"), "").unwrap();
-    second.goes_on_from("listed").unwrap();
+    second.resume_from("listed").unwrap();
     let report = second.report().unwrap();
     let lists = lists(&report);
     assert_eq!(lists[0], known, "the same as the first time");
@@ -77,21 +78,21 @@ fn has_its_tools_at_once(client: Client) {
 }
 
 #[test]
-fn python_1_has_its_tools_before_the_server_has_started_and_hears_of_a_new_one() {
+fn python_1_gets_cached_tools_and_change_notification() {
     has_its_tools_at_once(Python1);
 }
 
 #[test]
-fn python_2_has_its_tools_before_the_server_has_started_and_hears_of_a_new_one() {
+fn python_2_gets_cached_tools_and_change_notification() {
     has_its_tools_at_once(Python2);
 }
 
 #[test]
-fn typescript_1_has_its_tools_before_the_server_has_started_and_hears_of_a_new_one() {
+fn typescript_1_gets_cached_tools_and_change_notification() {
     has_its_tools_at_once(TypeScript1);
 }
 
 #[test]
-fn typescript_2_has_its_tools_before_the_server_has_started_and_hears_of_a_new_one() {
+fn typescript_2_gets_cached_tools_and_change_notification() {
     has_its_tools_at_once(TypeScript2);
 }

@@ -1,7 +1,6 @@
-//! Stories about attempts: how often a call goes out, what counts as one, how long the pauses are, and what is said when
-//! there is no other.
+//! Attempts of calls: their number, their pauses, and the failure after the last one.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -10,7 +9,7 @@ use std::time::Duration;
 use mendline_core::port::{SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
-use stage::greeted::greeted;
+use stage::initialized::initialized;
 use stage::{Stage, call};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
@@ -21,35 +20,35 @@ fn failure(answer: &Value) -> &Value {
 }
 
 fn count(stage: &Stage, words: &str) -> usize {
-    stage.heard.iter().filter(|line| line.contains(words)).count()
+    stage.log.iter().filter(|line| line.contains(words)).count()
 }
 
-/// The next child comes up.
+/// Starts the next child.
 fn next_child(stage: &mut Stage) {
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     stage.accept_dial();
 }
 
-/// A stage whose calls have three seconds.
-fn hurried(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
+/// Creates a stage whose calls have a deadline of three seconds.
+fn with_short_deadline(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
     Stage::with(|notes| {
         notes.timeouts.call = Duration::from_secs(3);
         change(notes);
     })
 }
 
-/// What is said of a call that did not get out within three seconds.
+/// Returns the failure text of a call that was not sent within three seconds.
 fn why_unsent(stage: &mut Stage) -> String {
-    stage.pass(Duration::from_secs(3));
+    stage.advance(Duration::from_secs(3));
     let answer = stage.client_reads().expect("its time is over");
     assert_eq!((&failure(&answer)["cause"], &failure(&answer)["outcome"]), (&"timed_out".into(), &"not_sent".into()));
     answer["result"]["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
 #[test]
-fn an_attempt_that_cannot_have_arrived_is_not_counted_and_not_called_a_retry() {
+fn attempt_that_cannot_have_arrived_is_not_counted() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     for _ in 0..3 {
         stage.server_reads().unwrap();
         stage.die(stage.written - 2);
@@ -62,64 +61,64 @@ fn an_attempt_that_cannot_have_arrived_is_not_counted_and_not_called_a_retry() {
 }
 
 #[test]
-fn a_read_goes_out_three_times_and_then_nobody_knows() {
+fn read_is_sent_three_times_and_then_unknown() {
     let mut stage = Stage::up();
-    stage.client_says(LIST);
+    stage.client_sends(LIST);
     for attempt in 1..=3 {
         assert_eq!(stage.client_reads(), None, "attempt {attempt}");
         stage.server_reads().unwrap();
         stage.die(stage.written);
         if attempt < 3 {
             next_child(&mut stage);
-            assert_eq!(count(&stage, &format!("goes out again as attempt {}", attempt + 1)), 1, "{:?}", stage.heard);
+            assert_eq!(count(&stage, &format!("goes out again as attempt {}", attempt + 1)), 1, "{:?}", stage.log);
         }
     }
-    let answer = stage.client_reads().expect("enough is enough");
-    let said = failure(&answer);
+    let answer = stage.client_reads().expect("the attempts are used up");
+    let reported = failure(&answer);
     assert_eq!(
-        (&said["cause"], &said["outcome"], &said["attempts"]),
+        (&reported["cause"], &reported["outcome"], &reported["attempts"]),
         (&"outcome_unknown".into(), &"unknown".into(), &3.into())
     );
 }
 
 #[test]
-fn an_answer_that_cannot_be_read_is_said_to_be_that() {
+fn unreadable_answer_is_reported_as_such() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"#));
     let answer = stage.client_reads().unwrap();
     assert!(answer.to_string().contains("its answer could not be read"), "{answer}");
 }
 
 #[test]
-fn a_call_that_waits_in_vain_is_told_what_is_the_matter_and_when_to_come_again() {
-    let mut stage = greeted();
+fn call_that_waits_in_vain_gets_cause_and_retry_time() {
+    let mut stage = initialized();
     stage.die(stage.written);
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let end = stage.now + defaults::RECOVERY;
     while stage.now < end {
-        stage.pass(Duration::from_millis(100));
+        stage.advance(Duration::from_millis(100));
         if let Some(link) = stage.spawned.take() {
             let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "no process to be had".into() };
-            stage.tell(Input::SpawnFailed { link, why });
+            stage.input(Input::SpawnFailed { link, why });
         }
     }
     let answer = stage.client_reads().expect("it has waited long enough");
-    let said = failure(&answer);
-    assert_eq!((&said["cause"], &said["outcome"]), (&"unavailable".into(), &"not_sent".into()));
-    assert!(said["retryAfterMs"].as_u64().is_some_and(|millis| (1_000..=5_000).contains(&millis)), "{answer}");
+    let reported = failure(&answer);
+    assert_eq!((&reported["cause"], &reported["outcome"]), (&"unavailable".into(), &"not_sent".into()));
+    assert!(reported["retryAfterMs"].as_u64().is_some_and(|millis| (1_000..=5_000).contains(&millis)), "{answer}");
     assert!(answer.to_string().contains("no process to be had"), "{answer}");
 }
 
 #[test]
-fn a_call_that_waits_for_a_greeting_in_vain_is_not_told_that_there_was_no_place() {
-    let mut stage = greeted();
+fn call_waiting_for_handshake_does_not_report_full_queue() {
+    let mut stage = initialized();
     stage.die(stage.written);
     next_child(&mut stage);
     assert_eq!(stage.server_reads().unwrap()["method"], "initialize");
-    stage.client_says(&call("1", "create_note"));
-    stage.pass(defaults::RECOVERY);
+    stage.client_sends(&call("1", "create_note"));
+    stage.advance(defaults::RECOVERY);
     assert_eq!(stage.state(), LinkState::Up);
     let answer = stage.client_reads().expect("it has waited long enough");
     assert_eq!(failure(&answer)["cause"], "unavailable");
@@ -127,47 +126,48 @@ fn a_call_that_waits_for_a_greeting_in_vain_is_not_told_that_there_was_no_place(
 }
 
 #[test]
-fn a_call_that_did_not_get_out_says_what_was_in_the_way() {
-    let mut stage = hurried(|_| {});
-    stage.client_says(&call("1", "create_note"));
-    let said = why_unsent(&mut stage);
-    assert!(said.contains("it has not started yet"), "{said}");
+fn unsent_call_reports_what_blocked_it() {
+    let mut stage = with_short_deadline(|_| {});
+    stage.client_sends(&call("1", "create_note"));
+    let reported = why_unsent(&mut stage);
+    assert!(reported.contains("it has not started yet"), "{reported}");
 
-    let mut stage = hurried(|_| {});
+    let mut stage = with_short_deadline(|_| {});
     stage.accept_dial();
     stage.die(0);
-    stage.client_says(&call("1", "create_note"));
-    let said = why_unsent(&mut stage);
-    assert!(said.contains("killed by signal 9"), "{said}");
+    stage.client_sends(&call("1", "create_note"));
+    let reported = why_unsent(&mut stage);
+    assert!(reported.contains("killed by signal 9"), "{reported}");
 
-    let mut stage = hurried(|_| {});
+    let mut stage = with_short_deadline(|_| {});
     stage.accept_dial();
-    stage.client_says(&call("1", "create_note"));
-    let said = why_unsent(&mut stage);
-    assert!(said.contains("the server does not read what is sent to it"), "{said}");
+    stage.client_sends(&call("1", "create_note"));
+    let reported = why_unsent(&mut stage);
+    assert!(reported.contains("the server does not read what is sent to it"), "{reported}");
 }
 
 #[test]
-fn the_pause_before_a_third_attempt_may_be_twice_as_long_as_the_one_before_a_second() {
+fn pause_before_third_attempt_doubles() {
     let mut stage = Stage::with(|notes| notes.retry.initial = Duration::from_secs(1));
     stage.accept_dial();
     let mut longest = [Duration::ZERO; 2];
     for _ in 0..20 {
-        stage.client_says(LIST);
+        stage.client_sends(LIST);
         for pause in &mut longest {
             let id = stage.server_reads().unwrap()["id"].clone();
-            stage
-                .server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"locked"}}}}"#));
+            stage.server_sends(&format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"locked"}}}}"#
+            ));
             let began = stage.now;
             while stage.engine.load().for_links == 0 {
-                stage.pass(Duration::from_millis(10));
+                stage.advance(Duration::from_millis(10));
                 assert!(stage.now.since(began) <= Duration::from_secs(3), "never for long");
             }
             *pause = stage.now.since(began).max(*pause);
         }
         stage.server_answers("{}");
         stage.client_reads().unwrap();
-        stage.pass(defaults::BUDGET_REGROWTH * 2);
+        stage.advance(defaults::BUDGET_REGROWTH * 2);
     }
     assert!(longest[0] <= Duration::from_secs(1), "{longest:?}");
     assert!((Duration::from_millis(1_200)..=Duration::from_secs(2)).contains(&longest[1]), "{longest:?}");
@@ -176,37 +176,37 @@ fn the_pause_before_a_third_attempt_may_be_twice_as_long_as_the_one_before_a_sec
 }
 
 #[test]
-fn a_subscription_that_was_confirmed_is_opened_again_however_long_the_server_was_away() {
+fn confirmed_subscription_is_reopened_after_any_outage() {
     let mut stage = Stage::up();
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
-    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{{meta}}}}}"#));
+    stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{{meta}}}}}"#));
     let id = stage.server_reads().unwrap()["id"].clone();
     let acknowledged = "notifications/subscriptions/acknowledged";
     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","method":"{acknowledged}","params":{{{meta}}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","method":"{acknowledged}","params":{{{meta}}}}}"#));
     assert_eq!(stage.client_reads().unwrap()["method"], acknowledged);
     stage.die(stage.written);
-    // The next one takes its time to start.
-    stage.pass(defaults::RECOVERY * 2);
+    // The next child takes long to start.
+    stage.advance(defaults::RECOVERY * 2);
     assert_eq!((stage.state(), stage.client_reads()), (LinkState::Dialing, None), "the client relies on it");
     stage.accept_dial();
     assert_eq!(stage.server_reads().unwrap()["method"], "subscriptions/listen");
 }
 
 #[test]
-fn the_place_of_a_call_that_waits_for_its_next_attempt_is_used_meanwhile() {
+fn slot_of_call_in_backoff_is_used_by_others() {
     let hour = Duration::from_secs(3_600);
     let mut stage = Stage::with(|notes| {
         notes.limits.in_flight = 1;
         (notes.retry.initial, notes.retry.cap) = (hour, hour);
     });
     stage.accept_dial();
-    stage.client_says(LIST);
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(LIST);
+    stage.client_sends(&call("2", "create_note"));
     let first = stage.server_reads().unwrap();
-    assert_eq!(stage.server_reads(), None, "there is one place");
+    assert_eq!(stage.server_reads(), None, "there is one slot");
     let id = &first["id"];
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
     assert_eq!(stage.client_reads(), None, "it is asked once more");
     assert_eq!(stage.server_reads().expect("and the other goes first")["params"]["name"], "create_note");
 }

@@ -1,6 +1,6 @@
-//! Stories about the side that faces clients: what is held for them, what they leave behind, and when they are gone.
+//! The client side of the engine: queues, limits and the exit of clients.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -9,7 +9,7 @@ use mendline_core::port::Ending;
 use mendline_core::{ClientId, Input, Output, Port, defaults};
 use mendline_wire::{Limits, Line, Received};
 use serde_json::Value;
-use stage::greeted::greeted;
+use stage::initialized::initialized;
 use stage::{CLIENT, NOTES, Stage, call};
 
 const OTHER: ClientId = ClientId(1);
@@ -23,9 +23,9 @@ fn cancel(id: u32) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
 }
 
-fn other_says(stage: &mut Stage, text: &str) {
+fn other_sends(stage: &mut Stage, text: &str) {
     let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
-    stage.tell(Input::FromClient { client: OTHER, received });
+    stage.input(Input::FromClient { client: OTHER, received });
 }
 
 fn other_reads(stage: &mut Stage) -> Option<Value> {
@@ -37,36 +37,36 @@ fn is_closed(stage: &Stage) -> bool {
     stage.asked.iter().any(|asked| matches!(asked, Output::CloseStdin { .. }))
 }
 
-/// A notification of exactly this many bytes.
+/// Returns a notification of this number of bytes.
 fn notification(length: usize) -> String {
     let empty = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"data":""}}"#;
     empty.replace(r#""data":"""#, &format!(r#""data":"{}""#, "x".repeat(length - empty.len())))
 }
 
 #[test]
-fn so_many_questions_wait_for_a_client_and_the_next_one_is_declined() {
+fn server_requests_beyond_client_limit_are_declined() {
     let mut stage = Stage::up();
     for id in 0..defaults::ASKS {
-        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list"}}"#));
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list"}}"#));
         assert_eq!(stage.server_reads(), None, "{id} questions are not too many");
     }
     assert_eq!(stage.engine.load().asks, defaults::ASKS);
-    stage.server_says(r#"{"jsonrpc":"2.0","id":"more","method":"roots/list"}"#);
-    let declined = stage.server_reads().expect("it does not wait for ever");
+    stage.server_sends(r#"{"jsonrpc":"2.0","id":"more","method":"roots/list"}"#);
+    let declined = stage.server_reads().expect("the wait is bounded");
     assert_eq!(declined["id"], "more");
     assert_eq!(std::iter::from_fn(|| stage.client_reads()).count(), defaults::ASKS);
 }
 
 #[test]
-fn what_a_client_has_read_does_not_count_against_it() {
+fn messages_read_by_client_free_its_limit() {
     let mut stage = Stage::up();
     let line = Port::Link(stage.spawned.unwrap());
     for _ in 0..3 {
-        stage.server_says(&notification(1_000));
+        stage.server_sends(&notification(1_000));
         stage.client_reads().unwrap();
-        stage.server_says(&notification(defaults::CLIENT_QUEUE_SOFT_BYTES - 1));
+        stage.server_sends(&notification(defaults::CLIENT_QUEUE_SOFT_BYTES - 1));
         assert!(stage.engine.may_read(line), "one byte more would be too much");
-        stage.server_says(&notification(1_000));
+        stage.server_sends(&notification(1_000));
         assert!(!stage.engine.may_read(line));
         stage.client_reads().unwrap();
         stage.client_reads().unwrap();
@@ -75,111 +75,114 @@ fn what_a_client_has_read_does_not_count_against_it() {
 }
 
 #[test]
-fn a_subscription_that_listens_for_ever_does_not_keep_everything_running() {
+fn endless_subscription_does_not_delay_shutdown() {
     let mut stage = Stage::up();
-    stage.client_says(&modern(1, "subscriptions/listen"));
+    stage.client_sends(&modern(1, "subscriptions/listen"));
     stage.server_reads().unwrap();
-    stage.tell(Input::ClientEnded { client: CLIENT });
+    stage.input(Input::ClientEnded { client: CLIENT });
     assert!(is_closed(&stage));
 }
 
 #[test]
-fn a_call_is_waited_for_whatever_became_of_a_subscription_before_it() {
+fn shutdown_waits_for_call_after_ended_subscription() {
     let mut stage = Stage::up();
-    stage.client_says(&modern(1, "subscriptions/listen"));
+    stage.client_sends(&modern(1, "subscriptions/listen"));
     stage.server_reads().unwrap();
-    stage.client_says(&cancel(1));
-    assert_eq!(stage.server_reads().expect("it is told")["method"], "notifications/cancelled");
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&cancel(1));
+    assert_eq!(stage.server_reads().expect("the client is notified")["method"], "notifications/cancelled");
+    stage.client_sends(&call("2", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.tell(Input::ClientEnded { client: CLIENT });
+    stage.input(Input::ClientEnded { client: CLIENT });
     assert!(!is_closed(&stage), "it works");
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
     assert!(is_closed(&stage));
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
 }
 
 #[test]
-fn what_a_client_says_last_reaches_the_child_before_its_stdin_is_closed() {
-    let mut stage = greeted();
-    stage.client_says(&call("1", "create_note"));
+fn last_message_of_client_reaches_child_before_eof() {
+    let mut stage = initialized();
+    stage.client_sends(&call("1", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.client_says(&cancel(1));
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
-    // Nothing was read since.
-    stage.tell(Input::ClientEnded { client: CLIENT });
+    stage.client_sends(&cancel(1));
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    // The client has read nothing since.
+    stage.input(Input::ClientEnded { client: CLIENT });
     assert!(is_closed(&stage));
-    let told = stage.server_reads().expect("the shell closes it when nothing is left to be said");
-    assert_eq!((&told["method"], &told["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
+    let message = stage.server_reads().expect("the driver closes it when the queue is empty");
+    assert_eq!((&message["method"], &message["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/roots/list_changed");
     assert_eq!(stage.server_reads(), None);
 }
 
 #[test]
-fn a_call_that_is_cancelled_before_it_has_left_leaves_no_trace() {
-    let mut stage = greeted();
-    stage.client_says(&call("1", "create_note"));
-    stage.client_says(&cancel(1));
-    stage.tell(Input::ClientEnded { client: CLIENT });
+fn call_cancelled_before_sending_is_not_sent() {
+    let mut stage = initialized();
+    stage.client_sends(&call("1", "create_note"));
+    stage.client_sends(&cancel(1));
+    stage.input(Input::ClientEnded { client: CLIENT });
     assert!(is_closed(&stage));
     assert_eq!(stage.server_reads(), None, "neither the call nor that it is cancelled");
 }
 
 #[test]
-fn what_is_dropped_is_told() {
+fn dropped_message_is_reported() {
     let mut stage = Stage::up();
-    stage.client_says(&cancel(77));
-    stage.server_says(r#"{"jsonrpc":"2.0","id":4711,"result":{}}"#);
-    stage.server_says(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}"#);
-    stage.client_says(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#);
+    stage.client_sends(&cancel(77));
+    stage.server_sends(r#"{"jsonrpc":"2.0","id":4711,"result":{}}"#);
+    stage.server_sends(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#);
     for words in [
         "dropped a notifications/cancelled that came late",
         "dropped a response to something never asked",
         "dropped an error that names no request",
         "dropped an answer of the client to a question that is over",
     ] {
-        assert!(stage.heard.iter().any(|line| line == words), "{words}: {:?}", stage.heard);
+        assert!(stage.log.iter().any(|line| line == words), "{words}: {:?}", stage.log);
     }
 }
 
 #[test]
-fn what_is_delivered_is_not_said_to_have_been_dropped() {
+fn delivered_message_is_not_reported_as_dropped() {
     let mut stage = Stage::up();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/roots/list_changed");
-    assert!(!stage.heard.iter().any(|line| line.contains("dropped")), "{:?}", stage.heard);
+    assert!(!stage.log.iter().any(|line| line.contains("dropped")), "{:?}", stage.log);
 }
 
 #[test]
-fn a_client_that_is_gone_takes_only_its_own_calls_along_and_only_modern_ones_are_cancelled() {
+fn client_exit_cancels_only_its_modern_calls() {
     let mut stage = Stage::up();
-    stage.tell(Input::ClientOpened { client: OTHER, upstream: NOTES });
-    stage.client_says(&modern(1, "tools/call"));
+    stage.input(Input::ClientOpened { client: OTHER, upstream: NOTES });
+    stage.client_sends(&modern(1, "tools/call"));
     let stays = stage.server_reads().unwrap()["id"].clone();
-    other_says(&mut stage, &modern(1, "tools/call"));
+    other_sends(&mut stage, &modern(1, "tools/call"));
     let cancelled = stage.server_reads().unwrap()["id"].clone();
-    other_says(&mut stage, &call("2", "create_note"));
+    other_sends(&mut stage, &call("2", "create_note"));
     stage.server_reads().unwrap();
-    other_says(&mut stage, &modern(3, "tools/call"));
-    // The third is queued: nobody has heard of it, so nobody has to be told.
-    stage.tell(Input::ClientLost { client: OTHER });
-    let told = stage.server_reads().expect("the modern call of its own is cancelled");
-    assert_eq!((&told["method"], &told["params"]["requestId"]), (&Value::from("notifications/cancelled"), &cancelled));
+    other_sends(&mut stage, &modern(3, "tools/call"));
+    // The third call is queued and was never sent, so no cancellation is sent.
+    stage.input(Input::ClientLost { client: OTHER });
+    let message = stage.server_reads().expect("the modern call of its own is cancelled");
+    assert_eq!(
+        (&message["method"], &message["params"]["requestId"]),
+        (&Value::from("notifications/cancelled"), &cancelled)
+    );
     assert_eq!(stage.server_reads(), None, "in the legacy era a client that leaves cancels nothing");
     assert_eq!((stage.engine.open_calls(NOTES), other_reads(&mut stage)), (1, None));
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{stays},"result":{{}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{stays},"result":{{}}}}"#));
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
-    stage.server_says(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
+    stage.server_sends(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
 }
 
 #[test]
-fn calls_are_counted_without_our_own_and_messages_until_they_are_pulled() {
-    let mut stage = greeted();
-    stage.pass(defaults::KEEP_ALIVE);
+fn counts_exclude_internal_requests_and_include_unread_messages() {
+    let mut stage = initialized();
+    stage.advance(defaults::KEEP_ALIVE);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
-    stage.client_says(&call("1", "create_note"));
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     assert_eq!(stage.engine.open_calls(NOTES), 2);
     assert_eq!((stage.engine.load().calls, stage.engine.load().for_links), (3, 2));
     stage.server_reads().unwrap();
@@ -188,34 +191,34 @@ fn calls_are_counted_without_our_own_and_messages_until_they_are_pulled() {
 }
 
 #[test]
-fn once_it_is_to_stop_it_takes_nothing_new_and_finishes_what_runs() {
+fn shutdown_rejects_new_calls_and_finishes_running_ones() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.tell(Input::Stop);
-    stage.client_says(&call("2", "create_note"));
-    let answer = stage.client_reads().expect("turned away at once");
+    stage.input(Input::Stop);
+    stage.client_sends(&call("2", "create_note"));
+    let answer = stage.client_reads().expect("rejected at once");
     assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "unavailable");
     assert!(answer.to_string().contains("Mendline is stopping"), "{answer}");
     assert!(!is_closed(&stage));
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
     stage.die(stage.written);
     assert!(matches!(stage.asked.last(), Some(Output::Finished { ending: Ending::Ready })), "{:?}", stage.asked);
 }
 
 #[test]
-fn a_modern_call_to_a_child_is_cancelled_by_a_word_and_so_is_one_that_runs_out_of_time() {
+fn modern_stdio_call_is_cancelled_by_notification() {
     let mut stage = Stage::up();
-    stage.client_says(&modern(1, "tools/call"));
+    stage.client_sends(&modern(1, "tools/call"));
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.client_says(&cancel(1));
-    let told = stage.server_reads().expect("there is no exchange that could be given up");
-    assert_eq!((&told["method"], &told["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
+    stage.client_sends(&cancel(1));
+    let message = stage.server_reads().expect("there is no exchange to abort");
+    assert_eq!((&message["method"], &message["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
 
-    stage.client_says(&modern(2, "tools/call"));
+    stage.client_sends(&modern(2, "tools/call"));
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.pass(defaults::CALL);
-    let told = stage.server_reads().expect("it need not go on");
-    assert_eq!((&told["method"], &told["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
+    stage.advance(defaults::CALL);
+    let message = stage.server_reads().expect("it need not go on");
+    assert_eq!((&message["method"], &message["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
 }

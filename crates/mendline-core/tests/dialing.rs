@@ -1,6 +1,6 @@
-//! Stories about when a child is dialed: how soon, how often, who hurries it, and what is said about it.
+//! Dials of a child: when and how often they happen, and what is reported.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -10,21 +10,21 @@ use mendline_core::config::AutoReconnect;
 use mendline_core::port::{Pipe, SpawnFailure, SpawnFailureKind};
 use mendline_core::{Input, LinkState, Output, UpstreamConfig, defaults};
 use serde_json::{Value, json};
-use stage::greeted::{ask, greeted, greeted_with, restart};
+use stage::initialized::{initialized, initialized_with, request, restart};
 use stage::{NOTES, Stage, call};
 
 fn fail_spawn(stage: &mut Stage) {
     let link = stage.spawned.take().expect("a dial");
     let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "no process to be had".into() };
-    stage.tell(Input::SpawnFailed { link, why });
+    stage.input(Input::SpawnFailed { link, why });
 }
 
-/// A stage whose child cannot be started for this many dials, with the next one in many seconds.
-fn failing(dials: u32) -> Stage {
-    failing_with(dials, |_| {})
+/// Creates a stage whose child fails to start for this number of dials, with the next dial many seconds away.
+fn with_failed_dials(dials: u32) -> Stage {
+    with_failed_dials_and(dials, |_| {})
 }
 
-fn failing_with(dials: u32, change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
+fn with_failed_dials_and(dials: u32, change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
     let mut stage = Stage::with(change);
     for _ in 1..dials {
         fail_spawn(&mut stage);
@@ -35,7 +35,7 @@ fn failing_with(dials: u32, change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
 }
 
 #[test]
-fn every_redial_takes_about_twice_as_long_as_the_one_before() {
+fn redial_delay_doubles() {
     let mut stage = Stage::new();
     let mut pauses = Vec::new();
     for _ in 0..6 {
@@ -48,13 +48,13 @@ fn every_redial_takes_about_twice_as_long_as_the_one_before() {
 }
 
 #[test]
-fn a_server_that_somebody_waits_for_is_dialed_sooner() {
+fn server_with_waiting_call_is_dialed_sooner() {
     for by_exit in [false, true] {
         let lost = |waited_for: bool| {
-            let mut stage = failing(7);
+            let mut stage = with_failed_dials(7);
             stage.next_dial();
             if waited_for {
-                stage.client_says(&call("1", "create_note"));
+                stage.client_sends(&call("1", "create_note"));
             }
             if by_exit {
                 stage.accept_dial();
@@ -70,11 +70,11 @@ fn a_server_that_somebody_waits_for_is_dialed_sooner() {
 }
 
 #[test]
-fn a_call_hurries_a_dial_that_is_far_away_and_a_hundred_calls_hurry_it_no_more_than_one() {
+fn waiting_calls_bring_distant_dial_forward_once() {
     let dialed_after = |calls: u32| {
-        let mut stage = failing(9);
+        let mut stage = with_failed_dials(9);
         for id in 0..calls {
-            stage.client_says(&call(&id.to_string(), "create_note"));
+            stage.client_sends(&call(&id.to_string(), "create_note"));
         }
         stage.next_dial()
     };
@@ -85,44 +85,44 @@ fn a_call_hurries_a_dial_that_is_far_away_and_a_hundred_calls_hurry_it_no_more_t
 }
 
 #[test]
-fn a_dial_that_comes_as_soon_as_a_call_may_wish_is_not_hurried() {
+fn imminent_dial_is_not_brought_forward() {
     let due = |stage: &Stage| stage.engine.poll_timeout().expect("a dial to come").since(stage.now);
-    let wait = due(&failing(9));
-    let mut stage = failing_with(9, |notes| notes.reconnect.cap_called = wait);
-    stage.client_says(&call("1", "create_note"));
+    let wait = due(&with_failed_dials(9));
+    let mut stage = with_failed_dials_and(9, |notes| notes.reconnect.cap_called = wait);
+    stage.client_sends(&call("1", "create_note"));
     assert_eq!(due(&stage), wait);
 }
 
 #[test]
-fn a_server_that_has_worked_for_long_is_dialed_quickly_however_often_it_was_dialed_before() {
-    let mut stage = greeted();
+fn long_stable_server_is_redialed_quickly() {
+    let mut stage = initialized();
     for _ in 0..defaults::DIAL_BURST + 2 {
-        stage.pass(defaults::CRASH_LOOP_WINDOW + defaults::PROVEN);
+        stage.advance(defaults::CRASH_LOOP_WINDOW + defaults::PROVEN);
         restart(&mut stage);
     }
-    stage.pass(defaults::CRASH_LOOP_WINDOW + defaults::PROVEN);
+    stage.advance(defaults::CRASH_LOOP_WINDOW + defaults::PROVEN);
     stage.die(stage.written);
     assert!(stage.next_dial() <= Duration::from_millis(201));
     fail_spawn(&mut stage);
-    assert!(stage.next_dial() <= Duration::from_millis(201), "what was long ago is no burst");
+    assert!(stage.next_dial() <= Duration::from_millis(201), "old dials do not count");
 }
 
 #[test]
-fn however_often_it_is_dialed_by_hand_it_dials_by_itself_thirty_times_a_minute_at_most() {
+fn automatic_dials_stay_below_thirty_per_minute() {
     let mut stage = Stage::new();
     let first = stage.now;
     for _ in 1..defaults::DIALS_PER_MINUTE {
         fail_spawn(&mut stage);
-        stage.tell(Input::Reconnect { upstream: NOTES });
+        stage.input(Input::Reconnect { upstream: NOTES });
     }
-    assert_eq!(stage.dials as usize, defaults::DIALS_PER_MINUTE, "a person is not kept waiting");
+    assert_eq!(stage.dials as usize, defaults::DIALS_PER_MINUTE, "a manual reconnect does not wait");
     fail_spawn(&mut stage);
     stage.next_dial();
     assert!(stage.now >= first + Duration::from_secs(60), "after {:?}", stage.now.since(first));
 }
 
 #[test]
-fn a_parked_server_says_when_a_call_may_wake_it() {
+fn parked_server_reports_when_call_may_dial() {
     let mut stage = Stage::up();
     for _ in 1..defaults::CRASH_LOOP_EXITS {
         stage.die(0);
@@ -131,95 +131,95 @@ fn a_parked_server_says_when_a_call_may_wake_it() {
     }
     stage.die(0);
     assert_eq!(stage.state(), LinkState::Parked);
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let answer = stage.client_reads().expect("an answer at once");
-    let said = &answer["result"]["_meta"]["dev.mendline/failure"];
-    assert_eq!(said["cause"], "parked");
-    let after = said["retryAfterMs"].as_u64().unwrap();
+    let reported = &answer["result"]["_meta"]["dev.mendline/failure"];
+    assert_eq!(reported["cause"], "parked");
+    let after = reported["retryAfterMs"].as_u64().unwrap();
     assert!((9_990..=10_000).contains(&after), "{after} ms");
-    stage.pass(Duration::from_secs(10));
-    stage.client_says(&call("2", "create_note"));
-    assert_eq!(stage.state(), LinkState::Dialing, "as it was said");
+    stage.advance(Duration::from_secs(10));
+    stage.client_sends(&call("2", "create_note"));
+    assert_eq!(stage.state(), LinkState::Dialing, "as announced");
 }
 
 #[test]
-fn what_is_stopped_is_not_dialed_by_hand_either() {
+fn manual_reconnect_does_not_dial_during_shutdown() {
     let mut stage = Stage::up();
     stage.die(0);
-    stage.tell(Input::Stop);
+    stage.input(Input::Stop);
     assert!(matches!(stage.asked.last(), Some(Output::Finished { .. })), "{:?}", stage.asked);
-    stage.tell(Input::Reconnect { upstream: NOTES });
-    stage.pass(Duration::from_secs(600));
+    stage.input(Input::Reconnect { upstream: NOTES });
+    stage.advance(Duration::from_secs(600));
     assert_eq!(stage.dials, 1);
 }
 
 #[test]
-fn a_sleep_while_it_is_up_forgives_nothing() {
+fn suspend_while_up_resets_no_retries() {
     let two = AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
-    let mut stage = greeted_with(|notes| notes.reconnect = two.into());
+    let mut stage = initialized_with(|notes| notes.reconnect = two.into());
     restart(&mut stage);
-    stage.tell(Input::Woke);
+    stage.input(Input::Woke);
     restart(&mut stage);
-    stage.tell(Input::Woke);
+    stage.input(Input::Woke);
     stage.die(stage.written);
     assert_eq!(stage.state(), LinkState::Parked);
 }
 
 #[test]
-fn a_child_that_we_ended_is_said_to_have_ended_for_our_reason() {
-    let last_move = |stage: &Stage| stage.heard.iter().rfind(|line| line.contains('→')).unwrap().clone();
+fn child_ended_by_mendline_is_reported_with_reason() {
+    let last_move = |stage: &Stage| stage.log.iter().rfind(|line| line.contains('→')).unwrap().clone();
     let mut stage = Stage::up();
-    stage.tell(Input::Reconnect { upstream: NOTES });
+    stage.input(Input::Reconnect { upstream: NOTES });
     stage.die(0);
     assert!(last_move(&stage).ends_with(": asked for by hand"), "{}", last_move(&stage));
 
     let mut stage = Stage::up();
     let link = stage.spawned.unwrap();
-    stage.tell(Input::LinkBroken { link, pipe: Pipe::Stdout });
-    stage.pass(defaults::LADDER_STEP);
+    stage.input(Input::LinkBroken { link, pipe: Pipe::Stdout });
+    stage.advance(defaults::LADDER_STEP);
     stage.die(0);
     assert!(last_move(&stage).ends_with(": the server closed its stdout"), "{}", last_move(&stage));
 }
 
-// ---- what clients are told about it ----
+// ---- log messages to clients ----
 
-fn loud(level: &str, retries: u32) -> Stage {
+fn with_log_level(level: &str, retries: u32) -> Stage {
     let policy = AutoReconnect { silent: Some(false), max_retries: Some(Some(retries)), ..AutoReconnect::default() };
-    let mut stage = greeted_with(|notes| notes.reconnect = policy.into());
-    ask(&mut stage, "logging/setLevel", &json!({ "level": level }), "{}");
+    let mut stage = initialized_with(|notes| notes.reconnect = policy.into());
+    request(&mut stage, "logging/setLevel", &json!({ "level": level }), "{}");
     stage
 }
 
-fn told(stage: &mut Stage) -> Vec<Value> {
+fn log_messages(stage: &mut Stage) -> Vec<Value> {
     std::iter::from_fn(|| stage.client_reads()).map(|it| it["params"]["level"].clone()).collect()
 }
 
 #[test]
-fn a_client_hears_what_is_as_bad_as_it_asked_for_and_nothing_less() {
-    for (level, heard) in
+fn client_gets_log_messages_from_its_level_up() {
+    for (level, expected) in
         [("info", vec!["warning", "error", "info"]), ("warning", vec!["warning", "error"]), ("error", vec!["error"])]
     {
-        let mut stage = loud(level, 1);
+        let mut stage = with_log_level(level, 1);
         stage.die(stage.written);
         stage.next_dial();
         stage.accept_dial();
         stage.die(0);
         assert_eq!(stage.state(), LinkState::Parked);
-        stage.pass(defaults::PARKED_PROBE);
+        stage.advance(defaults::PARKED_PROBE);
         stage.accept_dial();
         stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
-        assert_eq!(told(&mut stage), heard, "{level}");
+        assert_eq!(log_messages(&mut stage), expected, "{level}");
     }
 }
 
 #[test]
-fn a_server_that_is_given_up_for_now_is_said_to_be_and_why() {
-    let mut stage = loud("error", 1);
+fn parked_server_is_reported_with_reason() {
+    let mut stage = with_log_level("error", 1);
     stage.die(stage.written);
     stage.next_dial();
     stage.accept_dial();
     stage.die(0);
-    let said = stage.client_reads().expect("it is told");
-    let words = said["params"]["data"].as_str().unwrap();
+    let reported = stage.client_reads().expect("the client is notified");
+    let words = reported["params"]["data"].as_str().unwrap();
     assert!(words.contains("\"notes\" keeps failing (the server was killed by signal 9)"), "{words}");
 }

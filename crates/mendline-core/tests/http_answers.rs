@@ -1,6 +1,6 @@
-//! Stories about what comes back over HTTP and is no plain answer, and about questions of servers and the answers to them.
+//! Unusual responses over HTTP, and server requests with their responses.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -9,27 +9,29 @@ use std::time::Duration;
 use mendline_core::Input;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Reuse, Written};
-use stage::http::{GREETING, Seen, Stage, call, complete_greeting, outcome, over_a_trunk, without_a_session};
+use stage::http::{
+    INITIALIZE, SentRequest, Stage, call, complete_handshake, initialized_without_session, outcome, over_sse,
+};
 
-/// A server has asked, and the client's answer is on its way.
-fn replying() -> (Stage, Seen) {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let asks = stage.takes();
+/// Creates a stage with a server request whose response is in flight.
+fn with_response_in_flight() -> (Stage, SentRequest) {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let asks = stage.next_sent();
     stage.status(asks.id, 200, Content::Events, None);
     stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
     let question = stage.client_reads().unwrap();
-    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"roots":[]}}}}"#, question["id"]));
-    let reply = stage.takes();
+    stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"roots":[]}}}}"#, question["id"]));
+    let reply = stage.next_sent();
     (stage, reply)
 }
 
 #[test]
-fn a_202_to_a_request_is_said_and_an_html_page_too() {
+fn status_202_and_html_page_leave_call_unknown() {
     for (status, content) in [(202, Content::Empty), (200, Content::Other)] {
-        let mut stage = Stage::greeted();
-        stage.client_says(&call(1, "create_note"));
-        let seen = stage.takes();
+        let mut stage = Stage::initialized();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
         stage.status(seen.id, status, content, None);
         if content == Content::Other {
             stage.body(seen.id, "<html>");
@@ -41,87 +43,87 @@ fn a_202_to_a_request_is_said_and_an_html_page_too() {
 }
 
 #[test]
-fn a_question_asked_in_a_lost_session_is_not_answered_in_the_next() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    stage.client_says(&call(2, "create_note"));
-    let (asks, lost) = (stage.takes(), stage.takes());
+fn server_request_of_lost_session_is_not_answered_in_next() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    stage.client_sends(&call(2, "create_note"));
+    let (asks, lost) = (stage.next_sent(), stage.next_sent());
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.answer_initialize("s2");
+    complete_handshake(&mut stage);
     stage.status(asks.id, 200, Content::Events, None);
     stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
-    assert!(stage.client_reads().is_none(), "nobody could be answered");
+    assert!(stage.client_reads().is_none(), "no call could be answered");
 }
 
 #[test]
-fn a_session_goes_on_over_a_new_connection_and_so_do_its_questions() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let asks = stage.takes();
+fn server_requests_survive_new_connection_of_same_session() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let asks = stage.next_sent();
     stage.status(asks.id, 200, Content::Events, None);
     stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
     let question = stage.client_reads().unwrap();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
     stage.refuse_connection();
-    stage.pass(Duration::from_secs(1));
-    let looks = stage.takes();
+    stage.advance(Duration::from_secs(1));
+    let looks = stage.next_sent();
     stage.answer(&looks, r#"{"tools":[]}"#);
-    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"roots":[]}}}}"#, question["id"]));
-    let reply = stage.takes();
+    stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"roots":[]}}}}"#, question["id"]));
+    let reply = stage.next_sent();
     assert_eq!((reply.json()["id"].as_str(), reply.header("mcp-session-id")), (Some("q"), Some("s1")));
 }
 
 #[test]
-fn an_answer_to_a_question_that_may_not_have_arrived_is_sent_again_three_times_in_all() {
-    let (mut stage, first) = replying();
+fn undelivered_response_to_server_is_sent_three_times() {
+    let (mut stage, first) = with_response_in_flight();
     stage.end(first.id, EndHow::Cut("reset".into()));
-    let second = stage.takes();
+    let second = stage.next_sent();
     assert_eq!((second.json(), second.header("mcp-session-id")), (first.json(), Some("s1")));
     stage.end(second.id, EndHow::Cut("reset".into()));
-    let third = stage.takes();
+    let third = stage.next_sent();
     stage.end(third.id, EndHow::Cut("reset".into()));
-    assert!(stage.seen.is_empty(), "not for ever");
+    assert!(stage.seen.is_empty(), "a bounded number of times");
 }
 
 #[test]
-fn an_answer_to_a_question_that_was_taken_or_whose_session_is_gone_is_not_sent_again() {
-    let (mut stage, reply) = replying();
+fn accepted_or_obsolete_response_is_not_resent() {
+    let (mut stage, reply) = with_response_in_flight();
     stage.status(reply.id, 202, Content::Empty, None);
     stage.end(reply.id, EndHow::Cut("reset".into()));
     assert!(stage.seen.is_empty());
 
-    let (mut stage, reply) = replying();
-    stage.client_says(&call(2, "create_note"));
-    let lost = stage.takes();
+    let (mut stage, reply) = with_response_in_flight();
+    stage.client_sends(&call(2, "create_note"));
+    let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.answer_initialize("s2");
+    complete_handshake(&mut stage);
     stage.seen.clear();
     stage.end(reply.id, EndHow::Cut("reset".into()));
     assert!(stage.seen.is_empty());
 }
 
 #[test]
-fn a_notification_is_sent_again_only_if_it_cannot_have_arrived() {
+fn notification_is_resent_only_if_it_cannot_have_arrived() {
     for (written, again) in [(Written::Partly, 1), (Written::Whole, 0)] {
-        let mut stage = Stage::greeted();
-        stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
-        let note = stage.takes();
-        stage.tell(Input::End { exchange: note.id, how: EndHow::Cut("reset".into()), written });
+        let mut stage = Stage::initialized();
+        stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+        let note = stage.next_sent();
+        stage.input(Input::End { exchange: note.id, how: EndHow::Cut("reset".into()), written });
         assert_eq!(stage.seen.len(), again, "{written:?}");
     }
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_unknown_and_the_reason_is_the_cut() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn truncated_answer_is_unknown_because_of_cut() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Json, None);
     stage.end(seen.id, EndHow::Cut("the connection was reset".into()));
     let answer = stage.client_reads().unwrap();
@@ -130,36 +132,36 @@ fn an_answer_that_breaks_off_is_unknown_and_the_reason_is_the_cut() {
 }
 
 #[test]
-fn questions_are_withdrawn_when_everything_ends() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let asks = stage.takes();
+fn server_requests_are_cancelled_at_shutdown() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let asks = stage.next_sent();
     stage.status(asks.id, 200, Content::Events, None);
     stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
     stage.client_reads().unwrap();
-    stage.tell(Input::Stop);
-    stage.tell(Input::Stop);
+    stage.input(Input::Stop);
+    stage.input(Input::Stop);
     assert_eq!(stage.engine.load().asks, 0);
 }
 
 #[test]
-fn an_event_that_names_a_call_and_cannot_be_read_is_its_answer() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn unreadable_event_with_call_id_ends_that_call() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, None, "a line of log");
-    assert!(stage.client_reads().is_none(), "noise harms nobody");
+    assert!(stage.client_reads().is_none(), "noise affects no call");
     stage.event(seen.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, seen.json()["id"]));
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
     assert_eq!(stage.aborted, [seen.id]);
 }
 
 #[test]
-fn a_server_that_wants_a_login_is_said_to_want_one() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn missing_login_is_reported() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 401, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     let answer = stage.client_reads().unwrap();
@@ -168,22 +170,22 @@ fn a_server_that_wants_a_login_is_said_to_want_one() {
 }
 
 #[test]
-fn an_answer_under_a_wrong_label_is_taken_and_said_once() {
-    let mut stage = Stage::greeted();
+fn answer_with_wrong_content_type_is_accepted_and_reported_once() {
+    let mut stage = Stage::initialized();
     for id in 1..=3 {
-        stage.client_says(&call(id, "create_note"));
-        let seen = stage.takes();
+        stage.client_sends(&call(id, "create_note"));
+        let seen = stage.next_sent();
         stage.status(seen.id, 200, Content::Other, None);
         stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, seen.json()["id"]));
         stage.end(seen.id, EndHow::Complete);
         assert_eq!(stage.client_reads().unwrap()["id"], id);
     }
-    assert_eq!(stage.heard.iter().filter(|line| line.contains("Content-Type")).count(), 1);
+    assert_eq!(stage.log.iter().filter(|line| line.contains("Content-Type")).count(), 1);
 }
 
 #[test]
-fn whatever_is_wrong_with_an_answer_the_call_and_the_log_are_told_and_nothing_loops() {
-    type Play = fn(&mut Stage, &Seen);
+fn every_invalid_answer_is_reported_and_not_looped() {
+    type Play = fn(&mut Stage, &SentRequest);
     let plays: [(&str, &str, Play); 5] = [
         ("not JSON-RPC", "HTML", |stage, seen| {
             stage.status(seen.id, 200, Content::Other, None);
@@ -209,38 +211,38 @@ fn whatever_is_wrong_with_an_answer_the_call_and_the_log_are_told_and_nothing_lo
         }),
     ];
     for (words, what, play) in plays {
-        let mut stage = Stage::greeted();
-        stage.client_says(&call(1, "create_note"));
-        let seen = stage.takes();
+        let mut stage = Stage::initialized();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
         play(&mut stage, &seen);
         let answer = stage.client_reads().expect(what);
         let text = answer["result"]["content"][0]["text"].as_str().unwrap();
         assert!(text.contains(words), "{what}: {text}");
-        assert!(stage.heard.iter().any(|line| line.contains("failed after") && line.contains(words)), "{what}");
-        stage.pass(Duration::from_secs(120));
+        assert!(stage.log.iter().any(|line| line.contains("failed after") && line.contains(words)), "{what}");
+        stage.advance(Duration::from_secs(120));
         assert!(stage.seen.is_empty(), "{what}");
     }
 }
 
 #[test]
-fn an_answer_under_its_own_label_is_nothing_to_speak_of_and_neither_is_a_page_that_is_none() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn correct_content_type_and_html_page_are_not_reported() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.answer(&seen, "{}");
-    stage.client_says(&call(2, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Other, None);
     stage.body(seen.id, "<html>");
     stage.end(seen.id, EndHow::Complete);
-    assert!(!stage.heard.iter().any(|line| line.contains("Content-Type")), "{:?}", stage.heard);
+    assert!(!stage.log.iter().any(|line| line.contains("Content-Type")), "{:?}", stage.log);
 }
 
 #[test]
-fn a_body_that_cannot_be_read_is_judged_with_its_exchange() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn unreadable_body_is_judged_when_exchange_ends() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Json, None);
     stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, seen.json()["id"]));
     assert_eq!((stage.client_reads(), stage.aborted.len()), (None, 0), "it is not over yet");
@@ -249,10 +251,10 @@ fn a_body_that_cannot_be_read_is_judged_with_its_exchange() {
 }
 
 #[test]
-fn a_broken_question_is_not_taken_for_the_answer_to_the_call_that_it_is_named_like() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn invalid_server_request_with_call_id_is_not_its_answer() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     let id = &seen.json()["id"];
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list","params":{{"#));
@@ -261,48 +263,48 @@ fn a_broken_question_is_not_taken_for_the_answer_to_the_call_that_it_is_named_li
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
 
-/// The facts of a failure that we answered with.
+/// Returns the facts of a failure by Mendline.
 fn facts(answer: &serde_json::Value) -> &serde_json::Value {
     &answer["result"]["_meta"]["dev.mendline/failure"]
 }
 
 #[test]
-fn t01_a_status_without_a_response_never_says_that_a_call_ran() {
+fn t01_status_without_response_never_reports_call_as_run() {
     let refused = [307, 308, 403, 404, 405, 406, 411, 413, 414, 415, 425, 426, 431];
     for status in (300..600).filter(|status| ![401, 421, 429, 503].contains(status)) {
-        let (mut stage, notices) = without_a_session();
-        stage.status(notices.id, 405, Content::Empty, None);
-        stage.end(notices.id, EndHow::Complete);
+        let (mut stage, get_stream) = initialized_without_session();
+        stage.status(get_stream.id, 405, Content::Empty, None);
+        stage.end(get_stream.id, EndHow::Complete);
         stage.use_session();
-        stage.client_says(&call(1, "create_note"));
-        let seen = stage.takes();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
         stage.status(seen.id, status, Content::Other, None);
         stage.body(seen.id, "<html><title>Blocked by the firewall</title><body>no</body></html>");
         stage.end(seen.id, EndHow::Complete);
         let answer = stage.client_reads().expect("an answer");
         let is_refused = refused.contains(&status);
         let expected = if is_refused { ("refused", "refused") } else { ("outcome_unknown", "unknown") };
-        let said = (facts(&answer)["cause"].as_str().unwrap(), facts(&answer)["outcome"].as_str().unwrap());
-        assert_eq!(said, expected, "HTTP {status}");
+        let reported = (facts(&answer)["cause"].as_str().unwrap(), facts(&answer)["outcome"].as_str().unwrap());
+        assert_eq!(reported, expected, "HTTP {status}");
         assert_eq!(facts(&answer)["retryable"], false, "HTTP {status}");
         let text = answer["result"]["content"][0]["text"].as_str().unwrap();
         assert!(text.contains(&format!("HTTP {status}: Blocked by the firewall")), "{text}");
         assert!(!text.contains("ran it"), "{text}");
-        stage.pass(Duration::from_secs(60));
+        stage.advance(Duration::from_secs(60));
         assert!(stage.seen.is_empty(), "HTTP {status}: it is not sent again");
     }
 }
 
 #[test]
-fn t01_misdirected_request_is_sent_once_more_on_a_fresh_connection() {
-    let mut stage = Stage::greeted();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
-    let first = stage.takes();
+fn t01_misdirected_request_is_resent_once_on_fresh_connection() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let first = stage.next_sent();
     assert_eq!(first.reuse, Reuse::Any);
     stage.status(first.id, 421, Content::Empty, None);
     stage.end(first.id, EndHow::Complete);
     stage.next_request();
-    let second = stage.takes();
+    let second = stage.next_sent();
     assert_eq!(second.reuse, Reuse::Fresh);
     stage.status(second.id, 421, Content::Empty, None);
     stage.end(second.id, EndHow::Complete);
@@ -311,10 +313,10 @@ fn t01_misdirected_request_is_sent_once_more_on_a_fresh_connection() {
 }
 
 #[test]
-fn t02_an_event_stream_that_ends_is_not_explained_by_the_status_of_the_post() {
-    let (mut stage, stream) = over_a_trunk();
-    stage.client_says(&call(1, "create_note"));
-    let post = stage.takes();
+fn t02_ended_sse_stream_is_not_explained_by_post_status() {
+    let (mut stage, stream) = over_sse();
+    stage.client_sends(&call(1, "create_note"));
+    let post = stage.next_sent();
     stage.end(stream, EndHow::Complete);
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
@@ -324,10 +326,10 @@ fn t02_an_event_stream_that_ends_is_not_explained_by_the_status_of_the_post() {
 }
 
 #[test]
-fn t02_a_login_is_said_as_refused_and_not_to_be_retried() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn t02_missing_login_is_refused_and_not_retried() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 401, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     let answer = stage.client_reads().expect("an answer");
@@ -338,43 +340,43 @@ fn t02_a_login_is_said_as_refused_and_not_to_be_retried() {
 }
 
 #[test]
-fn r22_a_ping_before_the_initialize_result_is_answered_in_the_session() {
+fn r22_ping_before_initialize_result_is_answered_in_session() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    let handshake = stage.takes();
+    stage.client_sends(INITIALIZE);
+    let handshake = stage.next_sent();
     stage.status(handshake.id, 200, Content::Events, Some("s1"));
     stage.event(handshake.id, None, r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#);
     let ping = stage.client_reads().expect("the server's ping");
-    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping["id"]));
-    let reply = stage.takes();
+    stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping["id"]));
+    let reply = stage.next_sent();
     assert_eq!((&reply.json()["id"], reply.header("mcp-session-id")), (&"p".into(), Some("s1")));
 }
 
 #[test]
-fn w06_an_error_about_the_session_does_not_change_the_status_that_came() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn w06_session_error_does_not_change_http_status() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.refuse(&seen, 200, -32001, "Session expired");
-    let ping = stage.takes();
+    let ping = stage.next_sent();
     assert_eq!(ping.method(), "ping");
-    // A 404 would confirm a 404. What came was 200, so this confirms nothing.
+    // A 404 would confirm a 404. The response was 200, so this confirms nothing.
     stage.status(ping.id, 404, Content::Empty, None);
     stage.end(ping.id, EndHow::Complete);
     assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown");
 }
 
 #[test]
-fn w04_a_server_cannot_state_facts_of_ours() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn w04_server_cannot_forge_mendline_facts() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     let claim = r#"{"dev.mendline/failure":{"cause":"unavailable","outcome":"not_sent"},"kept":1}"#;
     stage.answer(&seen, &format!(r#"{{"content":[],"isError":true,"_meta":{claim}}}"#));
     let answer = stage.client_reads().expect("an answer");
     assert_eq!(answer["result"]["_meta"], serde_json::json!({ "kept": 1 }));
-    stage.client_says(&call(2, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Json, None);
     let error = r#"{"code":-31001,"message":"no","data":{"cause":"unavailable","outcome":"not_sent"}}"#;
     stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, seen.json()["id"]));

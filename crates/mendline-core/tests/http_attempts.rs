@@ -1,6 +1,6 @@
-//! Stories about attempts over HTTP: which count, how long the pauses are, and what is said of those that failed.
+//! Attempts over HTTP: which count, their pauses, and the failures.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -11,7 +11,7 @@ use mendline_core::port::{Content, EndHow, Verb, Written};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
-use stage::http::{GREETING, Seen, Stage, call, complete_greeting, modern, outcome, over_a_trunk};
+use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, modern, outcome, over_sse};
 
 fn failure(answer: &Value) -> &Value {
     &answer["result"]["_meta"]["dev.mendline/failure"]
@@ -22,78 +22,78 @@ fn text(answer: &Value) -> &str {
 }
 
 #[test]
-fn a_server_that_refuses_three_times_is_not_asked_a_fourth_time() {
-    type Refuse = fn(&mut Stage, &Seen);
-    let busy: Refuse = |stage, seen| stage.busy(seen, 429, None);
+fn server_refusing_three_times_is_not_tried_again() {
+    type Refuse = fn(&mut Stage, &SentRequest);
+    let busy: Refuse = |stage, seen| stage.answer_overloaded(seen, 429, None);
     let closed: Refuse = |stage, seen| stage.end(seen.id, EndHow::Refused);
     for refuse in [busy, closed] {
-        let mut stage = Stage::greeted();
-        stage.client_says(&call(1, "create_note"));
+        let mut stage = Stage::initialized();
+        stage.client_sends(&call(1, "create_note"));
         for attempt in 1..=3 {
             assert_eq!(stage.client_reads(), None, "attempt {attempt}");
             stage.next_request();
-            let seen = stage.takes();
+            let seen = stage.next_sent();
             refuse(&mut stage, &seen);
         }
-        let answer = stage.client_reads().expect("enough is enough");
+        let answer = stage.client_reads().expect("the attempts are used up");
         assert_eq!((outcome(&answer), &failure(&answer)["attempts"]), ("refused", &3.into()));
         assert_ne!(failure(&answer)["cause"], "outcome_unknown", "it is known");
-        stage.pass(Duration::from_secs(60));
+        stage.advance(Duration::from_secs(60));
         assert!(stage.seen.is_empty());
     }
 }
 
 #[test]
-fn a_stream_that_the_server_refused_was_not_processed_and_is_opened_again() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let refused = stage.takes();
+fn refused_http2_stream_is_resent() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let refused = stage.next_sent();
     stage.end(refused.id, EndHow::Refused);
     assert_eq!(stage.client_reads(), None, "it cannot have run");
     stage.next_request();
-    let again = stage.takes();
+    let again = stage.next_sent();
     stage.answer(&again, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
 
 #[test]
-fn a_call_that_had_no_connection_has_made_no_attempt() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
+fn call_without_connection_has_made_no_attempt() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
     stage.seen.pop_front().expect("a request that gets no connection");
-    stage.pass(defaults::CALL);
+    stage.advance(defaults::CALL);
     assert_eq!(failure(&stage.client_reads().unwrap())["attempts"], 0);
 
-    let (mut stage, _) = over_a_trunk();
-    stage.client_says(&call(1, "create_note"));
+    let (mut stage, _) = over_sse();
+    stage.client_sends(&call(1, "create_note"));
     let post = stage.seen.pop_front().expect("a post");
     let how = EndHow::Forbidden("its certificate has expired".into());
-    stage.tell(Input::End { exchange: post.id, how, written: Written::Nothing });
+    stage.input(Input::End { exchange: post.id, how, written: Written::Nothing });
     let answer = stage.client_reads().unwrap();
     assert_eq!((&failure(&answer)["attempts"], &failure(&answer)["cause"]), (&0.into(), &"unavailable".into()));
 }
 
 #[test]
-fn a_server_that_may_not_be_reached_is_parked() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
+fn forbidden_connection_parks_server() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
     let seen = stage.seen.pop_front().unwrap();
     let how = EndHow::Forbidden("its certificate has expired".into());
-    stage.tell(Input::End { exchange: seen.id, how, written: Written::Nothing });
-    let answer = stage.client_reads().expect("said at once");
+    stage.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
+    let answer = stage.client_reads().expect("answered at once");
     assert_eq!(failure(&answer)["cause"], "parked");
     assert!(text(&answer).contains("its certificate has expired"), "{answer}");
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Parked));
 }
 
 #[test]
-fn whoever_waits_while_another_looks_for_a_connection_is_told_so_too() {
+fn waiting_call_reports_missing_connection_like_probing_call() {
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     config.timeouts.call = Duration::from_secs(3);
     let mut stage = Stage::of(config);
-    stage.client_says(&call(1, "create_note"));
-    stage.client_says(&call(2, "create_note"));
-    stage.pass(Duration::from_secs(3));
+    stage.client_sends(&call(1, "create_note"));
+    stage.client_sends(&call(2, "create_note"));
+    stage.advance(Duration::from_secs(3));
     for id in 1..=2 {
         let answer = stage.client_reads().unwrap();
         assert_eq!((&answer["id"], outcome(&answer)), (&id.into(), "not_sent"));
@@ -102,24 +102,24 @@ fn whoever_waits_while_another_looks_for_a_connection_is_told_so_too() {
 }
 
 #[test]
-fn whoever_waits_behind_a_subscription_that_looks_for_a_connection_is_told_so_too() {
+fn call_waiting_for_probing_subscription_reports_missing_connection() {
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     config.timeouts.call = Duration::from_secs(3);
     let mut stage = Stage::of(config);
-    stage.client_says(&modern(1, "subscriptions/listen", ""));
-    stage.client_says(&call(2, "create_note"));
-    stage.pass(Duration::from_secs(3));
+    stage.client_sends(&modern(1, "subscriptions/listen", ""));
+    stage.client_sends(&call(2, "create_note"));
+    stage.advance(Duration::from_secs(3));
     let answer = stage.client_reads().expect("its time is over");
     assert_eq!((&answer["id"], outcome(&answer)), (&2.into(), "not_sent"));
     assert!(text(&answer).contains("no connection has been made yet"), "{answer}");
 }
 
 #[test]
-fn what_a_server_answered_is_said_with_its_status_and_a_page_is_called_what_it_is() {
+fn failure_names_status_and_html_page() {
     for (content, is_page) in [(Content::Empty, false), (Content::Json, false), (Content::Other, true)] {
-        let mut stage = Stage::greeted();
-        stage.client_says(&call(1, "create_note"));
-        let seen = stage.takes();
+        let mut stage = Stage::initialized();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
         stage.status(seen.id, 403, content, None);
         stage.end(seen.id, EndHow::Complete);
         let answer = stage.client_reads().unwrap();
@@ -129,10 +129,10 @@ fn what_a_server_answered_is_said_with_its_status_and_a_page_is_called_what_it_i
 }
 
 #[test]
-fn a_stream_of_events_that_was_cut_is_said_to_have_been() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn cut_event_stream_is_reported_as_cut() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.end(seen.id, EndHow::Cut("the connection was reset".into()));
     let answer = stage.client_reads().unwrap();
@@ -140,48 +140,48 @@ fn a_stream_of_events_that_was_cut_is_said_to_have_been() {
 }
 
 #[test]
-fn a_greeting_that_could_not_be_replayed_is_told_with_the_reason() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let lost = stage.takes();
+fn failed_reinitialization_is_reported_with_reason() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let greeting = stage.takes();
-    stage.status(greeting.id, 503, Content::Empty, None);
-    stage.end(greeting.id, EndHow::Complete);
+    let handshake = stage.next_sent();
+    stage.status(handshake.id, 503, Content::Empty, None);
+    stage.end(handshake.id, EndHow::Complete);
     let words = "session could not be replayed: the server answered HTTP 503";
-    assert!(stage.heard.iter().any(|line| line == words), "{:?}", stage.heard);
+    assert!(stage.log.iter().any(|line| line == words), "{:?}", stage.log);
 }
 
 #[test]
-fn a_greeting_whose_last_word_was_cut_off_is_made_again_and_the_reason_is_told() {
+fn cut_initialized_repeats_handshake_with_reason() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
+    stage.client_sends(INITIALIZE);
+    stage.answer_initialize("s1");
     stage.client_reads().unwrap();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    stage.client_says(&call(1, "create_note"));
-    let note = stage.takes();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(&call(1, "create_note"));
+    let note = stage.next_sent();
     stage.end(note.id, EndHow::Cut("the connection was reset".into()));
-    assert!(stage.seen.is_empty(), "nothing goes out after half a greeting");
+    assert!(stage.seen.is_empty(), "no message is sent after an incomplete handshake");
     let words = "session could not be replayed: the connection was reset";
-    assert!(stage.heard.iter().any(|line| line == words), "{:?}", stage.heard);
-    stage.pass(Duration::from_secs(1));
-    stage.greet("s2");
-    complete_greeting(&mut stage);
-    assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"));
+    assert!(stage.log.iter().any(|line| line == words), "{:?}", stage.log);
+    stage.advance(Duration::from_secs(1));
+    stage.answer_initialize("s2");
+    complete_handshake(&mut stage);
+    assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s2"));
 }
 
 #[test]
-fn every_try_of_what_never_gets_there_whole_waits_about_twice_as_long_as_the_one_before() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
+fn partly_written_request_is_resent_with_doubling_delay() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
     let mut pauses = Vec::new();
     for _ in 0..5 {
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         let how = EndHow::Cut("reset".into());
-        stage.tell(Input::End { exchange: seen.id, how, written: Written::Partly });
+        stage.input(Input::End { exchange: seen.id, how, written: Written::Partly });
         pauses.push(stage.next_request().as_millis());
     }
     for (pause, least) in pauses.iter().zip([0, 100, 200, 400, 800]) {
@@ -189,19 +189,19 @@ fn every_try_of_what_never_gets_there_whole_waits_about_twice_as_long_as_the_one
     }
 }
 
-/// The longest pauses before the second and the third attempt of many calls that fail as `fail` says.
+/// Returns the longest pauses before the second and the third attempt of many calls that fail like `fail`.
 fn longest_pauses(mut stage: Stage, request: &str, fail: impl Fn(&mut Stage, u32)) -> [Duration; 2] {
     let mut longest = [Duration::ZERO; 2];
     for _ in 0..20 {
-        stage.client_says(request);
+        stage.client_sends(request);
         for (attempt, pause) in (1..).zip(&mut longest) {
             fail(&mut stage, attempt);
             *pause = stage.next_request().max(*pause);
         }
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         stage.answer(&seen, "{}");
         stage.client_reads().unwrap();
-        stage.pass(defaults::BUDGET_REGROWTH * 2);
+        stage.advance(defaults::BUDGET_REGROWTH * 2);
     }
     longest
 }
@@ -211,25 +211,25 @@ fn slowly(notes: &mut UpstreamConfig) {
 }
 
 #[test]
-fn the_pause_before_a_third_attempt_may_be_twice_as_long_as_the_one_before_a_second() {
+fn pause_before_third_attempt_doubles() {
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
-    let longest = longest_pauses(Stage::with(Dialect::Auto, slowly).greeting(), list, |stage, _| {
-        let seen = stage.takes();
-        stage.busy(&seen, 503, None);
+    let longest = longest_pauses(Stage::with(Dialect::Auto, slowly).initialize_session(), list, |stage, _| {
+        let seen = stage.next_sent();
+        stage.answer_overloaded(&seen, 503, None);
     });
     assert!(longest[0] <= Duration::from_millis(1_001), "{longest:?}");
     assert!((Duration::from_millis(1_200)..=Duration::from_millis(2_001)).contains(&longest[1]), "{longest:?}");
 }
 
 #[test]
-fn the_pause_after_a_refusal_for_headers_counts_the_attempts_before_it() {
+fn pause_after_header_refusal_counts_earlier_attempts() {
     let mut stage = Stage::with(Dialect::Auto, slowly);
-    stage.client_says(&modern(1, "resources/list", ""));
-    let proof = stage.takes();
+    stage.client_sends(&modern(1, "resources/list", ""));
+    let proof = stage.next_sent();
     stage.answer(&proof, "{}");
     stage.client_reads().unwrap();
     let longest = longest_pauses(stage, &modern(1, "resources/list", ""), |stage, attempt| {
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         if attempt == 1 {
             stage.status(seen.id, 503, Content::Empty, None);
         } else {
@@ -243,42 +243,42 @@ fn the_pause_after_a_refusal_for_headers_counts_the_attempts_before_it() {
 }
 
 #[test]
-fn a_legacy_call_that_runs_out_of_time_is_cancelled_by_a_word_if_there_is_a_way_for_it() {
+fn timed_out_legacy_call_is_cancelled_by_notification() {
     let cancelled = |stage: &Stage| {
         let posts = stage.seen.iter().filter(|seen| seen.ask.verb == Verb::Post);
         posts.filter(|seen| seen.method() == "notifications/cancelled").count()
     };
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "slow"));
-    stage.takes();
-    stage.pass(defaults::CALL);
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "slow"));
+    stage.next_sent();
+    stage.advance(defaults::CALL);
     assert_eq!((outcome(&stage.client_reads().unwrap()), cancelled(&stage)), ("unknown", 1));
 
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "slow"));
-    stage.takes();
-    stage.pass(defaults::CALL - Duration::from_secs(1));
-    stage.client_says(&call(2, "create_note"));
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "slow"));
+    stage.next_sent();
+    stage.advance(defaults::CALL - Duration::from_secs(1));
+    stage.client_sends(&call(2, "create_note"));
     stage.refuse_connection();
     for _ in 0..200 {
         if !stage.seen.is_empty() {
             assert_eq!(cancelled(&stage), 0, "what cannot arrive is not sent");
             stage.refuse_connection();
         }
-        stage.pass(Duration::from_millis(10));
+        stage.advance(Duration::from_millis(10));
     }
     let answer = stage.client_reads().expect("its time is over");
     assert_eq!((&answer["id"], outcome(&answer)), (&1.into(), "unknown"));
     stage.next_request();
-    stage.takes();
+    stage.next_sent();
     assert_eq!(cancelled(&stage), 0, "nor kept for later");
 }
 
 #[test]
-fn a_modern_server_that_refuses_in_its_own_words_is_not_taken_for_a_legacy_one() {
+fn modern_refusal_with_own_error_is_not_legacy() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(&modern(1, "tools/list", ""));
-    let seen = stage.takes();
+    stage.client_sends(&modern(1, "tools/list", ""));
+    let seen = stage.next_sent();
     stage.status(seen.id, 400, Content::Json, None);
     stage.body(seen.id, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32021,"message":"Missing capability"}}"#);
     stage.end(seen.id, EndHow::Complete);
@@ -287,10 +287,10 @@ fn a_modern_server_that_refuses_in_its_own_words_is_not_taken_for_a_legacy_one()
 }
 
 #[test]
-fn a_hint_when_to_come_again_is_obeyed() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let busy = stage.takes();
-    stage.busy(&busy, 429, Some(7));
+fn retry_after_is_kept() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let busy = stage.next_sent();
+    stage.answer_overloaded(&busy, 429, Some(7));
     assert!(stage.next_request() >= Duration::from_secs(7));
 }

@@ -1,6 +1,6 @@
-//! Stories about the link over HTTP: when it counts as up, who looks for it, how often, and when nobody does.
+//! The link over HTTP: when it is up, which exchange probes, and how often.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -10,7 +10,7 @@ use mendline_core::config::{AutoReconnect, Dialect};
 use mendline_core::port::{Content, EndHow, Verb};
 use mendline_core::{Event, Input, LinkId, LinkState, defaults};
 use stage::NOTES;
-use stage::http::{GREETING, Stage, call, complete_greeting, over_a_trunk, watched};
+use stage::http::{INITIALIZE, Stage, call, complete_handshake, initialized_with_keep_alive, over_sse};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
 
@@ -23,153 +23,153 @@ fn state(stage: &Stage) -> Option<LinkState> {
 }
 
 #[test]
-fn a_head_proves_that_there_is_a_way_even_if_nobody_spoke_of_the_connection() {
+fn response_head_proves_connection_without_connect_event() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(&call(1, "create_note"));
-    stage.client_says(&call(2, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
+    stage.client_sends(&call(2, "create_note"));
     let first = stage.seen.pop_front().unwrap();
-    assert!(stage.seen.is_empty(), "one looks for the way");
+    assert!(stage.seen.is_empty(), "one call probes");
     stage.status(first.id, 200, Content::Json, None);
     assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Up), 1));
 }
 
 #[test]
-fn the_head_of_a_trunk_proves_nothing_before_the_endpoint_is_named() {
+fn sse_head_proves_nothing_before_endpoint_event() {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(GREETING);
-    let trunk = stage.seen.pop_front().unwrap();
-    stage.status(trunk.id, 200, Content::Events, None);
+    stage.client_sends(INITIALIZE);
+    let sse = stage.seen.pop_front().unwrap();
+    stage.status(sse.id, 200, Content::Events, None);
     assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Dialing), 0));
 }
 
 #[test]
-fn when_nobody_wants_anything_any_more_nothing_is_looked_for() {
+fn no_probe_without_pending_calls() {
     let mut new = Stage::new(Dialect::Auto);
     let mut tested = Stage::with(Dialect::Auto, |_| {});
     for stage in [&mut new, &mut tested] {
-        stage.client_says(&call(1, "create_note"));
-        stage.seen.pop_front().expect("it looks for a way");
-        stage.client_says(&cancel(1));
+        stage.client_sends(&call(1, "create_note"));
+        stage.seen.pop_front().expect("the link probes");
+        stage.client_sends(&cancel(1));
         assert_eq!((state(stage), stage.seen.len()), (Some(LinkState::Idle), 0));
     }
-    // In a session there may be news, but where nobody wants the line to be tested it is left alone.
-    let mut greeted = Stage::greeted();
-    greeted.client_says(&call(1, "create_note"));
-    greeted.refuse_connection();
-    greeted.client_says(&cancel(1));
-    greeted.pass(Duration::from_secs(2));
-    assert_eq!((state(&greeted), greeted.seen.len()), (Some(LinkState::Idle), 0));
+    // Without keep-alive an idle session is not pinged.
+    let mut initialized = Stage::initialized();
+    initialized.client_sends(&call(1, "create_note"));
+    initialized.refuse_connection();
+    initialized.client_sends(&cancel(1));
+    initialized.advance(Duration::from_secs(2));
+    assert_eq!((state(&initialized), initialized.seen.len()), (Some(LinkState::Idle), 0));
 }
 
 #[test]
-fn a_server_that_was_looked_for_too_often_is_waited_for_and_not_said_to_be_lost() {
+fn probe_limit_waits_without_reporting_loss() {
     let loud = AutoReconnect { silent: Some(false), ..AutoReconnect::default() };
     let mut stage = Stage::with(Dialect::Auto, |notes| notes.reconnect = loud.into());
     for id in 0..defaults::DIAL_BURST as u32 {
-        stage.client_says(&call(id, "create_note"));
-        stage.seen.pop_front().expect("it looks for a way");
-        stage.client_says(&cancel(id));
+        stage.client_sends(&call(id, "create_note"));
+        stage.seen.pop_front().expect("the link probes");
+        stage.client_sends(&cancel(id));
     }
     let params = r#"{"name":"slow","_meta":{"progressToken":"t"}}"#;
-    stage.client_says(&format!(r#"{{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{params}}}"#));
+    stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{params}}}"#));
     assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Waiting), 0));
     let waited = stage.next_request();
     assert!((defaults::DIAL_PACE - Duration::from_millis(1)..=defaults::DIAL_PACE).contains(&waited), "{waited:?}");
-    assert_eq!(stage.client_reads(), None, "nobody has lost it, so nobody speaks of reconnecting");
+    assert_eq!(stage.client_reads(), None, "the link was never up, so no reconnect is reported");
 }
 
 #[test]
-fn a_burst_is_over_when_its_minute_is() {
+fn dial_burst_resets_after_one_minute() {
     let look = |stage: &mut Stage| {
-        stage.client_says(&call(1, "create_note"));
-        stage.seen.pop_front().expect("it looks for a way");
-        stage.client_says(&cancel(1));
+        stage.client_sends(&call(1, "create_note"));
+        stage.seen.pop_front().expect("the link probes");
+        stage.client_sends(&cancel(1));
     };
     let mut stage = Stage::new(Dialect::Auto);
     look(&mut stage);
-    stage.pass(Duration::from_secs(59));
+    stage.advance(Duration::from_secs(59));
     (1..defaults::DIAL_BURST).for_each(|_| look(&mut stage));
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     look(&mut stage);
 }
 
 #[test]
-fn whoever_waits_behind_initialized_is_the_only_one_that_looks_for_a_way() {
+fn first_call_waiting_for_initialized_probes_alone() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    let note = stage.takes();
-    stage.client_says(&call(1, "create_note"));
-    stage.tell(Input::Reconnect { upstream: NOTES });
-    stage.client_says(&call(2, "create_note"));
-    stage.pass(Duration::from_secs(1));
+    stage.client_sends(INITIALIZE);
+    stage.answer_initialize("s1");
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let note = stage.next_sent();
+    stage.client_sends(&call(1, "create_note"));
+    stage.input(Input::Reconnect { upstream: NOTES });
+    stage.client_sends(&call(2, "create_note"));
+    stage.advance(Duration::from_secs(1));
     assert_eq!(state(&stage), Some(LinkState::Dialing));
     stage.status(note.id, 202, Content::Empty, None);
-    assert_eq!(stage.seen.len(), 1, "the first looks, the second waits");
+    assert_eq!(stage.seen.len(), 1, "the first probes, the second waits");
 }
 
 #[test]
-fn a_number_of_retries_that_someone_chose_is_meant_exactly_over_http_too() {
+fn configured_retries_are_exact_over_http() {
     let two = AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
     let mut stage = Stage::with(Dialect::Auto, |notes| {
         (notes.reconnect, notes.keep_alive) = (two.into(), None);
     });
-    stage.client_says(&call(0, "create_note"));
+    stage.client_sends(&call(0, "create_note"));
     for redial in 0..2 {
         stage.refuse_connection();
         assert_eq!(state(&stage), Some(LinkState::Waiting), "after {redial} redials");
         stage.next_request();
-        // Found, and lost again before anything is proven.
-        let found = stage.takes();
+        // Reached, and lost again before any response.
+        let found = stage.next_sent();
         stage.end(found.id, EndHow::Cut("reset".into()));
-        stage.client_reads().expect("nobody knows what became of it");
-        stage.client_says(&call(1, "create_note"));
+        stage.client_reads().expect("the outcome is unknown");
+        stage.client_sends(&call(1, "create_note"));
     }
     stage.refuse_connection();
     assert_eq!(state(&stage), Some(LinkState::Parked));
 }
 
 #[test]
-fn a_way_that_is_not_looked_for_by_itself_is_still_a_way() {
+fn no_reconnect_read_is_retried_after_503() {
     let off = AutoReconnect { enabled: Some(false), ..AutoReconnect::default() };
     let mut stage = Stage::with(Dialect::Auto, |notes| (notes.reconnect, notes.keep_alive) = (off.into(), None));
     for is_lost in [false, true] {
         if is_lost {
-            stage.client_says(&call(7, "create_note"));
+            stage.client_sends(&call(7, "create_note"));
             stage.refuse_connection();
-            let answer = stage.client_reads().expect("nobody dials again by itself");
+            let answer = stage.client_reads().expect("no automatic dial");
             assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "unavailable");
         }
-        stage.client_says(LIST);
-        let seen = stage.takes();
-        stage.busy(&seen, 503, None);
+        stage.client_sends(LIST);
+        let seen = stage.next_sent();
+        stage.answer_overloaded(&seen, 503, None);
         assert_eq!(stage.client_reads(), None, "it was lost before: {is_lost}; the read is tried again");
         stage.next_request();
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         stage.answer(&seen, "{}");
         assert_eq!(stage.client_reads().unwrap()["id"], 1);
     }
 }
 
 #[test]
-fn what_is_stopped_while_it_looks_for_a_way_says_goodbye_and_nothing_else() {
-    let mut stage = watched();
-    stage.client_says(&call(1, "create_note"));
+fn shutdown_during_probe_only_deletes_session() {
+    let mut stage = initialized_with_keep_alive();
+    stage.client_sends(&call(1, "create_note"));
     stage.refuse_connection();
     stage.next_request();
     stage.seen.clear();
     assert_eq!(state(&stage), Some(LinkState::Dialing));
-    stage.tell(Input::Stop);
-    stage.tell(Input::Stop);
-    let said: Vec<Verb> = stage.seen.iter().map(|seen| seen.ask.verb).collect();
-    assert_eq!(said, [Verb::Delete]);
-    stage.pass(defaults::GOODBYE);
+    stage.input(Input::Stop);
+    stage.input(Input::Stop);
+    let reported: Vec<Verb> = stage.seen.iter().map(|seen| seen.ask.verb).collect();
+    assert_eq!(reported, [Verb::Delete]);
+    stage.advance(defaults::GOODBYE);
     assert!(stage.finished);
 }
 
 #[test]
-fn a_server_over_http_that_somebody_waits_for_is_looked_for_sooner() {
+fn http_server_with_waiting_call_is_dialed_sooner() {
     let after_losses = |stage: &mut Stage| {
         for _ in 0..7 {
             stage.refuse_connection();
@@ -178,43 +178,43 @@ fn a_server_over_http_that_somebody_waits_for_is_looked_for_sooner() {
         stage.refuse_connection();
         stage.next_request()
     };
-    let mut idle = watched();
-    idle.pass(defaults::KEEP_ALIVE);
+    let mut idle = initialized_with_keep_alive();
+    idle.advance(defaults::KEEP_ALIVE);
     assert!(after_losses(&mut idle) > Duration::from_secs(6));
-    let mut called = watched();
-    called.client_says(&call(1, "create_note"));
+    let mut called = initialized_with_keep_alive();
+    called.client_sends(&call(1, "create_note"));
     assert!(after_losses(&mut called) <= Duration::from_millis(5_001));
-    let (mut trunk, id) = over_a_trunk();
-    trunk.end(id, EndHow::Cut("reset".into()));
-    trunk.client_says(&call(1, "create_note"));
-    trunk.next_request();
-    assert!(after_losses(&mut trunk) <= Duration::from_millis(5_001));
+    let (mut sse, id) = over_sse();
+    sse.end(id, EndHow::Cut("reset".into()));
+    sse.client_sends(&call(1, "create_note"));
+    sse.next_request();
+    assert!(after_losses(&mut sse) <= Duration::from_millis(5_001));
 }
 
 #[test]
-fn each_session_has_a_name_of_its_own() {
+fn each_session_has_its_own_id() {
     let ask = |stage: &mut Stage, id: u32| {
-        stage.client_says(&call(id, "create_note"));
-        let asks = stage.takes();
+        stage.client_sends(&call(id, "create_note"));
+        let asks = stage.next_sent();
         stage.status(asks.id, 200, Content::Events, None);
         stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
-        stage.client_reads().expect("a question");
+        stage.client_reads().expect("a server request");
         let mut links = stage.events.iter().filter_map(|event| match event {
             Event::AskForwarded { link, .. } => Some(*link),
             _ => None,
         });
         links.next_back().unwrap()
     };
-    let mut stage = Stage::greeted();
+    let mut stage = Stage::initialized();
     assert_eq!(ask(&mut stage, 1), LinkId { upstream: NOTES, dial: 1 });
-    stage.client_says(&call(2, "create_note"));
-    let lost = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.client_reads().expect("the question is withdrawn");
-    stage.greet("s2");
-    complete_greeting(&mut stage);
-    stage.takes();
+    stage.client_reads().expect("the server request is cancelled");
+    stage.answer_initialize("s2");
+    complete_handshake(&mut stage);
+    stage.next_sent();
     assert_eq!(ask(&mut stage, 3), LinkId { upstream: NOTES, dial: 2 });
 }

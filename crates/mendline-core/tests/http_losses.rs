@@ -1,6 +1,6 @@
-//! Stories about how a server says that it has lost a session, and about what only looks like it.
+//! Reports of a lost session, and errors that only look like one.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -10,33 +10,34 @@ use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, ExchangeId, Verb};
 use mendline_core::{Input, defaults};
 use stage::http::{
-    GREETING, Seen, Stage, call, complete_greeting, endpoint, outcome, over_a_trunk, watched, without_a_session,
+    INITIALIZE, SentRequest, Stage, call, complete_handshake, endpoint, initialized_with_keep_alive,
+    initialized_without_session, outcome, over_sse,
 };
 
-/// The server refuses a call with an error that names it, or that names nobody.
-fn refuse(stage: &mut Stage, seen: &Seen, status: u16, code: i64, words: &str, named: bool) {
+/// Refuses a call with an error that has its id, or none.
+fn refuse(stage: &mut Stage, seen: &SentRequest, status: u16, code: i64, words: &str, named: bool) {
     let id = if named { seen.json()["id"].to_string() } else { "null".into() };
     stage.status(seen.id, status, Content::Json, None);
     stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{words}"}}}}"#));
     stage.end(seen.id, EndHow::Complete);
 }
 
-/// The next trunk comes up, the server is greeted over it, and gives the call that goes out over it.
-fn next_trunk(stage: &mut Stage) -> (ExchangeId, Seen) {
-    stage.pass(Duration::from_secs(1));
-    let trunk = stage.takes().id;
-    endpoint(stage, trunk, "/messages?s=2");
-    let greeting = stage.takes();
-    assert_eq!((greeting.method().as_str(), greeting.ask.target.as_deref()), ("initialize", Some("/messages?s=2")));
-    stage.status(greeting.id, 202, Content::Empty, None);
-    stage.end(greeting.id, EndHow::Complete);
-    stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, greeting.json()["id"]));
-    complete_greeting(stage);
-    stage.pass(Duration::from_secs(1));
-    (trunk, stage.takes())
+/// Opens the next SSE stream, answers the handshake over it, and returns the call that follows.
+fn next_sse(stage: &mut Stage) -> (ExchangeId, SentRequest) {
+    stage.advance(Duration::from_secs(1));
+    let sse = stage.next_sent().id;
+    endpoint(stage, sse, "/messages?s=2");
+    let handshake = stage.next_sent();
+    assert_eq!((handshake.method().as_str(), handshake.ask.target.as_deref()), ("initialize", Some("/messages?s=2")));
+    stage.status(handshake.id, 202, Content::Empty, None);
+    stage.end(handshake.id, EndHow::Complete);
+    stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
+    complete_handshake(stage);
+    stage.advance(Duration::from_secs(1));
+    (sse, stage.next_sent())
 }
 
-/// How a call is refused, whether the error names it, and whether that says that the session is lost.
+/// Refusals of a call: status, code, text, whether the error has its id, and whether it reports a lost session.
 const REFUSALS: &[(u16, i64, &str, bool, bool)] = &[
     (200, -32000, "Session not found", true, true),
     (200, -32000, "Server not initialized", true, true),
@@ -58,21 +59,21 @@ const REFUSALS: &[(u16, i64, &str, bool, bool)] = &[
 ];
 
 #[test]
-fn r15_r16_an_error_says_that_the_session_is_lost_by_its_words() {
+fn r15_r16_error_text_reports_session_as_lost() {
     for (status, code, words, named, lost) in REFUSALS {
         let what = format!("HTTP {status}, {code} {words:?}, named: {named}");
-        let mut stage = Stage::greeted();
-        stage.client_says(&call(1, "create_note"));
-        let seen = stage.takes();
+        let mut stage = Stage::initialized();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
         refuse(&mut stage, &seen, *status, *code, words, *named);
         if *lost {
             assert_eq!(stage.client_reads(), None, "{what}");
-            let ping = stage.takes();
+            let ping = stage.next_sent();
             assert_eq!((ping.method().as_str(), ping.header("mcp-session-id")), ("ping", Some("s1")), "{what}");
             refuse(&mut stage, &ping, *status, *code, words, *named);
-            stage.greet("s2");
-            complete_greeting(&mut stage);
-            let again = stage.takes();
+            stage.answer_initialize("s2");
+            complete_handshake(&mut stage);
+            let again = stage.next_sent();
             assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")), "{what}");
         } else {
             let answer = stage.client_reads().expect(&what);
@@ -83,38 +84,38 @@ fn r15_r16_an_error_says_that_the_session_is_lost_by_its_words() {
 }
 
 #[test]
-fn r15_r16_a_live_session_keeps_the_error_of_the_call_as_its_answer() {
+fn r15_r16_error_in_live_session_is_answer_of_call() {
     for (status, code, words, named, lost) in REFUSALS.iter().filter(|(.., lost)| *lost) {
         let what = format!("HTTP {status}, {code} {words:?}, named: {named}, lost: {lost}");
-        let mut stage = Stage::greeted();
-        stage.client_says(&call(1, "create_note"));
-        let seen = stage.takes();
+        let mut stage = Stage::initialized();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
         refuse(&mut stage, &seen, *status, *code, words, *named);
-        let ping = stage.takes();
+        let ping = stage.next_sent();
         stage.answer(&ping, "{}");
         let answer = stage.client_reads().expect(&what);
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&1.into(), &(*code).into()), "{what}");
         assert!(stage.seen.is_empty(), "{what}: neither a handshake nor a second attempt");
-        stage.client_says(&call(2, "create_note"));
-        assert_eq!(stage.takes().header("mcp-session-id"), Some("s1"), "{what}");
+        stage.client_sends(&call(2, "create_note"));
+        assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s1"), "{what}");
     }
 }
 
-/// A call in `s1` that was refused with this status and no body, and the ping that follows it.
-fn refused_barely(stage: &mut Stage, request: &str, status: u16) -> Seen {
-    stage.client_says(request);
-    let seen = stage.takes();
+/// Refuses a call in `s1` with this status and no body, and returns the ping that follows.
+fn refused_without_body(stage: &mut Stage, request: &str, status: u16) -> SentRequest {
+    stage.client_sends(request);
+    let seen = stage.next_sent();
     stage.status(seen.id, status, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
-    let ping = stage.takes();
+    let ping = stage.next_sent();
     assert_eq!(ping.method(), "ping");
     ping
 }
 
 #[test]
-fn r15_a_bare_404_in_a_live_session_is_refused() {
-    let mut stage = Stage::greeted();
-    let ping = refused_barely(&mut stage, &call(1, "create_note"), 404);
+fn r15_bare_404_in_live_session_is_refused() {
+    let mut stage = Stage::initialized();
+    let ping = refused_without_body(&mut stage, &call(1, "create_note"), 404);
     stage.answer(&ping, "{}");
     let answer = stage.client_reads().expect("an answer");
     assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "refused");
@@ -123,10 +124,10 @@ fn r15_a_bare_404_in_a_live_session_is_refused() {
 }
 
 #[test]
-fn r15_a_bare_400_is_unknown_and_begins_nothing() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn r15_bare_400_is_unknown_and_starts_no_handshake() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 400, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown");
@@ -134,12 +135,12 @@ fn r15_a_bare_400_is_unknown_and_begins_nothing() {
 }
 
 #[test]
-fn r15_an_unanswered_ping_makes_an_unsafe_call_unknown_and_repeats_a_read() {
-    let ends: [fn(&mut Stage, &Seen); 4] = [
+fn r15_unanswered_ping_leaves_unsafe_call_unknown_and_repeats_read() {
+    let ends: [fn(&mut Stage, &SentRequest); 4] = [
         |stage, ping| {
-            // A second ping goes out when a broken connection took the first.
+            // A broken connection loses the first ping, and a second one follows.
             stage.end(ping.id, EndHow::Cut("reset".into()));
-            let again = stage.takes();
+            let again = stage.next_sent();
             assert_eq!(again.method(), "ping");
             stage.end(again.id, EndHow::Cut("reset".into()));
         },
@@ -151,22 +152,22 @@ fn r15_an_unanswered_ping_makes_an_unsafe_call_unknown_and_repeats_a_read() {
             stage.status(ping.id, 400, Content::Empty, None);
             stage.end(ping.id, EndHow::Complete);
         },
-        |stage, _| stage.pass(defaults::KEEP_ALIVE_TIMEOUT),
+        |stage, _| stage.advance(defaults::KEEP_ALIVE_TIMEOUT),
     ];
     for (index, end) in ends.into_iter().enumerate() {
-        let mut stage = Stage::greeted();
-        let ping = refused_barely(&mut stage, &call(1, "create_note"), 404);
+        let mut stage = Stage::initialized();
+        let ping = refused_without_body(&mut stage, &call(1, "create_note"), 404);
         end(&mut stage, &ping);
         assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown", "end {index}");
-        stage.pass(Duration::from_secs(5));
+        stage.advance(Duration::from_secs(5));
         assert!(stage.seen.iter().all(|seen| seen.method() != "tools/call"), "end {index}: it is not sent again");
 
-        let mut stage = Stage::greeted();
-        let ping = refused_barely(&mut stage, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, 404);
+        let mut stage = Stage::initialized();
+        let ping = refused_without_body(&mut stage, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, 404);
         end(&mut stage, &ping);
         assert_eq!(stage.client_reads(), None, "end {index}");
         stage.next_request();
-        let again = stage.takes();
+        let again = stage.next_sent();
         assert_eq!(
             (again.method().as_str(), again.header("mcp-session-id")),
             ("tools/list", Some("s1")),
@@ -176,52 +177,52 @@ fn r15_an_unanswered_ping_makes_an_unsafe_call_unknown_and_repeats_a_read() {
 }
 
 #[test]
-fn r15_a_ping_that_live_sessions_refuse_confirms_nothing() {
-    let mut stage = watched();
-    stage.pass(defaults::KEEP_ALIVE);
+fn r15_ping_refused_by_live_session_confirms_nothing() {
+    let mut stage = initialized_with_keep_alive();
+    stage.advance(defaults::KEEP_ALIVE);
     stage.confirm_loss(404);
     stage.use_session();
-    stage.client_says(&call(1, "create_note"));
-    stage.client_says(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
+    stage.client_sends(&call(1, "create_note"));
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
     for _ in 0..2 {
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         stage.status(seen.id, 404, Content::Empty, None);
         stage.end(seen.id, EndHow::Complete);
     }
     assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown");
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.answer_initialize("s2");
+    complete_handshake(&mut stage);
     stage.next_request();
-    let again = stage.takes();
+    let again = stage.next_sent();
     assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/list", Some("s2")));
 }
 
 #[test]
-fn r15_one_ping_serves_all_calls_that_a_session_refused() {
-    let mut stage = Stage::greeted();
-    (1..=8).for_each(|id| stage.client_says(&call(id, "create_note")));
-    let calls: Vec<Seen> = stage.seen.drain(..).collect();
+fn r15_one_ping_serves_all_refused_calls() {
+    let mut stage = Stage::initialized();
+    (1..=8).for_each(|id| stage.client_sends(&call(id, "create_note")));
+    let calls: Vec<SentRequest> = stage.seen.drain(..).collect();
     for seen in &calls {
         stage.status(seen.id, 404, Content::Empty, None);
         stage.end(seen.id, EndHow::Complete);
     }
     assert_eq!(stage.seen.len(), 1, "one ping");
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.answer_initialize("s2");
+    complete_handshake(&mut stage);
     assert_eq!(stage.seen.iter().filter(|seen| seen.method() == "tools/call").count(), 8);
 }
 
 #[test]
-fn r15_a_session_that_answered_only_its_handshake_is_not_asked_for_ever() {
+fn r15_session_answering_only_handshake_is_retried_with_backoff() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
+    stage.client_sends(INITIALIZE);
     let mut handshakes = 0;
     let mut failed = 0;
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     for step in 0..2_000 {
         while let Some(seen) = stage.seen.pop_front() {
-            stage.tell(Input::Reached { exchange: seen.id });
+            stage.input(Input::Reached { exchange: seen.id });
             let is_handshake = seen.ask.verb == Verb::Post && seen.method() == "initialize";
             if is_handshake {
                 handshakes += 1;
@@ -237,28 +238,28 @@ fn r15_a_session_that_answered_only_its_handshake_is_not_asked_for_ever() {
             stage.end(seen.id, EndHow::Complete);
         }
         if step % 20 == 0 {
-            stage.client_says(&call(step, "create_note"));
+            stage.client_sends(&call(step, "create_note"));
         }
         while let Some(answer) = stage.client_reads() {
             failed += u32::from(answer["result"]["isError"] == true);
         }
-        stage.pass(Duration::from_millis(100));
+        stage.advance(Duration::from_millis(100));
     }
-    // 200 s in which the server forgets every session at once.
+    // The server loses every session at once for 200 s.
     assert!(failed >= 90, "each call is answered: {failed}");
     assert!(handshakes <= 6 + 200 / 2, "the backoff holds: {handshakes}");
 }
 
 #[test]
-fn where_there_is_no_session_none_can_be_lost() {
-    let (mut stage, _notices) = without_a_session();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn server_without_session_cannot_lose_it() {
+    let (mut stage, _notices) = initialized_without_session();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     refuse(&mut stage, &seen, 404, -32000, "Session not found", true);
     assert_eq!(stage.client_reads().expect("an answer")["error"]["message"], "Session not found");
     for status in [400, 404] {
-        stage.client_says(&call(2, "create_note"));
-        let seen = stage.takes();
+        stage.client_sends(&call(2, "create_note"));
+        let seen = stage.next_sent();
         stage.status(seen.id, status, Content::Empty, None);
         stage.end(seen.id, EndHow::Complete);
         let answer = stage.client_reads().expect("an answer");
@@ -269,11 +270,11 @@ fn where_there_is_no_session_none_can_be_lost() {
 }
 
 #[test]
-fn a_post_that_finds_its_session_gone_costs_the_trunk_and_goes_out_over_the_next() {
+fn post_to_lost_sse_session_is_resent_over_next_stream() {
     for named in [false, true] {
-        let (mut stage, trunk) = over_a_trunk();
-        stage.client_says(&call(1, "create_note"));
-        let post = stage.takes();
+        let (mut stage, sse) = over_sse();
+        stage.client_sends(&call(1, "create_note"));
+        let post = stage.next_sent();
         if named {
             refuse(&mut stage, &post, 404, -32001, "Session not found", true);
         } else {
@@ -285,69 +286,69 @@ fn a_post_that_finds_its_session_gone_costs_the_trunk_and_goes_out_over_the_next
             true => stage.confirm_loss_with(404, -32001, "Session not found"),
             false => stage.confirm_loss(404),
         }
-        assert_eq!((stage.client_reads(), &stage.aborted), (None, &vec![trunk]), "named: {named}");
-        let (_, again) = next_trunk(&mut stage);
+        assert_eq!((stage.client_reads(), &stage.aborted), (None, &vec![sse]), "named: {named}");
+        let (_, again) = next_sse(&mut stage);
         assert_eq!((again.method().as_str(), again.ask.target.as_deref()), ("tools/call", Some("/messages?s=2")));
     }
 }
 
 #[test]
-fn a_greeting_that_finds_nothing_where_the_trunk_sent_it_has_its_answer() {
+fn handshake_with_404_at_sse_endpoint_fails() {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(GREETING);
-    let trunk = stage.takes().id;
-    endpoint(&mut stage, trunk, "/messages?s=1");
-    let post = stage.takes();
+    stage.client_sends(INITIALIZE);
+    let sse = stage.next_sent().id;
+    endpoint(&mut stage, sse, "/messages?s=1");
+    let post = stage.next_sent();
     stage.status(post.id, 404, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
-    assert_eq!(stage.client_reads().expect("said, not looped")["error"]["code"], -31010);
+    assert_eq!(stage.client_reads().expect("answered, not looped")["error"]["code"], -31010);
     assert!(stage.seen.is_empty());
 }
 
 #[test]
-fn a_greeting_whose_endpoint_went_with_its_trunk_goes_out_over_the_next() {
+fn handshake_is_resent_over_next_sse_stream() {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(GREETING);
-    let trunk = stage.takes().id;
-    endpoint(&mut stage, trunk, "/messages?s=1");
-    let post = stage.takes();
-    stage.end(trunk, EndHow::Complete);
+    stage.client_sends(INITIALIZE);
+    let sse = stage.next_sent().id;
+    endpoint(&mut stage, sse, "/messages?s=1");
+    let post = stage.next_sent();
+    stage.end(sse, EndHow::Complete);
     stage.status(post.id, 404, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
     assert_eq!(stage.client_reads(), None);
-    stage.pass(Duration::from_secs(1));
-    let trunk = stage.takes().id;
-    endpoint(&mut stage, trunk, "/messages?s=2");
-    let again = stage.takes();
+    stage.advance(Duration::from_secs(1));
+    let sse = stage.next_sent().id;
+    endpoint(&mut stage, sse, "/messages?s=2");
+    let again = stage.next_sent();
     assert_eq!((again.method().as_str(), again.ask.target.as_deref()), ("initialize", Some("/messages?s=2")));
 }
 
 #[test]
-fn a_post_that_hears_late_that_its_session_is_gone_does_not_cost_the_next_trunk() {
-    let (mut stage, trunk) = over_a_trunk();
-    stage.client_says(&call(1, "create_note"));
-    let post = stage.takes();
-    stage.end(trunk, EndHow::Complete);
-    stage.pass(Duration::from_millis(300));
-    let next = stage.takes().id;
+fn late_session_loss_does_not_close_next_sse_stream() {
+    let (mut stage, sse) = over_sse();
+    stage.client_sends(&call(1, "create_note"));
+    let post = stage.next_sent();
+    stage.end(sse, EndHow::Complete);
+    stage.advance(Duration::from_millis(300));
+    let next = stage.next_sent().id;
     stage.status(post.id, 404, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
     assert_eq!(stage.client_reads(), None, "it goes out again");
-    assert!(!stage.aborted.contains(&next), "the next trunk knows nothing of that session");
+    assert!(!stage.aborted.contains(&next), "the next SSE stream has another session");
 }
 
 #[test]
-fn however_many_posts_go_down_with_one_trunk_its_loss_costs_the_budget_once() {
+fn loss_of_sse_stream_is_charged_once() {
     const BURST: u32 = 2 * defaults::BUDGET_BUCKET;
-    let (mut stage, trunk) = over_a_trunk();
-    (0..BURST).for_each(|id| stage.client_says(&call(id, "create_note")));
-    let posts: Vec<Seen> = (0..BURST).map(|_| stage.takes()).collect();
-    stage.end(trunk, EndHow::Complete);
+    let (mut stage, sse) = over_sse();
+    (0..BURST).for_each(|id| stage.client_sends(&call(id, "create_note")));
+    let posts: Vec<SentRequest> = (0..BURST).map(|_| stage.next_sent()).collect();
+    stage.end(sse, EndHow::Complete);
     for post in posts {
         stage.status(post.id, 404, Content::Empty, None);
         stage.end(post.id, EndHow::Complete);
     }
     assert_eq!(stage.client_reads(), None, "all of them go out again");
-    next_trunk(&mut stage);
+    next_sse(&mut stage);
     assert_eq!(stage.seen.len() as u32, BURST - 1);
 }

@@ -1,6 +1,6 @@
-//! Stories about the modern era over HTTP: no session, headers that repeat the message, and calls that end with their exchange.
+//! The modern era over HTTP: no session, headers that repeat the message, and calls that end with their exchange.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -12,7 +12,7 @@ use mendline_core::port::{Content, EndHow};
 use mendline_core::{Port, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::CLIENT;
-use stage::http::{GREETING, Seen, Stage, modern};
+use stage::http::{INITIALIZE, SentRequest, Stage, modern};
 
 fn query(id: u32) -> String {
     let arguments = r#"{"region":"Zürich","limit":5.0,"deep":{"dry":true},"none":null}"#;
@@ -21,7 +21,7 @@ fn query(id: u32) -> String {
 
 const QUERY: &str = r#"{"name":"query","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"limit":{"type":"integer","x-mcp-header":"Limit"},"none":{"type":"string","x-mcp-header":"None"},"deep":{"type":"object","properties":{"dry":{"type":"boolean","x-mcp-header":"Dry"}}}}}}"#;
 
-fn params_of(seen: &Seen) -> Vec<(String, String)> {
+fn params_of(seen: &SentRequest) -> Vec<(String, String)> {
     let is_param = |name: &str| name.to_ascii_lowercase().starts_with("mcp-param-");
     let params = seen.ask.headers.iter().filter(|(name, _)| is_param(name));
     params.map(|(name, value)| (name.to_string(), value.to_string())).collect()
@@ -33,7 +33,7 @@ fn query_params() -> Vec<(String, String)> {
         .to_vec()
 }
 
-fn refuse_headers(stage: &mut Stage, seen: &Seen, id: &Value) {
+fn refuse_headers(stage: &mut Stage, seen: &SentRequest, id: &Value) {
     stage.status(seen.id, 400, Content::Json, None);
     stage.body(
         seen.id,
@@ -43,40 +43,40 @@ fn refuse_headers(stage: &mut Stage, seen: &Seen, id: &Value) {
 }
 
 #[test]
-fn a_modern_call_is_cancelled_by_giving_its_exchange_up() {
+fn modern_call_is_cancelled_by_aborting_exchange() {
     let mut stage = Stage::new(Dialect::Streamable);
-    stage.client_says(
+    stage.client_sends(
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
     );
-    let seen = stage.takes();
+    let seen = stage.next_sent();
     assert_eq!((seen.header("mcp-method"), seen.header("mcp-name")), (Some("tools/call"), Some("slow")));
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
     assert_eq!(stage.aborted, [seen.id]);
     assert!(stage.seen.is_empty(), "no notification");
 }
 
 #[test]
-fn arguments_that_a_listed_tool_marks_travel_as_headers_too() {
+fn marked_arguments_are_sent_as_headers() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(&modern(1, "tools/list", ""));
-    let list = stage.takes();
+    stage.client_sends(&modern(1, "tools/list", ""));
+    let list = stage.next_sent();
     stage.answer(&list, &format!(r#"{{"tools":[{QUERY}]}}"#));
     assert_eq!(stage.client_reads().unwrap()["result"]["tools"][0]["name"], "query");
-    stage.client_says(&query(2));
-    let call = stage.takes();
+    stage.client_sends(&query(2));
+    let call = stage.next_sent();
     assert_eq!(params_of(&call), query_params());
     assert_eq!(call.header("mcp-name"), Some("query"));
     stage.answer(&call, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
-    stage.client_says(&modern(3, "prompts/get", r#""name":"query","arguments":{"region":"Bern"},"#));
-    assert_eq!(params_of(&stage.takes()), [], "a prompt of the same name is no tool");
+    stage.client_sends(&modern(3, "prompts/get", r#""name":"query","arguments":{"region":"Bern"},"#));
+    assert_eq!(params_of(&stage.next_sent()), [], "a prompt of the same name is no tool");
 }
 
 #[test]
-fn a_tool_whose_marks_break_the_rules_is_left_out_of_the_list_and_nothing_else_is_touched() {
+fn tool_with_invalid_marks_is_removed_from_list() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(&modern(1, "tools/list", ""));
-    let list = stage.takes();
+    stage.client_sends(&modern(1, "tools/list", ""));
+    let list = stage.next_sent();
     let bad = QUERY.replace("\"query\"", "\"bad\"").replace("\"integer\"", "\"number\"");
     let odd = r#"{ "name" : "plain\u0020", "inputSchema" : {"maximum":1.50E+1} }"#;
     let tools = |list: &str| format!(r#"{{"tools":[{list}],"z":1.0}}"#);
@@ -84,39 +84,39 @@ fn a_tool_whose_marks_break_the_rules_is_left_out_of_the_list_and_nothing_else_i
     let text = stage.engine.poll_write(Port::Client(CLIENT)).unwrap().to_bytes();
     let left = tools(&format!("{odd} ,{QUERY}"));
     assert_eq!(String::from_utf8_lossy(&text), format!(r#"{{"jsonrpc":"2.0","id":1,"result":{left}}}"#));
-    assert_eq!(stage.heard.iter().filter(|line| line.contains("left the tool \"bad\" out")).count(), 3);
+    assert_eq!(stage.log.iter().filter(|line| line.contains("left the tool \"bad\" out")).count(), 3);
 
-    let mut legacy = Stage::greeted();
-    legacy.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
-    let list = legacy.takes();
+    let mut legacy = Stage::initialized();
+    legacy.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let list = legacy.next_sent();
     legacy.answer(&list, &tools(&bad));
     assert_eq!(legacy.client_reads().unwrap()["result"]["tools"][0]["name"], "bad", "marks are of the modern era");
 }
 
 #[test]
-fn a_call_that_is_refused_for_its_headers_goes_out_again_once_the_tools_are_listed() {
+fn header_refusal_is_resent_after_listing_tools() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(&query(1));
-    stage.client_says(&query(2));
+    stage.client_sends(&query(1));
+    stage.client_sends(&query(2));
     for _ in 0..2 {
-        let call = stage.takes();
-        assert_eq!(params_of(&call), [], "nobody has told us of the tool");
+        let call = stage.next_sent();
+        assert_eq!(params_of(&call), [], "the tool was not listed");
         refuse_headers(&mut stage, &call, &call.json()["id"]);
     }
-    let first_page = stage.takes();
+    let first_page = stage.next_sent();
     assert!(stage.seen.is_empty(), "one lookup for both, and nothing before it");
     assert_eq!(first_page.method(), "tools/list");
-    let said = first_page.json();
-    assert_eq!(said["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]["name"], "c");
-    assert_eq!(said["params"]["_meta"].get("progressToken"), None, "that belongs to the call");
+    let reported = first_page.json();
+    assert_eq!(reported["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]["name"], "c");
+    assert_eq!(reported["params"]["_meta"].get("progressToken"), None, "that belongs to the call");
     assert_eq!(first_page.header("mcp-method"), Some("tools/list"));
     stage.answer(&first_page, r#"{"tools":[],"nextCursor":"p\"2"}"#);
-    let second_page = stage.takes();
+    let second_page = stage.next_sent();
     assert_eq!(second_page.json()["params"]["cursor"], "p\"2");
     stage.answer(&second_page, &format!(r#"{{"tools":[{QUERY}]}}"#));
-    assert!(stage.client_reads().is_none(), "no client asked for these lists");
+    assert!(stage.client_reads().is_none(), "no client requested these lists");
     for id in [1, 2] {
-        let again = stage.takes();
+        let again = stage.next_sent();
         assert_eq!(params_of(&again), query_params());
         stage.answer(&again, "{}");
         assert_eq!(stage.client_reads().unwrap()["id"], id);
@@ -124,33 +124,33 @@ fn a_call_that_is_refused_for_its_headers_goes_out_again_once_the_tools_are_list
 }
 
 #[test]
-fn a_call_that_is_refused_for_its_headers_twice_has_its_answer() {
+fn second_header_refusal_is_answer() {
     for named in [true, false] {
         let mut stage = Stage::new(Dialect::Auto);
-        stage.client_says(&query(1));
-        let id_of = |seen: &Seen| if named { seen.json()["id"].clone() } else { Value::Null };
-        let call = stage.takes();
+        stage.client_sends(&query(1));
+        let id_of = |seen: &SentRequest| if named { seen.json()["id"].clone() } else { Value::Null };
+        let call = stage.next_sent();
         refuse_headers(&mut stage, &call, &id_of(&call));
-        let list = stage.takes();
+        let list = stage.next_sent();
         stage.answer(&list, r#"{"tools":[]}"#);
-        let again = stage.takes();
+        let again = stage.next_sent();
         refuse_headers(&mut stage, &again, &id_of(&again));
-        let answer = stage.client_reads().expect("said, not looped");
+        let answer = stage.client_reads().expect("answered, not looped");
         assert_eq!(answer["id"], 1);
         assert!(answer["error"]["message"].as_str().unwrap().contains("Header mismatch"), "{answer}");
-        stage.pass(Duration::from_secs(60));
+        stage.advance(Duration::from_secs(60));
         assert!(stage.seen.is_empty());
     }
 }
 
 #[test]
-fn a_list_of_tools_that_does_not_come_holds_a_refused_call_for_a_moment_only() {
+fn unanswered_tool_list_holds_refused_call_only_briefly() {
     for how in ["silence", "a cut", "another error"] {
         let mut stage = Stage::new(Dialect::Auto);
-        stage.client_says(&query(1));
-        let call = stage.takes();
+        stage.client_sends(&query(1));
+        let call = stage.next_sent();
         refuse_headers(&mut stage, &call, &call.json()["id"]);
-        let list = stage.takes();
+        let list = stage.next_sent();
         match how {
             "a cut" => stage.end(list.id, EndHow::Cut("reset".into())),
             "another error" => {
@@ -159,8 +159,8 @@ fn a_list_of_tools_that_does_not_come_holds_a_refused_call_for_a_moment_only() {
             }
             _ => {}
         }
-        stage.pass(defaults::LOOKUP);
-        let again = stage.takes();
+        stage.advance(defaults::LOOKUP);
+        let again = stage.next_sent();
         assert_eq!(again.method(), "tools/call", "after {how}");
         stage.answer(&again, "{}");
         assert_eq!(stage.client_reads().unwrap()["id"], 1);
@@ -169,12 +169,12 @@ fn a_list_of_tools_that_does_not_come_holds_a_refused_call_for_a_moment_only() {
 }
 
 #[test]
-fn the_end_of_a_subscription_names_it_as_the_client_did_and_other_answers_are_left_as_they_are() {
+fn end_of_subscription_has_client_id() {
     const NAMED: &str = r#"{"_meta":{"io.modelcontextprotocol/subscriptionId":77}}"#;
     for (method, named) in [("subscriptions/listen", 5), ("resources/list", 77)] {
         let mut stage = Stage::new(Dialect::Auto);
-        stage.client_says(&modern(5, method, ""));
-        let seen = stage.takes();
+        stage.client_sends(&modern(5, method, ""));
+        let seen = stage.next_sent();
         stage.answer(&seen, NAMED);
         let answer = stage.client_reads().unwrap();
         assert_eq!(answer["id"], 5);
@@ -183,12 +183,13 @@ fn the_end_of_a_subscription_names_it_as_the_client_did_and_other_answers_are_le
 }
 
 #[test]
-fn a_legacy_server_that_refuses_a_modern_question_makes_the_client_greet_it() {
-    let said = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}"#;
-    for (status, body) in [(400, Some(said)), (400, None), (404, None), (405, None), (406, Some(said))] {
+fn legacy_refusal_of_modern_request_makes_client_initialize() {
+    let reported =
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}"#;
+    for (status, body) in [(400, Some(reported)), (400, None), (404, None), (405, None), (406, Some(reported))] {
         let mut stage = Stage::new(Dialect::Auto);
-        stage.client_says(&modern(7, "server/discover", ""));
-        let seen = stage.takes();
+        stage.client_sends(&modern(7, "server/discover", ""));
+        let seen = stage.next_sent();
         stage.status(seen.id, status, if body.is_some() { Content::Json } else { Content::Other }, None);
         body.into_iter().for_each(|body| stage.body(seen.id, body));
         stage.end(seen.id, EndHow::Complete);
@@ -196,140 +197,140 @@ fn a_legacy_server_that_refuses_a_modern_question_makes_the_client_greet_it() {
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&7.into(), &(-32601).into()), "{status} {body:?}");
         assert_eq!(answer["error"]["data"]["cause"], "other_era");
         assert!(stage.seen.is_empty(), "and no other dialect is tried for it");
-        stage.client_says(GREETING);
-        stage.greet("s1");
+        stage.client_sends(INITIALIZE);
+        stage.answer_initialize("s1");
         assert_eq!(stage.client_reads().unwrap()["id"], 0);
     }
 }
 
 #[test]
-fn a_modern_server_that_refuses_is_not_taken_for_a_legacy_one() {
+fn refusal_by_modern_server_is_not_legacy() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(&modern(1, "tools/list", ""));
-    let seen = stage.takes();
+    stage.client_sends(&modern(1, "tools/list", ""));
+    let seen = stage.next_sent();
     stage.answer(&seen, r#"{"tools":[]}"#);
     stage.client_reads().unwrap();
-    stage.client_says(&modern(2, "prompts/list", ""));
-    let seen = stage.takes();
+    stage.client_sends(&modern(2, "prompts/list", ""));
+    let seen = stage.next_sent();
     stage.status(seen.id, 405, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     assert_eq!(stage.client_reads().unwrap()["error"]["data"]["cause"], "refused");
 }
 
 #[test]
-fn subscriptions_take_no_place_from_calls_and_have_a_limit_of_their_own() {
+fn subscriptions_have_their_own_limit() {
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     (config.limits.in_flight, config.limits.waiting) = (2, 2);
     let mut stage = Stage::of(config);
-    stage.client_says(&modern(0, "tools/list", ""));
-    let first = stage.takes();
+    stage.client_sends(&modern(0, "tools/list", ""));
+    let first = stage.next_sent();
     stage.answer(&first, "{}");
     stage.client_reads().unwrap();
     let listens = defaults::LISTENS as u32;
     for id in 0..listens {
-        stage.client_says(&modern(1_000 + id, "subscriptions/listen", ""));
-        assert_eq!(stage.takes().method(), "subscriptions/listen");
+        stage.client_sends(&modern(1_000 + id, "subscriptions/listen", ""));
+        assert_eq!(stage.next_sent().method(), "subscriptions/listen");
     }
-    stage.client_says(&modern(2_000, "subscriptions/listen", ""));
+    stage.client_sends(&modern(2_000, "subscriptions/listen", ""));
     assert_eq!(stage.client_reads().expect("one too many")["error"]["data"]["cause"], "overloaded");
     for id in 1..=4 {
-        stage.client_says(&query(id));
+        stage.client_sends(&query(id));
     }
-    let (first, _second) = (stage.takes(), stage.takes());
-    assert!(stage.seen.is_empty(), "two places, and two wait");
-    stage.client_says(&query(5));
-    assert_eq!(stage.client_reads().unwrap()["id"], 5, "no place and nowhere to wait");
+    let (first, _second) = (stage.next_sent(), stage.next_sent());
+    assert!(stage.seen.is_empty(), "two slots, and two wait");
+    stage.client_sends(&query(5));
+    assert_eq!(stage.client_reads().unwrap()["id"], 5, "no slot and a full queue");
     stage.answer(&first, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
-    assert_eq!(stage.takes().method(), "tools/call");
+    assert_eq!(stage.next_sent().method(), "tools/call");
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1000}}"#;
-    stage.client_says(cancel);
-    stage.client_says(&modern(3_000, "subscriptions/listen", ""));
-    assert_eq!(stage.takes().method(), "subscriptions/listen", "it waits behind no call");
+    stage.client_sends(cancel);
+    stage.client_sends(&modern(3_000, "subscriptions/listen", ""));
+    assert_eq!(stage.next_sent().method(), "subscriptions/listen", "it waits behind no call");
     assert!(stage.seen.is_empty());
 }
 
-/// The server lists a page of its tools; more of them follow.
-fn page(stage: &mut Stage, list: &Seen, next: u32) {
+/// Answers with one page of tools that names a next page.
+fn page(stage: &mut Stage, list: &SentRequest, next: u32) {
     assert_eq!(list.method(), "tools/list");
     stage.answer(list, &format!(r#"{{"tools":[],"nextCursor":"{next}"}}"#));
 }
 
 #[test]
-fn other_lists_leave_what_is_known_of_the_tools_alone() {
+fn other_lists_do_not_change_tool_hints() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(&modern(1, "tools/list", ""));
-    let list = stage.takes();
+    stage.client_sends(&modern(1, "tools/list", ""));
+    let list = stage.next_sent();
     stage.answer(&list, &format!(r#"{{"tools":[{QUERY}]}}"#));
-    stage.client_says(&modern(2, "prompts/list", ""));
-    let list = stage.takes();
+    stage.client_sends(&modern(2, "prompts/list", ""));
+    let list = stage.next_sent();
     stage.answer(&list, r#"{"prompts":[]}"#);
-    stage.client_says(&query(3));
-    assert_eq!(params_of(&stage.takes()), query_params());
+    stage.client_sends(&query(3));
+    assert_eq!(params_of(&stage.next_sent()), query_params());
 }
 
 #[test]
-fn tools_are_not_listed_for_a_refused_call_that_is_none_of_a_tool() {
+fn tools_are_not_listed_for_refused_non_tool_request() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(&modern(1, "prompts/get", r#""name":"query","#));
-    let seen = stage.takes();
+    stage.client_sends(&modern(1, "prompts/get", r#""name":"query","#));
+    let seen = stage.next_sent();
     refuse_headers(&mut stage, &seen, &seen.json()["id"]);
-    stage.pass(defaults::RETRY_INITIAL);
-    let again = stage.takes();
+    stage.advance(defaults::RETRY_INITIAL);
+    let again = stage.next_sent();
     assert_eq!(again.method(), "prompts/get");
     assert!(stage.seen.is_empty());
 }
 
 #[test]
-fn a_list_of_tools_without_an_end_is_read_for_so_many_pages_and_no_more() {
+fn endless_tool_list_is_read_up_to_page_limit() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(&query(1));
-    let call = stage.takes();
+    stage.client_sends(&query(1));
+    let call = stage.next_sent();
     refuse_headers(&mut stage, &call, &call.json()["id"]);
     for next in 1..=defaults::LOOKUP_PAGES {
-        let list = stage.takes();
+        let list = stage.next_sent();
         page(&mut stage, &list, next);
     }
-    assert_eq!(stage.takes().method(), "tools/call", "with what was learnt until then");
+    assert_eq!(stage.next_sent().method(), "tools/call", "with what was learnt until then");
     assert!(stage.seen.is_empty());
 }
 
 #[test]
-fn a_refused_call_waits_for_every_page_of_the_tools() {
+fn refused_call_waits_for_all_tool_pages() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(&query(1));
-    let call = stage.takes();
+    stage.client_sends(&query(1));
+    let call = stage.next_sent();
     refuse_headers(&mut stage, &call, &call.json()["id"]);
     for next in 1..=3 {
-        let list = stage.takes();
-        stage.pass(defaults::LOOKUP - Duration::from_secs(1));
-        assert!(stage.seen.is_empty(), "page {next} is on its way");
+        let list = stage.next_sent();
+        stage.advance(defaults::LOOKUP - Duration::from_secs(1));
+        assert!(stage.seen.is_empty(), "page {next} is in flight");
         page(&mut stage, &list, next);
     }
-    let last = stage.takes();
+    let last = stage.next_sent();
     stage.answer(&last, &format!(r#"{{"tools":[{QUERY}]}}"#));
-    assert_eq!(params_of(&stage.takes()), query_params());
+    assert_eq!(params_of(&stage.next_sent()), query_params());
 }
 
 #[test]
-fn a_call_that_has_had_its_list_of_tools_does_not_go_out_early_when_another_gets_one() {
+fn tool_list_of_other_call_does_not_resend_early() {
     let mut stage = Stage::with(Dialect::Auto, |notes| {
         notes.tools = [("query".into(), ToolPolicy { effect: Some(Effect::Read), timeout: None })].into();
         (notes.retry.initial, notes.retry.cap) = (Duration::from_secs(3_600), Duration::from_secs(3_600));
     });
-    stage.client_says(&query(1));
-    let call = stage.takes();
+    stage.client_sends(&query(1));
+    let call = stage.next_sent();
     refuse_headers(&mut stage, &call, &call.json()["id"]);
-    let list = stage.takes();
+    let list = stage.next_sent();
     stage.answer(&list, r#"{"tools":[]}"#);
-    let again = stage.takes();
-    stage.busy(&again, 503, None);
-    stage.client_says(&query(2));
-    let call = stage.takes();
+    let again = stage.next_sent();
+    stage.answer_overloaded(&again, 503, None);
+    stage.client_sends(&query(2));
+    let call = stage.next_sent();
     refuse_headers(&mut stage, &call, &call.json()["id"]);
-    let list = stage.takes();
+    let list = stage.next_sent();
     stage.answer(&list, r#"{"tools":[]}"#);
-    let other = stage.takes();
+    let other = stage.next_sent();
     stage.answer(&other, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
     assert!(stage.seen.is_empty(), "the first one has its own time to try again");

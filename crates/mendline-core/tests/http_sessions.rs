@@ -1,6 +1,6 @@
-//! Stories about sessions over HTTP: how one is greeted, how its loss is noticed, and what becomes of everything that hung on it.
+//! Sessions over HTTP: the handshake, the loss of a session, and the calls that depended on it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -9,38 +9,38 @@ use std::time::Duration;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Reuse, Verb};
 use mendline_core::{Input, LinkState, defaults};
-use stage::http::{GREETING, Seen, Stage, call, complete_greeting, outcome, watched};
+use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, initialized_with_keep_alive, outcome};
 use stage::{CLIENT, NOTES};
 
 #[test]
-fn a_call_carries_the_session_and_the_version_that_the_greeting_settled() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn call_has_session_id_and_negotiated_version() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     assert_eq!((seen.header("mcp-session-id"), seen.header("mcp-protocol-version")), (Some("s1"), Some("2025-11-25")));
-    assert_eq!(seen.reuse, Reuse::Fresh, "an unsafe call takes no risks with an idle connection");
+    assert_eq!(seen.reuse, Reuse::Fresh, "an unsafe call does not use an idle connection");
     stage.answer(&seen, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
 
 #[test]
-fn nothing_overtakes_initialized() {
+fn no_message_overtakes_initialized() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
-    let note = stage.takes();
+    stage.client_sends(INITIALIZE);
+    stage.answer_initialize("s1");
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let note = stage.next_sent();
     assert!(stage.seen.is_empty());
     stage.status(note.id, 202, Content::Empty, None);
     assert!(stage.seen.iter().any(|seen| seen.ask.verb == Verb::Post && seen.method() == "tools/list"));
 }
 
 #[test]
-fn a_lost_session_is_greeted_again_once_and_every_refused_call_goes_out_again() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    stage.client_says(&call(2, "create_note"));
+fn lost_session_is_reinitialized_once_and_calls_are_resent() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    stage.client_sends(&call(2, "create_note"));
     for _ in 0..2 {
         let at = stage.seen.iter().position(|seen| seen.method() == "tools/call").unwrap();
         let seen = stage.seen.remove(at).unwrap();
@@ -49,8 +49,8 @@ fn a_lost_session_is_greeted_again_once_and_every_refused_call_goes_out_again() 
         stage.end(seen.id, EndHow::Complete);
     }
     stage.confirm_loss_with(404, -32001, "Session not found");
-    stage.greet("s2");
-    let note = stage.takes();
+    stage.answer_initialize("s2");
+    let note = stage.next_sent();
     assert_eq!((note.method().as_str(), note.header("mcp-session-id")), ("notifications/initialized", Some("s2")));
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
@@ -66,26 +66,26 @@ fn a_lost_session_is_greeted_again_once_and_every_refused_call_goes_out_again() 
 }
 
 #[test]
-fn a_burst_that_is_refused_by_one_lost_session_costs_the_budget_once() {
+fn lost_session_under_burst_is_charged_once() {
     const BURST: u32 = 50;
-    let mut stage = Stage::greeted();
-    // The pings that keep the sessions in use earn one more.
+    let mut stage = Stage::initialized();
+    // The pings that use the sessions earn one more.
     for loss in 1..=11 {
-        (0..BURST).for_each(|id| stage.client_says(&call(loss * 100 + id, "create_note")));
-        let burst: Vec<Seen> = stage.seen.drain(..).collect();
+        (0..BURST).for_each(|id| stage.client_sends(&call(loss * 100 + id, "create_note")));
+        let burst: Vec<SentRequest> = stage.seen.drain(..).collect();
         for seen in &burst {
             stage.status(seen.id, 404, Content::Empty, None);
             stage.end(seen.id, EndHow::Complete);
         }
         stage.confirm_loss(404);
-        stage.greet("s2");
-        let note = stage.takes();
+        stage.answer_initialize("s2");
+        let note = stage.next_sent();
         stage.status(note.id, 202, Content::Empty, None);
         stage.end(note.id, EndHow::Complete);
         stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
         assert_eq!(stage.seen.len(), BURST as usize, "each goes out once more after loss {loss}");
         while let Some(seen) = stage.seen.pop_front() {
-            // Those that have been refused before get an answer, whatever it is; nothing is earned by an error of ours.
+            // Calls that were refused before get an answer. An error of Mendline earns no budget.
             stage.status(seen.id, 403, Content::Empty, None);
             stage.end(seen.id, EndHow::Complete);
             assert_eq!(stage.client_reads().unwrap()["result"]["isError"], true);
@@ -93,8 +93,8 @@ fn a_burst_that_is_refused_by_one_lost_session_costs_the_budget_once() {
         assert!(stage.client_reads().is_none() && stage.seen.is_empty());
         stage.use_session();
     }
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
@@ -102,70 +102,70 @@ fn a_burst_that_is_refused_by_one_lost_session_costs_the_budget_once() {
 }
 
 #[test]
-fn a_greeting_that_gets_no_answer_is_replayed_until_it_does() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn unanswered_handshake_is_repeated_until_answered() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Json, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
     for _ in 0..3 {
-        let greeting = stage.takes();
-        assert_eq!(greeting.method(), "initialize");
-        stage.end(greeting.id, EndHow::Cut("reset".into()));
+        let handshake = stage.next_sent();
+        assert_eq!(handshake.method(), "initialize");
+        stage.end(handshake.id, EndHow::Cut("reset".into()));
         assert!(stage.seen.is_empty(), "not without a pause");
-        stage.pass(Duration::from_secs(2));
+        stage.advance(Duration::from_secs(2));
     }
-    stage.greet("s2");
-    let note = stage.takes();
+    stage.answer_initialize("s2");
+    let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
-    let again = stage.takes();
+    let again = stage.next_sent();
     stage.answer(&again, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
 
 #[test]
-fn a_replayed_greeting_that_has_to_be_fetched_is_fetched() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn repeated_handshake_is_resumed_by_get() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Json, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let greeting = stage.takes();
-    stage.status(greeting.id, 200, Content::Events, Some("s2"));
-    stage.event(greeting.id, Some("e1"), "");
-    stage.end(greeting.id, EndHow::Complete);
-    stage.pass(defaults::RESUME_WAIT);
-    let fetched = stage.takes();
+    let handshake = stage.next_sent();
+    stage.status(handshake.id, 200, Content::Events, Some("s2"));
+    stage.event(handshake.id, Some("e1"), "");
+    stage.end(handshake.id, EndHow::Complete);
+    stage.advance(defaults::RESUME_WAIT);
+    let fetched = stage.next_sent();
     assert_eq!((fetched.ask.verb, fetched.header("last-event-id")), (Verb::Get, Some("e1")));
     stage.status(fetched.id, 200, Content::Events, None);
     let result = r#""result":{"protocolVersion":"2025-11-25"}"#;
-    let id = &greeting.json()["id"];
+    let id = &handshake.json()["id"];
     stage.event(fetched.id, Some("e2"), &format!(r#"{{"jsonrpc":"2.0","id":{id},{result}}}"#));
     stage.end(fetched.id, EndHow::Complete);
-    complete_greeting(&mut stage);
-    assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"), "the call goes out again");
+    complete_handshake(&mut stage);
+    assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s2"), "the call goes out again");
 }
 
 #[test]
-fn an_answer_that_speaks_of_a_lost_session_is_none_the_first_time_and_one_the_second() {
+fn second_session_error_is_answer_of_call() {
     for status in [200, 400, 404] {
-        let mut stage = Stage::greeted();
-        stage.client_says(&call(1, "create_note"));
+        let mut stage = Stage::initialized();
+        stage.client_sends(&call(1, "create_note"));
         let refuse = |stage: &mut Stage| {
-            let seen = stage.takes();
+            let seen = stage.next_sent();
             let error = r#"{"code":-32001,"message":"Session expired"}"#;
             stage.status(seen.id, status, Content::Json, None);
             stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, seen.json()["id"]));
             stage.end(seen.id, EndHow::Complete);
         };
         refuse(&mut stage);
-        assert_eq!(stage.client_reads(), None, "HTTP {status}: it is greeted again");
+        assert_eq!(stage.client_reads(), None, "HTTP {status}: the session is re-initialized");
         stage.confirm_loss_with(status, -32001, "Session expired");
-        stage.greet("s2");
-        complete_greeting(&mut stage);
+        stage.answer_initialize("s2");
+        complete_handshake(&mut stage);
         stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
         refuse(&mut stage);
         assert_eq!(stage.client_reads().unwrap()["error"]["message"], "Session expired", "HTTP {status}");
@@ -174,89 +174,89 @@ fn an_answer_that_speaks_of_a_lost_session_is_none_the_first_time_and_one_the_se
 }
 
 #[test]
-fn a_session_that_is_refused_twice_is_the_servers_answer() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
+fn second_session_refusal_is_answer_of_call() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
     let refuse = |stage: &mut Stage| {
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         stage.status(seen.id, 404, Content::Json, None);
         stage.end(seen.id, EndHow::Complete);
     };
     refuse(&mut stage);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    let note = stage.takes();
+    stage.answer_initialize("s2");
+    let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
     refuse(&mut stage);
-    let answer = stage.client_reads().expect("said, not looped");
+    let answer = stage.client_reads().expect("answered, not looped");
     assert_eq!(answer["result"]["isError"], true);
     assert!(stage.seen.is_empty());
 }
 
 #[test]
-fn a_session_is_told_goodbye() {
-    let mut stage = Stage::greeted();
-    stage.tell(Input::ClientEnded { client: CLIENT });
-    let goodbye = stage.takes();
-    assert_eq!((goodbye.ask.verb, goodbye.header("mcp-session-id")), (Verb::Delete, Some("s1")));
+fn session_is_deleted_at_shutdown() {
+    let mut stage = Stage::initialized();
+    stage.input(Input::ClientEnded { client: CLIENT });
+    let delete = stage.next_sent();
+    assert_eq!((delete.ask.verb, delete.header("mcp-session-id")), (Verb::Delete, Some("s1")));
     assert!(!stage.finished);
-    stage.pass(defaults::GOODBYE);
-    assert!(stage.finished, "a server that does not take it cannot hold us");
+    stage.advance(defaults::GOODBYE);
+    assert!(stage.finished, "a server that does not accept it does not delay the exit");
 }
 
 #[test]
-fn what_a_client_says_last_is_taken_before_the_session_is_told_goodbye() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let post = stage.takes();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
-    stage.tell(Input::ClientEnded { client: CLIENT });
-    let told = stage.takes();
-    assert_eq!((told.method(), told.header("mcp-session-id")), ("notifications/cancelled".into(), Some("s1")));
-    assert!(stage.seen.is_empty(), "a server that has been told goodbye would not know what is meant");
+fn last_notification_is_delivered_before_session_delete() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let post = stage.next_sent();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    stage.input(Input::ClientEnded { client: CLIENT });
+    let restored = stage.next_sent();
+    assert_eq!((restored.method(), restored.header("mcp-session-id")), ("notifications/cancelled".into(), Some("s1")));
+    assert!(stage.seen.is_empty(), "no notification after the session is deleted");
     stage.end(post.id, EndHow::Aborted);
-    stage.status(told.id, 202, Content::Other, None);
-    stage.end(told.id, EndHow::Complete);
-    let goodbye = stage.takes();
-    assert_eq!(goodbye.ask.verb, Verb::Delete);
-    stage.end(goodbye.id, EndHow::Complete);
+    stage.status(restored.id, 202, Content::Other, None);
+    stage.end(restored.id, EndHow::Complete);
+    let delete = stage.next_sent();
+    assert_eq!(delete.ask.verb, Verb::Delete);
+    stage.end(delete.id, EndHow::Complete);
     assert!(stage.finished);
 }
 
 #[test]
-fn a_server_that_does_not_take_the_last_words_cannot_hold_us() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    stage.takes();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
-    stage.tell(Input::ClientEnded { client: CLIENT });
-    stage.takes();
-    stage.pass(defaults::GOODBYE);
-    assert!(stage.finished && stage.seen.is_empty(), "nor would it take a goodbye");
+fn server_blocking_last_notification_does_not_delay_shutdown() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    stage.next_sent();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    stage.input(Input::ClientEnded { client: CLIENT });
+    stage.next_sent();
+    stage.advance(defaults::GOODBYE);
+    assert!(stage.finished && stage.seen.is_empty(), "no DELETE either");
 }
 
 #[test]
-fn a_session_that_is_lost_while_a_call_looks_for_a_way_is_greeted_again_when_the_way_is_found() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let first = stage.takes();
-    stage.client_says(&call(2, "create_note"));
+fn session_lost_during_probe_is_reinitialized_after_probe() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let first = stage.next_sent();
+    stage.client_sends(&call(2, "create_note"));
     stage.refuse_connection();
-    stage.pass(Duration::from_secs(2));
+    stage.advance(Duration::from_secs(2));
     assert_eq!((stage.engine.link_state(NOTES), stage.seen.len()), (Some(LinkState::Dialing), 1));
     stage.status(first.id, 404, Content::Empty, None);
     stage.end(first.id, EndHow::Complete);
-    let second = stage.takes();
+    let second = stage.next_sent();
     stage.status(second.id, 404, Content::Empty, None);
     stage.end(second.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
+    stage.answer_initialize("s2");
+    complete_handshake(&mut stage);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
     for id in [1, 2] {
-        let again = stage.takes();
+        let again = stage.next_sent();
         assert_eq!(again.header("mcp-session-id"), Some("s2"));
         stage.answer(&again, "{}");
         assert_eq!(stage.client_reads().unwrap()["id"], id);
@@ -264,155 +264,155 @@ fn a_session_that_is_lost_while_a_call_looks_for_a_way_is_greeted_again_when_the
 }
 
 #[test]
-fn a_late_word_about_an_old_session_does_not_cost_the_new_one() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    stage.client_says(&call(2, "create_note"));
-    let (first, late) = (stage.takes(), stage.takes());
+fn late_refusal_of_old_session_keeps_new_one() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    stage.client_sends(&call(2, "create_note"));
+    let (first, late) = (stage.next_sent(), stage.next_sent());
     stage.status(first.id, 404, Content::Empty, None);
     stage.end(first.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
-    let again = stage.takes();
+    stage.answer_initialize("s2");
+    complete_handshake(&mut stage);
+    let again = stage.next_sent();
     assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")));
     stage.status(late.id, 404, Content::Empty, None);
     stage.end(late.id, EndHow::Complete);
-    let again = stage.takes();
+    let again = stage.next_sent();
     assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")), "and at once");
-    assert!(stage.seen.is_empty(), "it was greeted once");
+    assert!(stage.seen.is_empty(), "one handshake");
 }
 
 #[test]
-fn what_waited_for_initialized_waits_for_the_next_session_when_this_one_is_lost() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn calls_waiting_for_initialized_wait_for_next_session() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    stage.client_says(&call(2, "create_note"));
-    let note = stage.takes();
+    stage.answer_initialize("s2");
+    stage.client_sends(&call(2, "create_note"));
+    let note = stage.next_sent();
     assert!(stage.seen.is_empty(), "both calls wait");
     stage.status(note.id, 404, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
     stage.next_request();
-    stage.greet("s3");
-    complete_greeting(&mut stage);
+    stage.answer_initialize("s3");
+    complete_handshake(&mut stage);
     for _ in 0..2 {
-        assert_eq!(stage.takes().header("mcp-session-id"), Some("s3"));
+        assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s3"));
     }
 }
 
 #[test]
-fn a_greeting_whose_last_word_did_not_arrive_is_made_again() {
+fn undelivered_initialized_repeats_handshake() {
     for refusal in [Some(429), Some(503), None] {
         let mut stage = Stage::new(Dialect::Auto);
-        stage.client_says(GREETING);
-        stage.greet("s1");
+        stage.client_sends(INITIALIZE);
+        stage.answer_initialize("s1");
         stage.client_reads().unwrap();
-        stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        stage.client_says(&call(1, "create_note"));
-        let note = stage.takes();
+        stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        stage.client_sends(&call(1, "create_note"));
+        let note = stage.next_sent();
         match refusal {
             Some(status) => stage.status(note.id, status, Content::Empty, None),
-            // Nothing comes back at all: the time for a greeting bounds that too.
-            None => stage.pass(defaults::HANDSHAKE_HTTP),
+            // No response arrives: the handshake timeout applies.
+            None => stage.advance(defaults::HANDSHAKE_HTTP),
         }
-        assert!(stage.seen.is_empty(), "nothing goes out after half a greeting");
-        stage.pass(Duration::from_secs(1));
-        stage.greet("s2");
-        complete_greeting(&mut stage);
-        assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"), "{refusal:?}");
+        assert!(stage.seen.is_empty(), "no message is sent after an incomplete handshake");
+        stage.advance(Duration::from_secs(1));
+        stage.answer_initialize("s2");
+        complete_handshake(&mut stage);
+        assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s2"), "{refusal:?}");
     }
 }
 
 #[test]
-fn what_an_old_session_confirmed_late_is_told_to_the_one_that_took_its_place() {
-    let mut stage = watched();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}"#);
-    let slow = stage.takes();
-    stage.client_says(&call(2, "create_note"));
-    let lost = stage.takes();
+fn late_confirmation_is_restored_in_new_session() {
+    let mut stage = initialized_with_keep_alive();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}"#);
+    let slow = stage.next_sent();
+    stage.client_sends(&call(2, "create_note"));
+    let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.greet("s2");
-    complete_greeting(&mut stage);
-    stage.takes();
+    stage.answer_initialize("s2");
+    complete_handshake(&mut stage);
+    stage.next_sent();
     stage.answer(&slow, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
-    let told = stage.takes();
-    assert_eq!((told.method().as_str(), told.header("mcp-session-id")), ("resources/subscribe", Some("s2")));
+    let restored = stage.next_sent();
+    assert_eq!((restored.method().as_str(), restored.header("mcp-session-id")), ("resources/subscribe", Some("s2")));
 }
 
 #[test]
-fn a_replayed_greeting_whose_answer_cannot_be_read_is_replayed_again_before_anything_else() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn unreadable_handshake_answer_repeats_handshake_first() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let greeting = stage.takes();
-    stage.status(greeting.id, 200, Content::Events, Some("s2"));
-    stage.event(greeting.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, greeting.json()["id"]));
-    stage.pass(Duration::from_secs(1));
-    stage.greet("s3");
-    complete_greeting(&mut stage);
-    assert_eq!(stage.takes().header("mcp-session-id"), Some("s3"));
+    let handshake = stage.next_sent();
+    stage.status(handshake.id, 200, Content::Events, Some("s2"));
+    stage.event(handshake.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, handshake.json()["id"]));
+    stage.advance(Duration::from_secs(1));
+    stage.answer_initialize("s3");
+    complete_handshake(&mut stage);
+    assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s3"));
 }
 
 #[test]
-fn a_greeting_that_is_resumed_keeps_the_session_that_its_first_response_named() {
+fn resumed_handshake_keeps_session_of_first_response() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    let greeting = stage.takes();
-    stage.status(greeting.id, 200, Content::Events, Some("s1"));
-    stage.event(greeting.id, Some("e1"), "");
-    stage.end(greeting.id, EndHow::Cut("reset".into()));
-    stage.pass(defaults::RESUME_WAIT);
-    let resumed = stage.takes();
+    stage.client_sends(INITIALIZE);
+    let handshake = stage.next_sent();
+    stage.status(handshake.id, 200, Content::Events, Some("s1"));
+    stage.event(handshake.id, Some("e1"), "");
+    stage.end(handshake.id, EndHow::Cut("reset".into()));
+    stage.advance(defaults::RESUME_WAIT);
+    let resumed = stage.next_sent();
     assert_eq!((resumed.ask.verb, resumed.header("mcp-session-id")), (Verb::Get, Some("s1")));
     stage.status(resumed.id, 200, Content::Events, None);
     let result = r#""result":{"protocolVersion":"2025-11-25"}"#;
-    let id = &greeting.json()["id"];
+    let id = &handshake.json()["id"];
     stage.event(resumed.id, Some("e2"), &format!(r#"{{"jsonrpc":"2.0","id":{id},{result}}}"#));
     stage.client_reads().unwrap();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    assert_eq!(stage.takes().header("mcp-session-id"), Some("s1"));
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s1"));
 }
 
 #[test]
-fn initialized_that_comes_while_there_is_no_way_completes_a_new_greeting() {
+fn initialized_without_connection_completes_new_handshake() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
+    stage.client_sends(INITIALIZE);
+    stage.answer_initialize("s1");
     stage.client_reads().unwrap();
-    stage.tell(Input::Reconnect { upstream: NOTES });
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    stage.client_says(&call(1, "create_note"));
-    stage.pass(Duration::from_secs(1));
-    stage.greet("s2");
-    complete_greeting(&mut stage);
-    assert_eq!(stage.takes().header("mcp-session-id"), Some("s2"));
+    stage.input(Input::Reconnect { upstream: NOTES });
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(&call(1, "create_note"));
+    stage.advance(Duration::from_secs(1));
+    stage.answer_initialize("s2");
+    complete_handshake(&mut stage);
+    assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s2"));
 }
 
 #[test]
-fn a_session_that_is_not_known_any_more_when_notices_are_asked_for_is_not_used_for_calls() {
+fn session_refused_by_get_is_not_used_for_calls() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    let note = stage.takes();
+    stage.client_sends(INITIALIZE);
+    stage.answer_initialize("s1");
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
-    let notices = stage.takes();
-    stage.status(notices.id, 404, Content::Empty, None);
-    stage.end(notices.id, EndHow::Complete);
+    let get_stream = stage.next_sent();
+    stage.status(get_stream.id, 404, Content::Empty, None);
+    stage.end(get_stream.id, EndHow::Complete);
     stage.confirm_loss(404);
-    stage.client_says(&call(1, "create_note"));
+    stage.client_sends(&call(1, "create_note"));
     stage.next_request();
-    stage.greet("s2");
+    stage.answer_initialize("s2");
 }

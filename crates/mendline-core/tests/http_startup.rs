@@ -1,6 +1,6 @@
-//! Stories about clients that are greeted before their remote server is.
+//! Handshakes that are answered before the HTTP server is reached.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -9,99 +9,99 @@ use std::time::Duration;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Verb};
 use mendline_core::{Remembered, UpstreamConfig, defaults};
-use stage::http::{GREETING, Stage, call, outcome};
+use stage::http::{INITIALIZE, Stage, call, outcome};
 
 const TOOLS: &str = r#"{"tools":[{"name":"look"}]}"#;
 
-/// What is kept of a server that was greeted and has listed its tools.
-fn remembered() -> Remembered {
-    let mut stage = Stage::greeted();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
-    let seen = stage.takes();
+/// Returns the cache of a server after a handshake and a tool list.
+fn cached() -> Remembered {
+    let mut stage = Stage::initialized();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    let seen = stage.next_sent();
     stage.answer(&seen, TOOLS);
-    stage.pass(defaults::REMEMBER_AFTER);
-    stage.kept.unwrap()
+    stage.advance(defaults::REMEMBER_AFTER);
+    stage.saved.unwrap()
 }
 
-/// A client that was greeted from the catalogue.
-fn at_once() -> Stage {
+/// Creates a stage whose handshake was answered from the cache.
+fn initialized_from_cache() -> Stage {
     let mut notes = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     notes.keep_alive = None;
-    let mut stage = Stage::knowing(notes, Some(remembered()));
-    stage.client_says(GREETING);
+    let mut stage = Stage::with_cache(notes, Some(cached()));
+    stage.client_sends(INITIALIZE);
     assert_eq!(stage.client_reads().unwrap()["result"]["protocolVersion"], "2025-11-25");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    stage.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     assert_eq!(stage.client_reads().unwrap()["result"]["tools"][0]["name"], "look");
     stage
 }
 
 #[test]
-fn a_remote_server_that_is_away_at_the_start_is_greeted_when_it_is_there_and_its_tools_compared() {
-    let mut stage = at_once();
+fn absent_http_server_is_initialized_later_and_lists_compared() {
+    let mut stage = initialized_from_cache();
     for _ in 0..3 {
-        assert_eq!(stage.seen.len(), 1, "one pathfinder, and it is the greeting");
+        assert_eq!(stage.seen.len(), 1, "one probe, which is the handshake");
         stage.refuse_connection();
-        stage.pass(Duration::from_secs(2));
+        stage.advance(Duration::from_secs(2));
     }
-    stage.greet("s1");
-    let note = stage.takes();
+    stage.answer_initialize("s1");
+    let note = stage.next_sent();
     assert_eq!((note.method().as_str(), note.header("mcp-session-id")), ("notifications/initialized", Some("s1")));
     stage.status(note.id, 202, Content::Empty, None);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
-    let looked = stage.takes();
+    let looked = stage.next_sent();
     assert_eq!(looked.method(), "tools/list");
     stage.answer(&looked, r#"{"tools":[]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
 }
 
 #[test]
-fn a_greeting_under_way_to_a_remote_server_is_answered_in_its_stead_and_not_sent_twice() {
+fn pending_http_handshake_is_answered_provisionally_and_not_resent() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    let greeting = stage.takes();
-    stage.pass(defaults::GRACE);
+    stage.client_sends(INITIALIZE);
+    let handshake = stage.next_sent();
+    stage.advance(defaults::GRACE);
     assert_eq!(stage.client_reads().unwrap()["result"]["serverInfo"]["name"], "notes");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    stage.pass(defaults::HANDSHAKE_HTTP * 2);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.advance(defaults::HANDSHAKE_HTTP * 2);
     assert!(stage.seen.is_empty() && stage.aborted.is_empty(), "it may take its time");
-    stage.status(greeting.id, 200, Content::Json, Some("s1"));
-    let id = &greeting.json()["id"];
-    stage.body(greeting.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-06-18"}}}}"#));
-    stage.end(greeting.id, EndHow::Complete);
-    let note = stage.takes();
+    stage.status(handshake.id, 200, Content::Json, Some("s1"));
+    let id = &handshake.json()["id"];
+    stage.body(handshake.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-06-18"}}}}"#));
+    stage.end(handshake.id, EndHow::Complete);
+    let note = stage.next_sent();
     assert_eq!(note.method(), "notifications/initialized");
-    assert_eq!(note.header("mcp-protocol-version"), Some("2025-06-18"), "the server hears what it speaks itself");
+    assert_eq!(note.header("mcp-protocol-version"), Some("2025-06-18"), "the server gets its own protocol version");
 }
 
 #[test]
-fn a_server_that_wants_a_login_says_so_to_calls_although_the_client_was_greeted_without_it() {
-    let mut stage = at_once();
-    stage.client_says(&call(2, "create_note"));
-    let greeting = stage.takes();
-    stage.status(greeting.id, 401, Content::Empty, None);
-    stage.end(greeting.id, EndHow::Complete);
-    let told = stage.client_reads().expect("at once");
-    assert_eq!(told["result"]["_meta"]["dev.mendline/failure"]["cause"], "needs_login");
-    assert_eq!(outcome(&told), "not_sent");
+fn missing_login_is_reported_to_calls_after_provisional_answer() {
+    let mut stage = initialized_from_cache();
+    stage.client_sends(&call(2, "create_note"));
+    let handshake = stage.next_sent();
+    stage.status(handshake.id, 401, Content::Empty, None);
+    stage.end(handshake.id, EndHow::Complete);
+    let message = stage.client_reads().expect("at once");
+    assert_eq!(message["result"]["_meta"]["dev.mendline/failure"]["cause"], "needs_login");
+    assert_eq!(outcome(&message), "not_sent");
 }
 
 #[test]
-fn a_modern_list_from_the_catalogue_makes_us_look_for_a_remote_server_by_ourselves() {
+fn cached_modern_list_triggers_internal_request_to_server() {
     let modern = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(modern);
-    let seen = stage.takes();
+    stage.client_sends(modern);
+    let seen = stage.next_sent();
     stage.answer(&seen, r#"{"tools":[{"name":"look"}],"ttlMs":0,"cacheScope":"public"}"#);
-    stage.pass(defaults::REMEMBER_AFTER);
+    stage.advance(defaults::REMEMBER_AFTER);
     let notes = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
-    let mut stage = Stage::knowing(notes, stage.kept);
-    stage.client_says(modern);
+    let mut stage = Stage::with_cache(notes, stage.saved);
+    stage.client_sends(modern);
     assert_eq!(stage.client_reads().unwrap()["result"]["tools"][0]["name"], "look");
     stage.refuse_connection();
-    stage.pass(Duration::from_secs(2));
-    let looked = stage.takes();
+    stage.advance(Duration::from_secs(2));
+    let looked = stage.next_sent();
     assert_eq!((looked.method().as_str(), looked.header("mcp-method")), ("tools/list", Some("tools/list")));
     stage.answer(&looked, r#"{"tools":[],"ttlMs":0,"cacheScope":"public"}"#);
-    assert!(stage.heard.iter().any(|line| line == "tools/list reads differently after the gap"), "{:?}", stage.heard);
+    assert!(stage.log.iter().any(|line| line == "tools/list reads differently after the gap"), "{:?}", stage.log);
 }

@@ -1,6 +1,6 @@
-//! Stories about streams of events: responses that break off and are resumed, and the stream for what a server says unasked.
+//! Event streams: resumption of responses, and the GET stream.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -9,12 +9,12 @@ use std::time::Duration;
 use mendline_core::config::Dialect;
 use mendline_core::defaults;
 use mendline_core::port::{Content, EndHow, Verb};
-use stage::http::{GREETING, Seen, Stage, call, complete_greeting, outcome};
+use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, outcome};
 
-/// The response to an unsafe call has begun and broken off; it will be resumed.
-fn broken_off(stage: &mut Stage) -> Seen {
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+/// Starts and cuts the response to an unsafe call, so that it will be resumed.
+fn with_cut_response(stage: &mut Stage) -> SentRequest {
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, Some("e1"), "");
     stage.end(seen.id, EndHow::Complete);
@@ -22,41 +22,41 @@ fn broken_off(stage: &mut Stage) -> Seen {
 }
 
 #[test]
-fn a_response_that_breaks_off_is_resumed_and_not_sent_again() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn cut_response_is_resumed_and_not_resent() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, Some("e1"), "");
     stage.end(seen.id, EndHow::Complete);
     assert!(stage.seen.is_empty(), "not before its time");
-    stage.pass(defaults::RESUME_WAIT);
-    let resumed = stage.takes();
+    stage.advance(defaults::RESUME_WAIT);
+    let resumed = stage.next_sent();
     assert_eq!((resumed.ask.verb, resumed.header("last-event-id")), (Verb::Get, Some("e1")));
     stage.status(resumed.id, 200, Content::Events, None);
     let id = &seen.json()["id"];
     stage.event(resumed.id, Some("e2"), &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
     stage.end(resumed.id, EndHow::Complete);
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
-    stage.pass(Duration::from_secs(60));
-    assert!(stage.seen.is_empty(), "nothing is asked for after the answer");
+    stage.advance(Duration::from_secs(60));
+    assert!(stage.seen.is_empty(), "no request after the answer");
 }
 
 #[test]
-fn a_server_that_primes_and_closes_for_ever_is_asked_ten_times_and_then_it_is_said() {
-    let mut stage = Stage::greeted();
-    stage.client_says(&call(1, "create_note"));
-    let seen = stage.takes();
+fn always_closing_stream_is_resumed_ten_times_and_reported() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, Some("e1"), "");
     stage.end(seen.id, EndHow::Complete);
     let mut resumed = 0;
     let answer = loop {
-        stage.pass(defaults::RESUME_WAIT);
+        stage.advance(defaults::RESUME_WAIT);
         if let Some(answer) = stage.client_reads() {
             break answer;
         }
-        let get = stage.takes();
+        let get = stage.next_sent();
         assert_eq!(get.ask.verb, Verb::Get);
         resumed += 1;
         stage.status(get.id, 200, Content::Events, None);
@@ -64,39 +64,39 @@ fn a_server_that_primes_and_closes_for_ever_is_asked_ten_times_and_then_it_is_sa
         stage.end(get.id, EndHow::Complete);
     };
     assert_eq!((resumed, outcome(&answer)), (defaults::RESUME_ATTEMPTS, "unknown"));
-    stage.pass(Duration::from_secs(300));
+    stage.advance(Duration::from_secs(300));
     assert!(stage.seen.is_empty(), "and nothing after it");
-    stage.client_says(&call(2, "create_note"));
-    let next = stage.takes();
+    stage.client_sends(&call(2, "create_note"));
+    let next = stage.next_sent();
     stage.answer(&next, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 2, "later calls work");
 }
 
 #[test]
-fn a_resumption_that_finds_the_session_gone_does_not_send_the_call_again() {
-    let mut stage = Stage::greeted();
-    broken_off(&mut stage);
-    stage.pass(defaults::RESUME_WAIT);
-    let resumed = stage.takes();
+fn resumption_in_lost_session_does_not_resend_call() {
+    let mut stage = Stage::initialized();
+    with_cut_response(&mut stage);
+    stage.advance(defaults::RESUME_WAIT);
+    let resumed = stage.next_sent();
     stage.status(resumed.id, 404, Content::Empty, None);
     stage.end(resumed.id, EndHow::Complete);
     stage.confirm_loss(404);
-    assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown", "the server had it in the session that is gone");
-    stage.greet("s2");
-    complete_greeting(&mut stage);
-    stage.pass(Duration::from_secs(60));
+    assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown", "the server received it in the lost session");
+    stage.answer_initialize("s2");
+    complete_handshake(&mut stage);
+    stage.advance(Duration::from_secs(60));
     assert!(stage.seen.iter().all(|seen| seen.ask.verb == Verb::Get), "it is not sent again");
 }
 
 #[test]
-fn a_resumption_that_finds_nobody_is_tried_again_and_does_not_make_the_call_unsent() {
-    let mut stage = Stage::greeted();
-    let sent = broken_off(&mut stage);
-    stage.pass(defaults::RESUME_WAIT);
+fn resumption_without_connection_is_retried_and_call_stays_sent() {
+    let mut stage = Stage::initialized();
+    let sent = with_cut_response(&mut stage);
+    stage.advance(defaults::RESUME_WAIT);
     stage.refuse_connection();
     assert!(stage.client_reads().is_none());
-    stage.pass(defaults::RESUME_WAIT);
-    let resumed = stage.takes();
+    stage.advance(defaults::RESUME_WAIT);
+    let resumed = stage.next_sent();
     assert_eq!((resumed.ask.verb, resumed.header("last-event-id")), (Verb::Get, Some("e1")));
     stage.status(resumed.id, 200, Content::Events, None);
     let id = &sent.json()["id"];
@@ -105,44 +105,44 @@ fn a_resumption_that_finds_nobody_is_tried_again_and_does_not_make_the_call_unse
 }
 
 #[test]
-fn a_notice_that_is_replayed_when_its_stream_is_resumed_is_not_passed_on_twice() {
+fn replayed_notification_is_forwarded_once() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
+    stage.client_sends(INITIALIZE);
+    stage.answer_initialize("s1");
     stage.client_reads().unwrap();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    let initialized = stage.takes();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let initialized = stage.next_sent();
     stage.status(initialized.id, 202, Content::Empty, None);
     stage.end(initialized.id, EndHow::Complete);
     let notice = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
     for (last, passed_on) in [(None, true), (Some("e1"), false)] {
-        let notices = stage.takes();
-        assert_eq!((notices.ask.verb, notices.header("last-event-id")), (Verb::Get, last));
-        stage.status(notices.id, 200, Content::Events, None);
-        stage.event(notices.id, Some("e1"), notice);
+        let get_stream = stage.next_sent();
+        assert_eq!((get_stream.ask.verb, get_stream.header("last-event-id")), (Verb::Get, last));
+        stage.status(get_stream.id, 200, Content::Events, None);
+        stage.event(get_stream.id, Some("e1"), notice);
         assert_eq!(stage.client_reads().is_some(), passed_on);
-        stage.end(notices.id, EndHow::Cut("reset".into()));
-        stage.pass(Duration::from_secs(5));
+        stage.end(get_stream.id, EndHow::Cut("reset".into()));
+        stage.advance(Duration::from_secs(5));
     }
 }
 
 #[test]
-fn a_stream_for_notices_that_ends_at_once_is_asked_for_ever_more_slowly_but_never_given_up() {
+fn get_stream_that_ends_at_once_is_reopened_with_backoff() {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    stage.greet("s1");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    let note = stage.takes();
+    stage.client_sends(INITIALIZE);
+    stage.answer_initialize("s1");
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
     for pause in [1, 2, 4, 8, 15, 15, 15] {
-        let notices = stage.takes();
-        assert_eq!(notices.ask.verb, Verb::Get);
-        stage.status(notices.id, 200, Content::Events, None);
-        stage.end(notices.id, EndHow::Complete);
-        stage.pass(Duration::from_secs(pause) - Duration::from_millis(1));
+        let get_stream = stage.next_sent();
+        assert_eq!(get_stream.ask.verb, Verb::Get);
+        stage.status(get_stream.id, 200, Content::Events, None);
+        stage.end(get_stream.id, EndHow::Complete);
+        stage.advance(Duration::from_secs(pause) - Duration::from_millis(1));
         assert!(stage.seen.is_empty(), "not within {pause} s");
-        stage.pass(Duration::from_millis(1));
+        stage.advance(Duration::from_millis(1));
         assert_eq!(stage.seen.len(), 1, "after {pause} s");
     }
 }

@@ -1,6 +1,6 @@
-//! Short stories about a server that is sick, busy or slow, and about those who call it.
+//! Breakers, pauses, rate limits and isolation.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -10,13 +10,13 @@ use mendline_core::config::{Breaker, Dialect, OnError, OpenFor, RateLimit, ToolP
 use mendline_core::port::{Content, EndHow};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
-use stage::http::{self, Stage as Web};
+use stage::http::{self, Stage as HttpStage};
 use stage::{NOTES, Stage, call};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 
-/// What a client was told of a call that failed.
+/// Returns the facts of a failed call.
 fn facts(answer: &Value) -> &Value {
     match &answer["error"]["data"] {
         Value::Null => &answer["result"]["_meta"]["dev.mendline/failure"],
@@ -29,50 +29,50 @@ fn cause(answer: &Value) -> &str {
 }
 
 fn wait(answer: &Value) -> Duration {
-    Duration::from_millis(facts(answer)["retryAfterMs"].as_u64().expect("when to try again"))
+    Duration::from_millis(facts(answer)["retryAfterMs"].as_u64().expect("the retry time"))
 }
 
-fn answer_of(stage: &mut Web) -> Value {
+fn answer_of(stage: &mut HttpStage) -> Value {
     stage.client_reads().expect("an answer at once")
 }
 
-/// A greeted stage over HTTP with other policies.
-fn web(change: impl FnOnce(&mut UpstreamConfig)) -> Web {
+/// Creates an initialized stage over HTTP with other policies.
+fn http_stage(change: impl FnOnce(&mut UpstreamConfig)) -> HttpStage {
     let quiet = |notes: &mut UpstreamConfig| {
         notes.keep_alive = None;
         change(notes);
     };
-    Web::with(Dialect::Auto, quiet).greeting()
+    HttpStage::with(Dialect::Auto, quiet).initialize_session()
 }
 
-/// The client calls, and the server answers with this status and nothing else.
-fn meets(stage: &mut Web, id: u32, status: u16) -> Value {
-    stage.client_says(&http::call(id, "create_note"));
-    let seen = stage.takes();
+/// Makes a call that the server answers with this status and no body.
+fn call_with_status(stage: &mut HttpStage, id: u32, status: u16) -> Value {
+    stage.client_sends(&http::call(id, "create_note"));
+    let seen = stage.next_sent();
     stage.status(seen.id, status, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
-    stage.pass(Duration::from_millis(10));
+    stage.advance(Duration::from_millis(10));
     answer_of(stage)
 }
 
-/// A stage whose server has failed five times in a row.
-fn sick() -> Web {
-    let mut stage = web(|_| {});
+/// Creates a stage whose server has failed five times in a row.
+fn breaker_open() -> HttpStage {
+    let mut stage = http_stage(|_| {});
     for id in 1..=5 {
-        assert_eq!(cause(&meets(&mut stage, id, 502)), "outcome_unknown");
+        assert_eq!(cause(&call_with_status(&mut stage, id, 502)), "outcome_unknown");
     }
     stage
 }
 
-fn succeeds(stage: &mut Web, id: u32) {
-    stage.client_says(&http::call(id, "create_note"));
-    let seen = stage.takes();
+fn succeeds(stage: &mut HttpStage, id: u32) {
+    stage.client_sends(&http::call(id, "create_note"));
+    let seen = stage.next_sent();
     stage.answer(&seen, "{}");
     assert_eq!(answer_of(stage)["id"], id);
 }
 
-fn is_held_back(stage: &mut Web, id: u32) -> Value {
-    stage.client_says(&http::call(id, "create_note"));
+fn is_rejected_by_breaker(stage: &mut HttpStage, id: u32) -> Value {
+    stage.client_sends(&http::call(id, "create_note"));
     assert!(stage.seen.is_empty(), "nothing is sent");
     let answer = answer_of(stage);
     assert_eq!((cause(&answer), &facts(&answer)["outcome"]), ("breaker_open", &"not_sent".into()));
@@ -80,243 +80,239 @@ fn is_held_back(stage: &mut Web, id: u32) -> Value {
 }
 
 #[test]
-fn a_server_that_fails_five_times_in_a_row_is_held_back_and_callers_are_told_until_when() {
-    let mut stage = sick();
-    assert!(stage.heard.iter().any(|line| line.contains("breaker opened for") && line.contains("5 calls in a row")));
-    let told = is_held_back(&mut stage, 6);
-    let text = told["result"]["content"][0]["text"].as_str().unwrap();
+fn breaker_opens_after_five_failures_and_reports_wait() {
+    let mut stage = breaker_open();
+    assert!(stage.log.iter().any(|line| line.contains("breaker opened for") && line.contains("5 calls in a row")));
+    let rejected = is_rejected_by_breaker(&mut stage, 6);
+    let text = rejected["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("held back") && text.contains("Try again in"), "{text}");
-    assert!(wait(&told) > 3 * SECOND && wait(&told) <= 6 * SECOND, "{told}");
-    stage.pass(wait(&told));
-    stage.client_says(&http::call(7, "create_note"));
+    assert!(wait(&rejected) > 3 * SECOND && wait(&rejected) <= 6 * SECOND, "{rejected}");
+    stage.advance(wait(&rejected));
+    stage.client_sends(&http::call(7, "create_note"));
     assert_eq!(stage.seen.len(), 1, "at that time it is tried");
 }
 
 #[test]
-fn one_call_tries_and_the_second_answer_lets_all_others_through() {
-    let mut stage = sick();
-    stage.pass(6 * SECOND);
-    stage.client_says(&http::call(7, "create_note"));
-    let trial = stage.takes();
-    let told = is_held_back(&mut stage, 8);
-    assert!(wait(&told) <= SECOND, "{told}");
+fn half_open_breaker_closes_after_second_answer() {
+    let mut stage = breaker_open();
+    stage.advance(6 * SECOND);
+    stage.client_sends(&http::call(7, "create_note"));
+    let trial = stage.next_sent();
+    let rejected = is_rejected_by_breaker(&mut stage, 8);
+    assert!(wait(&rejected) <= SECOND, "{rejected}");
     stage.answer(&trial, "{}");
     answer_of(&mut stage);
-    stage.client_says(&http::call(9, "create_note"));
-    let second = stage.takes();
-    is_held_back(&mut stage, 10);
+    stage.client_sends(&http::call(9, "create_note"));
+    let second = stage.next_sent();
+    is_rejected_by_breaker(&mut stage, 10);
     stage.answer(&second, "{}");
     answer_of(&mut stage);
-    assert!(stage.heard.iter().any(|line| line.contains("breaker closed")), "{:?}", stage.heard);
+    assert!(stage.log.iter().any(|line| line.contains("breaker closed")), "{:?}", stage.log);
     for id in 11..14 {
-        stage.client_says(&http::call(id, "create_note"));
+        stage.client_sends(&http::call(id, "create_note"));
     }
     assert_eq!(stage.seen.len(), 3);
 }
 
 #[test]
-fn a_trial_that_fails_holds_everybody_back_for_longer() {
-    let mut stage = sick();
-    stage.pass(6 * SECOND);
-    meets(&mut stage, 7, 500);
-    let told = is_held_back(&mut stage, 8);
-    assert!(wait(&told) >= 8 * SECOND - Duration::from_millis(20) && wait(&told) <= 12 * SECOND, "{told}");
+fn failed_trial_keeps_breaker_open_longer() {
+    let mut stage = breaker_open();
+    stage.advance(6 * SECOND);
+    call_with_status(&mut stage, 7, 500);
+    let rejected = is_rejected_by_breaker(&mut stage, 8);
+    assert!(wait(&rejected) >= 8 * SECOND - Duration::from_millis(20) && wait(&rejected) <= 12 * SECOND, "{rejected}");
 }
 
 #[test]
-fn a_trial_that_is_cancelled_says_nothing_and_the_next_call_tries() {
-    let mut stage = sick();
-    stage.pass(6 * SECOND);
-    stage.client_says(&http::call(7, "create_note"));
-    stage.takes();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#);
+fn cancelled_trial_decides_nothing_and_next_call_tries() {
+    let mut stage = breaker_open();
+    stage.advance(6 * SECOND);
+    stage.client_sends(&http::call(7, "create_note"));
+    stage.next_sent();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#);
     stage.seen.clear();
-    stage.client_says(&http::call(8, "create_note"));
+    stage.client_sends(&http::call(8, "create_note"));
     assert_eq!(stage.seen.len(), 1);
 }
 
 #[test]
-fn an_exact_time_is_kept_and_a_policy_can_be_left_out() {
+fn exact_open_time_is_kept_and_breaker_can_be_disabled() {
     let exactly = |notes: &mut UpstreamConfig| {
         let open_for = OpenFor::Exactly(60 * SECOND);
         notes.breaker = Some(Breaker { failures: 2, open_for, ..Breaker::default() });
     };
-    let mut stage = web(exactly);
-    meets(&mut stage, 1, 502);
-    meets(&mut stage, 2, 502);
-    assert_eq!(wait(&is_held_back(&mut stage, 3)), 60 * SECOND - Duration::from_millis(10));
+    let mut stage = http_stage(exactly);
+    call_with_status(&mut stage, 1, 502);
+    call_with_status(&mut stage, 2, 502);
+    assert_eq!(wait(&is_rejected_by_breaker(&mut stage, 3)), 60 * SECOND - Duration::from_millis(10));
 
-    let mut stage = web(|notes| notes.breaker = None);
+    let mut stage = http_stage(|notes| notes.breaker = None);
     for id in 1..=30 {
-        assert_eq!(cause(&meets(&mut stage, id, 502)), "outcome_unknown");
+        assert_eq!(cause(&call_with_status(&mut stage, id, 502)), "outcome_unknown");
     }
 }
 
 #[test]
-fn being_busy_and_the_mistakes_of_a_client_are_no_sickness() {
-    let mut stage = web(|notes| notes.retry.attempts = 1);
+fn overload_and_client_errors_do_not_open_breaker() {
+    let mut stage = http_stage(|notes| notes.retry.attempts = 1);
     for id in 1..=20 {
-        assert_eq!(cause(&meets(&mut stage, id, 429)), "rate_limited");
-        stage.client_says(&http::call(100 + id, "create_note"));
-        let seen = stage.takes();
+        assert_eq!(cause(&call_with_status(&mut stage, id, 429)), "rate_limited");
+        stage.client_sends(&http::call(100 + id, "create_note"));
+        let seen = stage.next_sent();
         stage.status(seen.id, 200, Content::Json, None);
         let id = &seen.json()["id"];
         stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"no"}}}}"#));
         stage.end(seen.id, EndHow::Complete);
         assert_eq!(answer_of(&mut stage)["error"]["code"], -32602);
     }
-    assert!(!stage.heard.iter().any(|line| line.contains("breaker")), "{:?}", stage.heard);
+    assert!(!stage.log.iter().any(|line| line.contains("breaker")), "{:?}", stage.log);
 }
 
 #[test]
-fn what_never_arrived_is_the_links_business() {
-    let mut stage = web(|_| {});
+fn unsent_calls_do_not_count_for_breaker() {
+    let mut stage = http_stage(|_| {});
     for id in 1..=10 {
-        stage.client_says(&http::call(id, "create_note"));
+        stage.client_sends(&http::call(id, "create_note"));
         while !stage.seen.is_empty() {
             stage.refuse_connection();
-            stage.pass(SECOND);
+            stage.advance(SECOND);
         }
     }
-    assert!(!stage.heard.iter().any(|line| line.contains("breaker")), "{:?}", stage.heard);
+    assert!(!stage.log.iter().any(|line| line.contains("breaker")), "{:?}", stage.log);
 }
 
 #[test]
-fn a_child_that_dies_under_many_calls_has_failed_once() {
+fn child_death_under_many_calls_counts_once() {
     let mut stage = Stage::up();
     for id in 1..=20 {
-        stage.client_says(&call(&id.to_string(), "create_note"));
+        stage.client_sends(&call(&id.to_string(), "create_note"));
         stage.server_reads().unwrap();
     }
-    stage.pass(Duration::from_millis(1));
+    stage.advance(Duration::from_millis(1));
     stage.die(stage.written);
     while stage.client_reads().is_some() {}
-    stage.pass(SECOND);
+    stage.advance(SECOND);
     stage.accept_dial();
-    stage.client_says(&call("21", "create_note"));
+    stage.client_sends(&call("21", "create_note"));
     stage.server_answers("{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 21);
-    assert!(!stage.heard.iter().any(|line| line.contains("breaker")), "{:?}", stage.heard);
+    assert!(!stage.log.iter().any(|line| line.contains("breaker")), "{:?}", stage.log);
 }
 
 #[test]
-fn a_child_that_every_call_kills_is_held_back() {
+fn child_killed_by_every_call_opens_breaker() {
     let mut stage = Stage::with(|notes| notes.reconnect.attempts = 1_000);
     stage.accept_dial();
     for id in 1..=5 {
-        stage.client_says(&call(&id.to_string(), "create_note"));
+        stage.client_sends(&call(&id.to_string(), "create_note"));
         stage.server_reads().unwrap();
         stage.die(stage.written);
         assert_eq!(cause(&stage.client_reads().unwrap()), "outcome_unknown");
-        // So slowly that nobody calls it a crash loop.
-        stage.pass(16 * SECOND);
+        // Slow enough not to count as a crash loop.
+        stage.advance(16 * SECOND);
         if stage.spawned.is_some() && id < 5 {
             stage.accept_dial();
         }
     }
-    assert!(stage.heard.iter().any(|line| line.contains("breaker opened")), "{:?}", stage.heard);
+    assert!(stage.log.iter().any(|line| line.contains("breaker opened")), "{:?}", stage.log);
 }
 
 #[test]
-fn calls_that_wait_are_answered_when_the_breaker_opens() {
-    let mut stage = web(|notes| notes.limits.in_flight = 1);
+fn waiting_calls_fail_when_breaker_opens() {
+    let mut stage = http_stage(|notes| notes.limits.in_flight = 1);
     for id in 1..=4 {
-        meets(&mut stage, id, 502);
+        call_with_status(&mut stage, id, 502);
     }
     for id in 5..=7 {
-        stage.client_says(&http::call(id, "create_note"));
+        stage.client_sends(&http::call(id, "create_note"));
     }
-    let last = stage.takes();
-    assert!(stage.seen.is_empty(), "there is one place");
+    let last = stage.next_sent();
+    assert!(stage.seen.is_empty(), "there is one slot");
     stage.status(last.id, 502, Content::Empty, None);
     stage.end(last.id, EndHow::Complete);
-    let mut told: Vec<(u64, String)> = Vec::new();
+    let mut rejected: Vec<(u64, String)> = Vec::new();
     while let Some(answer) = stage.client_reads() {
-        told.push((answer["id"].as_u64().unwrap(), cause(&answer).to_owned()));
+        rejected.push((answer["id"].as_u64().unwrap(), cause(&answer).to_owned()));
     }
-    told.sort();
+    rejected.sort();
     let expected = [(5, "outcome_unknown"), (6, "breaker_open"), (7, "breaker_open")];
-    assert_eq!(told, expected.map(|(id, cause)| (id, cause.to_owned())));
+    assert_eq!(rejected, expected.map(|(id, cause)| (id, cause.to_owned())));
     assert!(stage.seen.is_empty());
 }
 
 #[test]
-fn a_read_is_not_sent_again_to_a_server_that_is_held_back() {
-    let mut stage = web(|notes| notes.breaker = Some(Breaker { failures: 2, ..Breaker::default() }));
-    stage.client_says(LIST);
+fn read_is_not_resent_while_breaker_is_open() {
+    let mut stage = http_stage(|notes| notes.breaker = Some(Breaker { failures: 2, ..Breaker::default() }));
+    stage.client_sends(LIST);
     for _ in 0..2 {
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         stage.status(seen.id, 500, Content::Empty, None);
         stage.end(seen.id, EndHow::Complete);
-        stage.pass(SECOND);
+        stage.advance(SECOND);
     }
     let answer = answer_of(&mut stage);
     assert_eq!((cause(&answer), &facts(&answer)["attempts"]), ("outcome_unknown", &2.into()));
-    assert!(wait(&answer) > 3 * SECOND, "and when it may be called again is said: {answer}");
+    assert!(wait(&answer) > 3 * SECOND, "the retry time is reported: {answer}");
     assert!(stage.seen.is_empty());
 }
 
 #[test]
-fn a_ping_passes_and_proves_nothing() {
-    let mut stage = sick();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":50,"method":"ping"}"#);
-    let ping = stage.takes();
+fn ping_passes_open_breaker_without_closing_it() {
+    let mut stage = breaker_open();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":50,"method":"ping"}"#);
+    let ping = stage.next_sent();
     stage.answer(&ping, "{}");
     assert_eq!(answer_of(&mut stage)["id"], 50);
-    is_held_back(&mut stage, 51);
+    is_rejected_by_breaker(&mut stage, 51);
 }
 
 // ---- single tools ----
 
-/// The child answers one call with this error.
-fn answers_error(stage: &mut Stage, code: i64) {
+/// Answers one call of the child with this error.
+fn server_answers_error(stage: &mut Stage, code: i64) {
     let request = stage.server_reads().expect("a request");
     let id = &request["id"];
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#));
 }
 
 #[test]
-fn a_tool_that_never_answers_is_held_back_and_the_others_are_not() {
+fn breaker_opens_for_hanging_tool_only() {
     let slow = ToolPolicy { effect: None, timeout: Some(2 * SECOND) };
     let mut stage = Stage::with(|notes| notes.tools = [("search".to_owned(), slow)].into());
     stage.accept_dial();
     for id in 1..=5 {
-        stage.client_says(&call(&id.to_string(), "search"));
+        stage.client_sends(&call(&id.to_string(), "search"));
         stage.server_reads().unwrap();
-        stage.pass(2 * SECOND);
+        stage.advance(2 * SECOND);
         assert_eq!(cause(&stage.client_reads().expect("in its own time")), "timed_out");
         assert_eq!(stage.server_reads().unwrap()["method"], "notifications/cancelled");
     }
-    stage.client_says(&call("6", "search"));
-    let told = stage.client_reads().expect("at once");
-    assert_eq!(cause(&told), "breaker_open");
-    assert!(facts(&told)["detail"].as_str().unwrap().contains("of this tool only"), "{told}");
-    stage.client_says(&call("7", "create_note"));
+    stage.client_sends(&call("6", "search"));
+    let rejected = stage.client_reads().expect("at once");
+    assert_eq!(cause(&rejected), "breaker_open");
+    assert!(facts(&rejected)["detail"].as_str().unwrap().contains("of this tool only"), "{rejected}");
+    stage.client_sends(&call("7", "create_note"));
     stage.server_answers("{}");
     assert_eq!(stage.client_reads().unwrap()["result"], serde_json::json!({}));
-    stage.pass(wait(&told));
+    stage.advance(wait(&rejected));
     for id in ["8", "9"] {
-        stage.client_says(&call(id, "search"));
+        stage.client_sends(&call(id, "search"));
         stage.server_answers("{}");
         stage.client_reads().unwrap();
     }
-    assert!(
-        stage.heard.iter().any(|line| line.contains(r#"breaker of the tool "search" closed"#)),
-        "{:?}",
-        stage.heard
-    );
+    assert!(stage.log.iter().any(|line| line.contains(r#"breaker of the tool "search" closed"#)), "{:?}", stage.log);
 }
 
 #[test]
-fn internal_errors_count_against_their_tool_and_other_errors_do_not() {
+fn only_internal_errors_count_against_tool() {
     for (code, counts) in [(-32603, true), (-32602, false), (-32601, false), (-32001, false)] {
         let mut stage = Stage::up();
         for id in 1..=12 {
-            stage.client_says(&call(&id.to_string(), "search"));
+            stage.client_sends(&call(&id.to_string(), "search"));
             if counts && id > 5 {
                 assert_eq!(cause(&stage.client_reads().unwrap()), "breaker_open");
             } else {
-                answers_error(&mut stage, code);
+                server_answers_error(&mut stage, code);
                 assert_eq!(stage.client_reads().unwrap()["error"]["code"], code, "it is passed on");
             }
         }
@@ -324,48 +320,48 @@ fn internal_errors_count_against_their_tool_and_other_errors_do_not() {
 }
 
 #[test]
-fn a_result_that_says_is_error_counts_only_if_a_person_says_so() {
+fn is_error_result_counts_only_if_configured() {
     for count_tool_errors in [false, true] {
         let policy = Breaker { count_tool_errors, ..Breaker::default() };
         let mut stage = Stage::with(|notes| notes.breaker = Some(policy));
         stage.accept_dial();
         for id in 1..=5 {
-            stage.client_says(&call(&id.to_string(), "search"));
+            stage.client_sends(&call(&id.to_string(), "search"));
             stage.server_answers(r#"{"isError":true,"content":[]}"#);
             stage.client_reads().unwrap();
         }
-        stage.client_says(&call("6", "search"));
+        stage.client_sends(&call("6", "search"));
         assert_eq!(stage.server_reads().is_none(), count_tool_errors);
     }
 }
 
 #[test]
-fn a_tool_has_its_own_time_and_the_others_have_the_servers() {
+fn timeout_of_tool_applies_to_it_alone() {
     let quick = ToolPolicy { effect: None, timeout: Some(SECOND) };
     let mut stage = Stage::with(|notes| notes.tools = [("quick".to_owned(), quick)].into());
     stage.accept_dial();
-    stage.client_says(&call("1", "quick"));
-    stage.client_says(&call("2", "create_note"));
-    stage.pass(SECOND);
+    stage.client_sends(&call("1", "quick"));
+    stage.client_sends(&call("2", "create_note"));
+    stage.advance(SECOND);
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
-    stage.pass(defaults::CALL - 2 * SECOND);
+    stage.advance(defaults::CALL - 2 * SECOND);
     assert_eq!(stage.client_reads(), None);
-    stage.pass(SECOND);
+    stage.advance(SECOND);
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
 }
 
 #[test]
-fn what_a_person_says_about_an_error_decides_whether_it_is_sent_again() {
+fn configured_error_codes_decide_about_retry() {
     let codes = [(-32603, OnError::Never), (-32050, OnError::Always)];
     let mut stage = Stage::with(|notes| notes.retry.codes = codes.into());
     stage.accept_dial();
-    stage.client_says(LIST);
-    answers_error(&mut stage, -32603);
+    stage.client_sends(LIST);
+    server_answers_error(&mut stage, -32603);
     assert_eq!(stage.client_reads().expect("the answer")["error"]["code"], -32603);
-    stage.client_says(&call("2", "create_note"));
-    answers_error(&mut stage, -32050);
+    stage.client_sends(&call("2", "create_note"));
+    server_answers_error(&mut stage, -32050);
     assert_eq!(stage.client_reads(), None, "it is asked once more, unsafe as it is");
-    stage.pass(SECOND);
+    stage.advance(SECOND);
     stage.server_answers("{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
 }
@@ -373,112 +369,112 @@ fn what_a_person_says_about_an_error_decides_whether_it_is_sent_again() {
 // ---- pauses ----
 
 #[test]
-fn a_server_that_names_a_pause_is_left_alone_by_everybody() {
-    let mut stage = web(|_| {});
-    stage.client_says(&http::call(1, "create_note"));
-    let seen = stage.takes();
-    stage.busy(&seen, 429, Some(10));
+fn pause_named_by_server_holds_for_all_calls() {
+    let mut stage = http_stage(|_| {});
+    stage.client_sends(&http::call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.answer_overloaded(&seen, 429, Some(10));
     for id in 2..=4 {
-        stage.client_says(&http::call(id, "create_note"));
+        stage.client_sends(&http::call(id, "create_note"));
     }
-    stage.pass(10 * SECOND - Duration::from_millis(1));
-    assert!(stage.seen.is_empty(), "nobody knocks");
-    assert_eq!(stage.client_reads(), None, "and everybody waits");
-    stage.pass(SECOND);
+    stage.advance(10 * SECOND - Duration::from_millis(1));
+    assert!(stage.seen.is_empty(), "no request during the pause");
+    assert_eq!(stage.client_reads(), None, "every call waits");
+    stage.advance(SECOND);
     assert_eq!(stage.seen.len(), 4);
     for _ in 0..4 {
-        let seen = stage.takes();
+        let seen = stage.next_sent();
         stage.answer(&seen, "{}");
         assert!(answer_of(&mut stage)["result"].is_object());
     }
-    assert!(stage.heard.iter().any(|line| line == "paused for 10 s, as the server asks"), "{:?}", stage.heard);
-    assert!(stage.heard.iter().any(|line| line == "the pause is over"), "{:?}", stage.heard);
+    assert!(stage.log.iter().any(|line| line == "paused for 10 s, as the server asks"), "{:?}", stage.log);
+    assert!(stage.log.iter().any(|line| line == "the pause is over"), "{:?}", stage.log);
 }
 
 #[test]
-fn an_hour_of_retry_after_makes_nobody_sleep_an_hour() {
-    let mut stage = web(|_| {});
-    stage.client_says(&http::call(1, "create_note"));
-    let seen = stage.takes();
-    stage.busy(&seen, 429, Some(3_600));
-    let told = answer_of(&mut stage);
-    assert_eq!((cause(&told), &facts(&told)["outcome"]), ("rate_limited", &"refused".into()));
-    assert_eq!(wait(&told), 3_600 * SECOND);
-    stage.client_says(&http::call(2, "create_note"));
-    let told = answer_of(&mut stage);
-    assert_eq!((cause(&told), &facts(&told)["outcome"]), ("rate_limited", &"not_sent".into()));
-    assert_eq!(wait(&told), 3_600 * SECOND, "the server's own hint");
-    stage.pass(defaults::PAUSE_CAP);
+fn retry_after_of_one_hour_blocks_no_call() {
+    let mut stage = http_stage(|_| {});
+    stage.client_sends(&http::call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.answer_overloaded(&seen, 429, Some(3_600));
+    let rejected = answer_of(&mut stage);
+    assert_eq!((cause(&rejected), &facts(&rejected)["outcome"]), ("rate_limited", &"refused".into()));
+    assert_eq!(wait(&rejected), 3_600 * SECOND);
+    stage.client_sends(&http::call(2, "create_note"));
+    let rejected = answer_of(&mut stage);
+    assert_eq!((cause(&rejected), &facts(&rejected)["outcome"]), ("rate_limited", &"not_sent".into()));
+    assert_eq!(wait(&rejected), 3_600 * SECOND, "the server's own hint");
+    stage.advance(defaults::PAUSE_CAP);
     succeeds(&mut stage, 3);
 }
 
 #[test]
-fn a_pause_answers_those_at_once_who_cannot_wait_for_its_end() {
-    let mut stage = web(|notes| {
+fn pause_beyond_deadline_fails_call_at_once() {
+    let mut stage = http_stage(|notes| {
         notes.limits.in_flight = 1;
         notes.tools = [("quick".to_owned(), ToolPolicy { effect: None, timeout: Some(5 * SECOND) })].into();
     });
-    stage.client_says(&http::call(1, "create_note"));
-    stage.client_says(&http::call(2, "quick"));
-    stage.client_says(&http::call(3, "create_note"));
-    let seen = stage.takes();
-    stage.busy(&seen, 429, Some(8));
-    let told = answer_of(&mut stage);
-    assert_eq!((&told["id"], cause(&told), wait(&told)), (&2.into(), "rate_limited", 8 * SECOND));
+    stage.client_sends(&http::call(1, "create_note"));
+    stage.client_sends(&http::call(2, "quick"));
+    stage.client_sends(&http::call(3, "create_note"));
+    let seen = stage.next_sent();
+    stage.answer_overloaded(&seen, 429, Some(8));
+    let rejected = answer_of(&mut stage);
+    assert_eq!((&rejected["id"], cause(&rejected), wait(&rejected)), (&2.into(), "rate_limited", 8 * SECOND));
     assert_eq!(stage.client_reads(), None, "the others have time");
 }
 
 #[test]
-fn a_503_with_a_pause_is_waited_for_and_is_no_sickness() {
-    let mut stage = web(|_| {});
+fn retry_after_of_503_is_awaited_without_opening_breaker() {
+    let mut stage = http_stage(|_| {});
     for round in 0..8 {
-        stage.client_says(LIST);
-        let seen = stage.takes();
-        stage.busy(&seen, 503, Some(2));
-        stage.pass(Duration::from_millis(1_999));
+        stage.client_sends(LIST);
+        let seen = stage.next_sent();
+        stage.answer_overloaded(&seen, 503, Some(2));
+        stage.advance(Duration::from_millis(1_999));
         assert!(stage.seen.is_empty(), "round {round}");
-        stage.pass(SECOND);
-        let again = stage.takes();
+        stage.advance(SECOND);
+        let again = stage.next_sent();
         stage.answer(&again, r#"{"tools":[]}"#);
         assert_eq!(answer_of(&mut stage)["id"], 1);
-        stage.client_says(&http::call(2, "create_note"));
-        let seen = stage.takes();
-        stage.busy(&seen, 503, Some(1));
-        let told = answer_of(&mut stage);
-        assert_eq!((cause(&told), &facts(&told)["retryable"]), ("outcome_unknown", &false.into()));
-        stage.pass(2 * SECOND);
+        stage.client_sends(&http::call(2, "create_note"));
+        let seen = stage.next_sent();
+        stage.answer_overloaded(&seen, 503, Some(1));
+        let rejected = answer_of(&mut stage);
+        assert_eq!((cause(&rejected), &facts(&rejected)["retryable"]), ("outcome_unknown", &false.into()));
+        stage.advance(2 * SECOND);
     }
-    assert!(!stage.heard.iter().any(|line| line.contains("breaker")), "{:?}", stage.heard);
+    assert!(!stage.log.iter().any(|line| line.contains("breaker")), "{:?}", stage.log);
 }
 
 #[test]
-fn a_bare_429_is_waited_out_by_the_one_that_met_it() {
-    let mut stage = web(|_| {});
-    stage.client_says(&http::call(1, "create_note"));
-    let seen = stage.takes();
-    stage.busy(&seen, 429, None);
+fn bare_429_delays_only_its_call() {
+    let mut stage = http_stage(|_| {});
+    stage.client_sends(&http::call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.answer_overloaded(&seen, 429, None);
     succeeds(&mut stage, 2);
-    stage.pass(SECOND);
-    let again = stage.takes();
+    stage.advance(SECOND);
+    let again = stage.next_sent();
     stage.answer(&again, "{}");
     assert_eq!(answer_of(&mut stage)["id"], 1);
 }
 
 #[test]
-fn a_greeting_that_meets_a_pause_is_made_again_when_it_is_over() {
-    let mut stage = web(|_| {});
-    stage.client_says(&http::call(1, "create_note"));
-    let lost = stage.takes();
+fn handshake_is_repeated_after_pause() {
+    let mut stage = http_stage(|_| {});
+    stage.client_sends(&http::call(1, "create_note"));
+    let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
     stage.end(lost.id, EndHow::Complete);
     stage.confirm_loss(404);
-    let greeting = stage.takes();
-    assert_eq!(greeting.method(), "initialize");
-    stage.busy(&greeting, 503, Some(20));
-    stage.pass(20 * SECOND - Duration::from_millis(1));
+    let handshake = stage.next_sent();
+    assert_eq!(handshake.method(), "initialize");
+    stage.answer_overloaded(&handshake, 503, Some(20));
+    stage.advance(20 * SECOND - Duration::from_millis(1));
     assert!(stage.seen.is_empty(), "not before");
-    stage.pass(6 * SECOND);
-    assert_eq!(stage.takes().method(), "initialize");
+    stage.advance(6 * SECOND);
+    assert_eq!(stage.next_sent().method(), "initialize");
 }
 
 // ---- the rate limit ----
@@ -489,116 +485,116 @@ fn limited(burst: u32, per_second: f64) -> Stage {
     stage
 }
 
-fn reads_all(stage: &mut Stage) -> usize {
+fn count_server_reads(stage: &mut Stage) -> usize {
     std::iter::from_fn(|| stage.server_reads()).count()
 }
 
 #[test]
-fn a_burst_goes_at_once_and_the_rest_in_its_turn() {
+fn burst_is_sent_at_once_and_rest_at_rate() {
     let mut stage = limited(3, 2.0);
     for id in 1..=7 {
-        stage.client_says(&call(&id.to_string(), "create_note"));
+        stage.client_sends(&call(&id.to_string(), "create_note"));
     }
-    assert_eq!(reads_all(&mut stage), 3);
+    assert_eq!(count_server_reads(&mut stage), 3);
     for _ in 0..4 {
-        stage.pass(Duration::from_millis(499));
-        assert_eq!(reads_all(&mut stage), 0);
-        stage.pass(Duration::from_millis(1));
-        assert_eq!(reads_all(&mut stage), 1);
+        stage.advance(Duration::from_millis(499));
+        assert_eq!(count_server_reads(&mut stage), 0);
+        stage.advance(Duration::from_millis(1));
+        assert_eq!(count_server_reads(&mut stage), 1);
     }
-    assert!(stage.heard.iter().any(|line| line.contains("waits 500 ms for its turn")), "{:?}", stage.heard);
+    assert!(stage.log.iter().any(|line| line.contains("waits 500 ms for its slot")), "{:?}", stage.log);
 }
 
 #[test]
-fn a_call_whose_turn_comes_too_late_is_told_so_at_once_and_when_to_come_back() {
+fn rate_limit_beyond_deadline_fails_call_with_retry_time() {
     let mut stage = limited(1, 0.1);
     for id in 1..=6 {
-        stage.client_says(&call(&id.to_string(), "create_note"));
+        stage.client_sends(&call(&id.to_string(), "create_note"));
     }
-    let told = stage.client_reads().expect("an answer at once");
-    assert_eq!((&told["id"], cause(&told), wait(&told)), (&6.into(), "rate_limited", 50 * SECOND));
+    let rejected = stage.client_reads().expect("an answer at once");
+    assert_eq!((&rejected["id"], cause(&rejected), wait(&rejected)), (&6.into(), "rate_limited", 50 * SECOND));
     assert_eq!(stage.client_reads(), None, "the others wait");
-    stage.pass(40 * SECOND);
-    assert_eq!(reads_all(&mut stage), 5);
+    stage.advance(40 * SECOND);
+    assert_eq!(count_server_reads(&mut stage), 5);
 }
 
 #[test]
-fn second_attempts_use_the_limit_up_and_errands_of_ours_do_not() {
+fn retries_use_rate_limit_and_internal_requests_do_not() {
     let mut stage = limited(2, 0.5);
-    stage.client_says(LIST);
-    answers_error(&mut stage, -32603);
-    stage.pass(SECOND);
-    assert_eq!(reads_all(&mut stage), 1, "the second attempt is the second of the burst");
-    stage.client_says(&call("2", "create_note"));
-    assert_eq!(reads_all(&mut stage), 0);
-    stage.pass(2 * SECOND);
-    assert_eq!(reads_all(&mut stage), 1);
+    stage.client_sends(LIST);
+    server_answers_error(&mut stage, -32603);
+    stage.advance(SECOND);
+    assert_eq!(count_server_reads(&mut stage), 1, "the second attempt is the second of the burst");
+    stage.client_sends(&call("2", "create_note"));
+    assert_eq!(count_server_reads(&mut stage), 0);
+    stage.advance(2 * SECOND);
+    assert_eq!(count_server_reads(&mut stage), 1);
 
     let mut stage = limited(1, 0.5);
-    stage.client_says(http::GREETING);
+    stage.client_sends(http::INITIALIZE);
     stage.server_answers("{}");
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.die(stage.written);
-    stage.pass(SECOND);
+    stage.advance(SECOND);
     stage.accept_dial();
-    assert_eq!(stage.server_reads().unwrap()["method"], "initialize", "a greeting waits for nobody");
+    assert_eq!(stage.server_reads().unwrap()["method"], "initialize", "a handshake does not wait");
 }
 
-// ---- by hand ----
+// ---- isolation ----
 
 #[test]
-fn an_isolated_server_is_neither_called_nor_dialed_until_it_is_resumed() {
+fn isolated_server_is_not_called_or_dialed_until_resumed() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     let running = stage.server_reads().unwrap();
-    stage.tell(Input::Isolate { upstream: NOTES });
-    stage.client_says(&call("2", "create_note"));
-    let told = stage.client_reads().expect("at once");
-    assert_eq!((cause(&told), &facts(&told)["retryAfterMs"]), ("breaker_open", &Value::Null));
-    let text = told["result"]["content"][0]["text"].as_str().unwrap();
+    stage.input(Input::Isolate { upstream: NOTES });
+    stage.client_sends(&call("2", "create_note"));
+    let rejected = stage.client_reads().expect("at once");
+    assert_eq!((cause(&rejected), &facts(&rejected)["retryAfterMs"]), ("breaker_open", &Value::Null));
+    let text = rejected["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("isolated by hand") && text.contains("Ask the user"), "{text}");
-    stage.client_says(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
     assert_eq!(cause(&stage.client_reads().unwrap()), "breaker_open", "nothing at all goes there");
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, running["id"]));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, running["id"]));
     assert_eq!(stage.client_reads().unwrap()["id"], 1, "what was out may finish");
 
     stage.die(stage.written);
     assert_eq!(stage.state(), LinkState::Idle);
     let dials = stage.dials;
-    stage.tell(Input::Reconnect { upstream: NOTES });
-    stage.tell(Input::NetworkChanged);
-    stage.pass(600 * SECOND);
-    assert_eq!(stage.dials, dials, "nobody dials it");
+    stage.input(Input::Reconnect { upstream: NOTES });
+    stage.input(Input::NetworkChanged);
+    stage.advance(600 * SECOND);
+    assert_eq!(stage.dials, dials, "no dial while isolated");
 
-    stage.tell(Input::Resume { upstream: NOTES });
+    stage.input(Input::Resume { upstream: NOTES });
     stage.accept_dial();
-    stage.client_says(&call("4", "create_note"));
+    stage.client_sends(&call("4", "create_note"));
     stage.server_answers("{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 4);
 }
 
 #[test]
-fn isolation_ends_the_wait_for_a_server_that_is_away() {
+fn isolation_ends_wait_for_server() {
     let mut stage = Stage::up();
     stage.die(0);
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     assert_eq!(stage.state(), LinkState::Waiting);
-    stage.tell(Input::Isolate { upstream: NOTES });
+    stage.input(Input::Isolate { upstream: NOTES });
     assert_eq!(cause(&stage.client_reads().expect("at once")), "breaker_open");
     assert_eq!(stage.state(), LinkState::Idle);
-    stage.pass(600 * SECOND);
+    stage.advance(600 * SECOND);
     assert_eq!(stage.dials, 1);
-    stage.tell(Input::Resume { upstream: NOTES });
+    stage.input(Input::Resume { upstream: NOTES });
     assert_eq!(stage.dials, 2);
 }
 
 #[test]
-fn isolation_over_http_holds_everything_back_and_resuming_lets_it_go() {
-    let mut stage = web(|_| {});
-    stage.tell(Input::Isolate { upstream: NOTES });
-    is_held_back(&mut stage, 1);
-    stage.pass(600 * SECOND);
+fn isolation_over_http_blocks_requests_until_resumed() {
+    let mut stage = http_stage(|_| {});
+    stage.input(Input::Isolate { upstream: NOTES });
+    is_rejected_by_breaker(&mut stage, 1);
+    stage.advance(600 * SECOND);
     assert!(stage.seen.is_empty());
-    stage.tell(Input::Resume { upstream: NOTES });
+    stage.input(Input::Resume { upstream: NOTES });
     succeeds(&mut stage, 2);
 }

@@ -1,6 +1,6 @@
-//! Stories about a configuration that somebody edits while calls run.
+//! Changes of the configuration while calls run.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -16,14 +16,14 @@ const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// The configuration is another one from now on.
+/// Applies another configuration.
 fn edit(stage: &mut Stage, change: Change, edited: impl FnOnce(&mut UpstreamConfig)) {
     let mut config = UpstreamConfig::child("notes", "notes-server");
     edited(&mut config);
-    stage.tell(Input::Reconfigure { upstream: NOTES, config: Box::new(config), change });
+    stage.input(Input::Reconfigure { upstream: NOTES, config: Box::new(config), change });
 }
 
-fn renewed(stage: &Stage) -> usize {
+fn replacements(stage: &Stage) -> usize {
     stage.asked.iter().filter(|output| matches!(output, Output::Renew { .. })).count()
 }
 
@@ -32,128 +32,128 @@ fn cause(answer: &Value) -> &str {
 }
 
 #[test]
-fn a_running_call_keeps_its_deadline_and_the_next_one_has_the_new_one() {
+fn running_call_keeps_old_deadline_and_next_call_gets_new() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     stage.server_reads().unwrap();
     edit(&mut stage, Change::Policies, |config| config.timeouts.call = seconds(2));
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     stage.server_reads().unwrap();
-    stage.pass(seconds(3));
+    stage.advance(seconds(3));
     let answer = stage.client_reads().expect("the second call's time is over");
     assert_eq!((answer["id"].as_i64(), cause(&answer)), (Some(2), "timed_out"));
     assert_eq!(stage.client_reads(), None, "the first has more");
-    stage.pass(seconds(298));
+    stage.advance(seconds(298));
     let answer = stage.client_reads().expect("and that is over, too");
     assert_eq!((answer["id"].as_i64(), cause(&answer)), (Some(1), "timed_out"));
 }
 
 #[test]
-fn a_running_call_keeps_its_policy_through_two_edits() {
+fn running_call_keeps_policy_through_two_reloads() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     stage.server_reads().unwrap();
     for _ in 0..2 {
         edit(&mut stage, Change::Policies, |config| config.timeouts.call = seconds(1));
     }
-    stage.pass(seconds(200));
+    stage.advance(seconds(200));
     assert_eq!(stage.client_reads(), None);
 }
 
 #[test]
-fn new_policies_restart_nothing() {
+fn policy_change_restarts_nothing() {
     let mut stage = Stage::up();
     edit(&mut stage, Change::Policies, |config| config.retry.attempts = 1);
-    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Up, 0));
+    assert_eq!((stage.state(), replacements(&stage)), (LinkState::Up, 0));
 }
 
 #[test]
-fn a_server_is_replaced_when_no_call_is_with_it_and_not_before() {
+fn server_is_replaced_after_its_calls_end() {
     let mut stage = Stage::up();
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     stage.server_reads().unwrap();
     edit(&mut stage, Change::Way, |_| {});
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     let second = stage.server_reads().expect("it is used as long as it is there");
-    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Up, 0));
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, second["id"]));
-    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Up, 0), "one is still out");
-    stage.server_says(r#"{"jsonrpc":"2.0","id":65536,"result":{}}"#);
-    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Draining, 1));
+    assert_eq!((stage.state(), replacements(&stage)), (LinkState::Up, 0));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, second["id"]));
+    assert_eq!((stage.state(), replacements(&stage)), (LinkState::Up, 0), "one is still out");
+    stage.server_sends(r#"{"jsonrpc":"2.0","id":65536,"result":{}}"#);
+    assert_eq!((stage.state(), replacements(&stage)), (LinkState::Draining, 1));
     for id in [2, 1] {
         let answer = stage.client_reads().unwrap();
         assert!(answer["id"] == id && answer.get("result").is_some(), "{answer}");
     }
-    stage.client_says(&call("3", "create_note"));
+    stage.client_sends(&call("3", "create_note"));
     stage.die(stage.written);
-    stage.pass(seconds(1));
+    stage.advance(seconds(1));
     stage.accept_dial();
     assert_eq!(stage.server_reads().expect("it waited for the new one")["params"]["name"], "create_note");
     assert_eq!(stage.dials, 2);
-    assert_eq!(renewed(&stage), 1, "once is enough");
+    assert_eq!(replacements(&stage), 1, "once is enough");
 }
 
 #[test]
-fn a_server_that_is_parked_for_a_wrong_command_is_tried_when_the_command_is_mended() {
+fn parked_server_is_dialed_when_command_changes() {
     let mut stage = Stage::new();
     let link = stage.spawned.take().unwrap();
     let why = SpawnFailure { kind: SpawnFailureKind::NotFound, text: "`notes-sever` was not found".into() };
-    stage.tell(Input::SpawnFailed { link, why });
+    stage.input(Input::SpawnFailed { link, why });
     assert_eq!(stage.state(), LinkState::Parked);
     edit(&mut stage, Change::Way, |_| {});
-    assert_eq!(renewed(&stage), 1);
-    stage.pass(Duration::from_millis(1));
+    assert_eq!(replacements(&stage), 1);
+    stage.advance(Duration::from_millis(1));
     assert!(stage.spawned.is_some(), "it is dialed at once");
 }
 
 #[test]
-fn a_child_that_is_just_being_started_is_replaced_when_it_is_there() {
+fn starting_child_is_replaced_once_started() {
     let mut stage = Stage::new();
     edit(&mut stage, Change::Way, |_| {});
-    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Dialing, 0));
+    assert_eq!((stage.state(), replacements(&stage)), (LinkState::Dialing, 0));
     stage.accept_dial();
-    assert_eq!((stage.state(), renewed(&stage)), (LinkState::Draining, 1));
+    assert_eq!((stage.state(), replacements(&stage)), (LinkState::Draining, 1));
 }
 
 #[test]
-fn whoever_was_left_alone_is_looked_for_when_that_is_wanted_now() {
+fn enabling_reconnect_dials_lost_server() {
     let off = Reconnect::from(AutoReconnect { enabled: Some(false), ..AutoReconnect::default() });
     let mut stage = Stage::with(|config| config.reconnect = off);
     stage.accept_dial();
     stage.die(0);
     assert_eq!(stage.state(), LinkState::Idle);
-    stage.pass(seconds(100));
+    stage.advance(seconds(100));
     assert_eq!(stage.spawned, None);
     edit(&mut stage, Change::Policies, |_| {});
-    stage.pass(Duration::from_millis(1));
+    stage.advance(Duration::from_millis(1));
     assert!(stage.spawned.is_some());
 }
 
 #[test]
-fn a_shorter_interval_of_keep_alive_holds_for_the_line_that_is_there() {
+fn shorter_keep_alive_applies_to_current_link() {
     let mut stage = Stage::up();
-    stage.client_says(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#);
     stage.server_answers(
         r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#,
     );
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.server_reads().unwrap();
     edit(&mut stage, Change::Policies, |config| {
         config.keep_alive = Some(KeepAlive { interval: seconds(2), timeout: seconds(1) });
     });
-    stage.pass(Duration::from_millis(2500));
+    stage.advance(Duration::from_millis(2500));
     assert_eq!(stage.server_reads().expect("a ping")["method"], "ping");
     edit(&mut stage, Change::Policies, |config| config.keep_alive = None);
-    stage.pass(seconds(100));
-    assert_eq!(stage.server_reads(), None, "nobody is asked any more");
+    stage.advance(seconds(100));
+    assert_eq!(stage.server_reads(), None, "no ping is sent");
 }
 
 #[test]
-fn more_places_are_used_at_once() {
+fn raised_in_flight_limit_is_used_at_once() {
     let mut stage = Stage::with(|config| config.limits.in_flight = 1);
     stage.accept_dial();
-    stage.client_says(&call("1", "create_note"));
-    stage.client_says(&call("2", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
+    stage.client_sends(&call("2", "create_note"));
     stage.server_reads().unwrap();
     assert_eq!(stage.server_reads(), None);
     edit(&mut stage, Change::Policies, |_| {});
@@ -161,69 +161,69 @@ fn more_places_are_used_at_once() {
 }
 
 #[test]
-fn a_server_that_is_replaced_is_dialed_again_even_if_it_would_be_left_alone_when_lost() {
+fn replaced_server_is_dialed_even_without_reconnect() {
     let off = Reconnect::from(AutoReconnect { enabled: Some(false), ..AutoReconnect::default() });
     let mut stage = Stage::with(|config| config.reconnect = off.clone());
     stage.accept_dial();
     edit(&mut stage, Change::Way, |config| config.reconnect = off);
     assert_eq!(stage.state(), LinkState::Draining);
-    stage.client_says(&call("1", "create_note"));
+    stage.client_sends(&call("1", "create_note"));
     stage.die(stage.written);
-    stage.pass(Duration::from_millis(1));
-    assert!(stage.spawned.is_some(), "whoever edits the command wants it to run");
+    stage.advance(Duration::from_millis(1));
+    assert!(stage.spawned.is_some(), "a new command is dialed");
     stage.accept_dial();
     assert!(stage.server_reads().is_some(), "and the call that came meanwhile is not lost");
 }
 
 #[test]
-fn a_server_that_is_isolated_is_not_dialed_because_its_way_has_changed() {
+fn target_change_does_not_dial_isolated_server() {
     let mut stage = Stage::up();
     let dials = stage.dials;
-    stage.tell(Input::Isolate { upstream: NOTES });
+    stage.input(Input::Isolate { upstream: NOTES });
     edit(&mut stage, Change::Way, |_| {});
     stage.die(stage.written);
-    stage.pass(seconds(60));
+    stage.advance(seconds(60));
     assert_eq!((stage.state(), stage.dials), (LinkState::Idle, dials));
-    stage.tell(Input::Resume { upstream: NOTES });
-    stage.pass(seconds(1));
+    stage.input(Input::Resume { upstream: NOTES });
+    stage.advance(seconds(1));
     assert_eq!(stage.dials, dials + 1, "and is when it is brought back");
 }
 
 #[test]
-fn breakers_limits_and_times_of_tools_are_edited_like_everything_else() {
+fn reload_changes_breakers_limits_and_tool_timeouts() {
     let mut stage = Stage::up();
     edit(&mut stage, Change::Policies, |config| {
         config.rate_limit = Some(RateLimit { burst: 1, per_second: 0.01 });
         config.tools = [("look".into(), ToolPolicy { effect: None, timeout: Some(seconds(2)) })].into();
         config.breaker = Some(Breaker { failures: 1, ..Breaker::default() });
     });
-    stage.client_says(&call("1", "look"));
+    stage.client_sends(&call("1", "look"));
     stage.server_reads().unwrap();
-    stage.pass(seconds(3));
+    stage.advance(seconds(3));
     assert_eq!(cause(&stage.client_reads().unwrap()), "timed_out", "the tool has two seconds now");
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/cancelled");
-    stage.client_says(&call("2", "look"));
+    stage.client_sends(&call("2", "look"));
     assert_eq!(cause(&stage.client_reads().unwrap()), "breaker_open", "one failure is enough now");
-    stage.client_says(&call("3", "create_note"));
-    assert_eq!(cause(&stage.client_reads().unwrap()), "rate_limited", "the next turn comes too late");
+    stage.client_sends(&call("3", "create_note"));
+    assert_eq!(cause(&stage.client_reads().unwrap()), "rate_limited", "the next slot comes too late");
     edit(&mut stage, Change::Policies, |config| config.breaker = None);
     for (id, tool) in [("4", "look"), ("5", "create_note")] {
-        stage.client_says(&call(id, tool));
+        stage.client_sends(&call(id, tool));
         assert_eq!(stage.server_answers("{}")["params"]["name"], tool);
     }
 }
 
 #[test]
-fn whoever_waits_for_a_slow_turn_has_the_faster_one_from_now_on() {
+fn raised_rate_limit_applies_to_waiting_calls() {
     let mut stage = Stage::with(|config| config.rate_limit = Some(RateLimit { burst: 1, per_second: 0.1 }));
     stage.accept_dial();
     for id in ["1", "2", "3"] {
-        stage.client_says(&call(id, "look"));
+        stage.client_sends(&call(id, "look"));
     }
     assert_eq!(stage.server_answers("{}")["params"]["name"], "look");
-    assert_eq!(stage.server_reads(), None, "the next turn is in ten seconds");
+    assert_eq!(stage.server_reads(), None, "the next slot is in ten seconds");
     edit(&mut stage, Change::Policies, |config| config.rate_limit = Some(RateLimit { burst: 1, per_second: 1.0 }));
-    assert_eq!(stage.server_answers("{}")["params"]["name"], "look", "the new limit begins with a turn");
-    stage.pass(seconds(1));
+    assert_eq!(stage.server_answers("{}")["params"]["name"], "look", "the new limit starts with a slot");
+    stage.advance(seconds(1));
     assert_eq!(stage.server_answers("{}")["params"]["name"], "look", "and the next is a second later");
 }

@@ -1,9 +1,9 @@
-//! Stories about calls that run while somebody edits the configuration: each keeps, to its end, what it came under.
+//! Calls that run during a change of the configuration: each keeps the policy under which it started.
 //!
-//! Every story is told in both directions. A call that came under a generous policy has all of it, and one that came under a
-//! strict policy has no more than that; what comes after the edit has the new one.
+//! Every test covers both directions: a call under a generous policy keeps it, and a call under a strict policy gets no
+//! more. Calls after the change have the new policy.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -20,7 +20,7 @@ use stage::{NOTES, Stage, call, http};
 const HOUR: Duration = Duration::from_secs(3_600);
 const MOMENT: Duration = Duration::from_millis(1);
 /// Longer than any usual pause between two attempts, and shorter than any deadline.
-const WHILE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_secs(20);
 
 type Edit = fn(&mut UpstreamConfig);
 
@@ -28,41 +28,41 @@ fn policies(config: UpstreamConfig) -> Input {
     Input::Reconfigure { upstream: NOTES, config: Box::new(config), change: Change::Policies }
 }
 
-/// A child under one policy, its call out, and another policy from now on.
+/// Starts a call of a child under one policy and then applies another.
 fn edited(before: Edit, after: Edit, request: &str) -> (Stage, Value) {
     let mut stage = Stage::with(before);
     stage.accept_dial();
-    stage.client_says(request);
+    stage.client_sends(request);
     let sent = stage.server_reads().expect("the call goes out");
     let mut config = UpstreamConfig::child("notes", "notes-server");
     after(&mut config);
-    stage.tell(policies(config));
+    stage.input(policies(config));
     (stage, sent)
 }
 
-fn edited_http(before: Edit, after: Edit, request: &str) -> (http::Stage, http::Seen) {
+fn edited_http(before: Edit, after: Edit, request: &str) -> (http::Stage, http::SentRequest) {
     let mut stage = http::Stage::with(Dialect::Auto, |notes| {
         notes.keep_alive = None;
         before(notes);
     })
-    .greeting();
-    stage.client_says(request);
-    let sent = stage.takes();
+    .initialize_session();
+    stage.client_sends(request);
+    let sent = stage.next_sent();
     let mut config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     config.keep_alive = None;
     after(&mut config);
-    stage.tell(policies(config));
+    stage.input(policies(config));
     (stage, sent)
 }
 
 fn fails(stage: &mut Stage, request: &Value, code: i64) {
     let id = &request["id"];
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#));
 }
 
-/// What the child reads within a while.
+/// Returns the next message to the child within this time.
 fn reads_soon(stage: &mut Stage, within: Duration) -> Option<Value> {
-    stage.pass(within);
+    stage.advance(within);
     stage.server_reads()
 }
 
@@ -87,11 +87,11 @@ fn in_an_hour(config: &mut UpstreamConfig) {
 }
 
 #[test]
-fn a_running_call_has_as_many_attempts_as_when_it_came_whoever_answers_it_by_an_error() {
+fn running_call_keeps_attempt_limit_after_error() {
     let (mut stage, mut sent) = edited(thrice, once, &read(1));
     for attempt in 2..=3 {
         fails(&mut stage, &sent, -32603);
-        sent = reads_soon(&mut stage, WHILE).unwrap_or_else(|| panic!("attempt {attempt} of three"));
+        sent = reads_soon(&mut stage, PAUSE).unwrap_or_else(|| panic!("attempt {attempt} of three"));
     }
     fails(&mut stage, &sent, -32603);
     assert_eq!(stage.client_reads().expect("three are enough")["error"]["code"], -32603);
@@ -99,15 +99,15 @@ fn a_running_call_has_as_many_attempts_as_when_it_came_whoever_answers_it_by_an_
     let (mut stage, sent) = edited(once, thrice, &read(1));
     fails(&mut stage, &sent, -32603);
     assert_eq!(stage.client_reads().expect("one was all it had")["error"]["code"], -32603);
-    stage.client_says(&read(2));
+    stage.client_sends(&read(2));
     let sent = stage.server_reads().unwrap();
     fails(&mut stage, &sent, -32603);
     assert_eq!(stage.client_reads(), None, "the next one has more");
-    assert!(reads_soon(&mut stage, WHILE).is_some());
+    assert!(reads_soon(&mut stage, PAUSE).is_some());
 }
 
 #[test]
-fn a_running_call_has_as_many_attempts_as_when_it_came_when_its_child_dies() {
+fn running_call_keeps_attempt_limit_after_child_death() {
     for (before, after, is_sent_again) in [(thrice as Edit, once as Edit, true), (once, thrice, false)] {
         let (mut stage, _) = edited(before, after, &read(1));
         stage.die(stage.written);
@@ -119,7 +119,7 @@ fn a_running_call_has_as_many_attempts_as_when_it_came_when_its_child_dies() {
 }
 
 #[test]
-fn a_running_call_waits_as_long_between_attempts_as_was_said_when_it_came() {
+fn running_call_keeps_its_backoff() {
     let (mut stage, sent) = edited(at_once, in_an_hour, &read(1));
     fails(&mut stage, &sent, -32603);
     assert!(reads_soon(&mut stage, MOMENT).is_some(), "at once, as it was");
@@ -127,23 +127,23 @@ fn a_running_call_waits_as_long_between_attempts_as_was_said_when_it_came() {
     let (mut stage, sent) = edited(in_an_hour, at_once, &read(1));
     fails(&mut stage, &sent, -32603);
     assert_eq!(reads_soon(&mut stage, MOMENT), None, "it has to wait, as it had");
-    stage.client_says(&read(2));
+    stage.client_sends(&read(2));
     let sent = stage.server_reads().expect("another one does not wait for it");
     fails(&mut stage, &sent, -32603);
     assert!(reads_soon(&mut stage, MOMENT).is_some(), "and goes again at once, as was edited");
 }
 
 #[test]
-fn a_running_call_whose_answer_cannot_be_read_waits_as_was_said_when_it_came() {
+fn running_call_keeps_backoff_after_unreadable_answer() {
     for (before, after, is_quick) in [(at_once as Edit, in_an_hour as Edit, true), (in_an_hour, at_once, false)] {
         let (mut stage, sent) = edited(before, after, &read(1));
-        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, sent["id"]));
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, sent["id"]));
         assert_eq!(reads_soon(&mut stage, MOMENT).is_some(), is_quick);
     }
 }
 
 #[test]
-fn an_unreadable_answer_to_a_later_attempt_is_waited_out_longer() {
+fn backoff_after_unreadable_answer_grows() {
     let doubling: Edit = |config| {
         (config.retry.initial, config.retry.cap, config.retry.attempts) = (MOMENT, HOUR, 18);
         config.breaker = None;
@@ -154,33 +154,33 @@ fn an_unreadable_answer_to_a_later_attempt_is_waited_out_longer() {
     let (mut stage, mut sent) = edited(doubling, doubling, &read(1));
     let mut waits = Vec::new();
     for _ in 2..10 {
-        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, sent["id"]));
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, sent["id"]));
         let from = stage.now;
         sent = loop {
-            stage.pass(MOMENT);
+            stage.advance(MOMENT);
             if let Some(sent) = stage.server_reads() {
                 break sent;
             }
         };
         waits.push(stage.now.since(from));
     }
-    assert!(waits.iter().max() > Some(&(8 * MOMENT)), "chance decides, but within a longer time: {waits:?}");
+    assert!(waits.iter().max() > Some(&(8 * MOMENT)), "jitter within a longer time: {waits:?}");
 }
 
 #[test]
-fn a_running_call_keeps_what_was_said_about_error_codes() {
+fn running_call_keeps_error_code_policy() {
     let always: Edit = |config| config.retry.codes = BTreeMap::from([(-32050, OnError::Always)]);
     let never: Edit = |_| {};
     let (mut stage, sent) = edited(always, never, &call("1", "create_note"));
     fails(&mut stage, &sent, -32050);
-    assert!(reads_soon(&mut stage, WHILE).is_some(), "who made it was told that nothing had been done");
+    assert!(reads_soon(&mut stage, PAUSE).is_some(), "its caller got a failure that says it did not run");
     let (mut stage, sent) = edited(never, always, &call("1", "create_note"));
     fails(&mut stage, &sent, -32050);
     assert_eq!(stage.client_reads().expect("it is the server's answer")["error"]["code"], -32050);
 }
 
 #[test]
-fn a_running_call_does_to_the_world_what_it_did_when_it_came() {
+fn running_call_keeps_its_effect() {
     let harmless: Edit = |config| {
         config.tools = [("sync".into(), ToolPolicy { effect: Some(Effect::Idempotent), timeout: None })].into();
     };
@@ -195,10 +195,10 @@ fn a_running_call_does_to_the_world_what_it_did_when_it_came() {
 }
 
 #[test]
-fn a_call_that_waits_for_its_server_keeps_its_policy_like_one_that_is_out() {
+fn waiting_call_keeps_its_policy() {
     let mut stage = Stage::with(once);
-    stage.client_says(&read(1));
-    stage.tell(policies(UpstreamConfig::child("notes", "notes-server")));
+    stage.client_sends(&read(1));
+    stage.input(policies(UpstreamConfig::child("notes", "notes-server")));
     stage.accept_dial();
     let sent = stage.server_reads().unwrap();
     fails(&mut stage, &sent, -32603);
@@ -206,29 +206,29 @@ fn a_call_that_waits_for_its_server_keeps_its_policy_like_one_that_is_out() {
 }
 
 #[test]
-fn over_http_a_running_call_keeps_its_attempts() {
+fn running_http_call_keeps_attempt_limit() {
     let (mut stage, mut sent) = edited_http(thrice, once, &http::call(1, "create_note"));
     for attempt in 2..=3 {
-        stage.busy(&sent, 429, None);
+        stage.answer_overloaded(&sent, 429, None);
         assert_eq!(stage.client_reads(), None, "attempt {attempt} of three is to come");
         stage.next_request();
-        sent = stage.takes();
+        sent = stage.next_sent();
     }
-    stage.busy(&sent, 429, None);
+    stage.answer_overloaded(&sent, 429, None);
     assert!(stage.client_reads().is_some());
 
     let (mut stage, sent) = edited_http(once, thrice, &http::call(1, "create_note"));
-    stage.busy(&sent, 429, None);
+    stage.answer_overloaded(&sent, 429, None);
     assert!(stage.client_reads().is_some(), "one was all it had");
 }
 
 #[test]
-fn over_http_a_running_call_keeps_its_pauses() {
+fn running_http_call_keeps_backoff() {
     for (before, after, is_quick) in [(at_once as Edit, in_an_hour as Edit, true), (in_an_hour, at_once, false)] {
         let (mut stage, sent) = edited_http(before, after, &http::call(1, "create_note"));
-        stage.busy(&sent, 429, None);
-        stage.pass(MOMENT);
-        assert_eq!(!stage.seen.is_empty(), is_quick, "turned away at the door");
+        stage.answer_overloaded(&sent, 429, None);
+        stage.advance(MOMENT);
+        assert_eq!(!stage.seen.is_empty(), is_quick, "rejected before it was queued");
 
         let request = http::modern(1, "resources/read", r#""uri":"a:b","#);
         let (mut stage, sent) = edited_http(before, after, &request);
@@ -236,13 +236,13 @@ fn over_http_a_running_call_keeps_its_pauses() {
         stage.status(sent.id, 400, Content::Json, None);
         stage.body(sent.id, refused);
         stage.end(sent.id, EndHow::Complete);
-        stage.pass(MOMENT);
+        stage.advance(MOMENT);
         assert_eq!(!stage.seen.is_empty(), is_quick, "refused for its headers");
     }
 }
 
 #[test]
-fn over_http_a_running_call_that_does_not_get_out_whole_keeps_its_pauses() {
+fn partly_written_http_call_keeps_backoff() {
     let usual: Edit = |_| {};
     let slow: Edit = |config| {
         config.reconnect =
@@ -251,14 +251,14 @@ fn over_http_a_running_call_that_does_not_get_out_whole_keeps_its_pauses() {
     for (before, after, is_quick) in [(usual, slow, true), (slow, usual, false)] {
         let (mut stage, sent) = edited_http(before, after, &http::call(1, "create_note"));
         let how = EndHow::Cut("the connection was reset".into());
-        stage.tell(Input::End { exchange: sent.id, how, written: Written::Partly });
-        stage.pass(WHILE);
+        stage.input(Input::End { exchange: sent.id, how, written: Written::Partly });
+        stage.advance(PAUSE);
         assert_eq!(!stage.seen.is_empty(), is_quick);
     }
 }
 
 #[test]
-fn over_http_a_running_call_keeps_how_often_its_response_is_asked_for_again() {
+fn running_http_call_keeps_resumption_limit() {
     let resumes: Edit = |config| config.resume_attempts = 2;
     let never: Edit = |config| config.resume_attempts = 0;
     for (before, after, is_resumed) in [(resumes, never, true), (never, resumes, false)] {
@@ -266,19 +266,19 @@ fn over_http_a_running_call_keeps_how_often_its_response_is_asked_for_again() {
         stage.status(sent.id, 200, Content::Events, None);
         stage.event(sent.id, Some("7"), r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#);
         stage.end(sent.id, EndHow::Cut("the connection was reset".into()));
-        stage.pass(WHILE);
+        stage.advance(PAUSE);
         let asked = stage.seen.iter().any(|seen| seen.header("last-event-id") == Some("7"));
         assert_eq!(asked, is_resumed);
     }
 }
 
 #[test]
-fn over_http_what_a_client_said_is_repeated_as_often_as_was_allowed_when_it_said_so() {
+fn http_notification_keeps_attempt_limit() {
     let notice = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
     for (before, after, is_repeated) in [(thrice as Edit, once as Edit, true), (once, thrice, false)] {
         let (mut stage, sent) = edited_http(before, after, notice);
         let how = EndHow::Cut("the connection was reset".into());
-        stage.tell(Input::End { exchange: sent.id, how, written: Written::Partly });
+        stage.input(Input::End { exchange: sent.id, how, written: Written::Partly });
         assert_eq!(!stage.seen.is_empty(), is_repeated);
     }
 }

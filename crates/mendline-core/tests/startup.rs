@@ -1,6 +1,6 @@
-//! Stories about what is answered while the server is not there: from the catalogue, in its stead, or not at all.
+//! Answers while the server is not up: from the cache, provisional, or none.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod stage;
 
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use stage::{Stage, call};
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"Notes","version":"7"},"instructions":"Be brief."}"#;
+const HANDSHAKE_RESULT: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"Notes","version":"7"},"instructions":"Be brief."}"#;
 const TOOLS: &str = r#"{"tools":[{"name":"look","annotations":{"readOnlyHint":true}},{"name":"make"}], "x":1e3}"#;
 
-fn greeting(version: &str) -> String {
+fn initialize_request(version: &str) -> String {
     json!({ "jsonrpc": "2.0", "id": "g", "method": "initialize", "params": { "protocolVersion": version, "capabilities": {} } })
         .to_string()
 }
@@ -29,158 +29,158 @@ fn result(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// What is kept of a server that was greeted and has listed its tools.
-fn remembered() -> Remembered {
+/// Returns the cache of a server after a handshake and a tool list.
+fn cached() -> Remembered {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
-    stage.server_answers(HELLO);
-    stage.client_says(INITIALIZED);
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.server_answers(HANDSHAKE_RESULT);
+    stage.client_sends(INITIALIZED);
     stage.server_reads().unwrap();
-    stage.client_says(&list(1));
+    stage.client_sends(&list(1));
     stage.server_answers(TOOLS);
-    stage.pass(defaults::REMEMBER_AFTER);
-    let kept = stage.kept.expect("it is kept once the beginning is over");
-    // Through the file's form and back, as it would be.
+    stage.advance(defaults::REMEMBER_AFTER);
+    let kept = stage.saved.expect("it is kept once the beginning is over");
+    // Encodes and decodes the cache like a file.
     Remembered::read(&kept.write()).unwrap()
 }
 
-/// A client that was greeted from the catalogue, and has listed the tools from there.
-fn served() -> Stage {
-    let mut stage = Stage::knowing(Some(remembered()), |_| {});
-    stage.client_says(&greeting("2025-11-25"));
-    assert_eq!(stage.client_reads().unwrap()["result"], result(HELLO));
-    stage.client_says(INITIALIZED);
-    stage.client_says(&list(2));
+/// Creates a stage whose handshake and tool list were answered from the cache.
+fn initialized_from_cache() -> Stage {
+    let mut stage = Stage::with_cache(Some(cached()), |_| {});
+    stage.client_sends(&initialize_request("2025-11-25"));
+    assert_eq!(stage.client_reads().unwrap()["result"], result(HANDSHAKE_RESULT));
+    stage.client_sends(INITIALIZED);
+    stage.client_sends(&list(2));
     let answer = stage.client_reads().unwrap();
     assert_eq!((&answer["id"], &answer["result"]), (&json!(2), &result(TOOLS)));
     stage
 }
 
-/// The server is there at last and is greeted.
-fn comes_up(stage: &mut Stage, hello: &str) {
+/// Starts the server and answers its handshake.
+fn server_comes_up(stage: &mut Stage, hello: &str) {
     stage.accept_dial();
-    let greeted = stage.server_answers(hello);
+    let initialized = stage.server_answers(hello);
     assert_eq!(
-        (&greeted["method"], &greeted["params"]["protocolVersion"]),
+        (&initialized["method"], &initialized["params"]["protocolVersion"]),
         (&json!("initialize"), &json!("2025-11-25"))
     );
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
 }
 
-// ---- from the catalogue ----
+// ---- answers from the cache ----
 
 #[test]
-fn a_greeting_and_the_tools_are_answered_before_the_server_has_even_started() {
-    let mut stage = served();
+fn cache_answers_handshake_and_tools_before_start() {
+    let mut stage = initialized_from_cache();
     assert_eq!(stage.state(), LinkState::Dialing);
-    comes_up(&mut stage, HELLO);
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     assert_eq!(stage.server_answers(TOOLS)["method"], "tools/list");
-    assert_eq!(stage.client_reads(), None, "nothing has changed, so nothing is said");
-    assert_eq!(stage.server_reads(), None, "greeted once, listed once");
-    assert!(stage.heard.iter().any(|line| line == "greeted, after the client was: initialize, initialized"));
-    stage.client_says(&list(3));
+    assert_eq!(stage.client_reads(), None, "no change, so no notification");
+    assert_eq!(stage.server_reads(), None, "one handshake, one list");
+    assert!(stage.log.iter().any(|line| line == "greeted, after the client was: initialize, initialized"));
+    stage.client_sends(&list(3));
     assert_eq!(stage.server_answers(TOOLS)["method"], "tools/list", "a server that is there answers for itself");
 }
 
 #[test]
-fn what_is_answered_from_the_catalogue_is_byte_for_byte_what_the_server_said() {
-    let mut stage = Stage::knowing(Some(remembered()), |_| {});
-    stage.client_says(&greeting("2025-11-25"));
+fn cached_answer_equals_server_bytes() {
+    let mut stage = Stage::with_cache(Some(cached()), |_| {});
+    stage.client_sends(&initialize_request("2025-11-25"));
     let text = stage.engine.poll_write(mendline_core::Port::Client(stage::CLIENT)).unwrap().to_bytes();
-    assert_eq!(text, format!(r#"{{"jsonrpc":"2.0","id":"g","result":{HELLO}}}"#));
-    stage.client_says(&list(2));
+    assert_eq!(text, format!(r#"{{"jsonrpc":"2.0","id":"g","result":{HANDSHAKE_RESULT}}}"#));
+    stage.client_sends(&list(2));
     let text = stage.engine.poll_write(mendline_core::Port::Client(stage::CLIENT)).unwrap().to_bytes();
     assert_eq!(text, format!(r#"{{"jsonrpc":"2.0","id":2,"result":{TOOLS}}}"#));
 }
 
 #[test]
-fn a_list_that_reads_differently_once_the_server_is_there_is_said_to_have_changed() {
-    let mut stage = served();
-    comes_up(&mut stage, HELLO);
+fn changed_list_is_announced_when_server_is_up() {
+    let mut stage = initialized_from_cache();
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     stage.server_answers(r#"{"tools":[{"name":"look"}]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
-    stage.client_says(&list(3));
+    stage.client_sends(&list(3));
     stage.server_answers(r#"{"tools":[{"name":"look"}]}"#);
     assert_eq!(stage.client_reads().unwrap()["result"]["tools"], json!([{ "name": "look" }]));
     assert_eq!(stage.client_reads(), None);
 }
 
 #[test]
-fn a_list_from_the_catalogue_is_looked_at_again_when_the_first_look_got_lost() {
-    let mut stage = served();
-    comes_up(&mut stage, HELLO);
+fn interrupted_check_of_cached_list_is_repeated() {
+    let mut stage = initialized_from_cache();
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     assert_eq!(stage.server_reads().unwrap()["method"], "tools/list");
     stage.die(stage.written);
-    stage.pass(Duration::from_secs(1));
-    comes_up(&mut stage, HELLO);
+    stage.advance(Duration::from_secs(1));
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     stage.server_answers(r#"{"tools":[]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
 }
 
 #[test]
-fn calls_wait_for_the_server_and_go_out_after_its_greeting() {
-    let mut stage = served();
-    stage.client_says(&call("3", "make"));
+fn calls_wait_until_handshake_completes() {
+    let mut stage = initialized_from_cache();
+    stage.client_sends(&call("3", "make"));
     assert_eq!(stage.client_reads(), None);
-    comes_up(&mut stage, HELLO);
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     assert_eq!(stage.server_answers("{}")["params"]["name"], "make");
     assert_eq!(stage.client_reads().unwrap()["id"], 3);
 }
 
 #[test]
-fn a_server_that_says_something_else_than_the_client_was_told_is_named_in_the_log() {
-    let mut stage = served();
-    comes_up(
+fn difference_from_cached_handshake_is_logged() {
+    let mut stage = initialized_from_cache();
+    server_comes_up(
         &mut stage,
         r#"{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"Notes","version":"8"}}"#,
     );
-    let said = "the server's greeting differs from what the client was told: protocolVersion, capabilities, serverInfo, instructions";
-    assert!(stage.heard.iter().any(|line| line == said), "{:?}", stage.heard);
-    // Between legacy revisions nothing is translated: calls pass as they are.
+    let reported = "the server's greeting differs from what the client was told: protocolVersion, capabilities, serverInfo, instructions";
+    assert!(stage.log.iter().any(|line| line == reported), "{:?}", stage.log);
+    // Calls pass unchanged between legacy revisions.
     stage.server_answers(TOOLS);
-    stage.client_says(&call("3", "make"));
+    stage.client_sends(&call("3", "make"));
     assert_eq!(stage.server_answers("{}")["params"]["name"], "make");
     assert_eq!(stage.client_reads().unwrap()["id"], 3);
 }
 
 #[test]
-fn a_server_that_refuses_the_greeting_is_not_answered_for_the_next_time() {
-    let mut stage = served();
-    stage.client_says(&call("3", "make"));
+fn rejected_handshake_clears_cache() {
+    let mut stage = initialized_from_cache();
+    stage.client_sends(&call("3", "make"));
     stage.accept_dial();
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"too old"}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"too old"}}}}"#));
     assert_eq!(stage.state(), LinkState::Draining);
     stage.die(stage.written);
-    stage.pass(defaults::RECOVERY);
-    let told = stage.client_reads().unwrap()["result"]["content"][0]["text"].as_str().unwrap().to_owned();
-    assert!(told.contains("the server refused to be greeted: too old"), "{told}");
-    let mut next = Stage::knowing(stage.kept, |_| {});
-    next.client_says(&greeting("2025-11-25"));
-    assert_eq!(next.client_reads(), None, "what it said then is no longer true");
+    stage.advance(defaults::RECOVERY);
+    let message = stage.client_reads().unwrap()["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    assert!(message.contains("the server refused to be greeted: too old"), "{message}");
+    let mut next = Stage::with_cache(stage.saved, |_| {});
+    next.client_sends(&initialize_request("2025-11-25"));
+    assert_eq!(next.client_reads(), None, "the cached handshake is obsolete");
 }
 
 #[test]
-fn another_revision_than_the_catalogue_knows_waits_for_the_server() {
-    let mut stage = Stage::knowing(Some(remembered()), |_| {});
+fn uncached_protocol_version_waits_for_server() {
+    let mut stage = Stage::with_cache(Some(cached()), |_| {});
     stage.accept_dial();
-    stage.client_says(&greeting("2025-03-26"));
+    stage.client_sends(&initialize_request("2025-03-26"));
     assert_eq!(stage.client_reads(), None);
     stage.server_answers(r#"{"protocolVersion":"2025-03-26"}"#);
     assert_eq!(stage.client_reads().unwrap()["result"]["protocolVersion"], "2025-03-26");
-    stage.client_says(INITIALIZED);
+    stage.client_sends(INITIALIZED);
     stage.die(stage.written);
-    stage.client_says(&list(2));
+    stage.client_sends(&list(2));
     assert_eq!(stage.client_reads(), None, "a list of another revision is another list");
 }
 
 #[test]
-fn tools_that_the_catalogue_knows_as_reads_are_reads() {
-    let mut stage = served();
-    comes_up(&mut stage, HELLO);
+fn cached_read_hints_are_used() {
+    let mut stage = initialized_from_cache();
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     stage.server_reads().unwrap();
-    stage.client_says(&call("3", "look"));
-    stage.client_says(&call("4", "make"));
+    stage.client_sends(&call("3", "look"));
+    stage.client_sends(&call("4", "make"));
     (0..2).for_each(|_| drop(stage.server_reads().unwrap()));
     stage.die(stage.written);
     let lost = stage.client_reads().unwrap();
@@ -188,51 +188,51 @@ fn tools_that_the_catalogue_knows_as_reads_are_reads() {
         (&lost["id"], &lost["result"]["_meta"]["dev.mendline/failure"]["outcome"]),
         (&json!(4), &json!("unknown"))
     );
-    stage.pass(Duration::from_secs(1));
-    comes_up(&mut stage, HELLO);
+    stage.advance(Duration::from_secs(1));
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     let again: Vec<Value> =
         std::iter::from_fn(|| stage.server_reads()).map(|it| it["params"]["name"].clone()).collect();
     assert!(again.contains(&json!("look")), "{again:?}");
 }
 
 #[test]
-fn a_list_is_answered_at_once_while_its_server_is_away_even_when_it_is_parked() {
-    let mut stage = served();
-    comes_up(&mut stage, HELLO);
+fn cache_answers_list_while_server_is_away() {
+    let mut stage = initialized_from_cache();
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     stage.server_answers(TOOLS);
     stage.die(stage.written);
-    stage.client_says(&list(3));
+    stage.client_sends(&list(3));
     assert_eq!(stage.client_reads().unwrap()["result"], result(TOOLS));
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     let link = stage.spawned.take().unwrap();
     let why = SpawnFailure { kind: SpawnFailureKind::NotFound, text: "no such command".into() };
-    stage.tell(Input::SpawnFailed { link, why });
+    stage.input(Input::SpawnFailed { link, why });
     assert_eq!(stage.state(), LinkState::Parked);
-    stage.client_says(&list(4));
+    stage.client_sends(&list(4));
     assert_eq!(stage.client_reads().unwrap()["result"], result(TOOLS));
 }
 
 #[test]
-fn a_list_of_several_pages_that_was_begun_from_the_catalogue_is_read_to_its_end_from_there() {
+fn list_started_from_cache_is_completed_from_cache() {
     let pages = [r#"{"tools":[{"name":"a"}],"nextCursor":"p2"}"#, r#"{"tools":[{"name":"b"}]}"#];
     let next = r#"{"jsonrpc":"2.0","id":9,"method":"tools/list","params":{"cursor":"p2"}}"#;
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
-    stage.server_answers(HELLO);
-    stage.client_says(&list(1));
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.server_answers(HANDSHAKE_RESULT);
+    stage.client_sends(&list(1));
     stage.server_answers(pages[0]);
-    stage.client_says(next);
+    stage.client_sends(next);
     stage.server_answers(pages[1]);
-    stage.pass(defaults::REMEMBER_AFTER);
-    let mut stage = Stage::knowing(stage.kept, |_| {});
-    stage.client_says(&greeting("2025-11-25"));
-    stage.client_says(INITIALIZED);
-    stage.client_says(&list(1));
+    stage.advance(defaults::REMEMBER_AFTER);
+    let mut stage = Stage::with_cache(stage.saved, |_| {});
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.client_sends(INITIALIZED);
+    stage.client_sends(&list(1));
     (0..2).for_each(|_| drop(stage.client_reads().unwrap()));
-    comes_up(&mut stage, HELLO);
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     stage.server_answers(r#"{"tools":[{"name":"a"}],"nextCursor":"other"}"#);
     assert_eq!(stage.client_reads(), None, "so far it is the same");
-    stage.client_says(next);
+    stage.client_sends(next);
     assert_eq!(stage.client_reads().unwrap()["result"], result(pages[1]), "the old cursor means nothing to the server");
     stage.server_answers(r#"{"tools":[{"name":"a"}],"nextCursor":"other"}"#);
     stage.server_answers(r#"{"tools":[{"name":"c"}]}"#);
@@ -240,95 +240,95 @@ fn a_list_of_several_pages_that_was_begun_from_the_catalogue_is_read_to_its_end_
 }
 
 #[test]
-fn who_wants_no_catalogue_gets_none_and_nothing_is_kept() {
-    let mut stage = Stage::knowing(Some(remembered()), |notes| {
+fn disabled_cache_is_neither_used_nor_written() {
+    let mut stage = Stage::with_cache(Some(cached()), |notes| {
         notes.catalogue = Catalogue { cache: false, startup: Startup::AtOnce }
     });
     stage.accept_dial();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     assert_eq!(stage.client_reads(), None);
-    stage.server_answers(HELLO);
-    stage.client_says(&list(1));
+    stage.server_answers(HANDSHAKE_RESULT);
+    stage.client_sends(&list(1));
     stage.server_answers(TOOLS);
-    stage.pass(defaults::REMEMBER_AFTER * 2);
-    stage.tell(Input::ClientLost { client: stage::CLIENT });
-    assert_eq!(stage.keepings, 0);
+    stage.advance(defaults::REMEMBER_AFTER * 2);
+    stage.input(Input::ClientLost { client: stage::CLIENT });
+    assert_eq!(stage.saves, 0);
 }
 
 #[test]
-fn who_prefers_to_wait_gets_the_servers_own_greeting_however_long_it_takes() {
+fn without_provisional_answer_handshake_waits_for_server() {
     let mut stage =
-        Stage::knowing(Some(remembered()), |notes| notes.catalogue = Catalogue { cache: true, startup: Startup::Wait });
+        Stage::with_cache(Some(cached()), |notes| notes.catalogue = Catalogue { cache: true, startup: Startup::Wait });
     stage.accept_dial();
-    stage.client_says(&greeting("2025-11-25"));
-    stage.pass(defaults::HANDSHAKE);
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.advance(defaults::HANDSHAKE);
     assert_eq!(stage.client_reads(), None);
     stage.server_answers(r#"{"protocolVersion":"2025-11-25","live":true}"#);
     assert_eq!(stage.client_reads().unwrap()["result"]["live"], true);
 }
 
-// ---- keeping it ----
+// ---- saving the cache ----
 
 #[test]
-fn the_catalogue_is_kept_when_there_is_news_and_seldom() {
+fn cache_is_saved_only_after_changes_and_rarely() {
     let mut stage = Stage::with(|notes| notes.keep_alive = None);
     stage.accept_dial();
-    stage.client_says(&greeting("2025-11-25"));
-    stage.server_answers(HELLO);
-    stage.client_says(&list(1));
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.server_answers(HANDSHAKE_RESULT);
+    stage.client_sends(&list(1));
     stage.server_answers(TOOLS);
-    stage.pass(defaults::REMEMBER_AFTER);
-    assert_eq!(stage.keepings, 1);
-    stage.client_says(&list(2));
+    stage.advance(defaults::REMEMBER_AFTER);
+    assert_eq!(stage.saves, 1);
+    stage.client_sends(&list(2));
     stage.server_answers(TOOLS);
-    stage.pass(defaults::REMEMBER_PAUSE * 2);
-    assert_eq!(stage.keepings, 1, "there was nothing new");
+    stage.advance(defaults::REMEMBER_PAUSE * 2);
+    assert_eq!(stage.saves, 1, "there was nothing new");
     for id in 0..100 {
-        stage.client_says(&list(id));
+        stage.client_sends(&list(id));
         stage.server_answers(&format!(r#"{{"tools":[{id}]}}"#));
-        stage.pass(Duration::from_secs(1));
+        stage.advance(Duration::from_secs(1));
     }
-    assert!((2..=5).contains(&stage.keepings), "{} times in 100 s", stage.keepings);
+    assert!((2..=5).contains(&stage.saves), "{} times in 100 s", stage.saves);
 }
 
 #[test]
-fn what_is_not_kept_when_everything_ends_is_kept_then() {
+fn unsaved_cache_is_saved_at_shutdown() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
-    stage.server_answers(HELLO);
-    stage.tell(Input::ClientLost { client: stage::CLIENT });
-    assert_eq!((stage.keepings, stage.kept.unwrap().len()), (1, 1));
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.server_answers(HANDSHAKE_RESULT);
+    stage.input(Input::ClientLost { client: stage::CLIENT });
+    assert_eq!((stage.saves, stage.saved.unwrap().len()), (1, 1));
 }
 
-// ---- without one ----
+// ---- without a cache ----
 
 #[test]
-fn a_server_that_answers_within_its_grace_answers_for_itself() {
+fn answer_within_grace_is_passed_on() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
-    stage.pass(defaults::GRACE - Duration::from_millis(1));
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.advance(defaults::GRACE - Duration::from_millis(1));
     assert_eq!(stage.client_reads(), None);
-    stage.server_answers(HELLO);
-    assert_eq!(stage.client_reads().unwrap()["result"], result(HELLO));
-    stage.pass(defaults::GRACE);
+    stage.server_answers(HANDSHAKE_RESULT);
+    assert_eq!(stage.client_reads().unwrap()["result"], result(HANDSHAKE_RESULT));
+    stage.advance(defaults::GRACE);
     assert_eq!(stage.client_reads(), None, "and is answered once");
 }
 
 #[test]
-fn a_greeting_that_was_sent_is_answered_in_the_servers_stead_and_not_sent_twice() {
+fn pending_handshake_is_answered_provisionally_and_not_resent() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-06-18"));
+    stage.client_sends(&initialize_request("2025-06-18"));
     let sent = stage.server_reads().unwrap();
-    stage.pass(defaults::GRACE);
-    let told = stage.client_reads().unwrap();
-    assert_eq!((&told["id"], &told["result"]["protocolVersion"]), (&json!("g"), &json!("2025-06-18")));
-    assert_eq!(told["result"]["serverInfo"]["name"], "notes");
-    assert_eq!(told["result"]["capabilities"]["tools"]["listChanged"], true);
-    stage.client_says(INITIALIZED);
-    stage.client_says(&list(1));
-    assert_eq!(stage.server_reads(), None, "nothing overtakes the greeting");
-    stage.pass(Duration::from_secs(10));
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HELLO}}}"#, sent["id"]));
+    stage.advance(defaults::GRACE);
+    let message = stage.client_reads().unwrap();
+    assert_eq!((&message["id"], &message["result"]["protocolVersion"]), (&json!("g"), &json!("2025-06-18")));
+    assert_eq!(message["result"]["serverInfo"]["name"], "notes");
+    assert_eq!(message["result"]["capabilities"]["tools"]["listChanged"], true);
+    stage.client_sends(INITIALIZED);
+    stage.client_sends(&list(1));
+    assert_eq!(stage.server_reads(), None, "no message overtakes the handshake");
+    stage.advance(Duration::from_secs(10));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HANDSHAKE_RESULT}}}"#, sent["id"]));
     assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
     stage.server_answers(TOOLS);
     assert_eq!(stage.client_reads().unwrap()["result"], result(TOOLS));
@@ -336,92 +336,92 @@ fn a_greeting_that_was_sent_is_answered_in_the_servers_stead_and_not_sent_twice(
 }
 
 #[test]
-fn the_greeting_of_a_server_that_is_down_at_the_start_is_made_when_it_comes_up() {
+fn server_down_at_start_is_initialized_when_up() {
     let mut stage = Stage::new();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     let down = |stage: &mut Stage| {
         let link = stage.spawned.take().unwrap();
         let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "try again".into() };
-        stage.tell(Input::SpawnFailed { link, why });
+        stage.input(Input::SpawnFailed { link, why });
     };
     down(&mut stage);
-    stage.pass(defaults::GRACE);
+    stage.advance(defaults::GRACE);
     assert_eq!(stage.client_reads().unwrap()["result"]["serverInfo"]["name"], "notes");
-    stage.client_says(INITIALIZED);
-    stage.client_says(&list(1));
+    stage.client_sends(INITIALIZED);
+    stage.client_sends(&list(1));
     for _ in 0..20 {
         if stage.spawned.is_some() {
             down(&mut stage);
         }
-        stage.pass(Duration::from_secs(1));
+        stage.advance(Duration::from_secs(1));
     }
-    assert_eq!(stage.client_reads().unwrap()["error"]["data"]["cause"], "unavailable", "it was asked for in vain");
-    stage.pass(Duration::from_secs(5));
-    comes_up(&mut stage, HELLO);
+    assert_eq!(stage.client_reads().unwrap()["error"]["data"]["cause"], "unavailable", "the request failed");
+    stage.advance(Duration::from_secs(5));
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     stage.server_answers(TOOLS);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed", "there it is");
 }
 
 #[test]
-fn a_list_that_a_server_turns_out_not_to_have_is_empty() {
+fn unsupported_list_is_answered_as_empty() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     let sent = stage.server_reads().unwrap();
-    stage.pass(defaults::GRACE);
+    stage.advance(defaults::GRACE);
     stage.client_reads().unwrap();
-    stage.client_says(INITIALIZED);
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HELLO}}}"#, sent["id"]));
+    stage.client_sends(INITIALIZED);
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HANDSHAKE_RESULT}}}"#, sent["id"]));
     stage.server_reads().unwrap();
     for (method, member) in [("prompts/list", "prompts"), ("resources/templates/list", "resourceTemplates")] {
-        stage.client_says(&json!({ "jsonrpc": "2.0", "id": 5, "method": method }).to_string());
+        stage.client_sends(&json!({ "jsonrpc": "2.0", "id": 5, "method": method }).to_string());
         let id = stage.server_reads().unwrap()["id"].clone();
-        stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
         assert_eq!(stage.client_reads().unwrap()["result"], json!({ member: [] }));
     }
-    stage.client_says(r#"{"jsonrpc":"2.0","id":6,"method":"prompts/get"}"#);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":6,"method":"prompts/get"}"#);
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
     assert_eq!(stage.client_reads().unwrap()["error"]["code"], -32601, "only lists are");
 }
 
 #[test]
-fn a_greeting_that_the_client_no_longer_waits_for_may_take_as_long_as_any_call() {
+fn handshake_after_provisional_answer_has_call_timeout() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     let sent = stage.server_reads().unwrap();
-    stage.pass(defaults::HANDSHAKE * 2);
+    stage.advance(defaults::HANDSHAKE * 2);
     assert_eq!(stage.state(), LinkState::Up, "it may be downloading itself");
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HELLO}}}"#, sent["id"]));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HANDSHAKE_RESULT}}}"#, sent["id"]));
     stage.client_reads().unwrap();
-    stage.client_says(&call("1", "make"));
+    stage.client_sends(&call("1", "make"));
     assert_eq!(stage.server_answers("{}")["params"]["name"], "make");
 }
 
 #[test]
-fn a_child_that_dies_over_a_greeting_that_was_answered_early_is_replaced_and_greeted_again() {
+fn child_lost_after_provisional_answer_is_reinitialized() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2025-11-25"));
+    stage.client_sends(&initialize_request("2025-11-25"));
     stage.server_reads().unwrap();
-    stage.pass(defaults::GRACE);
+    stage.advance(defaults::GRACE);
     stage.client_reads().unwrap();
-    stage.client_says(INITIALIZED);
+    stage.client_sends(INITIALIZED);
     stage.die(stage.written);
-    stage.pass(Duration::from_secs(1));
-    comes_up(&mut stage, HELLO);
+    stage.advance(Duration::from_secs(1));
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
     assert_eq!(stage.client_reads(), None);
 }
 
 #[test]
-fn a_revision_that_nobody_knows_is_the_servers_business() {
+fn unknown_protocol_version_is_forwarded() {
     let mut stage = Stage::up();
-    stage.client_says(&greeting("2031-01-01"));
-    stage.pass(defaults::HANDSHAKE);
+    stage.client_sends(&initialize_request("2031-01-01"));
+    stage.advance(defaults::HANDSHAKE);
     assert_eq!(stage.client_reads(), None);
-    stage.server_answers(HELLO);
-    assert_eq!(stage.client_reads().unwrap()["result"], result(HELLO));
+    stage.server_answers(HANDSHAKE_RESULT);
+    assert_eq!(stage.client_reads().unwrap()["result"], result(HANDSHAKE_RESULT));
 }
 
-// ---- in the modern era ----
+// ---- the modern era ----
 
 fn modern(id: u32, method: &str, params: &str) -> String {
     format!(
@@ -437,21 +437,21 @@ fn modern_tools(tool: &str) -> String {
 
 fn modern_stage(age: Duration) -> Stage {
     let mut stage = Stage::up();
-    stage.client_says(&modern(1, "server/discover", ""));
+    stage.client_sends(&modern(1, "server/discover", ""));
     stage.server_answers(DISCOVERED);
-    stage.client_says(&modern(2, "tools/list", ""));
+    stage.client_sends(&modern(2, "tools/list", ""));
     stage.server_answers(&modern_tools("a"));
-    stage.pass(defaults::REMEMBER_AFTER);
-    let mut kept = stage.kept.unwrap();
+    stage.advance(defaults::REMEMBER_AFTER);
+    let mut kept = stage.saved.unwrap();
     kept.grow_older(age);
-    Stage::knowing(Some(kept), |_| {})
+    Stage::with_cache(Some(kept), |_| {})
 }
 
 #[test]
-fn a_modern_client_is_answered_at_once_and_told_that_nothing_of_it_is_certain() {
+fn modern_answer_from_cache_has_zero_ttl() {
     let mut stage = modern_stage(Duration::from_secs(1));
-    stage.client_says(&modern(3, "server/discover", ""));
-    stage.client_says(&modern(4, "tools/list", ""));
+    stage.client_sends(&modern(3, "server/discover", ""));
+    stage.client_sends(&modern(4, "tools/list", ""));
     let (about, tools) = (stage.client_reads().unwrap(), stage.client_reads().unwrap());
     assert_eq!(
         (&about["result"]["ttlMs"], &about["result"]["supportedVersions"][0]),
@@ -464,61 +464,61 @@ fn a_modern_client_is_answered_at_once_and_told_that_nothing_of_it_is_certain() 
 }
 
 #[test]
-fn a_modern_list_from_the_catalogue_is_read_again_in_the_clients_own_name_and_its_listener_told() {
+fn cached_modern_list_is_reread_and_change_is_announced() {
     let mut stage = modern_stage(Duration::from_secs(1));
-    stage.client_says(&modern(4, "tools/list", ""));
+    stage.client_sends(&modern(4, "tools/list", ""));
     stage.client_reads().unwrap();
     stage.accept_dial();
     let looked = stage.server_answers(&modern_tools("b"));
     assert_eq!(looked["method"], "tools/list");
     assert_eq!(looked["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
-    assert_eq!(stage.client_reads(), None, "nobody has asked to hear of it yet");
-    stage.client_says(&modern(5, "subscriptions/listen", r#","notifications":{"toolsListChanged":true}"#));
+    assert_eq!(stage.client_reads(), None, "no subscription yet");
+    stage.client_sends(&modern(5, "subscriptions/listen", r#","notifications":{"toolsListChanged":true}"#));
     let listen = stage.server_reads().unwrap();
     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}"#, listen["id"]);
-    stage.server_says(&format!(
+    stage.server_sends(&format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{meta}}}}}"#
     ));
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/subscriptions/acknowledged");
-    let told = stage.client_reads().expect("what has changed before");
-    assert_eq!(told["method"], "notifications/tools/list_changed");
-    assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 5);
+    let message = stage.client_reads().expect("what has changed before");
+    assert_eq!(message["method"], "notifications/tools/list_changed");
+    assert_eq!(message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 5);
     assert_eq!(stage.client_reads(), None);
 }
 
 #[test]
-fn a_modern_list_that_still_holds_is_not_asked_for_again_and_lives_no_longer_than_its_server_said() {
+fn fresh_cached_modern_list_is_used_until_ttl() {
     let mut stage = modern_stage(Duration::from_secs(8));
     stage.accept_dial();
-    stage.client_says(&call("1", "make"));
+    stage.client_sends(&call("1", "make"));
     stage.server_answers("{}");
     stage.client_reads().unwrap();
-    stage.client_says(&modern(4, "tools/list", ""));
+    stage.client_sends(&modern(4, "tools/list", ""));
     let tools = stage.client_reads().expect("from the catalogue");
     assert_eq!(tools["result"]["ttlMs"], 50_000, "two seconds until it was kept, and eight since");
     assert_eq!(stage.server_reads(), None);
-    stage.server_says(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
+    stage.server_sends(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
     stage.client_reads().unwrap();
-    stage.client_says(&modern(5, "tools/list", ""));
+    stage.client_sends(&modern(5, "tools/list", ""));
     assert_eq!(
         stage.server_answers(&modern_tools("b"))["method"],
         "tools/list",
-        "it said itself that it does not hold"
+        "the server marked it as not cacheable"
     );
     stage.client_reads().unwrap();
-    stage.pass(Duration::from_secs(61));
-    stage.client_says(&modern(6, "tools/list", ""));
+    stage.advance(Duration::from_secs(61));
+    stage.client_sends(&modern(6, "tools/list", ""));
     assert_eq!(stage.server_answers(&modern_tools("b"))["method"], "tools/list", "its time is over");
 }
 
 #[test]
-fn a_server_that_does_not_know_the_modern_era_need_not_be_asked_twice() {
+fn cached_legacy_verdict_answers_modern_probe() {
     let mut stage = Stage::up();
-    stage.client_says(&modern(1, "server/discover", ""));
+    stage.client_sends(&modern(1, "server/discover", ""));
     let id = stage.server_reads().unwrap()["id"].clone();
-    stage.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
-    stage.pass(defaults::REMEMBER_AFTER);
-    let mut stage = Stage::knowing(stage.kept, |_| {});
-    stage.client_says(&modern(1, "server/discover", ""));
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
+    stage.advance(defaults::REMEMBER_AFTER);
+    let mut stage = Stage::with_cache(stage.saved, |_| {});
+    stage.client_sends(&modern(1, "server/discover", ""));
     assert_eq!(stage.client_reads().unwrap()["error"]["code"], -32601);
 }

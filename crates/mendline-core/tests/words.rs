@@ -1,8 +1,8 @@
-//! Everything that a model can read from us, on one page: `words.txt` beside this file.
+//! Every text that a model can read from Mendline, in `words.txt` beside this file.
 //!
-//! Words are a promise like any other; whoever changes one sees it here, and puts the page that is shown in its place.
+//! A change of a text must change `words.txt` too. The failing test prints the new content.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use mendline_core::evidence::Outcome;
 use mendline_core::words::{Cause, Failure};
 use mendline_wire::{Id, Method};
 
-/// Why, what became of it, whether it may be called again, how often it was sent, when to call again, what happened.
+/// Cause, outcome, retryable, attempts, retry time, and detail.
 type Case = (Cause, Outcome, bool, u32, Option<u64>, &'static str);
 
-/// What can happen, as the upstream says it.
+/// The cases of the upstream.
 const CASES: &[Case] = &[
     (Cause::Unavailable, Outcome::NotSent, true, 0, Some(2), "nothing listens there"),
     (Cause::Unavailable, Outcome::Refused, true, 3, Some(5), "the server refused the stream"),
@@ -49,7 +49,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn every_word_that_a_model_reads_is_on_one_page() {
+fn every_failure_text_is_in_words_txt() {
     let mut page = String::new();
     for (cause, outcome, retryable, attempts, retry_after, detail) in CASES {
         let failure = Failure {
@@ -75,7 +75,7 @@ fn every_word_that_a_model_reads_is_on_one_page() {
 }
 
 #[test]
-fn no_cause_is_missing_from_the_page() {
+fn every_cause_has_failure_text() {
     for cause in [
         Cause::Unavailable,
         Cause::OutcomeUnknown,

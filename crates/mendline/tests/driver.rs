@@ -1,9 +1,9 @@
-//! The real driver and the real engine between cables in memory, on paused time.
+//! The real driver and engine over in-memory streams on paused time.
 //!
-//! What is proven here is the order of things: that the end of a child is told after all it wrote, that accepted bytes are
-//! counted exactly, that one death is one fault, and that nobody can talk so much that others are not heard.
+//! The tests check the order of events: the exit of a child comes after all its output, accepted bytes are counted
+//! exactly, one exit is one fault, and no child can starve others.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -24,84 +24,84 @@ use tokio::io::{
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-/// How much a cable holds unless a story says otherwise.
-const CABLE: usize = 64 * 1024;
+/// The default capacity of a stream.
+const CAPACITY: usize = 64 * 1024;
 
-/// The other end of a child: what its program would hold.
-struct Program {
+/// The program side of a child.
+struct FakeServer {
     stdin: BufReader<DuplexStream>,
     stdout: Option<DuplexStream>,
     stderr: DuplexStream,
-    fate: Fate,
+    exit_slot: ExitSlot,
 }
 
-impl Program {
-    async fn hear(&mut self) -> serde_json::Value {
+impl FakeServer {
+    async fn recv(&mut self) -> serde_json::Value {
         let mut line = String::new();
         self.stdin.read_line(&mut line).await.unwrap();
         serde_json::from_str(&line).unwrap()
     }
 
-    async fn say(&mut self, line: &str) {
+    async fn send(&mut self, line: &str) {
         self.stdout.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
 
     async fn answer(&mut self, request: &serde_json::Value, result: &str) {
-        self.say(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request["id"])).await;
+        self.send(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request["id"])).await;
     }
 }
 
-/// How a child ended, once it has.
+/// The exit status of a child, once it has exited.
 #[derive(Clone, Default)]
-struct Fate(Arc<Mutex<(Option<Exit>, Option<Waker>)>>);
+struct ExitSlot(Arc<Mutex<(Option<Exit>, Option<Waker>)>>);
 
-impl Fate {
-    fn seal(&self, exit: Exit) {
-        let mut fate = self.0.lock().unwrap();
-        fate.0.get_or_insert(exit);
-        if let Some(waker) = fate.1.take() {
+impl ExitSlot {
+    fn set(&self, exit: Exit) {
+        let mut exit_slot = self.0.lock().unwrap();
+        exit_slot.0.get_or_insert(exit);
+        if let Some(waker) = exit_slot.1.take() {
             waker.wake();
         }
     }
 }
 
-/// Hands out children whose stdin is a cable of these capacities, and their programs to the story.
+/// Creates children whose stdin has these capacities, and sends their program side to the test.
 struct Stage {
     stdin_capacities: VecDeque<usize>,
-    programs: UnboundedSender<Program>,
+    programs: UnboundedSender<FakeServer>,
 }
 
-struct Actor {
+struct FakeChild {
     pipes: Option<(DuplexStream, DuplexStream, DuplexStream)>,
-    fate: Fate,
+    exit_slot: ExitSlot,
 }
 
 impl Host for Stage {
-    type Child = Actor;
+    type Child = FakeChild;
     type Dial = TcpDial;
 
     fn remote(&mut self, _: UpstreamId) -> Option<Http<TcpDial>> {
         None
     }
 
-    fn spawn(&mut self, _: LinkId) -> Result<Actor, SpawnFailure> {
-        let (stdin, program_stdin) = tokio::io::duplex(self.stdin_capacities.pop_front().unwrap_or(CABLE));
-        let (stdout, program_stdout) = tokio::io::duplex(CABLE);
-        let (stderr, program_stderr) = tokio::io::duplex(CABLE);
-        let fate = Fate::default();
-        let program = Program {
+    fn spawn(&mut self, _: LinkId) -> Result<FakeChild, SpawnFailure> {
+        let (stdin, program_stdin) = tokio::io::duplex(self.stdin_capacities.pop_front().unwrap_or(CAPACITY));
+        let (stdout, program_stdout) = tokio::io::duplex(CAPACITY);
+        let (stderr, program_stderr) = tokio::io::duplex(CAPACITY);
+        let exit_slot = ExitSlot::default();
+        let program = FakeServer {
             stdin: BufReader::new(program_stdin),
             stdout: Some(program_stdout),
             stderr: program_stderr,
-            fate: fate.clone(),
+            exit_slot: exit_slot.clone(),
         };
-        let over = |_| SpawnFailure { kind: SpawnFailureKind::Other, text: "the story is over".to_owned() };
+        let over = |_| SpawnFailure { kind: SpawnFailureKind::Other, text: "the test is over".to_owned() };
         self.programs.send(program).map_err(over)?;
-        Ok(Actor { pipes: Some((stdin, stdout, stderr)), fate })
+        Ok(FakeChild { pipes: Some((stdin, stdout, stderr)), exit_slot })
     }
 }
 
-impl Child for Actor {
+impl Child for FakeChild {
     type Stdin = DuplexStream;
     type Stdout = DuplexStream;
     type Stderr = DuplexStream;
@@ -115,23 +115,23 @@ impl Child for Actor {
     }
 
     fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut fate = self.fate.0.lock().unwrap();
-        if fate.0.is_some() {
+        let mut exit_slot = self.exit_slot.0.lock().unwrap();
+        if exit_slot.0.is_some() {
             return Poll::Ready(());
         }
-        fate.1 = Some(cx.waker().clone());
+        exit_slot.1 = Some(cx.waker().clone());
         Poll::Pending
     }
 
     fn signal(&mut self, signal: Signal) {
-        self.fate.seal(match signal {
+        self.exit_slot.set(match signal {
             Signal::Term => Exit::Signal(15),
             Signal::Kill => Exit::Signal(9),
         });
     }
 
     fn bury(&mut self) -> Exit {
-        self.fate.0.lock().unwrap().0.expect("buried alive")
+        self.exit_slot.0.lock().unwrap().0.expect("reaped before it exited")
     }
 
     fn unread(&self, _: &DuplexStream) -> u64 {
@@ -147,10 +147,10 @@ impl Child for Actor {
     }
 }
 
-fn drain(cable: &mut DuplexStream, into: &mut BytesMut) -> Drained {
-    let mut space = vec![0; CABLE];
+fn drain(stream: &mut DuplexStream, into: &mut BytesMut) -> Drained {
+    let mut space = vec![0; CAPACITY];
     let mut buffer = ReadBuf::new(&mut space);
-    let read = Pin::new(cable).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer);
+    let read = Pin::new(stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer);
     match (read, buffer.filled().len()) {
         (Poll::Ready(Ok(())), count) if count > 0 => {
             into.extend_from_slice(buffer.filled());
@@ -161,40 +161,40 @@ fn drain(cable: &mut DuplexStream, into: &mut BytesMut) -> Drained {
 }
 
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<String>>>);
+struct EventLog(Arc<Mutex<Vec<String>>>);
 
-impl Observer for Notes {
+impl Observer for EventLog {
     fn happened(&mut self, event: &Event) {
         self.0.lock().unwrap().push(event.to_string());
     }
 
     fn said(&mut self, _: UpstreamId, line: &[u8]) {
-        self.0.lock().unwrap().push(format!("said {}", String::from_utf8_lossy(line)));
+        self.0.lock().unwrap().push(format!("stderr {}", String::from_utf8_lossy(line)));
     }
 }
 
-/// A driver at work, and everything that a story needs around it.
-struct World {
+/// A running driver with its client, its children and its events.
+struct Harness {
     to_us: WriteHalf<DuplexStream>,
     from_us: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    programs: UnboundedReceiver<Program>,
-    notes: Notes,
+    programs: UnboundedReceiver<FakeServer>,
+    events: EventLog,
     driver: JoinHandle<mendline_core::port::Ending>,
 }
 
-impl World {
-    fn new(stdin_capacities: &[usize]) -> World {
-        let (ours, theirs) = tokio::io::duplex(CABLE);
+impl Harness {
+    fn new(stdin_capacities: &[usize]) -> Harness {
+        let (ours, theirs) = tokio::io::duplex(CAPACITY);
         let (reader, writer) = split(ours);
         let (from_us, to_us) = split(theirs);
         let (programs, arriving) = unbounded_channel();
         let stage = Stage { stdin_capacities: stdin_capacities.iter().copied().collect(), programs };
-        let notes = Notes::default();
+        let events = EventLog::default();
         let engine = Engine::new(Config::new(vec![UpstreamConfig::child("notes", "notes")]), 7);
         let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
-        let driver = Driver::new(engine, Limits::default(), stage, client, notes.clone());
+        let driver = Driver::new(engine, Limits::default(), stage, client, events.clone());
         let driver = tokio::spawn(driver.run(|_| Poll::Pending));
-        World { to_us, from_us: BufReader::new(from_us).lines(), programs: arriving, notes, driver }
+        Harness { to_us, from_us: BufReader::new(from_us).lines(), programs: arriving, events, driver }
     }
 
     async fn send(&mut self, line: &str) {
@@ -205,12 +205,12 @@ impl World {
         self.from_us.next_line().await.unwrap().expect("our stdout ended")
     }
 
-    async fn program(&mut self) -> Program {
+    async fn program(&mut self) -> FakeServer {
         self.programs.recv().await.unwrap()
     }
 
-    fn notes(&self) -> String {
-        self.notes.0.lock().unwrap().join("\n")
+    fn events(&self) -> String {
+        self.events.0.lock().unwrap().join("\n")
     }
 }
 
@@ -218,119 +218,119 @@ const WRITE: &str =
     r#"{"jsonrpc":"2.0","id":"w","method":"tools/call","params":{"name":"create_note","arguments":{}}}"#;
 
 #[tokio::test(start_paused = true)]
-async fn a_call_goes_down_and_comes_back_without_waiting_for_anything() {
-    let mut world = World::new(&[]);
-    let mut server = world.program().await;
+async fn call_is_answered_without_delay() {
+    let mut harness = Harness::new(&[]);
+    let mut server = harness.program().await;
     let begin = tokio::time::Instant::now();
-    world.send(WRITE).await;
-    let request = server.hear().await;
+    harness.send(WRITE).await;
+    let request = server.recv().await;
     server.answer(&request, r#"{"z":1e3,"a":2}"#).await;
-    assert_eq!(world.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"z":1e3,"a":2}}"#);
+    assert_eq!(harness.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"z":1e3,"a":2}}"#);
     assert_eq!(begin.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_child_wrote_before_it_died_is_heard_before_its_end() {
-    let mut world = World::new(&[]);
-    let mut server = world.program().await;
-    world.send(WRITE).await;
-    let request = server.hear().await;
-    // Both happen before the driver is polled again: it must not take the end first.
+async fn stdout_of_dead_child_is_read_before_exit() {
+    let mut harness = Harness::new(&[]);
+    let mut server = harness.program().await;
+    harness.send(WRITE).await;
+    let request = server.recv().await;
+    // Both happen before the driver is polled again. It must not handle the exit first.
     server.answer(&request, "{}").await;
-    server.fate.seal(Exit::Code(0));
-    assert_eq!(world.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{}}"#);
+    server.exit_slot.set(Exit::Code(0));
+    assert_eq!(harness.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{}}"#);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_words_on_stderr_are_heard_before_the_end() {
-    let mut world = World::new(&[]);
-    let mut server = world.program().await;
+async fn stderr_tail_is_read_before_exit() {
+    let mut harness = Harness::new(&[]);
+    let mut server = harness.program().await;
     server.stderr.write_all(b"out of memory").await.unwrap();
-    server.fate.seal(Exit::Code(3));
-    world.program().await;
-    assert!(world.notes().contains("said out of memory\n"), "{}", world.notes());
+    server.exit_slot.set(Exit::Code(3));
+    harness.program().await;
+    assert!(harness.events().contains("stderr out of memory\n"), "{}", harness.events());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pipe_that_closes_just_before_its_process_ends_is_no_fault_of_its_own() {
-    let mut world = World::new(&[]);
-    let mut server = world.program().await;
+async fn pipe_closed_just_before_exit_is_not_separate_fault() {
+    let mut harness = Harness::new(&[]);
+    let mut server = harness.program().await;
     server.stdout = None;
     tokio::time::sleep(Duration::from_millis(10)).await;
-    server.fate.seal(Exit::Signal(9));
-    world.program().await;
-    let notes = world.notes();
-    assert!(notes.contains("signal 9") && !notes.contains("Draining"), "{notes}");
+    server.exit_slot.set(Exit::Signal(9));
+    harness.program().await;
+    let events = harness.events();
+    assert!(events.contains("signal 9") && !events.contains("Draining"), "{events}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_lives_on_without_its_stdout_is_replaced() {
-    let mut world = World::new(&[]);
-    let mut server = world.program().await;
+async fn live_process_with_closed_stdout_is_replaced() {
+    let mut harness = Harness::new(&[]);
+    let mut server = harness.program().await;
     server.stdout = None;
-    let mut second = world.program().await;
-    world.send(WRITE).await;
-    let request = second.hear().await;
+    let mut second = harness.program().await;
+    harness.send(WRITE).await;
+    let request = second.recv().await;
     second.answer(&request, "{}").await;
-    assert!(world.line().await.contains(r#""result":{}"#));
+    assert!(harness.line().await.contains(r#""result":{}"#));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_accepted_only_in_part_was_not_sent_and_goes_to_the_next_child() {
-    let mut world = World::new(&[WRITE.len() / 2]);
-    let server = world.program().await;
-    world.send(WRITE).await;
-    // As much as fits is accepted, and the child dies with it.
+async fn partly_written_call_goes_to_next_child() {
+    let mut harness = Harness::new(&[WRITE.len() / 2]);
+    let server = harness.program().await;
+    harness.send(WRITE).await;
+    // The stream accepts what fits, and the child dies with it.
     tokio::time::sleep(Duration::from_millis(50)).await;
-    server.fate.seal(Exit::Signal(9));
-    let mut second = world.program().await;
-    let request = second.hear().await;
+    server.exit_slot.set(Exit::Signal(9));
+    let mut second = harness.program().await;
+    let request = second.recv().await;
     assert_eq!(request["params"]["name"], "create_note");
     second.answer(&request, r#"{"done":true}"#).await;
-    assert_eq!(world.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"done":true}}"#);
+    assert_eq!(harness.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"done":true}}"#);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_accepted_whole_is_not_sent_twice() {
-    let mut world = World::new(&[]);
-    let server = world.program().await;
-    world.send(WRITE).await;
+async fn fully_written_call_is_not_resent() {
+    let mut harness = Harness::new(&[]);
+    let server = harness.program().await;
+    harness.send(WRITE).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
-    server.fate.seal(Exit::Signal(9));
-    let answer = world.line().await;
+    server.exit_slot.set(Exit::Signal(9));
+    let answer = harness.line().await;
     assert!(answer.contains(r#""outcome":"unknown""#), "{answer}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_never_stops_talking_does_not_keep_others_from_being_heard() {
-    let mut world = World::new(&[]);
-    let mut server = world.program().await;
+async fn flooding_child_does_not_starve_others() {
+    let mut harness = Harness::new(&[]);
+    let mut server = harness.program().await;
     let mut stderr = std::mem::replace(&mut server.stderr, tokio::io::duplex(1).0);
     let flood = tokio::spawn(async move { while stderr.write_all(b"and another thing\n").await.is_ok() {} });
     for _ in 0..100 {
-        world.send(WRITE).await;
-        let request = server.hear().await;
+        harness.send(WRITE).await;
+        let request = server.recv().await;
         server.answer(&request, "{}").await;
-        assert!(world.line().await.contains(r#""result":{}"#));
+        assert!(harness.line().await.contains(r#""result":{}"#));
     }
     flood.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_small_messages_and_a_large_one_keep_their_order() {
-    let mut world = World::new(&[]);
-    let mut server = world.program().await;
+async fn small_and_large_messages_keep_order() {
+    let mut harness = Harness::new(&[]);
+    let mut server = harness.program().await;
     let sender = tokio::spawn(async move {
         let large = "x".repeat(3 << 20);
         for number in 0..500 {
             let text = if number == 250 { large.as_str() } else { "small" };
             let params = format!(r#"{{"n":{number},"t":"{text}"}}"#);
-            server.say(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/n","params":{params}}}"#)).await;
+            server.send(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/n","params":{params}}}"#)).await;
         }
         server
     });
     for number in 0..500 {
-        let line = world.line().await;
+        let line = harness.line().await;
         assert!(line.contains(&format!(r#""n":{number},"#)), "{number}: {}", &line[..line.len().min(200)]);
         assert_eq!(line.len() > 1 << 20, number == 250);
     }
@@ -338,63 +338,63 @@ async fn many_small_messages_and_a_large_one_keep_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_client_has_gone_the_driver_ends_with_its_child() {
-    let mut world = World::new(&[]);
-    let mut server = world.program().await;
-    world.to_us.shutdown().await.unwrap();
+async fn client_exit_ends_driver_and_child() {
+    let mut harness = Harness::new(&[]);
+    let mut server = harness.program().await;
+    harness.to_us.shutdown().await.unwrap();
     let mut rest = Vec::new();
     server.stdin.read_to_end(&mut rest).await.unwrap();
     assert!(rest.is_empty());
-    server.fate.seal(Exit::Code(0));
-    let ended = world.driver.await.unwrap();
+    server.exit_slot.set(Exit::Code(0));
+    let ended = harness.driver.await.unwrap();
     assert_eq!(ended, mendline_core::port::Ending::Ready);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_came_while_we_stood_still_is_in_time() {
-    let mut world = World::new(&[]);
-    let mut program = world.program().await;
-    world.send(WRITE).await;
-    let call = program.hear().await;
+async fn answer_during_suspend_is_in_time() {
+    let mut harness = Harness::new(&[]);
+    let mut program = harness.program().await;
+    harness.send(WRITE).await;
+    let call = program.recv().await;
     program.answer(&call, r#"{"content":[]}"#).await;
-    // Nothing has run since: the whole process was stopped, past the deadline of the call.
+    // The whole process was stopped past the deadline of the call.
     tokio::time::advance(defaults::CALL + Duration::from_secs(60)).await;
-    assert_eq!(world.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"content":[]}}"#);
-    assert_eq!(world.notes().matches("was asleep").count(), 1, "{}", world.notes());
+    assert_eq!(harness.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"content":[]}}"#);
+    assert_eq!(harness.events().matches("was asleep").count(), 1, "{}", harness.events());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_there_in_time_is_in_time_however_little_late_we_look() {
+async fn answer_before_deadline_is_accepted_when_read_late() {
     for late in [Duration::from_millis(1), Duration::from_secs(4)] {
-        let mut world = World::new(&[]);
-        let mut program = world.program().await;
-        world.send(WRITE).await;
-        let call = program.hear().await;
+        let mut harness = Harness::new(&[]);
+        let mut program = harness.program().await;
+        harness.send(WRITE).await;
+        let call = program.recv().await;
         program.answer(&call, r#"{"content":[]}"#).await;
-        // There was no processor for us: too short for a sleep, and past the deadline of the call.
+        // The process had no CPU: too short for a suspend, but past the deadline of the call.
         tokio::time::advance(defaults::CALL + late).await;
-        assert_eq!(world.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"content":[]}}"#, "{late:?}");
-        assert!(!world.notes().contains("was asleep"), "{}", world.notes());
+        assert_eq!(harness.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"content":[]}}"#, "{late:?}");
+        assert!(!harness.events().contains("was asleep"), "{}", harness.events());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_passed_while_we_stood_still_is_kept_once_we_go_on() {
-    let mut world = World::new(&[]);
-    let mut program = world.program().await;
-    world.send(WRITE).await;
-    program.hear().await;
+async fn deadline_passed_during_suspend_is_kept_afterwards() {
+    let mut harness = Harness::new(&[]);
+    let mut program = harness.program().await;
+    harness.send(WRITE).await;
+    program.recv().await;
     tokio::time::advance(defaults::CALL + Duration::from_secs(60)).await;
-    assert!(world.line().await.contains("timed_out"));
-    assert_eq!(world.notes().matches("was asleep").count(), 1, "{}", world.notes());
+    assert!(harness.line().await.contains("timed_out"));
+    assert_eq!(harness.events().matches("was asleep").count(), 1, "{}", harness.events());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_is_kept_in_time_is_no_sign_of_sleep() {
-    let mut world = World::new(&[]);
-    let mut program = world.program().await;
-    world.send(WRITE).await;
-    program.hear().await;
-    assert!(world.line().await.contains("timed_out"));
-    assert!(!world.notes().contains("was asleep"), "{}", world.notes());
+async fn punctual_deadline_is_not_taken_for_suspend() {
+    let mut harness = Harness::new(&[]);
+    let mut program = harness.program().await;
+    harness.send(WRITE).await;
+    program.recv().await;
+    assert!(harness.line().await.contains("timed_out"));
+    assert!(!harness.events().contains("was asleep"), "{}", harness.events());
 }

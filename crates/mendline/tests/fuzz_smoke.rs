@@ -1,7 +1,7 @@
-//! The fuzz targets of the shell on a seeded, mutated corpus: a few seconds of what `cargo fuzz` does for hours.
+//! The fuzz targets of the transport shell on a seeded, mutated corpus: a short version of `cargo fuzz`.
 //!
-//! The inputs are the same in every run, so a failure here is a failure everywhere. What a long run of the real fuzzer finds
-//! becomes a seed below. `MENDLINE_FUZZ_ROUNDS` asks for more or fewer inputs.
+//! The inputs are the same in every run, so a failure is reproducible. A finding of the real fuzzer becomes a seed
+//! below. `MENDLINE_FUZZ_ROUNDS` sets the number of inputs.
 
 #[path = "../../../fuzz/src/shell.rs"]
 mod targets;
@@ -23,10 +23,10 @@ const SEEDS: [&[u8]; 14] = [
     b"abababab\nababababababab {\\\"apiKey\\\":\\\"ababababab\\\"} Basic dXNlcjpwYXNzd29yZA==",
 ];
 
-/// Bytes that matter to one grammar or another.
+/// Bytes with a meaning in one of the grammars.
 const CRITICAL: &[u8] = b"/?#:@[].%\\ \r\n\0\x1b\x30\x31\x06\x82\x84\x80\xff=\"'\\-_;,&HT12047";
 
-/// An element of DER.
+/// Returns a DER element.
 fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let value = parts.concat();
     let length = match u8::try_from(value.len()) {
@@ -37,7 +37,7 @@ fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     [&[tag][..], &length, &value].concat()
 }
 
-/// A certificate that says all that is read.
+/// Returns a certificate with every field that is read.
 fn certificate() -> Vec<u8> {
     let name = |oid: u8, text: &[u8]| {
         element(0x31, &[&element(0x30, &[&element(0x06, &[&[0x55, 0x04, oid]]), &element(0x0c, &[text])])])
@@ -59,12 +59,12 @@ fn certificate() -> Vec<u8> {
 }
 
 #[test]
-fn s11_every_target_of_the_shell_holds_on_a_seeded_corpus() {
+fn s11_shell_fuzz_targets_pass_on_seeded_corpus() {
     let read = mendline::transport::http::fuzzing::certificate(&certificate()).expect("a certificate");
     assert_eq!(read.names, ["server.test", "127.0.0.1", "::"], "the seed is read in full");
     let mut seeds: Vec<Vec<u8>> = SEEDS.iter().map(|seed| seed.to_vec()).collect();
     seeds.extend([certificate(), certificate(), certificate()]);
-    // Marsaglia's xorshift is enough of a random number generator for this.
+    // Marsaglia's xorshift suffices as a random number generator here.
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut roll = move |sides: usize| {
         state ^= state << 13;

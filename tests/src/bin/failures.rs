@@ -1,11 +1,7 @@
-//! A server over stdio whose calls and resources all fail with a failure of Mendline's.
+//! A stdio server whose calls and resources all fail with a failure of Mendline.
 //!
-//! ```text
-//! failures
-//! ```
-//!
-//! It stands where `mendline run` would, and writes what `mendline run` would write. Both eras are served: a request that
-//! names its revision in `_meta` is of the modern one.
+//! It takes no arguments. It replaces `mendline run` and writes the same bytes. It serves both eras: a request with a
+//! protocol version in `_meta` is modern.
 
 use std::io::{BufRead, Write};
 
@@ -58,7 +54,7 @@ fn answer(request: &Value, id: &Id) -> Vec<u8> {
             return json!({ "jsonrpc": "2.0", "id": request["id"], "error": error }).to_string().into_bytes();
         }
     };
-    let result = if modern { of_the_modern_era(result) } else { result };
+    let result = if modern { modern_result(result) } else { result };
     json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }).to_string().into_bytes()
 }
 
@@ -84,7 +80,7 @@ fn tool(name: &str) -> Value {
     tool
 }
 
-fn of_the_modern_era(mut result: Value) -> Value {
+fn modern_result(mut result: Value) -> Value {
     result["resultType"] = "complete".into();
     result["ttlMs"] = 0.into();
     result["cacheScope"] = "private".into();

@@ -1,9 +1,9 @@
-//! The official Rust client, driven by a script: `rmcp_client SCRIPT (legacy|modern|probing) COMMAND [ARGS…]`.
+//! The official Rust client, controlled by a script: `rmcp_client SCRIPT (legacy|modern|probing) COMMAND [ARGS…]`.
 //!
-//! It starts the command, performs the operations of the script one after the other and prints one JSON object: what rmcp
-//! returned for each, what the server asked and what it told. Ids, times and other chance are left out, so that two runs can
-//! be compared as text. Requests are made from JSON and results are printed as JSON, because the script is JSON; rmcp's own
-//! types stand between, as they do in every program that uses it.
+//! It starts the command, performs the operations of the script in order and prints one JSON object: the result of each
+//! operation, the requests of the server and its notifications. Ids, times and other nondeterministic values are left
+//! out, so that two runs can be compared as text. Requests and results are JSON like the script; between them are the
+//! types of rmcp, as in every program that uses it.
 
 #![allow(
     deprecated,
@@ -30,20 +30,20 @@ use rmcp::{ClientHandler, ErrorData, RoleClient};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// Longer than any script takes on a busy machine: reaching it is a failure that says so, not a hang.
+/// Longer than any script takes on a busy machine. Reaching it is an error, not a hang.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 type Failure = Box<dyn std::error::Error>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let told = match tokio::time::timeout(PATIENCE, run()).await {
-        Ok(told) => told,
+    let outcome = match tokio::time::timeout(PATIENCE, run()).await {
+        Ok(outcome) => outcome,
         Err(_) => Err(format!("the script did not end within {PATIENCE:?}").into()),
     };
-    match told {
-        Ok(told) => {
-            println!("{told}");
+    match outcome {
+        Ok(outcome) => {
+            println!("{outcome}");
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -68,13 +68,13 @@ async fn run() -> Result<Value, Failure> {
         "probing" => ClientLifecycleMode::Auto { preferred_versions, legacy_version: None },
         _ => ClientLifecycleMode::Initialize,
     };
-    let listener = Listener::default();
+    let listener = ServerMessages::default();
     let service = listener.clone().serve_with_lifecycle(TokioChildProcess::new(server)?, lifecycle).await?;
-    let greeting = serde_json::to_value(service.peer().peer_info().as_deref())?;
-    let performer = Performer { service, listener, modern };
+    let handshake = serde_json::to_value(service.peer().peer_info().as_deref())?;
+    let runner = ScriptRunner { service, listener, modern };
     let mut steps = Vec::new();
     for step in script.iter().filter(|step| step["era"] != if modern { "legacy" } else { "modern" }) {
-        let (gave, failed) = match performer.perform(step).await {
+        let (gave, failed) = match runner.perform(step).await {
             Ok(gave) => (gave, false),
             Err(why) => match why.downcast::<ServiceError>().map(|why| *why) {
                 Ok(ServiceError::McpError(error)) => (json!({ "error": error }), true),
@@ -82,50 +82,50 @@ async fn run() -> Result<Value, Failure> {
                 Err(other) => return Err(format!("{step}: {other}").into()),
             },
         };
-        // A step that fails alike on both ways would compare equal and prove nothing.
+        // A step that fails in both runs would compare equal and prove nothing.
         if failed != step["fails"].as_bool().unwrap_or_default() {
             return Err(format!("{step} gave {gave}").into());
         }
         steps.push(json!([step["do"], step["tool"], gave]));
     }
-    let Performer { service, listener, .. } = performer;
+    let ScriptRunner { service, listener, .. } = runner;
     service.cancel().await?;
-    let heard = listener.hearing().clone();
-    Ok(json!({ "greeting": greeting, "steps": steps, "heard": heard.said }))
+    let received = listener.received().clone();
+    Ok(json!({ "handshake": handshake, "steps": steps, "received": received.messages }))
 }
 
-/// All that the server says without being asked, and the answers to what it asks.
+/// The notifications and requests of the server, and the answers to the requests.
 #[derive(Clone, Default)]
-struct Listener {
-    hearing: Arc<Mutex<Hearing>>,
+struct ServerMessages {
+    received: Arc<Mutex<Received>>,
     changed: Arc<Notify>,
 }
 
 #[derive(Clone, Default)]
-struct Hearing {
-    said: BTreeMap<&'static str, Vec<Value>>,
-    /// By token, because a progress notification names its request in no other way.
+struct Received {
+    messages: BTreeMap<&'static str, Vec<Value>>,
+    /// Keyed by token, because a progress notification names its request only by it.
     progress: BTreeMap<String, Vec<Value>>,
 }
 
-impl Listener {
-    fn hearing(&self) -> std::sync::MutexGuard<'_, Hearing> {
-        self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
+impl ServerMessages {
+    fn received(&self) -> std::sync::MutexGuard<'_, Received> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&self, method: &'static str, params: Value) {
-        self.hearing().said.entry(method).or_default().push(params);
+        self.received().messages.entry(method).or_default().push(params);
         self.changed.notify_waiters();
     }
 
     fn count(&self, method: &str) -> usize {
-        self.hearing().said.get(method).map_or(0, Vec::len)
+        self.received().messages.get(method).map_or(0, Vec::len)
     }
 
-    async fn until(&self, mut enough: impl FnMut(&Hearing) -> bool) {
+    async fn until(&self, mut enough: impl FnMut(&Received) -> bool) {
         loop {
             let changed = self.changed.notified();
-            if enough(&self.hearing()) {
+            if enough(&self.received()) {
                 return;
             }
             changed.await;
@@ -141,13 +141,13 @@ fn internal(why: impl std::fmt::Display) -> ErrorData {
     ErrorData::internal_error(why.to_string(), None)
 }
 
-/// A question without its token, which is a name and not for a report.
+/// Removes the token from a request, because it is an id and not comparable.
 fn without_meta(mut params: Value) -> Value {
     params["_meta"] = Value::Null;
     params
 }
 
-impl ClientHandler for Listener {
+impl ClientHandler for ServerMessages {
     fn get_info(&self) -> ClientConfig {
         let capabilities = json!({"sampling": {}, "elicitation": {"form": {}}, "roots": {"listChanged": true}});
         let name = json!({"name": "peer-rmcp", "version": "1.0.0"});
@@ -180,7 +180,7 @@ impl ClientHandler for Listener {
         let never_mind = params["message"] == "Never mind.";
         self.note("elicitation/create", params);
         if never_mind {
-            // The nod that the server waits for before it takes the question back.
+            // The server waits for this notification before it cancels its request.
             context.peer.notify_roots_list_changed().await.map_err(internal)?;
             context.ct.cancelled().await;
         }
@@ -194,7 +194,7 @@ impl ClientHandler for Listener {
 
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
         let step = json!([params.progress, params.total, params.message]);
-        self.hearing().progress.entry(json!(params.progress_token).to_string()).or_default().push(step);
+        self.received().progress.entry(json!(params.progress_token).to_string()).or_default().push(step);
         self.changed.notify_waiters();
     }
 
@@ -211,7 +211,7 @@ impl ClientHandler for Listener {
     }
 }
 
-/// Says by a file that it has come here, and goes on when there is another one.
+/// Creates a file at a pause, and continues when the test has created another.
 async fn pause(file: &str) -> Result<Value, Failure> {
     std::fs::write(format!("{file}.here"), "")?;
     while !std::path::Path::new(&format!("{file}.on")).exists() {
@@ -220,34 +220,34 @@ async fn pause(file: &str) -> Result<Value, Failure> {
     Ok(Value::Null)
 }
 
-struct Performer {
-    service: RunningService<RoleClient, Listener>,
-    listener: Listener,
+struct ScriptRunner {
+    service: RunningService<RoleClient, ServerMessages>,
+    listener: ServerMessages,
     modern: bool,
 }
 
-impl Performer {
+impl ScriptRunner {
     async fn perform(&self, step: &Value) -> Result<Value, Failure> {
         match step["do"].as_str().unwrap_or_default() {
-            "ping" => self.ask("ping", None).await,
+            "ping" => self.request("ping", None).await,
             "list" => self.list(&step["what"]).await,
             "call" => self.call(step).await,
             "together" => self.together(&step["calls"]).await,
             "cancel" => self.cancel(step).await,
-            "read" => self.ask("resources/read", Some(json!({"uri": step["uri"]}))).await,
+            "read" => self.request("resources/read", Some(json!({"uri": step["uri"]}))).await,
             "watch" => self.watch(step).await,
             "hang_up" => self.hang_up(step).await,
-            "subscribe" => self.ask("resources/subscribe", Some(json!({"uri": step["uri"]}))).await,
+            "subscribe" => self.request("resources/subscribe", Some(json!({"uri": step["uri"]}))).await,
             "pause" => pause(step["file"].as_str().unwrap_or_default()).await,
-            "level" => self.ask("logging/setLevel", Some(json!({"level": step["level"]}))).await,
+            "level" => self.request("logging/setLevel", Some(json!({"level": step["level"]}))).await,
             "prompt" => {
-                self.ask("prompts/get", Some(json!({"name": step["name"], "arguments": step["arguments"]}))).await
+                self.request("prompts/get", Some(json!({"name": step["name"], "arguments": step["arguments"]}))).await
             }
             "complete" => {
                 let reference = json!({"type": "ref/prompt", "name": step["prompt"]});
-                self.ask("completion/complete", Some(json!({"ref": reference, "argument": step["argument"]}))).await
+                self.request("completion/complete", Some(json!({"ref": reference, "argument": step["argument"]}))).await
             }
-            "raw" => self.ask(step["method"].as_str().unwrap_or_default(), None).await,
+            "raw" => self.request(step["method"].as_str().unwrap_or_default(), None).await,
             "roots_changed" => {
                 self.service.notify_roots_list_changed().await?;
                 Ok(Value::Null)
@@ -255,7 +255,7 @@ impl Performer {
             "await" => {
                 let method = step["method"].as_str().unwrap_or_default();
                 let count = step["count"].as_u64().unwrap_or_default();
-                self.listener.until(|hearing| hearing.said.get(method).map_or(0, Vec::len) as u64 >= count).await;
+                self.listener.until(|received| received.messages.get(method).map_or(0, Vec::len) as u64 >= count).await;
                 Ok(Value::Null)
             }
             other => Err(format!("no such operation: {other}").into()),
@@ -271,7 +271,7 @@ impl Performer {
         Ok(self.service.send_cancellable_request(request, PeerRequestOptions::no_options()).await?)
     }
 
-    async fn ask(&self, method: &str, params: Option<Value>) -> Result<Value, Failure> {
+    async fn request(&self, method: &str, params: Option<Value>) -> Result<Value, Failure> {
         Ok(serde_json::to_value(self.send(method, params).await?.await_response().await?)?)
     }
 
@@ -285,7 +285,7 @@ impl Performer {
         let mut pages = Vec::new();
         let mut params = None;
         loop {
-            let page = self.ask(method, params.take()).await?;
+            let page = self.request(method, params.take()).await?;
             pages.push(page[key].clone());
             match &page["nextCursor"] {
                 Value::String(cursor) => params = Some(json!({ "cursor": cursor })),
@@ -306,21 +306,21 @@ impl Performer {
         params
     }
 
-    /// A call. One that wants progress is sent by hand, because only the handle knows the token; the others go by the
-    /// comfortable way, which answers what the modern era wants to know in between.
+    /// Calls a tool. A call with progress is sent as a raw request, because only its handle has the token. Other calls
+    /// use the high-level API, which answers the input requests of the modern era.
     async fn call(&self, step: &Value) -> Result<Value, Failure> {
         let params = self.call_params(step);
         if step["progress"] == true {
             let handle = self.send("tools/call", Some(params)).await?;
             let token = json!(handle.progress_token).to_string();
             let result = handle.await_response().await?;
-            let seen = self.listener.hearing().progress.get(&token).cloned();
+            let seen = self.listener.received().progress.get(&token).cloned();
             return Ok(json!([result, seen]));
         }
         let result = json!(self.service.call_tool(serde_json::from_value(params)?).await?);
         if step["brief"] == true {
-            let said = result["content"][0]["text"].as_str().unwrap_or_default();
-            return Ok(json!({"length": said.len(), "head": said.get(..24), "tail": said.get(said.len() - 24..)}));
+            let text = result["content"][0]["text"].as_str().unwrap_or_default();
+            return Ok(json!({"length": text.len(), "head": text.get(..24), "tail": text.get(text.len() - 24..)}));
         }
         Ok(result)
     }
@@ -337,12 +337,12 @@ impl Performer {
         Ok(json!(results))
     }
 
-    /// Gives a running call up: after its first progress, or after another call that was sent behind it.
+    /// Cancels a running call: after its first progress, or after another call that was sent later.
     async fn cancel(&self, step: &Value) -> Result<Value, Failure> {
         let handle = self.send("tools/call", Some(self.call_params(&step["call"]))).await?;
         if step["after"] == "progress" {
             let token = json!(handle.progress_token).to_string();
-            self.listener.until(|hearing| hearing.progress.contains_key(&token)).await;
+            self.listener.until(|received| received.progress.contains_key(&token)).await;
         } else {
             self.call(&step["after"]).await?;
         }
@@ -350,7 +350,7 @@ impl Performer {
         Ok(json!(["given up"]))
     }
 
-    /// Subscribes, has the resource touched, waits for the word, unsubscribes.
+    /// Subscribes to a resource, has it changed, waits for the notification, and unsubscribes.
     async fn watch(&self, step: &Value) -> Result<Value, Failure> {
         let uri = &step["uri"];
         if self.modern {
@@ -359,19 +359,19 @@ impl Performer {
             let touched = self.call(&step["touch"]).await?;
             let word = subscription.next().await?;
             subscription.cancel().await?;
-            // The word carries the subscription's id, which is chance; that it came is what counts.
+            // The notification has a random subscription id. Only its arrival is compared.
             return Ok(json!([touched, word.is_some()]));
         }
         let method = "notifications/resources/updated";
         let before = self.listener.count(method);
-        self.ask("resources/subscribe", Some(json!({ "uri": uri }))).await?;
+        self.request("resources/subscribe", Some(json!({ "uri": uri }))).await?;
         let touched = self.call(&step["touch"]).await?;
-        self.listener.until(|hearing| hearing.said.get(method).map_or(0, Vec::len) > before).await;
-        self.ask("resources/unsubscribe", Some(json!({ "uri": uri }))).await?;
-        Ok(json!([touched, self.listener.hearing().said[method][before..]]))
+        self.listener.until(|received| received.messages.get(method).map_or(0, Vec::len) > before).await;
+        self.request("resources/unsubscribe", Some(json!({ "uri": uri }))).await?;
+        Ok(json!([touched, self.listener.received().messages[method][before..]]))
     }
 
-    /// Subscribes and has the server end it.
+    /// Subscribes and lets the server end the subscription.
     async fn hang_up(&self, step: &Value) -> Result<Value, Failure> {
         let filter = serde_json::from_value(json!({"resourceSubscriptions": [step["uri"]]}))?;
         let mut subscription = self.service.listen(filter).await?;

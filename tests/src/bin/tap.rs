@@ -1,10 +1,10 @@
-//! A tap on a server's pipes: `tap LOGFILE -- COMMAND [ARGS…]`.
+//! A tap on the pipes of a server: `tap LOGFILE -- COMMAND [ARGS…]`.
 //!
-//! It starts the command, relays its stdin and stdout byte for byte as they come, and writes every line to the log under a
-//! mark for its direction. A line is in the log before its last byte is relayed, so whoever saw an answer finds it there,
-//! even if the tap is killed in the next moment. It knows nothing of JSON and ends with the command's exit code.
+//! It starts the command, relays its stdin and stdout byte for byte, and writes every line to the log after a mark for
+//! its direction. A line is in the log before its last byte is relayed, so every line that a peer has read is in the
+//! log, even if the tap is killed. It does not parse JSON and exits with the exit code of the command.
 
-#![allow(clippy::print_stderr, reason = "a command line tool says why it failed")]
+#![allow(clippy::print_stderr, reason = "a command line tool prints why it failed")]
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -36,7 +36,7 @@ fn run() -> io::Result<ExitCode> {
     let (Some(to_child), Some(from_child)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(io::Error::other("the child has no pipes"));
     };
-    // The way up ends with the client and may outlive the child, so nobody waits for it.
+    // The thread for stdin ends with the client and may outlive the child, so it is not joined.
     let up = Relay { direction: Direction::Up, log: Arc::clone(&log) };
     std::thread::spawn(move || up.run(io::stdin().lock(), to_child));
     Relay { direction: Direction::Down, log }.run(from_child, File::from(stdout()?))?;
@@ -44,7 +44,7 @@ fn run() -> io::Result<ExitCode> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// Our stdout without the standard library's line buffer, which would relay in other pieces than those that came.
+/// Returns stdout without the line buffer of the standard library, which would change the sizes of writes.
 fn stdout() -> io::Result<std::os::fd::OwnedFd> {
     use std::os::fd::AsFd;
     io::stdout().as_fd().try_clone_to_owned()

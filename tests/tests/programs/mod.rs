@@ -1,11 +1,11 @@
-//! Where the programs of this workspace are. Only a test knows, so the library has to be told.
+//! The paths of the programs of this workspace. Only a test knows them, so it passes them to the library.
 
 use std::path::{Path, PathBuf};
 
 use mendline_peers::stage::Programs;
 
-/// The programs that cargo has built for this test; `mendline` and the fault server beside them, or `mendline` where
-/// `MENDLINE_BIN` says.
+/// Returns the programs that cargo has built for this test. `mendline` and the fault server are beside them, or
+/// `mendline` is at `MENDLINE_BIN`.
 pub fn built() -> Programs {
     let tap = Path::new(env!("CARGO_BIN_EXE_tap"));
     let beside = tap.with_file_name("mendline");

@@ -1,9 +1,9 @@
-//! The secrets, the forms in which they are repeated, and the search for them.
+//! The secrets of the tests, the forms in which they are repeated, and the search for them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Values that stand nowhere else, by where they are given.
+/// Values that occur nowhere else, named after the place where they are given.
 pub(crate) const VARIABLE: &str = "Zq7Kd0Xw9Lm3Vb5Tn1Rs8Pf2";
 pub(crate) const HEADER: &str = "Hk4Wy8Ub2Gx6Jc0Nd3Ze7Qa5";
 pub(crate) const COOKIE: &str = "Cm1Ov5Ti9Ar3Ek7Sy2Bw6Lg0";
@@ -14,13 +14,13 @@ pub(crate) const USER: &str = "Us3Ld7Kw1Ph5Zo9Ym4Cb8Ge2";
 pub(crate) const PROXY: &str = "Rx9Sa4Ju8Vn2Bq6Hf1Td5Wo7";
 pub(crate) const SESSION: &str = "Se5Mi0Kz4Xg8Ny3Lj7Cv1Dp6";
 
-/// How many characters of a secret may be seen in a row.
+/// The number of consecutive characters of a secret that may be visible.
 const SEEN: usize = 7;
 
-/// The limits at which a text is cut somewhere.
+/// The limits at which Mendline truncates a text.
 const LIMITS: [usize; 6] = [200, 300, 4 << 10, 8 << 10, 16 << 10, 64 << 10];
 
-/// What `Authorization: Basic` holds for this password.
+/// Returns the value of `Authorization: Basic` for this password.
 pub(crate) fn basic(password: &str) -> String {
     STANDARD.encode(format!("me:{password}"))
 }
@@ -39,7 +39,7 @@ pub(crate) fn search(place: &str, text: &[u8]) {
     }
 }
 
-/// The secret as text may hold it.
+/// Returns the secret in every form that a text may contain.
 pub(crate) fn forms(secret: &str) -> Vec<String> {
     let each = |write: &dyn Fn(u8) -> String| secret.bytes().map(write).collect::<String>();
     vec![
@@ -50,7 +50,7 @@ pub(crate) fn forms(secret: &str) -> Vec<String> {
     ]
 }
 
-/// Lines that each hold the secret across one of the limits.
+/// Returns lines that each contain the secret across one of the limits.
 pub(crate) fn across_limits(secret: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for limit in LIMITS {
@@ -61,7 +61,7 @@ pub(crate) fn across_limits(secret: &str) -> Vec<String> {
     lines
 }
 
-/// A line in which `before` characters of the secret stand before the limit.
+/// Returns a line in which `before` characters of the secret stand before the limit.
 pub(crate) fn across(limit: usize, before: usize, secret: &str) -> String {
     format!("{} {secret} and more", "x".repeat(limit - before - 1))
 }

@@ -15,10 +15,10 @@ fn entry(script: &str) -> Value {
 }
 
 #[test]
-fn s01_s06_stderr_of_a_crashing_child_tells_no_secret_anywhere() {
+fn s01_s06_stderr_of_crashing_child_leaks_no_secret() {
     let home = Home::new();
-    let said: Vec<String> = forms(VARIABLE).into_iter().chain(across_limits(VARIABLE)).collect();
-    let said = home.give("said", &(said.join("\n") + "\n"));
+    let secrets: Vec<String> = forms(VARIABLE).into_iter().chain(across_limits(VARIABLE)).collect();
+    let secrets = home.give("said", &(secrets.join("\n") + "\n"));
     let mut servers = serde_json::Map::new();
     let last = [
         format!("starting with {VARIABLE}"),
@@ -30,7 +30,7 @@ fn s01_s06_stderr_of_a_crashing_child_tells_no_secret_anywhere() {
     ];
     for (number, line) in last.iter().enumerate() {
         let last = home.give(&format!("last{number}"), &format!("{line}\n"));
-        servers.insert(format!("crash{number}"), entry(&format!("cat {said} {last} >&2; exit 3")));
+        servers.insert(format!("crash{number}"), entry(&format!("cat {secrets} {last} >&2; exit 3")));
     }
     let names: Vec<String> = servers.keys().cloned().collect();
     let file = home.give("servers.json", &json!({ "mcpServers": servers }).to_string());
@@ -74,11 +74,11 @@ fn s01_s06_stderr_of_a_crashing_child_tells_no_secret_anywhere() {
 }
 
 #[test]
-fn s01_s06_noise_on_stdout_tells_no_secret_anywhere() {
+fn s01_s06_noise_on_stdout_leaks_no_secret() {
     let home = Home::new();
     let noise: Vec<String> = forms(VARIABLE).into_iter().chain(across_limits(VARIABLE)).collect();
     let noise = home.give("noise", &(noise.join("\n") + "\nthe end of the noise\n"));
-    // More of it than anything keeps.
+    // More text than any buffer keeps.
     let endless = home.give("endless", &format!("{}\n", across(64 << 10, 12, VARIABLE).repeat(4)));
     let script = format!("cat {noise}; cat {endless} {noise} >&2; exec '{MENDLINE}' demo-server");
     let file = home.give("servers.json", &json!({ "mcpServers": { "notes": entry(&script) } }).to_string());
@@ -89,8 +89,8 @@ fn s01_s06_noise_on_stdout_tells_no_secret_anywhere() {
     client.request("list", "tools/list", &json!({}));
     search("the list of tools", client.answer("list").to_string().as_bytes());
     eventually("stderr is read", SOON, || client.log().matches("the end of the noise").count() >= 2);
-    eventually("it is watched", SOON, || home.is_watched("‹secret›"));
-    // The client says it itself: that is its own affair, but not one of the wire records.
+    eventually("status and logs are available", SOON, || home.is_observable("‹secret›"));
+    // The client sends the secret itself. Its own output may repeat it; the wire records may not.
     for (number, text) in across_limits(VARIABLE).iter().chain(&forms(VARIABLE)).enumerate() {
         let id = format!("call{number}");
         client.call(&id, "lookup", &json!({ "key": text }));

@@ -1,4 +1,4 @@
-//! A home of its own for the commands, whose files are all searched in the end.
+//! A separate home directory for the commands. The tests search all its files at the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::canary::search;
 use crate::client::{Client, MENDLINE, STATE};
 
-/// The home, and beside it what is given to the commands, which holds the secrets.
+/// A home directory, and beside it a directory with the input files of the commands, which hold the secrets.
 pub(crate) struct Home {
     folder: TempDir,
     given: TempDir,
@@ -26,7 +26,7 @@ impl Home {
         home
     }
 
-    /// Puts a file there that the commands read.
+    /// Writes an input file for the commands.
     pub(crate) fn give(&self, name: &str, text: &str) -> String {
         let path = self.given.path().join(name);
         fs::write(&path, text).unwrap();
@@ -37,7 +37,7 @@ impl Home {
         let path = |name: &str| self.folder.path().join(name);
         let mut command = Command::new(MENDLINE);
         command.args(arguments).env_clear().current_dir(self.folder.path());
-        // What the system needs to find `sh`, and nothing of the person who runs the tests.
+        // The system needs PATH to find `sh`. No other variable of the user who runs the tests is passed on.
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.folder.path()).env("TMPDIR", path("tmp")).env("XDG_RUNTIME_DIR", path("run"));
         command.env("XDG_CONFIG_HOME", path("config")).env(STATE, path("state"));
@@ -48,7 +48,7 @@ impl Home {
         command
     }
 
-    /// A bridge that logs all it can, with this configuration.
+    /// Starts a bridge with this configuration and all logs enabled.
     pub(crate) fn bridge(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Client {
         let all = ["run", "--record-wire", "--log-file-level", "debug", "--log-level", "debug", "--startup", "wait"];
         let mut command = self.command(&[&all[..], arguments].concat());
@@ -58,17 +58,15 @@ impl Home {
         client
     }
 
-    /// Whether a process can be asked for its status, and has written this text to its log files. Both are made ready beside
-    /// the first calls.
-    pub(crate) fn is_watched(&self, logged: &str) -> bool {
-        let is_empty =
-            |folder: &str| fs::read_dir(self.folder.path().join(folder)).is_ok_and(|mut it| it.next().is_none());
-        let has_socket = self.folder.path().join("run/mendline").is_dir() && !is_empty("run/mendline");
+    /// Returns whether a process can be asked for its status and has logged this text. Both are set up beside the first
+    /// calls.
+    pub(crate) fn is_observable(&self, logged: &str) -> bool {
+        let has_socket = fs::read_dir(self.folder.path().join("run/mendline")).is_ok_and(|mut it| it.next().is_some());
         let logs = files(&self.folder.path().join("state/logs"));
         has_socket && logs.iter().any(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(logged)))
     }
 
-    /// Runs commands at the same time and searches what they print. Gives what they printed.
+    /// Runs commands concurrently, searches their output and returns it.
     pub(crate) fn search_commands(&self, lines: &[&[&str]], variables: &[(&str, &str)]) -> Vec<String> {
         let run = |line: &&[&str]| {
             let Output { stdout, stderr, .. } = self.command(line).envs(variables.iter().copied()).output().unwrap();
@@ -82,7 +80,7 @@ impl Home {
         })
     }
 
-    /// Searches every file that was made here.
+    /// Searches every file below the home directory.
     pub(crate) fn search_files(&self) -> String {
         let mut all = String::new();
         for path in files(self.folder.path()) {
@@ -107,7 +105,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Searches the arguments of a process and of all that it has started.
+/// Searches the arguments of a process and of its descendants.
 pub(crate) fn search_arguments(of: u32) {
     let mut family = vec![of];
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -123,7 +121,7 @@ pub(crate) fn search_arguments(of: u32) {
     }
 }
 
-/// Ends a bridge at once, and searches everything that still comes from it and everything that it has logged.
+/// Ends a bridge at once, and searches its remaining output and its whole log.
 pub(crate) fn search_to_the_end(mut client: Client) -> String {
     client.signal(Signal::TERM);
     client.signal(Signal::TERM);

@@ -1,4 +1,4 @@
-//! Peers on loopback that repeat what they are told: an MCP server and a proxy.
+//! Peers on loopback that repeat what they receive: an MCP server and a proxy.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,27 +8,27 @@ use serde_json::{Value, json};
 
 use crate::canary::{SESSION, across_limits, forms};
 
-/// What the server does with a call and with what comes before it.
+/// The behaviour of the server towards calls and earlier requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
-    /// It refuses everything with a JSON-RPC error that names no request.
+pub(crate) enum ServerMode {
+    /// Refuses every request with a JSON-RPC error without an id.
     Refuses(u16),
-    /// It shows a page.
+    /// Answers every request with an HTML page.
     Shows(u16),
-    /// It works, tells secrets in its list of tools, and refuses calls.
+    /// Works, lists secrets in its tools, and refuses calls.
     Works,
-    /// It sends to another place.
+    /// Redirects every request to another address.
     Redirects,
 }
 
-/// A server that repeats the head of every request, and then each of these secrets in every form.
-pub(crate) fn server(manner: Manner, secrets: &'static [&'static str]) -> SocketAddr {
+/// Starts a server that repeats the head of every request, and then each of these secrets in every form.
+pub(crate) fn server(mode: ServerMode, secrets: &'static [&'static str]) -> SocketAddr {
     listen(move |stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         while let Some((head, body)) = request(&mut reader) {
             let message: Value = serde_json::from_slice(&body).unwrap_or_default();
             let call = message["params"]["arguments"]["number"].as_u64();
-            let (status, kind, text) = answer(manner, &head, &message, &told(&head, secrets, call));
+            let (status, kind, text) = answer(mode, &head, &message, &echo(&head, secrets, call));
             let location = if status == 307 { "Location: http://other.test/there\r\n" } else { "" };
             let session = format!("Mcp-Session-Id: {SESSION}\r\n");
             let length = text.len();
@@ -42,8 +42,8 @@ pub(crate) fn server(manner: Manner, secrets: &'static [&'static str]) -> Socket
     })
 }
 
-/// What is told with a call of this number, or with anything else.
-fn told(head: &str, secrets: &[&str], number: Option<u64>) -> String {
+/// Returns the text that is sent with a call of this number, or with any other request.
+fn echo(head: &str, secrets: &[&str], number: Option<u64>) -> String {
     let all: Vec<String> =
         secrets.iter().flat_map(|secret| forms(secret).into_iter().chain(across_limits(secret))).collect();
     match number {
@@ -52,43 +52,43 @@ fn told(head: &str, secrets: &[&str], number: Option<u64>) -> String {
     }
 }
 
-fn answer(manner: Manner, head: &str, message: &Value, told: &str) -> (u16, &'static str, String) {
+fn answer(mode: ServerMode, head: &str, message: &Value, echo: &str) -> (u16, &'static str, String) {
     const JSON: &str = "application/json";
     let id = &message["id"];
-    let complaint = |words: &str| {
+    let error_body = |words: &str| {
         json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32000, "message": words, "data": words } })
             .to_string()
     };
-    match (manner, message["method"].as_str()) {
-        (Manner::Works, None) => (405, JSON, String::new()),
-        (Manner::Works, Some("initialize")) => {
+    match (mode, message["method"].as_str()) {
+        (ServerMode::Works, None) => (405, JSON, String::new()),
+        (ServerMode::Works, Some("initialize")) => {
             let who = json!({ "name": "repeater", "version": "1" });
             let result = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": who });
             (200, JSON, json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string())
         }
-        (Manner::Works, Some("tools/list")) => {
+        (ServerMode::Works, Some("tools/list")) => {
             let tool =
-                json!({ "name": "pay", "description": format!("{told} {head}"), "inputSchema": { "type": "object" } });
+                json!({ "name": "pay", "description": format!("{echo} {head}"), "inputSchema": { "type": "object" } });
             (200, JSON, json!({ "jsonrpc": "2.0", "id": id, "result": { "tools": [tool] } }).to_string())
         }
-        (Manner::Works, Some("tools/call")) => (422, JSON, complaint(told)),
-        (Manner::Works, Some(_)) if id.is_null() => (202, JSON, String::new()),
-        (Manner::Works, Some(_)) => (200, JSON, json!({ "jsonrpc": "2.0", "id": id, "result": {} }).to_string()),
-        (Manner::Refuses(status), _) => (status, JSON, complaint(told)),
-        (Manner::Shows(status), _) => {
-            (status, "text/html", format!("<html><title>{told}</title><h1>{told}</h1></html>"))
+        (ServerMode::Works, Some("tools/call")) => (422, JSON, error_body(echo)),
+        (ServerMode::Works, Some(_)) if id.is_null() => (202, JSON, String::new()),
+        (ServerMode::Works, Some(_)) => (200, JSON, json!({ "jsonrpc": "2.0", "id": id, "result": {} }).to_string()),
+        (ServerMode::Refuses(status), _) => (status, JSON, error_body(echo)),
+        (ServerMode::Shows(status), _) => {
+            (status, "text/html", format!("<html><title>{echo}</title><h1>{echo}</h1></html>"))
         }
-        (Manner::Redirects, _) => (307, JSON, complaint(told)),
+        (ServerMode::Redirects, _) => (307, JSON, error_body(echo)),
     }
 }
 
-/// A proxy that answers every CONNECT with this, where `{}` stands for what it was sent as credentials.
+/// Starts a proxy that answers every CONNECT with this text, in which `{}` stands for the credentials that it received.
 pub(crate) fn proxy(answer: &'static str) -> SocketAddr {
     listen(move |stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let Some((head, _)) = request(&mut reader) else { return };
         let sent = head.lines().find_map(|line| line.strip_prefix("Proxy-Authorization: Basic ")).unwrap_or_default();
-        // The client may be gone already.
+        // The client may already have closed the connection.
         let _ = stream.write_all(answer.replace("{}", sent).as_bytes());
     })
 }
@@ -105,7 +105,7 @@ fn listen(serve: impl Fn(&mut TcpStream) + Clone + Send + 'static) -> SocketAddr
     address
 }
 
-/// The head and the body of the next request.
+/// Reads the head and the body of the next request.
 fn request(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

@@ -10,7 +10,7 @@ use crate::peers::proxy;
 
 const URL: &str = "https://far.test/mcp";
 
-/// Reaches for a server through a proxy that answers like this.
+/// Connects to a server through a proxy that answers like this.
 fn try_through(answer: &'static str, scheme: &str) {
     let home = Home::new();
     let value = format!("{scheme}me:{PROXY}@{}", proxy(answer));
@@ -28,7 +28,7 @@ fn try_through(answer: &'static str, scheme: &str) {
 }
 
 #[test]
-fn s01_s10_proxy_that_repeats_its_credentials_tells_them_nowhere() {
+fn s01_s10_credentials_echoed_by_proxy_are_redacted() {
     let answers = [
         ("HTTP/1.1 {} x\r\n\r\n", "http://"),
         ("HTTP/1.1 502 {}\r\nX: {}\r\n\r\n", "http://"),

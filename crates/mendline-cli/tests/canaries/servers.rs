@@ -5,11 +5,11 @@ use serde_json::json;
 use crate::canary::{COOKIE, HEADER, PASSWORD, PATH, QUERY, SESSION, USER, basic, search};
 use crate::client::MENDLINE;
 use crate::home::{Home, search_arguments, search_to_the_end};
-use crate::peers::{Manner, server};
+use crate::peers::{ServerMode, server};
 
 const SECRETS: &[&str] = &[HEADER, COOKIE, PASSWORD, QUERY, PATH, SESSION];
 
-/// The variables that hold what is secret, and the flags that name them.
+/// Returns the variables that hold the secrets. `FLAGS` names them.
 fn variables(url: &str) -> Vec<(String, String)> {
     let variables = [
         ("FAR_URL", url.to_owned()),
@@ -38,12 +38,16 @@ fn borrowed(variables: &[(String, String)]) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn s01_s10_server_that_refuses_tells_no_secret_anywhere() {
-    for manner in
-        [Manner::Refuses(400), Manner::Refuses(500), Manner::Shows(404), Manner::Shows(500), Manner::Redirects]
-    {
+fn s01_s10_refusal_by_server_leaks_no_secret() {
+    for mode in [
+        ServerMode::Refuses(400),
+        ServerMode::Refuses(500),
+        ServerMode::Shows(404),
+        ServerMode::Shows(500),
+        ServerMode::Redirects,
+    ] {
         let home = Home::new();
-        let address = server(manner, SECRETS);
+        let address = server(mode, SECRETS);
         let variables = variables(&format!("http://{address}/{PATH}/mcp?key={QUERY}"));
         let variables = borrowed(&variables);
         let mut client = home.bridge(&FLAGS, &variables);
@@ -56,7 +60,7 @@ fn s01_s10_server_that_refuses_tells_no_secret_anywhere() {
             "Cookie": format!("theme=dark; sid={COOKIE}; lang=en"),
             "Authorization": format!("Basic {}", basic(PASSWORD)),
         });
-        // In a file the URL itself is in sight, so that only what looks like a key in its path is hidden.
+        // In a file the URL itself is visible. Only a path segment that looks like a key is redacted.
         let entry = json!({ "url": format!("http://{address}/mcp?key={QUERY}&path={PATH}"), "headers": headers });
         let file = home.give("servers.json", &json!({ "mcpServers": { "filed": entry } }).to_string());
         let lines: [&[&str]; 11] = [
@@ -79,9 +83,9 @@ fn s01_s10_server_that_refuses_tells_no_secret_anywhere() {
 }
 
 #[test]
-fn s01_s10_server_that_repeats_secrets_has_them_in_no_file() {
+fn s01_s10_secrets_echoed_by_server_are_in_no_file() {
     let home = Home::new();
-    let address = server(Manner::Works, SECRETS);
+    let address = server(ServerMode::Works, SECRETS);
     let variables = variables(&format!("http://{address}/{PATH}/mcp?key={QUERY}"));
     let variables = borrowed(&variables);
     let mut client = home.bridge(&FLAGS, &variables);
@@ -89,7 +93,7 @@ fn s01_s10_server_that_repeats_secrets_has_them_in_no_file() {
     search("the answer to initialize", client.answer("init").to_string().as_bytes());
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     client.request("list", "tools/list", &json!({}));
-    // This one is the server's own.
+    // This answer comes from the server.
     assert!(client.answer("list")["result"]["tools"].is_array());
     for number in 0..24 {
         let id = format!("call{number}");
@@ -106,7 +110,7 @@ fn s01_s10_server_that_repeats_secrets_has_them_in_no_file() {
 }
 
 #[test]
-fn s10_user_in_a_url_is_shown_by_no_command() {
+fn s10_user_in_url_is_shown_by_no_command() {
     let home = Home::new();
     let url = format!("http://me:{USER}@127.0.0.1:9/mcp");
     let variables = [("FAR_URL", &*url)];

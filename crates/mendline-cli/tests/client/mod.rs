@@ -1,7 +1,7 @@
-//! A client at the stdin and stdout of a real `mendline run`, whatever server is behind it.
+//! A client at the stdin and stdout of a real `mendline run`, for any server.
 //!
-//! It waits for what it expects with a deadline and never sleeps to be lucky. What the server really did is known by the
-//! server; each kind of test asks it in its own way.
+//! It waits for each expected event with a deadline and never sleeps for a fixed time. Each test asks its server what
+//! really ran.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -14,19 +14,18 @@ use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long anything may take that should come at once, on a machine that has other things to do. It only bounds how long a
-/// story takes to fail.
+/// The deadline for anything that should happen at once, on a busy machine. It only bounds the time until a test fails.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// The binary under test.
 pub(crate) const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
 
-/// Where it keeps what it knows of servers.
+/// The variable with the directory of the cached handshakes and lists.
 pub(crate) const STATE: &str = "MENDLINE_STATE_DIR";
 
-/// Where it can be asked how it is.
+/// The variable with the directory of the control sockets.
 pub(crate) const RUNTIME: &str = "MENDLINE_RUNTIME_DIR";
-/// What says which log files it keeps.
+/// The variable that sets the level of the log files.
 const LOG_FILES: &str = "MENDLINE_LOG_FILES";
 
 /// `mendline run` and its client.
@@ -36,19 +35,19 @@ pub(crate) struct Client {
     pub(crate) lines: Option<Receiver<String>>,
     log: Arc<Mutex<String>>,
     log_reader: Option<JoinHandle<()>>,
-    /// What it keeps for the next time, which for most is never.
+    /// The state directory of a client that has no other.
     _state: TempDir,
 }
 
 impl Client {
-    /// Starts a command with pipes to talk through. What it logs is not read before [`Client::read_log`].
+    /// Starts a command with pipes. The log is not read before [`Client::read_log`].
     pub(crate) fn start(command: &mut Command) -> Client {
         let state = tempfile::tempdir().unwrap();
-        // Whoever has a state directory of its own wants to be remembered.
+        // A test with its own state directory uses the cache.
         if !command.get_envs().any(|(name, _)| name == STATE) {
             command.env(STATE, state.path());
         }
-        // Nor may a test be seen by the user's own `mendline status`.
+        // The user's own `mendline status` must not see the test.
         if !command.get_envs().any(|(name, _)| name == RUNTIME) {
             command.env(RUNTIME, state.path().join("run"));
         }
@@ -74,22 +73,23 @@ impl Client {
         }));
     }
 
-    /// The greeting of the legacy era, and the list that tells which tools only read. Gives the server's name.
-    pub(crate) fn greet(&mut self) -> String {
-        self.greet_within(SOON)
+    /// Performs the legacy handshake and lists the tools, so that Mendline knows which tools only read. Returns the
+    /// name of the server.
+    pub(crate) fn initialize(&mut self) -> String {
+        self.initialize_within(SOON)
     }
 
-    /// The same, where each answer may take longer.
-    pub(crate) fn greet_within(&mut self, within: Duration) -> String {
+    /// The same, with another deadline for each answer.
+    pub(crate) fn initialize_within(&mut self, within: Duration) -> String {
         let who = json!({ "name": "test", "version": "1" });
         let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": { "roots": {} }, "clientInfo": who });
         self.request("init", "initialize", &hello);
-        let greeting = self.answer_within("init", within);
+        let handshake = self.answer_within("init", within);
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         self.request("list", "tools/list", &json!({}));
         let list = self.answer_within("list", within);
         assert!(list["result"]["tools"].is_array(), "{list}");
-        greeting["result"]["serverInfo"]["name"].as_str().unwrap_or_else(|| panic!("{greeting}")).to_owned()
+        handshake["result"]["serverInfo"]["name"].as_str().unwrap_or_else(|| panic!("{handshake}")).to_owned()
     }
 
     pub(crate) fn send(&mut self, line: &str) {
@@ -104,12 +104,12 @@ impl Client {
         self.request(id, "tools/call", &json!({ "name": tool, "arguments": arguments }));
     }
 
-    /// The next line as it came.
+    /// Returns the next line unchanged.
     pub(crate) fn line(&mut self) -> String {
         self.line_within(SOON)
     }
 
-    /// The next line as it came, where it may take longer.
+    /// Returns the next line unchanged, with another deadline.
     pub(crate) fn line_within(&mut self, within: Duration) -> String {
         self.lines
             .as_ref()
@@ -118,12 +118,12 @@ impl Client {
             .unwrap_or_else(|error| panic!("no line: {error}; log:\n{}", self.log()))
     }
 
-    /// The answer to this request; everything before it is skipped.
+    /// Returns the answer to this request and skips every message before it.
     pub(crate) fn answer(&mut self, id: &str) -> Value {
         self.answer_within(id, SOON)
     }
 
-    /// The same, where it may take longer.
+    /// The same, with another deadline.
     pub(crate) fn answer_within(&mut self, id: &str, within: Duration) -> Value {
         let deadline = Instant::now() + within;
         loop {
@@ -136,13 +136,13 @@ impl Client {
         }
     }
 
-    /// Calls and answers in one.
+    /// Calls a tool and returns its result.
     pub(crate) fn result(&mut self, id: &str, tool: &str, arguments: &Value) -> Value {
         self.call(id, tool, arguments);
         self.answer(id)["result"].clone()
     }
 
-    /// Everything that still comes until our stdout ends.
+    /// Returns all remaining lines until stdout of Mendline ends.
     pub(crate) fn rest(&mut self) -> Vec<String> {
         let deadline = Instant::now() + SOON;
         let mut rest = Vec::new();
@@ -159,7 +159,7 @@ impl Client {
         self.log.lock().unwrap().clone()
     }
 
-    /// Leaves, and gives everything that was ever logged: only of that can be said what is not in it.
+    /// Closes stdin and returns the complete log. Only the complete log can show what was never logged.
     pub(crate) fn whole_log(&mut self) -> String {
         self.stdin = None;
         let reader = self.log_reader.take().unwrap();
@@ -172,7 +172,7 @@ impl Client {
         kill(i32::try_from(self.process.id()).unwrap(), signal);
     }
 
-    /// Waits for Mendline to end, and says with which code.
+    /// Waits for Mendline to exit and returns its exit code.
     pub(crate) fn exit_code(&mut self, within: Duration) -> Option<i32> {
         let mut status = None;
         eventually("Mendline ends", within, || {
@@ -190,13 +190,13 @@ impl Drop for Client {
     }
 }
 
-/// The facts of a call that Mendline itself had to answer.
+/// Returns the facts of a call that Mendline itself answered.
 pub(crate) fn failure(result: &Value) -> &Value {
     assert_eq!(result["isError"], true, "{result}");
     &result["_meta"]["dev.mendline/failure"]
 }
 
-/// The lines of a stream, read as they come.
+/// Returns the lines of a stream, read as they arrive.
 pub(crate) fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
@@ -209,7 +209,7 @@ pub(crate) fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// Waits until it is so, and fails if it is not so in time.
+/// Waits until the condition holds, and panics if it does not hold in time.
 pub(crate) fn eventually(what: &str, within: Duration, mut so: impl FnMut() -> bool) {
     let deadline = Instant::now() + within;
     while !so() {

@@ -5,20 +5,20 @@ use serde_json::{Value, json};
 use crate::stage::{Stage, demo, file};
 
 #[test]
-fn ten_mistakes_are_ten_findings_with_their_lines() {
+fn each_mistake_is_reported_with_its_line() {
     let stage = Stage::with(include_str!("../../../mendline-config/tests/files/ten-mistakes.json"));
-    let (code, said) = stage.said(&["check"]);
+    let (code, printed) = stage.output(&["check"]);
     assert_eq!(code, 2);
     let places: Vec<_> =
-        said.lines().filter(|line| line.trim_start().starts_with("--> HOME/mendline/config.json:")).collect();
-    assert!(places.len() >= 10, "{said}");
-    assert_eq!(said.matches("\nerror: ").count() + usize::from(said.starts_with("error: ")), 11, "{said}");
-    assert!(said.ends_with("cannot be used as it is: 10 mistakes\n"), "{said}");
-    assert!(!said.contains("literal-secret"), "{said}");
+        printed.lines().filter(|line| line.trim_start().starts_with("--> HOME/mendline/config.json:")).collect();
+    assert!(places.len() >= 10, "{printed}");
+    assert_eq!(printed.matches("\nerror: ").count() + usize::from(printed.starts_with("error: ")), 11, "{printed}");
+    assert!(printed.ends_with("cannot be used as it is: 10 mistakes\n"), "{printed}");
+    assert!(!printed.contains("literal-secret"), "{printed}");
 }
 
 #[test]
-fn what_is_right_is_summed_up_without_secrets() {
+fn check_summarizes_valid_file_without_secrets() {
     let mut notes = demo();
     notes["env"] = json!({ "API_TOKEN": "${STAGE_TOKEN}" });
     notes["autoReconnect"] = json!({ "maxRetries": 5, "initialRetryDelay": "2s" });
@@ -27,10 +27,10 @@ fn what_is_right_is_summed_up_without_secrets() {
         "circuitBreaker": { "enabled": false }, "rateLimit": { "perSecond": 2.5 }, "startup": "wait" });
     let stage =
         Stage::with(&file(&json!({ "notes": notes, "remote": remote, "off": { "command": "x", "disabled": true } })));
-    let (code, said) = stage.said(&["check"]);
-    let said = said.replace(crate::client::MENDLINE, "MENDLINE");
-    assert_eq!(code, 0, "{said}");
-    insta::assert_snapshot!(said);
+    let (code, printed) = stage.output(&["check"]);
+    let printed = printed.replace(crate::client::MENDLINE, "MENDLINE");
+    assert_eq!(code, 0, "{printed}");
+    insta::assert_snapshot!(printed);
 }
 
 #[test]
@@ -47,32 +47,32 @@ fn check_agrees_with_run() {
         json!({ "command": "${NOT_SET}" }),
     ] {
         stage.write(&file(&json!({ "notes": entry })));
-        let (checked, said) = stage.said(&["check"]);
-        // With nobody to talk to, a server that can be run is not even needed.
-        let (ran, words) = stage.said(&["run", "notes"]);
-        assert_eq!(checked == 2, ran == 2, "{entry}: check {checked}: {said}\nrun {ran}: {words}");
+        let (checked, printed) = stage.output(&["check"]);
+        // Stdin is closed, so `run` does not need a working server.
+        let (ran, words) = stage.output(&["run", "notes"]);
+        assert_eq!(checked == 2, ran == 2, "{entry}: check {checked}: {printed}\nrun {ran}: {words}");
     }
 }
 
 #[test]
-fn the_schema_is_printed_as_json() {
+fn schema_is_printed_as_json() {
     let stage = Stage::with("{}");
-    let (code, said) = stage.said(&["schema"]);
-    let schema: Value = serde_json::from_str(&said).unwrap();
+    let (code, printed) = stage.output(&["schema"]);
+    let schema: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(code, 0);
     assert!(schema["definitions"]["server"]["properties"]["autoReconnect"].is_object());
 }
 
 #[test]
-fn z108_world_readable_secrets_are_warned_about_and_never_shown() {
+fn z108_world_readable_secrets_cause_warning_and_are_not_shown() {
     use std::os::unix::fs::PermissionsExt;
     let mut entry = demo();
     entry["env"] = json!({ "API_TOKEN": "literal-secret" });
     let stage = Stage::with(&file(&json!({ "notes": entry })));
     for (mode, is_warned) in [(0o644, true), (0o600, false)] {
         std::fs::set_permissions(stage.path(), std::fs::Permissions::from_mode(mode)).unwrap();
-        let (code, said) = stage.said(&["check"]);
-        assert_eq!((code, said.contains("others on this machine can read this file")), (0, is_warned), "{said}");
-        assert!(!said.contains("literal-secret"), "{said}");
+        let (code, printed) = stage.output(&["check"]);
+        assert_eq!((code, printed.contains("others on this machine can read this file")), (0, is_warned), "{printed}");
+        assert!(!printed.contains("literal-secret"), "{printed}");
     }
 }

@@ -6,7 +6,7 @@ use crate::client::{SOON, eventually};
 use crate::stage::{SECRET, Stage, demo, file};
 
 #[test]
-fn a_server_is_run_by_its_name() {
+fn server_runs_by_name() {
     let stage = Stage::with(&file(&json!({ "notes": demo(), "other": { "command": "/nonexistent" } })));
     let mut client = stage.client(&["notes"]);
     let result = client.result("1", "lookup", &json!({ "key": "k" }));
@@ -14,30 +14,30 @@ fn a_server_is_run_by_its_name() {
 }
 
 #[test]
-fn an_unknown_name_is_said_with_the_nearest_one() {
-    let stage = Stage::with(&file(&json!({ "notes": demo(), "weather": demo() })));
-    let (code, said) = stage.said(&["run", "nodes"]);
+fn unknown_name_is_reported_with_nearest_match() {
+    let stage = Stage::with(&file(&json!({ "notes": demo(), "tickets": demo() })));
+    let (code, printed) = stage.output(&["run", "nodes"]);
     assert_eq!(code, 3);
     assert!(
-        said.contains("there is no server \"nodes\" in HOME/mendline/config.json; did you mean \"notes\"?"),
-        "{said}"
+        printed.contains("there is no server \"nodes\" in HOME/mendline/config.json; did you mean \"notes\"?"),
+        "{printed}"
     );
-    assert!(said.contains("Its servers are: notes, weather"), "{said}");
+    assert!(printed.contains("Its servers are: notes, tickets"), "{printed}");
     assert_eq!(stage.started(), Vec::<i32>::new());
 }
 
 #[test]
-fn a_file_in_the_working_directory_chooses_nothing() {
+fn file_in_working_directory_is_ignored() {
     let stage = Stage::with(&file(&json!({})));
     for name in [".mcp.json", "mcp.json", "config.json", "mendline.json"] {
         stage.other(name, &file(&json!({ "notes": demo() })));
     }
-    assert_eq!(stage.said(&["run", "notes"]).0, 3);
+    assert_eq!(stage.output(&["run", "notes"]).0, 3);
     assert_eq!(stage.started(), Vec::<i32>::new());
 }
 
 #[test]
-fn a_clients_own_file_will_do_and_the_variable_names_one_too() {
+fn config_may_be_client_file_or_come_from_variable() {
     let stage = Stage::with("{}");
     let cursor = stage.other("mcp.json", &json!({ "mcpServers": { "notes": demo() } }).to_string());
     stage.client(&["--config", cursor.to_str().unwrap(), "notes"]);
@@ -51,7 +51,7 @@ fn a_clients_own_file_will_do_and_the_variable_names_one_too() {
 }
 
 #[test]
-fn variables_of_an_entry_reach_the_server_and_nobody_else() {
+fn env_of_entry_reaches_only_its_server() {
     let mut entry = demo();
     entry["env"] = json!({ "HANDED_ON": "Bearer ${STAGE_TOKEN}" });
     let stage = Stage::with(&file(&json!({ "notes": entry })));
@@ -69,9 +69,9 @@ fn variables_of_an_entry_reach_the_server_and_nobody_else() {
 }
 
 #[test]
-fn flags_win_over_the_file() {
+fn flags_override_file() {
     let mut entry = demo();
-    // With these nobody could be greeted; what is to be too short for a call is only so for its tool.
+    // The file's timeouts are too short for a handshake. The flags override them.
     entry["timeouts"] = json!({ "call": "1ms", "total": "1ms" });
     entry["tools"] = json!({ "lookup": { "timeout": "1h" } });
     let stage = Stage::with(&file(&json!({ "notes": entry })));
@@ -79,14 +79,14 @@ fn flags_win_over_the_file() {
         ["--call-timeout", "1h", "--total-timeout", "1h", "--tool-timeout", "lookup=300ms", "--name", "renamed"];
     let mut client = stage.client(&[&["notes"], &flags[..]].concat());
     let result = client.result("1", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
-    let said = result.to_string();
-    assert!(said.contains("timed_out") && said.contains("renamed"), "{said}");
+    let printed = result.to_string();
+    assert!(printed.contains("timed_out") && printed.contains("renamed"), "{printed}");
 }
 
 #[test]
-fn a_policy_of_the_file_holds() {
+fn policy_of_file_is_applied() {
     let mut entry = demo();
-    // For the tool alone: the greeting may take as long as it needs.
+    // The short timeout applies to this tool only, not to the handshake.
     entry["tools"] = json!({ "lookup": { "timeout": 300 } });
     let stage = Stage::with(&file(&json!({ "notes": entry })));
     let mut client = stage.client(&["notes"]);
@@ -95,7 +95,7 @@ fn a_policy_of_the_file_holds() {
 }
 
 #[test]
-fn an_entry_that_is_wrapped_already_is_not_nested() {
+fn wrapped_entry_is_not_wrapped_again() {
     let mut entry = demo();
     entry["args"] = json!(["run", "--tool-timeout", "lookup=300ms", "--", crate::client::MENDLINE, "demo-server"]);
     let stage = Stage::with(&file(&json!({ "notes": entry })));
@@ -108,28 +108,28 @@ fn an_entry_that_is_wrapped_already_is_not_nested() {
     assert!(result.to_string().contains("timed_out"), "its own flags hold: {result}");
     entry["args"] = json!(["run", "notes"]);
     stage.write(&file(&json!({ "notes": entry })));
-    let (code, said) = stage.said(&["run", "notes"]);
-    assert!(code == 2 && said.contains("leads back"), "{said}");
+    let (code, printed) = stage.output(&["run", "notes"]);
+    assert!(code == 2 && printed.contains("leads back"), "{printed}");
 }
 
 #[test]
-fn a_file_with_mistakes_starts_nothing() {
+fn invalid_file_starts_no_server() {
     let stage = Stage::with(include_str!("../../../mendline-config/tests/files/ten-mistakes.json"));
-    let (code, said) = stage.said(&["run", "both"]);
+    let (code, printed) = stage.output(&["run", "both"]);
     assert_eq!(code, 2);
-    assert!(said.contains("nothing was started: 9 mistakes"), "{said}");
+    assert!(printed.contains("nothing was started: 9 mistakes"), "{printed}");
     let mut entry = demo();
     entry["disabled"] = json!(true);
     stage.write(&file(&json!({ "notes": entry })));
-    let (code, said) = stage.said(&["run", "notes"]);
-    assert!(code == 2 && said.contains("\"notes\" is disabled"), "{said}");
+    let (code, printed) = stage.output(&["run", "notes"]);
+    assert!(code == 2 && printed.contains("\"notes\" is disabled"), "{printed}");
     assert_eq!(stage.started(), Vec::<i32>::new());
 }
 
 #[test]
-fn what_only_concerns_another_server_is_mentioned_and_stops_nobody() {
+fn mistake_in_other_server_is_reported_and_not_fatal() {
     let stage = Stage::with(&file(&json!({ "notes": demo(), "away": { "url": "https://${NOT_SET}/mcp" } })));
     let client = stage.client(&["notes"]);
-    eventually("it is said", SOON, || client.log().contains("other servers in it cannot be used"));
-    assert_eq!(stage.said(&["run", "away"]).0, 2);
+    eventually("the log reports it", SOON, || client.log().contains("other servers in it cannot be used"));
+    assert_eq!(stage.output(&["run", "away"]).0, 2);
 }

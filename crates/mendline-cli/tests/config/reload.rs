@@ -1,4 +1,4 @@
-//! A file that changes while a server is run from it.
+//! Changes of a configuration file while a server runs from it.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::client::{Client, SOON, eventually, failure};
 use crate::site::{Site, event_answers, json_answers};
 use crate::stage::{SECRET, Stage, demo, file};
 
-/// A look at the file comes every second; what follows from it comes soon after.
+/// The deadline for the effect of a change. Mendline reads the file every second.
 const SEEN: Duration = Duration::from_secs(20);
 
 fn with(key: &str, value: Value) -> String {
@@ -19,7 +19,7 @@ fn with(key: &str, value: Value) -> String {
     file(&json!({ "notes": entry }))
 }
 
-fn hears(client: &Client, words: &str) {
+fn wait_for_log(client: &Client, words: &str) {
     eventually(words, SEEN, || client.log().contains(words));
 }
 
@@ -28,14 +28,14 @@ fn is_timed_out(result: &Value) -> bool {
 }
 
 #[test]
-fn x97_reload_during_calls_gives_new_policies_to_new_calls_and_loses_none() {
+fn x97_reload_during_calls_applies_to_new_calls_and_loses_none() {
     let stage = Stage::with(&with("timeouts", json!({ "call": "1m" })));
     let mut client = stage.client(&["notes"]);
     let done = stage.path().with_file_name("done");
     client.call("old", "create_note", &json!({ "key": "old", "until": done }));
     eventually("it runs", SOON, || stage.executions("create_note", "old") == 1);
     stage.write(&with("timeouts", json!({ "call": "300ms" })));
-    hears(&client, "new policies hold for calls that come from now on");
+    wait_for_log(&client, "new policies hold for calls that come from now on");
     client.call("new", "lookup", &json!({ "key": "new", "delayMs": 60_000 }));
     assert!(is_timed_out(&client.answer("new")["result"]), "the new policy holds for it");
     fs::write(done, "").unwrap();
@@ -46,15 +46,15 @@ fn x97_reload_during_calls_gives_new_policies_to_new_calls_and_loses_none() {
 }
 
 #[test]
-fn x97_reload_of_a_command_replaces_the_server_when_its_calls_are_done() {
+fn x97_reload_of_command_replaces_server_after_its_calls() {
     let stage = Stage::with(&file(&json!({ "notes": demo() })));
     let mut client = stage.client(&["notes"]);
     let done = stage.path().with_file_name("done");
     client.call("old", "create_note", &json!({ "key": "old", "until": done }));
     eventually("it runs", SOON, || stage.executions("create_note", "old") == 1);
     stage.write(&with("env", json!({ "CHANGED": "yes" })));
-    hears(&client, "the server is replaced as soon as no call is with it");
-    // It goes on to be used meanwhile.
+    wait_for_log(&client, "the server is replaced as soon as no call is with it");
+    // The old server remains in use meanwhile.
     let result = client.result("meanwhile", "lookup", &json!({ "key": "m" }));
     assert!(result.to_string().contains("m is 42"), "{result}");
     assert_eq!(stage.started().len(), 1);
@@ -69,13 +69,13 @@ fn x97_reload_of_a_command_replaces_the_server_when_its_calls_are_done() {
     assert_eq!(stage.executions("create_note", "old"), 1);
 }
 
-/// The greeting is a call too, so the short time is only chosen when the server is up.
+/// The handshake is a call too, so the test sets the short timeout only when the server is up.
 #[test]
-fn progress_renews_a_call_only_until_its_total_time_is_over() {
+fn progress_extends_call_only_up_to_total_timeout() {
     let stage = Stage::with(&file(&json!({ "notes": demo() })));
     let mut client = stage.client(&["notes"]);
     stage.write(&with("timeouts", json!({ "total": "700ms" })));
-    hears(&client, "new policies hold");
+    wait_for_log(&client, "new policies hold");
     let arguments = json!({ "key": "k", "steps": 100_000, "stepMs": 50 });
     let params = json!({ "name": "slow", "arguments": arguments, "_meta": { "progressToken": 1 } });
     let begin = Instant::now();
@@ -86,7 +86,7 @@ fn progress_renews_a_call_only_until_its_total_time_is_over() {
 }
 
 #[test]
-fn x98_reload_invalid_keeps_the_old_configuration_and_says_why() {
+fn x98_invalid_reload_keeps_old_configuration_and_logs_reason() {
     let stage = Stage::with(&with("timeouts", json!({ "call": "1m" })));
     let mut client = stage.client(&["notes"]);
     for (text, words) in [
@@ -97,56 +97,56 @@ fn x98_reload_invalid_keeps_the_old_configuration_and_says_why() {
     ] {
         let before = client.log().matches("the old configuration stays").count();
         stage.write(text);
-        hears(&client, words);
-        eventually("it is said", SEEN, || client.log().matches("the old configuration stays").count() > before);
+        wait_for_log(&client, words);
+        eventually("the log reports it", SEEN, || client.log().matches("the old configuration stays").count() > before);
         let result = client.result("1", "lookup", &json!({ "key": "k", "delayMs": 400 }));
         assert!(result.to_string().contains("k is 42"), "{result}");
     }
     stage.write(&with("timeouts", json!({ "call": "200ms" })));
-    hears(&client, "new policies hold");
+    wait_for_log(&client, "new policies hold");
     assert!(is_timed_out(&client.result("2", "lookup", &json!({ "key": "k", "delayMs": 60_000 }))));
     assert_eq!(stage.started().len(), 1);
 }
 
 #[test]
-fn a_hang_up_reads_the_file_at_once() {
+fn sighup_reloads_file_at_once() {
     let stage = Stage::with(&file(&json!({ "notes": demo() })));
     let mut client = stage.client(&["notes"]);
     stage.write(&with("tools", json!({ "lookup": { "timeout": "200ms" } })));
     client.signal(Signal::HUP);
-    hears(&client, "new policies hold");
+    wait_for_log(&client, "new policies hold");
     assert!(is_timed_out(&client.result("1", "lookup", &json!({ "key": "k", "delayMs": 60_000 }))));
-    // The second one finds nothing new, and ends nobody.
+    // The second signal finds no change and ends nothing.
     client.signal(Signal::HUP);
     let result = client.result("2", "create_note", &json!({ "key": "k" }));
     assert!(result.to_string().contains("wrote k"), "{result}");
 }
 
 #[test]
-fn a_command_that_was_wrong_is_tried_as_soon_as_it_is_mended() {
+fn corrected_command_is_tried_at_once() {
     let stage = Stage::with(&file(&json!({ "notes": { "command": "/nonexistent/server" } })));
     let mut command = stage.command(&["run", "--startup", "wait", "notes"]);
     let mut client = Client::start(command.stdin(std::process::Stdio::piped()));
     client.read_log();
-    hears(&client, "was not found");
+    wait_for_log(&client, "was not found");
     stage.write(&file(&json!({ "notes": demo() })));
     eventually("it is started", SEEN, || stage.started().len() == 1);
-    assert_eq!(client.greet(), "demo-server");
+    assert_eq!(client.initialize(), "demo-server");
 }
 
 #[test]
-fn x97_reload_of_a_url_moves_to_the_new_one_when_the_calls_to_the_old_one_are_done() {
+fn x97_reload_of_url_moves_after_calls_to_old_url() {
     let (old, new) = (Site::start(json_answers()), Site::start(event_answers()));
     let at = |site: &Site| file(&json!({ "notes": { "url": site.url(), "headers": { "X-Key": "${STAGE_TOKEN}" } } }));
     let stage = Stage::with(&at(&old));
     let mut client = Client::start(stage.command(&["run", "notes"]).stdin(std::process::Stdio::piped()));
     client.read_log();
-    client.greet();
+    client.initialize();
     let done = stage.path().with_file_name("done");
     client.call("old", "create_note", &json!({ "key": "old", "until": done }));
     old.until("it runs", |counts| counts.executions_of("old") == 1);
     stage.write(&at(&new));
-    hears(&client, "the server is replaced as soon as no call is with it");
+    wait_for_log(&client, "the server is replaced as soon as no call is with it");
     client.result("meanwhile", "lookup", &json!({ "key": "meanwhile" }));
     assert_eq!((old.executions("meanwhile"), new.counts().posts), (1, 0));
     fs::write(done, "").unwrap();
@@ -155,6 +155,6 @@ fn x97_reload_of_a_url_moves_to_the_new_one_when_the_calls_to_the_old_one_are_do
     let result = client.result("new", "create_note", &json!({ "key": "new" }));
     assert!(result.to_string().contains("wrote new"), "{result}");
     assert_eq!((old.executions("old"), old.executions("new"), new.executions("new")), (1, 0, 1));
-    assert_eq!(new.counts().sessions_opened, 1, "it was greeted there");
+    assert_eq!(new.counts().sessions_opened, 1, "the new server was initialized");
     assert!(!client.whole_log().contains(SECRET));
 }

@@ -1,4 +1,4 @@
-//! A directory with a configuration file in it, and `mendline` in front of it.
+//! A home directory with a configuration file, and `mendline` commands in it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,16 +9,16 @@ use tempfile::TempDir;
 
 use crate::client::{Client, MENDLINE};
 
-/// What must never be seen.
+/// The secret that must not be visible anywhere.
 pub(crate) const SECRET: &str = "canary-s3cret";
 
-/// A home with a configuration file.
+/// A home directory with a configuration file.
 pub(crate) struct Stage {
     folder: TempDir,
 }
 
 impl Stage {
-    /// A file with this text in the user's configuration directory.
+    /// Creates the configuration file of the user with this text.
     pub(crate) fn with(text: &str) -> Stage {
         let stage = Stage { folder: tempfile::tempdir().unwrap() };
         fs::create_dir(stage.folder.path().join("mendline")).unwrap();
@@ -26,7 +26,7 @@ impl Stage {
         stage
     }
 
-    /// Writes the file as an editor does: beside it, and then over it.
+    /// Writes the file like an editor: into a new file that replaces the old one.
     pub(crate) fn write(&self, text: &str) {
         let beside = self.path().with_extension("new");
         fs::write(&beside, text).unwrap();
@@ -38,7 +38,7 @@ impl Stage {
         self.folder.path().join("mendline/config.json")
     }
 
-    /// Another file beside it.
+    /// Writes another file beside it.
     pub(crate) fn other(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::write(&path, text).unwrap();
@@ -59,21 +59,21 @@ impl Stage {
         command
     }
 
-    /// Runs a command to its end: its exit code, and everything that it said.
-    pub(crate) fn said(&self, arguments: &[&str]) -> (i32, String) {
+    /// Runs a command to its end. Returns its exit code and its output.
+    pub(crate) fn output(&self, arguments: &[&str]) -> (i32, String) {
         let Output { status, stdout, stderr } = self.command(arguments).stdin(Stdio::null()).output().unwrap();
-        let said = format!("{}{}", String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
-        assert!(!said.contains(SECRET), "{said}");
-        (status.code().unwrap(), said.replace(self.folder.path().to_str().unwrap(), "HOME"))
+        let printed = format!("{}{}", String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+        assert!(!printed.contains(SECRET), "{printed}");
+        (status.code().unwrap(), printed.replace(self.folder.path().to_str().unwrap(), "HOME"))
     }
 
-    /// A client of `mendline run` with these arguments, greeted.
+    /// Starts `mendline run` with these arguments and performs the handshake.
     pub(crate) fn client(&self, arguments: &[&str]) -> Client {
-        // However slow its start is, nobody stands in for it.
+        // A provisional answer must not replace the handshake of a slow server.
         let arguments = [&["run", "--startup", "wait"], arguments].concat();
         let mut client = Client::start(self.command(&arguments).stdin(Stdio::piped()));
         client.read_log();
-        assert_eq!(client.greet(), "demo-server");
+        assert_eq!(client.initialize(), "demo-server");
         client
     }
 
@@ -81,25 +81,25 @@ impl Stage {
         self.folder.path().join("ledger")
     }
 
-    /// The processes that have started, in order.
+    /// Returns the pids of the started servers, in order.
     pub(crate) fn started(&self) -> Vec<i32> {
         let ledger = fs::read_to_string(self.ledger_path()).unwrap_or_default();
         ledger.lines().filter_map(|line| line.strip_prefix("start ")?.parse().ok()).collect()
     }
 
-    /// How often this call really ran.
+    /// Returns how often this call really ran.
     pub(crate) fn executions(&self, tool: &str, key: &str) -> usize {
         let ledger = fs::read_to_string(self.ledger_path()).unwrap_or_default();
         ledger.lines().filter(|line| line.starts_with(&format!("executed {tool} {key} "))).count()
     }
 }
 
-/// An entry that runs the demo server.
+/// Returns an entry that runs the demo server.
 pub(crate) fn demo() -> Value {
     json!({ "command": MENDLINE, "args": ["demo-server"] })
 }
 
-/// Mendline's own file with these servers.
+/// Returns a configuration file with these servers.
 pub(crate) fn file(servers: &Value) -> String {
     json!({ "mendline": {}, "mcpServers": servers }).to_string()
 }

@@ -1,24 +1,24 @@
-//! Running bridges, looked at and steered through their control sockets: `status`, `reconnect`, `isolate`, `resume`.
+//! Running bridges, inspected and controlled through their control sockets: `status`, `reconnect`, `isolate`, `resume`.
 //!
-//! Every story has a runtime directory of its own, so it sees its own processes and nobody else's. What `status` says is held
-//! against what was done to real servers; stories wait for facts, with a deadline, and never for time.
+//! Each test has its own runtime directory and sees only its own processes. The tests compare the output of `status`
+//! with what happened to real servers, and wait for each state with a deadline.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "../client/mod.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod client;
-mod completing;
-mod guests;
+mod commands;
+mod completion;
+mod connections;
 mod many;
 mod probing;
 mod schema;
 #[path = "../http/site.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod site;
 mod sockets;
 mod stage;
 mod states;
-mod steering;
 mod terminal;
 mod watch;

@@ -1,4 +1,4 @@
-//! Configured servers that do not run, tried.
+//! Probes of configured servers that do not run.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::client::MENDLINE;
 use crate::site::{Site, json_answers};
-use crate::stage::{Said, Stage, until_gone};
+use crate::stage::{CommandOutput, Stage, until_gone};
 
 fn configured(stage: &Stage, servers: &Value) -> String {
     let path = stage.folder().join("servers.json");
@@ -16,9 +16,9 @@ fn configured(stage: &Stage, servers: &Value) -> String {
 }
 
 #[test]
-fn each_server_that_does_not_run_is_greeted_and_ended_again() {
+fn probe_initializes_each_stopped_server_and_ends_it() {
     let (stage, site, guarded) = (Stage::new(), Site::start(json_answers()), Site::start(json_answers()));
-    guarded.breaks(Rule::new("a73_token_expired_401").verb("POST"));
+    guarded.add_fault(Rule::new("a73_token_expired_401").verb("POST"));
     let demo = json!({ "command": MENDLINE, "args": ["demo-server"] });
     let file = configured(
         &stage,
@@ -40,19 +40,19 @@ fn each_server_that_does_not_run_is_greeted_and_ended_again() {
         all.iter().map(|probed| (word(&probed["name"]), word(&probed["outcome"]))).collect()
     };
     let arguments = ["status", "--json", "--probe", "--config", &file, "--within", "5s"];
-    // One that would answer, on a machine that let it run, is tried again; the one that never answers fails every time.
-    let is_settled = |said: &Said| {
-        let outcomes = outcomes(&said.json());
+    // A probe of a healthy server may time out on a busy machine and is repeated. The silent server fails every time.
+    let is_settled = |output: &CommandOutput| {
+        let outcomes = outcomes(&output.json());
         let is = |name: &str, outcome: &str| outcomes.contains(&(name.to_owned(), outcome.to_owned()));
         is("rests", "answers")
             && is("far", "answers")
             && is("guarded", "needsLogin")
             && !is("runs", "answers")
-            && said.stdout.contains("exit code 3")
+            && output.stdout.contains("exit code 3")
     };
-    let said = stage.ask_until(&arguments, is_settled);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let report = said.json();
+    let output = stage.query_until(&arguments, is_settled);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let report = output.json();
     let probed = |name: &str| {
         let all = report["probed"].as_array().unwrap();
         all.iter().find(|probed| probed["name"] == name).unwrap_or_else(|| panic!("{name}: {report:#}")).clone()
@@ -78,21 +78,21 @@ fn each_server_that_does_not_run_is_greeted_and_ended_again() {
 }
 
 #[test]
-fn what_is_shown_of_it_is_a_row_in_the_table() {
+fn probed_server_is_row_of_table() {
     let stage = Stage::new();
     let file = configured(&stage, &json!({ "rests": { "command": MENDLINE, "args": ["demo-server"] } }));
-    let is_probed = |said: &Said| said.stdout.contains("rests   stdio  not running; demo-server ");
-    let said = stage.ask_until(&["status", "--probe", "--config", &file], is_probed);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.stdout.contains("1 server not running, of which 1 would answer"), "{}", said.stdout);
-    stage.ask_until(&["status", "rests", "--probe", "--config", &file], |said| said.code == Some(0));
+    let is_probed = |output: &CommandOutput| output.stdout.contains("rests   stdio  not running; demo-server ");
+    let output = stage.query_until(&["status", "--probe", "--config", &file], is_probed);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stdout.contains("1 server not running, of which 1 would answer"), "{}", output.stdout);
+    stage.query_until(&["status", "rests", "--probe", "--config", &file], |output| output.code == Some(0));
 }
 
 #[test]
-fn without_a_file_there_is_nothing_to_probe() {
+fn probe_without_file_reports_no_servers() {
     let stage = Stage::new();
-    let said = stage.ask(&["status", "--probe"]);
-    assert!(said.code == Some(2) && said.stderr.contains("error:"), "{said:?}");
-    let said = stage.ask(&["status", "--probe", "--config", "/nonexistent.json"]);
-    assert_eq!(said.code, Some(2), "{said:?}");
+    let output = stage.query(&["status", "--probe"]);
+    assert!(output.code == Some(2) && output.stderr.contains("error:"), "{output:?}");
+    let output = stage.query(&["status", "--probe", "--config", "/nonexistent.json"]);
+    assert_eq!(output.code, Some(2), "{output:?}");
 }

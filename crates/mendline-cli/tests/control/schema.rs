@@ -1,4 +1,5 @@
-//! What `--json` prints is what `--schema` describes, member by member and in both directions.
+//! The output of `--json` against `--schema`: every printed member is described, and every described member is
+//! required.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -7,8 +8,8 @@ use crate::client::MENDLINE;
 use crate::site::{Site, json_answers};
 use crate::stage::{Stage, kind};
 
-/// Holds a value against a schema. Knows as much of JSON Schema as ours uses, and fails at anything else; a member that the
-/// schema does not describe is a mistake here, although readers have to bear it.
+/// Validates a value against a schema. It supports the part of JSON Schema that Mendline uses and rejects any other
+/// keyword. A member that the schema does not describe is an error here, although readers must accept it.
 fn check(value: &Value, schema: &Value, place: &str) -> Result<(), String> {
     let known = [
         "$schema",
@@ -79,16 +80,16 @@ fn check(value: &Value, schema: &Value, place: &str) -> Result<(), String> {
 }
 
 #[test]
-fn everything_that_is_printed_is_described_and_everything_described_is_required() {
+fn status_json_matches_schema_and_schema_requires_every_member() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
-    let said = stage.ask(&["status", "--schema"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let schema: Value = serde_json::from_str(&said.stdout).unwrap();
+    let output = stage.query(&["status", "--schema"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let schema: Value = serde_json::from_str(&output.stdout).unwrap();
     let mut notes = stage.bridge("notes");
     notes.result("a", "lookup", &json!({ "key": "k" }));
     let _ghost = stage.run(&["--name", "ghost", "--", "/nonexistent/server"]);
     let mut far = stage.run(&["--name", "far", "--rate-limit", "10/s", &site.url()]);
-    far.greet();
+    far.initialize();
     let hung = stage.bridge("hung");
     hung.signal(Signal::STOP);
     stage.until("ghost", "it is parked", |server| kind(server) == "parked");
@@ -97,13 +98,13 @@ fn everything_that_is_printed_is_described_and_everything_described_is_required(
     std::fs::write(&file, servers.to_string()).unwrap();
     let counts = |report: &Value| ["servers", "silent", "probed"].map(|name| report[name].as_array().unwrap().len());
     let arguments = ["status", "--json", "--probe", "--config", file.to_str().unwrap()];
-    // Every part of it has to be seen.
-    let report = stage.ask_until(&arguments, |said| counts(&said.json()) == [3, 1, 2]).json();
+    // The report must contain every part.
+    let report = stage.query_until(&arguments, |output| counts(&output.json()) == [3, 1, 2]).json();
     assert_eq!(check(&report, &schema, "report"), Ok(()), "{report:#}");
     let usual = stage.report_until(|report| counts(report) == [3, 1, 0]);
     assert_eq!(check(&usual, &schema, "report"), Ok(()), "{usual:#}");
     every_member_is_required(&schema, "schema");
-    // The test itself sees what is wrong.
+    // The validator itself detects mistakes.
     for (name, value) in
         [("version", json!(2)), ("servers", json!([{}])), ("extra", json!(1)), ("silent", json!("none"))]
     {

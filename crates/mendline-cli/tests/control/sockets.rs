@@ -1,4 +1,4 @@
-//! Sockets that are right, dead, hung, foreign or no sockets at all.
+//! Control sockets that are valid, stale, hung, of another user, or not sockets.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ fn mode(path: &std::path::Path) -> u32 {
 }
 
 #[test]
-fn only_its_user_can_reach_it_and_it_goes_with_its_process() {
+fn socket_is_private_and_removed_at_exit() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let sockets = stage.sockets();
@@ -31,13 +31,13 @@ fn only_its_user_can_reach_it_and_it_goes_with_its_process() {
 }
 
 #[test]
-fn what_a_killed_process_leaves_is_swept_by_whoever_looks() {
+fn socket_of_killed_process_is_removed_by_status() {
     let stage = Stage::new();
     let (mut killed, _stays) = (stage.bridge("killed"), stage.bridge("stays"));
     killed.signal(Signal::KILL);
     killed.process.wait().unwrap();
     assert_eq!(stage.sockets().len(), 2);
-    let report = stage.ask(&["status", "--json"]).json();
+    let report = stage.query(&["status", "--json"]).json();
     assert!(!report.to_string().contains("killed"), "{report:#}");
     assert_eq!(stage.sockets().len(), 1, "swept");
     let report = stage.report_until(|report| report["silent"] == json!([]));
@@ -46,45 +46,45 @@ fn what_a_killed_process_leaves_is_swept_by_whoever_looks() {
 }
 
 #[test]
-fn where_nothing_runs_that_is_said_with_what_to_do() {
+fn status_without_processes_says_what_to_do() {
     let stage = Stage::new();
-    let said = stage.ask(&["status"]);
-    assert_eq!(said.code, Some(3), "{said:?}");
-    assert!(said.stdout.contains("No Mendline is running") && said.stdout.contains("mendline wrap"), "{said:?}");
-    let report = stage.ask(&["status", "--json"]).json();
+    let output = stage.query(&["status"]);
+    assert_eq!(output.code, Some(3), "{output:?}");
+    assert!(output.stdout.contains("No Mendline is running") && output.stdout.contains("mendline wrap"), "{output:?}");
+    let report = stage.query(&["status", "--json"]).json();
     assert_eq!(report, json!({ "version": 1, "servers": [], "silent": [], "probed": [] }));
     assert!(!stage.runtime().exists(), "to look makes nothing");
 }
 
 #[test]
-fn a_process_that_stands_still_costs_a_moment_and_hides_nobody() {
+fn stopped_process_delays_status_briefly_and_hides_no_other() {
     let stage = Stage::new();
     let (hung, _well) = (stage.bridge("hung"), stage.bridge("well"));
     hung.signal(Signal::STOP);
-    // Often enough that a queue of connections which nobody takes would be full.
+    // Often enough to fill the backlog of a socket that accepts no connection.
     for _ in 0..3 {
         let silent = json!([{ "name": "hung", "pid": hung.process.id(), "why": "does not answer" }]);
-        let said = stage.ask_until(&["status", "--json"], |said| said.json()["silent"] == silent);
-        assert_eq!(kind(&said.json()["servers"][0]), "ready");
-        // A second by itself; the rest is for a machine that has other things to do.
-        assert!(said.took >= Duration::from_millis(950) && said.took < SOON, "{:?}", said.took);
+        let output = stage.query_until(&["status", "--json"], |output| output.json()["silent"] == silent);
+        assert_eq!(kind(&output.json()["servers"][0]), "ready");
+        // The query itself takes one second. The rest allows for a busy machine.
+        assert!(output.took >= Duration::from_millis(950) && output.took < SOON, "{:?}", output.took);
     }
-    let said = stage.ask(&["status", "hung"]);
-    assert!(said.code == Some(1) && said.stdout.contains("does not answer"), "{said:?}");
-    let said = stage.ask(&["reconnect", "hung"]);
-    assert!(said.code == Some(1) && said.stdout.contains("does not answer"), "{said:?}");
+    let output = stage.query(&["status", "hung"]);
+    assert!(output.code == Some(1) && output.stdout.contains("does not answer"), "{output:?}");
+    let output = stage.query(&["reconnect", "hung"]);
+    assert!(output.code == Some(1) && output.stdout.contains("does not answer"), "{output:?}");
     hung.signal(Signal::CONT);
     stage.until("hung", "it is ready again", |server| kind(server) == "ready");
 }
 
 #[test]
-fn whoever_takes_no_connections_at_all_does_not_keep_us_waiting() {
+fn full_backlog_does_not_block_status() {
     let stage = Stage::new();
     let _well = stage.bridge("well");
     let full = stage.runtime().join("full-1.sock");
     let listener = UnixListener::bind(&full).unwrap();
     let mut waiting = Vec::new();
-    // Until its queue is full; one more would wait for ever.
+    // Fills the backlog. One more blocking connect would wait without end.
     while let Ok(stream) = connect_at_once(&full) {
         waiting.push(stream);
         assert!(waiting.len() < 100_000, "its queue has no end");
@@ -103,7 +103,7 @@ fn connect_at_once(path: &std::path::Path) -> rustix::io::Result<std::os::fd::Ow
 }
 
 #[test]
-fn whoever_talks_nonsense_is_named_and_what_is_no_socket_is_left_alone() {
+fn invalid_reply_is_reported_and_non_socket_is_kept() {
     let stage = Stage::new();
     let _well = stage.bridge("well");
     let runtime = stage.runtime();
@@ -122,52 +122,52 @@ fn whoever_talks_nonsense_is_named_and_what_is_no_socket_is_left_alone() {
         report["silent"][0]["why"].as_str().is_some_and(|why| why.contains("cannot be read"))
             && report["servers"].as_array().unwrap().len() == 1
     };
-    let said = stage.ask_until(&["status", "--json"], |said| is_heard(&said.json()));
-    let report = said.json();
+    let output = stage.query_until(&["status", "--json"], |output| is_heard(&output.json()));
+    let report = output.json();
     assert_eq!((&report["silent"][0]["name"], &report["silent"][0]["pid"]), (&json!("liar"), &json!(42)));
-    assert!(!said.stdout.contains('\u{1b}'), "{said:?}");
+    assert!(!output.stdout.contains('\u{1b}'), "{output:?}");
     assert!(runtime.join("plain-7.sock").exists() && runtime.join("strange.sock").exists());
 }
 
 #[test]
-fn a_directory_that_others_can_look_into_is_not_used() {
+fn runtime_directory_readable_by_others_is_not_used() {
     let stage = Stage::new();
     fs::create_dir(stage.runtime()).unwrap();
     fs::set_permissions(stage.runtime(), fs::Permissions::from_mode(0o755)).unwrap();
     let mut client = stage.bridge("notes");
     assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42", "calls go on");
-    eventually("it is said", SOON, || client.log().contains("`mendline status` will not see this process"));
-    eventually("it is said", SOON, || client.log().contains("chmod 700"));
+    eventually("the log reports it", SOON, || client.log().contains("`mendline status` will not see this process"));
+    eventually("the log reports it", SOON, || client.log().contains("chmod 700"));
     assert_eq!(fs::read_dir(stage.runtime()).unwrap().count(), 0);
-    let said = stage.ask(&["status"]);
-    assert!(said.code == Some(3) && said.stderr.contains("others may look into it"), "{said:?}");
+    let output = stage.query(&["status"]);
+    assert!(output.code == Some(3) && output.stderr.contains("others may look into it"), "{output:?}");
 }
 
 #[test]
-fn a_directory_of_another_user_is_not_used() {
+fn runtime_directory_of_other_user_is_not_used() {
     let stage = Stage::new();
     fs::create_dir(stage.runtime()).unwrap();
     fs::set_permissions(stage.runtime(), fs::Permissions::from_mode(0o700)).unwrap();
     if std::os::unix::fs::chown(stage.runtime(), Some(12_345), None).is_err() {
-        // Only root can give something away; the rule itself is tested where it is written.
+        // Only root can change the owner. A unit test covers the rule itself.
         return;
     }
     let client = stage.bridge("notes");
-    eventually("it is said", SOON, || client.log().contains("belongs to another user"));
-    let said = stage.ask(&["status"]);
-    assert!(said.code == Some(3) && said.stderr.contains("belongs to another user"), "{said:?}");
+    eventually("the log reports it", SOON, || client.log().contains("belongs to another user"));
+    let output = stage.query(&["status"]);
+    assert!(output.code == Some(3) && output.stderr.contains("belongs to another user"), "{output:?}");
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_keeps_nobody_from_calling() {
+fn missing_runtime_directory_stops_no_call() {
     let stage = Stage::at("missing/run");
     let mut client = stage.bridge("notes");
     assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42");
-    eventually("it is said", SOON, || client.log().contains("`mendline status` will not see this process"));
+    eventually("the log reports it", SOON, || client.log().contains("`mendline status` will not see this process"));
 }
 
 #[test]
-fn a_path_that_is_too_long_for_a_socket_will_do() {
+fn overlong_socket_path_works() {
     let stage = Stage::at(&"x".repeat(150));
     let _client = stage.bridge(&"n".repeat(64));
     let server = stage.until(&"n".repeat(64), "it is ready", |server| kind(server) == "ready");

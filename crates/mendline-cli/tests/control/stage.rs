@@ -1,4 +1,4 @@
-//! A runtime directory, the bridges in it, and a person who asks about them.
+//! A runtime directory, the bridges in it, and commands that query and control them.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -12,18 +12,18 @@ use tempfile::TempDir;
 
 use crate::client::{Client, MENDLINE, RUNTIME, eventually};
 
-/// How long a state may take to be seen, on a machine that has other things to do.
+/// The deadline for a state to become visible on a busy machine.
 pub(crate) const LATER: Duration = Duration::from_secs(30);
 
-/// A home of its own.
+/// A separate home directory.
 pub(crate) struct Stage {
     folder: TempDir,
     runtime: PathBuf,
 }
 
-/// What a command said, and how it ended.
+/// The output and the exit code of a command.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -35,7 +35,7 @@ impl Stage {
         Stage::at("run")
     }
 
-    /// With a runtime directory of this name.
+    /// Creates a stage with a runtime directory of this name.
     pub(crate) fn at(name: &str) -> Stage {
         let folder = tempfile::tempdir().unwrap();
         let runtime = folder.path().join(name);
@@ -50,7 +50,7 @@ impl Stage {
         self.runtime.clone()
     }
 
-    /// The processes that run here.
+    /// Returns the registry of the processes of this stage.
     pub(crate) fn registry(&self) -> Registry {
         Registry::of(vec![self.runtime()])
     }
@@ -63,7 +63,7 @@ impl Stage {
         command
     }
 
-    /// `mendline run` with these arguments, not greeted.
+    /// Starts `mendline run` with these arguments, without a handshake.
     pub(crate) fn run(&self, arguments: &[&str]) -> Client {
         let mut command = self.command(&["run"]);
         let mut client = Client::start(command.args(arguments).stdin(Stdio::piped()));
@@ -71,72 +71,72 @@ impl Stage {
         client
     }
 
-    /// A bridge of this name around the demo server, greeted.
+    /// Starts a bridge of this name for the demo server and performs the handshake.
     pub(crate) fn bridge(&self, name: &str) -> Client {
-        // However slow its start is, nobody stands in for it.
+        // A provisional answer must not replace the handshake of a slow server.
         let mut client = self.run(&["--name", name, "--startup", "wait", "--", MENDLINE, "demo-server"]);
-        assert_eq!(client.greet(), "demo-server");
+        assert_eq!(client.initialize(), "demo-server");
         client
     }
 
-    /// Asks, and gives everything that was said.
-    pub(crate) fn ask(&self, arguments: &[&str]) -> Said {
+    /// Runs a command and returns its output.
+    pub(crate) fn query(&self, arguments: &[&str]) -> CommandOutput {
         let begun = Instant::now();
         let output = self.command(arguments).stdin(Stdio::null()).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         let took = begun.elapsed();
-        Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr), took }
+        CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr), took }
     }
 
-    /// Asks again until this is said. All processes together have a second to answer, and on a busy machine one that is
-    /// well may miss that.
-    pub(crate) fn ask_until(&self, arguments: &[&str], is_so: impl Fn(&Said) -> bool) -> Said {
+    /// Repeats a command until the condition holds. All processes together have one second to answer, which a healthy
+    /// process may miss on a busy machine.
+    pub(crate) fn query_until(&self, arguments: &[&str], is_so: impl Fn(&CommandOutput) -> bool) -> CommandOutput {
         let deadline = Instant::now() + LATER;
         loop {
-            let said = self.ask(arguments);
-            if is_so(&said) {
-                return said;
+            let printed = self.query(arguments);
+            if is_so(&printed) {
+                return printed;
             }
-            assert!(Instant::now() < deadline, "{arguments:?}: not said within {LATER:?}; last: {said:?}");
+            assert!(Instant::now() < deadline, "{arguments:?}: not printed within {LATER:?}; last: {printed:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// Tells somebody to do something, again if the process was too busy to hear or to do it at once. What it may have done
-    /// all the same is undone before, so that what is said at last is what is said the first time.
-    pub(crate) fn steer(&self, arguments: &[&str]) -> Said {
+    /// Runs a control command, and repeats it if the process was too slow. The inverse command runs before each
+    /// repetition, so that the last output equals that of a first run.
+    pub(crate) fn control(&self, arguments: &[&str]) -> CommandOutput {
         let deadline = Instant::now() + LATER;
         loop {
-            let said = self.ask(arguments);
+            let printed = self.query(arguments);
             let was_busy = ["it does not answer", "has not done it", "still trying after"];
-            if !was_busy.iter().any(|words| said.stdout.contains(words)) || Instant::now() > deadline {
-                return said;
+            if !was_busy.iter().any(|words| printed.stdout.contains(words)) || Instant::now() > deadline {
+                return printed;
             }
             let opposite = match arguments[0] {
                 "isolate" => "resume",
                 "resume" => "isolate",
                 _ => continue,
             };
-            self.ask(&[&[opposite], &arguments[1..]].concat());
+            self.query(&[&[opposite], &arguments[1..]].concat());
         }
     }
 
-    /// What `status --json` says once it is so.
+    /// Returns the output of `status --json` once the condition holds.
     pub(crate) fn report_until(&self, is_so: impl Fn(&Value) -> bool) -> Value {
-        self.ask_until(&["status", "--json"], |said| is_so(&said.json())).json()
+        self.query_until(&["status", "--json"], |printed| is_so(&printed.json())).json()
     }
 
-    /// The server of this name.
+    /// Returns the server of this name.
     pub(crate) fn server(&self, name: &str) -> Value {
         self.until(name, "it answers", |_| true)
     }
 
-    /// Waits until the server of this name is so, and gives how it is then.
+    /// Waits until the condition holds for the server of this name, and returns its state.
     pub(crate) fn until(&self, name: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let mut last = None;
         let deadline = Instant::now() + LATER;
         while Instant::now() < deadline {
-            let report = self.ask(&["status", "--json"]).json();
+            let report = self.query(&["status", "--json"]).json();
             last = report["servers"].as_array().unwrap().iter().find(|server| server["name"] == name).cloned();
             if last.as_ref().is_some_and(&is_so) {
                 return last.unwrap();
@@ -146,7 +146,7 @@ impl Stage {
         panic!("not within {LATER:?}: {what}; last seen: {last:#?}");
     }
 
-    /// The sockets that lie here.
+    /// Returns the sockets of this stage.
     pub(crate) fn sockets(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.runtime()) else { return Vec::new() };
         let entries = entries.map(|entry| entry.unwrap());
@@ -154,24 +154,24 @@ impl Stage {
     }
 }
 
-impl Said {
-    /// What was said, as JSON.
+impl CommandOutput {
+    /// Parses the output as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
-/// How a server is, in one word.
+/// Returns the state of a server.
 pub(crate) fn kind(server: &Value) -> &str {
     server["state"]["kind"].as_str().unwrap()
 }
 
-/// The process id of a server that is a child.
+/// Returns the pid of a server that is a child.
 pub(crate) fn child(server: &Value) -> i32 {
     server["connection"]["child"].as_i64().and_then(|pid| i32::try_from(pid).ok()).unwrap()
 }
 
-/// Waits until a process is gone, or only waits for its parent to notice.
+/// Waits until a process is gone or a zombie.
 pub(crate) fn until_gone(pid: i32) {
     eventually("the process is gone", LATER, || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What `status` says is what was done to the server.
+//! The output of `status` for servers in known states.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -12,7 +12,7 @@ use crate::site::{Site, event_answers, json_answers};
 use crate::stage::{Stage, child, kind};
 
 #[test]
-fn a_server_that_answers_is_ready_and_its_calls_are_counted_and_timed() {
+fn answering_server_is_ready_with_call_counts_and_times() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     for number in 0..5 {
@@ -34,7 +34,7 @@ fn a_server_that_answers_is_ready_and_its_calls_are_counted_and_timed() {
 }
 
 #[test]
-fn a_call_that_runs_is_in_flight_and_one_that_is_taken_back_is_cancelled() {
+fn running_call_is_in_flight_and_cancelled_call_is_counted() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     client.call("slow", "lookup", &json!({ "key": "k", "delayMs": 600_000 }));
@@ -45,7 +45,7 @@ fn a_call_that_runs_is_in_flight_and_one_that_is_taken_back_is_cancelled() {
 }
 
 #[test]
-fn a_killed_child_is_a_loss_and_its_successor_is_another_process() {
+fn killed_child_counts_as_loss_and_gets_new_pid() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let before = stage.until("notes", "it is ready", |server| kind(server) == "ready");
@@ -60,20 +60,22 @@ fn a_killed_child_is_a_loss_and_its_successor_is_another_process() {
 }
 
 #[test]
-fn an_unknown_outcome_is_counted_as_one() {
+fn unknown_outcome_is_counted() {
     let stage = Stage::new();
     let arguments = ["--name", "notes", "--", MENDLINE, "demo-server", "--temper", "die-after=1"];
     let mut client = stage.run(&arguments);
-    client.greet();
+    client.initialize();
     client.result("a", "create_note", &json!({ "key": "k" }));
     let server = stage.until("notes", "it failed", |server| server["calls"]["failed"] == 1);
     assert_eq!(server["calls"]["unknown"], 1, "{server:#}");
     assert_eq!(server["inFlight"], 0, "{server:#}");
-    stage.ask_until(&["status"], |said| said.stdout.contains("last error") && said.stdout.contains("outcome_unknown"));
+    stage.query_until(&["status"], |output| {
+        output.stdout.contains("last error") && output.stdout.contains("outcome_unknown")
+    });
 }
 
 #[test]
-fn a_command_that_does_not_exist_is_parked_in_words_and_the_exit_code_says_so() {
+fn missing_command_is_parked_and_sets_exit_code() {
     let stage = Stage::new();
     let _client = stage.run(&["--name", "ghost", "--", "/nonexistent/server"]);
     let server = stage.until("ghost", "it is parked", |server| kind(server) == "parked");
@@ -84,15 +86,15 @@ fn a_command_that_does_not_exist_is_parked_in_words_and_the_exit_code_says_so() 
         json!({ "dials": 1, "dialsFailed": 1, "losses": 0, "tookMs": null, "child": null })
     );
     let words = "ghost  parked: `/nonexistent/server` was not found";
-    let said = stage.ask_until(&["status", "ghost"], |said| said.stdout.starts_with(words));
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert_eq!(stage.ask(&["status"]).code, Some(0), "whoever asks for everything gets everything");
+    let output = stage.query_until(&["status", "ghost"], |output| output.stdout.starts_with(words));
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert_eq!(stage.query(&["status"]).code, Some(0), "without a filter every server is shown");
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_reconnecting_with_its_attempts_and_the_call_waits() {
+fn unreachable_server_shows_attempts_and_call_waits() {
     let stage = Stage::new();
-    // Bound and never listened on: nothing else can take the port, and nobody answers there.
+    // The port is bound without a listener: no other process can take it, and connections are refused.
     let reserved = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&reserved, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = SocketAddr::try_from(rustix::net::getsockname(&reserved).unwrap()).unwrap();
@@ -107,47 +109,51 @@ fn a_server_that_cannot_be_reached_is_reconnecting_with_its_attempts_and_the_cal
     assert!(server["state"]["attempt"].as_u64().unwrap() >= 1, "{server:#}");
     assert!(server["lastError"]["what"].as_str().unwrap().contains("connection refused"), "{server:#}");
     assert_eq!(server["target"], format!("http://{address}"));
-    stage.ask_until(&["status"], |said| said.stdout.contains("reconnecting "));
+    stage.query_until(&["status"], |output| output.stdout.contains("reconnecting "));
 }
 
 #[test]
-fn a_pause_that_the_server_asks_for_is_shown_with_what_is_left_of_it() {
+fn retry_after_pause_is_shown_with_remaining_time() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "busy", &site.url()]);
-    client.greet();
-    site.breaks(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(json!(30)));
+    client.initialize();
+    site.add_fault(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(json!(30)));
     client.call("a", "create_note", &json!({ "key": "k" }));
     let server = stage.until("busy", "it is paused", |server| server["limit"]["pausedMs"].is_u64());
     let left = server["limit"]["pausedMs"].as_u64().unwrap();
     assert!(left > 1_000 && left <= 30_000, "{server:#}");
-    assert_eq!((kind(&server), &server["breaker"]["standing"]), ("ready", &json!("closed")), "busy is not sick");
+    assert_eq!(
+        (kind(&server), &server["breaker"]["standing"]),
+        ("ready", &json!("closed")),
+        "overload is not a failure"
+    );
     assert_eq!(server["waiting"], 1, "{server:#}");
-    stage.ask_until(&["status"], |said| said.stdout.contains("paused "));
+    stage.query_until(&["status"], |output| output.stdout.contains("paused "));
 }
 
 #[test]
-fn a_server_that_wants_a_login_says_so_until_it_lets_somebody_in() {
+fn server_needs_login_until_credential_is_accepted() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "guarded", &site.url()]);
-    client.greet();
-    site.breaks(Rule::new("a73_token_expired_401"));
+    client.initialize();
+    site.add_fault(Rule::new("a73_token_expired_401"));
     client.result("a", "lookup", &json!({ "key": "k" }));
     let server = stage.until("guarded", "it needs a login", |server| kind(server) == "needsLogin");
     assert!(server["state"]["why"].is_string(), "{server:#}");
-    let said = stage.ask_until(&["status", "guarded"], |said| !said.stdout.contains("does not answer"));
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let output = stage.query_until(&["status", "guarded"], |output| !output.stdout.contains("does not answer"));
+    assert_eq!(output.code, Some(1), "{output:?}");
     site.clear();
     client.result("b", "lookup", &json!({ "key": "k" }));
     stage.until("guarded", "it is ready again", |server| kind(server) == "ready");
 }
 
 #[test]
-fn an_open_breaker_says_why_and_when_it_is_tried() {
+fn open_breaker_shows_reason_and_next_trial() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let options = ["--name", "sick", "--breaker-threshold", "2", "--breaker-reset", "60s"];
     let mut client = stage.run(&[&options[..], &[&site.url()]].concat());
-    client.greet();
-    site.breaks(Rule::new("h26_500").tool("create_note"));
+    client.initialize();
+    site.add_fault(Rule::new("h26_500").tool("create_note"));
     for id in ["a", "b"] {
         client.result(id, "create_note", &json!({ "key": id }));
     }
@@ -156,18 +162,18 @@ fn an_open_breaker_says_why_and_when_it_is_tried() {
     assert!(left > 10_000 && left <= 60_000, "{server:#}");
     assert!(server["breaker"]["why"].as_str().unwrap().contains("2 calls in a row"), "{server:#}");
     client.result("c", "create_note", &json!({ "key": "c" }));
-    let server = stage.until("sick", "one was turned away", |server| server["calls"]["turnedAway"] == 1);
+    let server = stage.until("sick", "one was rejected", |server| server["calls"]["turnedAway"] == 1);
     assert_eq!(server["calls"]["unknown"], 2, "{server:#}");
-    stage.ask_until(&["status"], |said| {
-        said.stdout.contains("open ") && said.stdout.contains("breaker: 2 calls in a row have failed")
+    stage.query_until(&["status"], |output| {
+        output.stdout.contains("open ") && output.stdout.contains("breaker: 2 calls in a row have failed")
     });
 }
 
 #[test]
-fn a_rate_limit_and_the_older_transport_are_shown_as_they_are() {
+fn rate_limit_and_sse_transport_are_shown() {
     let (stage, site) = (Stage::new(), Site::start(event_answers()));
     let mut client = stage.run(&["--name", "old", "--rate-limit", "30/m:5", &site.sse_url()]);
-    client.greet();
+    client.initialize();
     let server = stage.until("old", "it is ready", |server| kind(server) == "ready");
     assert_eq!(server["transport"], "sse", "{server:#}");
     assert_eq!(server["limit"]["rate"], json!({ "burst": 5, "perSecond": 0.5 }));
@@ -180,13 +186,13 @@ fn no_secret_is_shown() {
     let url = format!("{}?token={CANARY}", site.url());
     let header = format!("Authorization: Bearer {CANARY}");
     let mut client = stage.run(&["--name", "shy", "--header", &header, &url]);
-    client.greet();
-    site.breaks(Rule::new("h26_500").tool("create_note"));
+    client.initialize();
+    site.add_fault(Rule::new("h26_500").tool("create_note"));
     client.result("a", "create_note", &json!({ "key": "k" }));
     stage.until("shy", "it has failed", |server| server["calls"]["failed"] == 1);
     for arguments in [&["status"][..], &["status", "shy"], &["status", "--json"]] {
-        let said = stage.ask_until(arguments, |said| !said.stdout.contains("does not answer"));
-        assert!(said.stdout.contains("shy"), "{said:?}");
-        assert!(!format!("{said:?}").contains(CANARY), "{said:?}");
+        let output = stage.query_until(arguments, |output| !output.stdout.contains("does not answer"));
+        assert!(output.stdout.contains("shy"), "{output:?}");
+        assert!(!format!("{output:?}").contains(CANARY), "{output:?}");
     }
 }

@@ -1,6 +1,6 @@
-//! A terminal with somebody in front of it: keys go in, and what can be seen is known.
+//! A terminal emulator: it sends keys and keeps the visible screen.
 //!
-//! It understands as much as a live screen needs: places, lines, clearing, and the other page.
+//! It supports what the live screen uses: cursor positions, lines, clearing, and the alternate screen.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -20,15 +20,15 @@ use crate::stage::LATER;
 /// A terminal and the process that was started in it.
 pub(crate) struct Terminal {
     pub(crate) process: Child,
-    /// None when it was closed.
+    /// None after it was closed.
     master: Option<OwnedFd>,
-    glass: Arc<Mutex<Glass>>,
+    glass: Arc<Mutex<Screen>>,
 }
 
 impl Terminal {
-    /// Starts a command in a terminal of its own, of this size, as the leader of its session.
+    /// Starts a command as session leader in a terminal of this size.
     pub(crate) fn start(command: &Command, width: u16, height: u16) -> Terminal {
-        // Nobody else may hold it: it is closed when we close it.
+        // No other process may hold the terminal, so that closing it here closes it.
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -46,11 +46,11 @@ impl Terminal {
         }
         leader.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
         let process = leader.spawn().unwrap();
-        let glass = Arc::new(Mutex::new(Glass::new(width, height)));
+        let glass = Arc::new(Mutex::new(Screen::new(width, height)));
         let (mut reader, seen) = (fs::File::from(master.try_clone().unwrap()), Arc::downgrade(&glass));
         thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // The end of a terminal is an error. When nobody looks any more, it is given up.
+            // A closed terminal ends with an error.
             while let Ok(count @ 1..) = reader.read(&mut bytes) {
                 let Some(glass) = seen.upgrade() else { return };
                 glass.lock().unwrap().show(&bytes[..count]);
@@ -59,46 +59,46 @@ impl Terminal {
         Terminal { process, master: Some(master), glass }
     }
 
-    /// Presses keys.
+    /// Sends keys.
     pub(crate) fn press(&self, keys: &str) {
         fs::File::from(self.master().try_clone().unwrap()).write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until this can be seen, and gives everything that can be.
+    /// Waits until the screen contains this text, and returns the screen.
     pub(crate) fn until(&self, text: &str) -> String {
         self.until_so(&format!("{text:?} can be seen"), |glass| glass.text().contains(text))
     }
 
-    /// Waits for something that cannot be seen; what can be seen helps to understand why it does not come.
+    /// Waits for a condition outside of the screen. A failure prints the screen.
     pub(crate) fn until_fact(&self, what: &str, is_so: impl Fn() -> bool) {
         self.until_so(what, |_| is_so());
     }
 
-    /// Waits until the other page is shown, or the usual one.
+    /// Waits until the alternate screen is shown, or the main screen.
     pub(crate) fn until_page(&self, is_other: bool) {
         self.until_so(&format!("the other page: {is_other}"), |glass| glass.is_other_page == is_other);
     }
 
-    /// How the terminal works just now.
+    /// Returns the modes of the terminal.
     pub(crate) fn modes(&self) -> String {
         described(&tcgetattr(self.master()).unwrap())
     }
 
-    /// Whether the cursor can be seen, and whether the usual page is shown.
+    /// Returns true if the cursor is visible and the main screen is shown.
     pub(crate) fn is_usual(&self) -> bool {
         let glass = self.glass.lock().unwrap();
         glass.has_cursor && !glass.is_other_page
     }
 
     pub(crate) fn resize(&self, width: u16, height: u16) {
-        *self.glass.lock().unwrap() = Glass { is_other_page: true, ..Glass::new(width, height) };
+        *self.glass.lock().unwrap() = Screen { is_other_page: true, ..Screen::new(width, height) };
         tcsetwinsize(self.master(), Winsize { ws_col: width, ws_row: height, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     }
 
-    /// Closes the window while everything runs.
+    /// Closes the terminal while its processes run.
     pub(crate) fn close(&mut self) {
         self.master = None;
-        self.glass = Arc::new(Mutex::new(Glass::new(1, 1)));
+        self.glass = Arc::new(Mutex::new(Screen::new(1, 1)));
     }
 
     fn master(&self) -> &OwnedFd {
@@ -109,7 +109,7 @@ impl Terminal {
         kill(self.process.id().try_into().unwrap(), signal);
     }
 
-    fn until_so(&self, what: &str, is_so: impl Fn(&Glass) -> bool) -> String {
+    fn until_so(&self, what: &str, is_so: impl Fn(&Screen) -> bool) -> String {
         let deadline = Instant::now() + LATER;
         loop {
             let glass = self.glass.lock().unwrap();
@@ -125,7 +125,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         if self.process.try_wait().is_ok_and(|ended| ended.is_none()) {
             self.signal(Signal::KILL);
             let _ = self.process.wait();
@@ -138,23 +138,23 @@ fn described(modes: &Termios) -> String {
     format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?} {special_codes:?}")
 }
 
-/// What is behind the glass.
-struct Glass {
+/// The visible screen and the state of the parser.
+struct Screen {
     lines: Vec<Vec<char>>,
     x: usize,
     y: usize,
     is_other_page: bool,
     has_cursor: bool,
-    /// What has come of a sequence.
+    /// The received part of an escape sequence.
     sequence: Option<String>,
-    /// What has come of a character.
+    /// The received bytes of a character.
     partial: Vec<u8>,
 }
 
-impl Glass {
-    fn new(width: u16, height: u16) -> Glass {
+impl Screen {
+    fn new(width: u16, height: u16) -> Screen {
         let lines = vec![vec![' '; width.into()]; height.into()];
-        Glass { lines, x: 0, y: 0, is_other_page: false, has_cursor: true, sequence: None, partial: Vec::new() }
+        Screen { lines, x: 0, y: 0, is_other_page: false, has_cursor: true, sequence: None, partial: Vec::new() }
     }
 
     fn text(&self) -> String {
@@ -232,7 +232,7 @@ impl Glass {
                 self.y = (y - 1).min(self.lines.len() - 1);
                 self.x = (x - 1).min(self.lines[0].len() - 1);
             }
-            // Colours and the like.
+            // Colours and other attributes.
             _ => {}
         }
     }

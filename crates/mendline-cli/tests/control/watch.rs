@@ -1,4 +1,4 @@
-//! The live screen in a real terminal, over real processes: what it shows, what its keys do, and how it leaves.
+//! The live screen in a real terminal with real processes: its content, its keys, and its exit.
 
 use std::process::Command;
 
@@ -9,14 +9,14 @@ use crate::stage::{LATER, Stage, child, kind};
 use crate::terminal::Terminal;
 
 impl Stage {
-    /// The live screen, alone in its terminal.
+    /// Starts the live screen in its own terminal.
     fn watch(&self) -> Terminal {
         let terminal = Terminal::start(&self.command(&["status", "--watch", "--interval", "200ms"]), 120, 30);
         terminal.until_page(true);
         terminal
     }
 
-    /// A shell that knows where everything is.
+    /// Returns a shell command with the environment of this stage.
     fn shell(&self, command: &[&str]) -> Command {
         let mut shell = Command::new(command[0]);
         shell.args(&command[1..]).env("MENDLINE", MENDLINE);
@@ -27,13 +27,13 @@ impl Stage {
     }
 }
 
-/// The letter for how a process is: T is stopped.
+/// Returns the state letter of a process; T means stopped.
 fn state_of(id: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
-/// The only child of a process.
+/// Returns the only child of a process.
 fn child_of(parent: u32) -> i32 {
     let mut pids =
         std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
@@ -46,7 +46,7 @@ fn child_of(parent: u32) -> i32 {
 }
 
 #[test]
-fn a_server_is_shown_and_its_keys_steer_it() {
+fn watch_shows_server_and_keys_control_it() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
     let before = child(&stage.server("notes"));
@@ -69,7 +69,7 @@ fn a_server_is_shown_and_its_keys_steer_it() {
 }
 
 #[test]
-fn whoever_comes_and_goes_is_seen() {
+fn watch_shows_processes_that_start_and_end() {
     let stage = Stage::new();
     let terminal = stage.watch();
     terminal.until("No Mendline is running.");
@@ -84,7 +84,7 @@ fn whoever_comes_and_goes_is_seen() {
 }
 
 #[test]
-fn a_process_that_hangs_does_not_freeze_the_screen() {
+fn hanging_process_does_not_freeze_watch() {
     let stage = Stage::new();
     let bridge = stage.bridge("notes");
     let _other = stage.bridge("files");
@@ -97,7 +97,7 @@ fn a_process_that_hangs_does_not_freeze_the_screen() {
     terminal.until("any key returns");
     terminal.press("x");
     terminal.press("jr");
-    // Whoever waits for an answer that does not come is told so, and can go on with something else meanwhile.
+    // The screen reports an answer that does not come, and its keys continue to work.
     terminal.press("s");
     terminal.until("by state");
     terminal.until("notes: it does not answer");
@@ -106,18 +106,18 @@ fn a_process_that_hangs_does_not_freeze_the_screen() {
 }
 
 #[test]
-fn the_terminal_is_left_as_it_was_by_key_and_by_signal() {
+fn watch_restores_terminal_after_key_and_signal() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
-    type Leave<'a> = &'a dyn Fn(&Terminal);
-    let ways: [(&str, Leave<'_>); 5] = [
+    type Quit<'a> = &'a dyn Fn(&Terminal);
+    let ways: [(&str, Quit<'_>); 5] = [
         ("q", &|terminal| terminal.press("q")),
         ("Esc", &|terminal| terminal.press("\x1b")),
         ("Ctrl-C", &|terminal| terminal.press("\x03")),
         ("TERM", &|terminal| terminal.signal(Signal::TERM)),
         ("INT", &|terminal| terminal.signal(Signal::INT)),
     ];
-    // A terminal that nothing was done to.
+    // A terminal without changes.
     let untouched = Terminal::start(&Command::new("true"), 120, 30).modes();
     for (way, leave) in ways {
         let mut terminal = stage.watch();
@@ -132,7 +132,7 @@ fn the_terminal_is_left_as_it_was_by_key_and_by_signal() {
 }
 
 #[test]
-fn it_goes_to_the_shell_and_comes_back() {
+fn watch_suspends_to_shell_and_resumes() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
     let terminal = Terminal::start(&stage.shell(&["sh", "-i"]), 120, 30);
@@ -148,7 +148,7 @@ fn it_goes_to_the_shell_and_comes_back() {
     terminal.press("fg\r");
     terminal.until_page(true);
     terminal.until("▸ notes");
-    // The same by a signal from elsewhere.
+    // The same with a signal from another process.
     kill(child_of(terminal.process.id()), Signal::TSTP);
     terminal.until_page(false);
     terminal.press("echo in the $((1+2))rd shell\r");
@@ -166,10 +166,10 @@ fn it_goes_to_the_shell_and_comes_back() {
     assert_eq!(read("before"), read("after"));
 }
 
-/// The leader of the session is outside, where it has no number that can be known here.
-/// Left out, with the reason printed, only where the kernel does not allow namespaces.
+/// The session leader is outside of the namespace and has no pid inside. The test is skipped, with the reason printed,
+/// only where the kernel does not allow namespaces.
 #[test]
-fn it_goes_to_the_shell_of_a_container_and_comes_back() {
+fn watch_suspends_to_container_shell_and_resumes() {
     let isolated = ["unshare", "--map-root-user", "--pid", "--mount-proc", "--fork", "--kill-child"];
     let attempt = Command::new(isolated[0]).args(&isolated[1..]).arg("true").output().expect("unshare, of util-linux");
     if !attempt.status.success() {
@@ -191,7 +191,7 @@ fn it_goes_to_the_shell_of_a_container_and_comes_back() {
 }
 
 #[test]
-fn it_ends_when_its_window_is_closed() {
+fn watch_ends_when_terminal_closes() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
     let mut terminal = stage.watch();
@@ -207,7 +207,7 @@ fn it_ends_when_its_window_is_closed() {
 }
 
 #[test]
-fn where_no_shell_is_it_does_not_go_to_sleep() {
+fn watch_without_shell_does_not_suspend() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
     let terminal = stage.watch();
@@ -220,7 +220,7 @@ fn where_no_shell_is_it_does_not_go_to_sleep() {
 }
 
 #[test]
-fn a_terminal_may_change_its_size() {
+fn watch_follows_terminal_resize() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
     let terminal = stage.watch();
@@ -233,12 +233,12 @@ fn a_terminal_may_change_its_size() {
 }
 
 #[test]
-fn without_a_terminal_it_says_what_to_use_instead() {
+fn watch_without_terminal_names_alternative() {
     let stage = Stage::new();
-    let said = stage.ask(&["status", "--watch"]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
-    assert!(said.stderr.contains("stdout is not a terminal"), "{said:?}");
-    assert!(said.stderr.contains("`mendline status`") && said.stderr.contains("--json"), "{said:?}");
+    let printed = stage.query(&["status", "--watch"]);
+    assert_eq!((printed.code, printed.stdout.as_str()), (Some(2), ""));
+    assert!(printed.stderr.contains("stdout is not a terminal"), "{printed:?}");
+    assert!(printed.stderr.contains("`mendline status`") && printed.stderr.contains("--json"), "{printed:?}");
     let mut dumb = stage.command(&["status", "--watch"]);
     dumb.env("TERM", "dumb");
     Terminal::start(&dumb, 120, 30).until("TERM is not set, or dumb");

@@ -1,13 +1,13 @@
-//! The pages that show commands are run: what a reader types is typed here, and what the page shows must come back.
+//! Runs the commands of the documentation pages and compares their output with the page.
 //!
-//! A block ```` ```console ```` holds commands behind `$ ` and what they say, in order. A block whose fence names a file
-//! (```` ```jsonc ~/.config/mendline/config.json ````) is written to that file first. All blocks of a page share one home,
-//! so a page is a story from its first line to its last. In what is shown `[..]` stands for anything within a line, and a
-//! line `[...]` for any lines. A command that ends in `&` goes on in the background until the end of the page; once there
-//! is one, later commands are asked again until they say what the page says, for a while. A block ```` ```console pending ````
-//! is not run: it shows a command that is still being built, and a test asks for it as soon as the command is there.
+//! A block ```` ```console ```` contains commands after `$ ` and their output. A block whose fence names a file
+//! (```` ```jsonc ~/.config/mendline/config.json ````) is written to that file first. All blocks of a page share one
+//! home directory and run in order. In the expected output `[..]` stands for any text within a line, and a line `[...]`
+//! for any lines. A command that ends in `&` runs in the background until the end of the page; later commands are then
+//! repeated for a while until their output matches. A block ```` ```console pending ```` is not run: it shows a command
+//! that does not exist yet, and a test fails as soon as it exists.
 //!
-//! `MENDLINE_RECORD=1 cargo test -p mendline-cli --test docs` writes what really came back into the page, to be reviewed.
+//! `MENDLINE_RECORD=1 cargo test -p mendline-cli --test docs` writes the real output into the page, for review.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
@@ -20,14 +20,14 @@ use tempfile::TempDir;
 
 use super::{MENDLINE, root};
 
-/// How long a page may wait for its background.
+/// The time that a page may wait for its background commands.
 const SOON: Duration = Duration::from_secs(30);
 
-/// What the page calls the folder of the program, and the home of its reader.
+/// The directory of the program and the home directory as the page shows them.
 const BIN: &str = "/usr/local/bin";
 const HOME: &str = "/home/you";
 
-/// A home that nobody lives in.
+/// A temporary home directory.
 struct Sandbox {
     folder: TempDir,
     background: Vec<Child>,
@@ -57,7 +57,7 @@ impl Sandbox {
 
     fn command(&self, line: &str) -> Command {
         let bin = self.folder.path().join("bin");
-        // What a build has made is not an installed program, so the page's reader and we differ in this.
+        // A build directory is not an installation, so the test names the binary that the page would find.
         let installed = format!("mendline wrap --binary {}", bin.join("mendline").display());
         let line = if line.contains("--binary") { line.to_owned() } else { line.replace("mendline wrap", &installed) };
         let mut command = Command::new("sh");
@@ -67,8 +67,8 @@ impl Sandbox {
         command
     }
 
-    /// What a command says on stdout and stderr together, in the words of the page.
-    fn said_by(&self, line: &str) -> String {
+    /// Returns stdout and stderr of a command, with paths as the page shows them.
+    fn output_of(&self, line: &str) -> String {
         let output = self.command(&format!("{{ {line}\n}} 2>&1")).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let text = text.replace(self.folder.path().join("bin").to_str().unwrap(), BIN);
@@ -76,7 +76,7 @@ impl Sandbox {
     }
 
     fn start(&mut self, line: &str) {
-        // Held open until the end: a bridge goes when its client does.
+        // Stdin stays open until the end, because a bridge ends with its client.
         let mut command = self.command(line);
         self.background
             .push(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
@@ -97,7 +97,7 @@ impl Drop for Sandbox {
     }
 }
 
-/// Follows a page from its first line to its last, and gives it as it should read.
+/// Runs all commands of a page and returns the page with the real output.
 fn followed(page: &str) -> Result<String, String> {
     let mut sandbox = Sandbox::new();
     let (mut now, mut wrong) = (String::new(), String::new());
@@ -112,13 +112,13 @@ fn followed(page: &str) -> Result<String, String> {
         match fence.split_once(' ') {
             None if fence == "console" => {
                 for (command, shown) in entries(&body) {
-                    let said = ask(&mut sandbox, command, &shown);
+                    let printed = run_command(&mut sandbox, command, &shown);
                     now += &format!("$ {command}\n");
-                    if is_like(&said, &shown) {
+                    if is_like(&printed, &shown) {
                         now += &shown.iter().map(|line| format!("{line}\n")).collect::<String>();
                     } else {
-                        now += &said;
-                        wrong += &format!("$ {command}\n{said}\n--- is shown as\n{}\n\n", shown.join("\n"));
+                        now += &printed;
+                        wrong += &format!("$ {command}\n{printed}\n--- is shown as\n{}\n\n", shown.join("\n"));
                     }
                 }
             }
@@ -133,27 +133,27 @@ fn followed(page: &str) -> Result<String, String> {
     if wrong.is_empty() { Ok(now) } else { Err(format!("{wrong}\u{0}{now}")) }
 }
 
-/// Types a command, again and again where something in the background has to come to it first.
-fn ask(sandbox: &mut Sandbox, command: &str, shown: &[&str]) -> String {
+/// Runs a command, and repeats it while a background command may still change the output.
+fn run_command(sandbox: &mut Sandbox, command: &str, shown: &[&str]) -> String {
     if let Some(command) = command.strip_suffix(" &") {
         sandbox.start(command);
         return String::new();
     }
     let deadline = Instant::now() + SOON;
     loop {
-        let said = sandbox.said_by(command);
-        if is_like(&said, shown) || sandbox.background.is_empty() || Instant::now() > deadline {
-            return said;
+        let printed = sandbox.output_of(command);
+        if is_like(&printed, shown) || sandbox.background.is_empty() || Instant::now() > deadline {
+            return printed;
         }
-        // What was done and said too late is undone: the next time it is to be done and said.
+        // Undoes the effect of a command whose output came too late, so that the repetition has the same effect.
         if let Some(opposite) = opposite(command) {
-            sandbox.said_by(&opposite);
+            sandbox.output_of(&opposite);
         }
         sleep(Duration::from_millis(100));
     }
 }
 
-/// What undoes a command that says something else when it is typed twice.
+/// Returns the command that undoes this one, for commands whose second run prints another text.
 fn opposite(command: &str) -> Option<String> {
     let undoes = |one: &str, other: &str| {
         command.strip_prefix(&format!("mendline {one} ")).map(|rest| format!("mendline {other} {rest}"))
@@ -161,7 +161,7 @@ fn opposite(command: &str) -> Option<String> {
     undoes("isolate", "resume").or_else(|| undoes("resume", "isolate"))
 }
 
-/// The commands of a block, each with what is shown below it.
+/// Returns the commands of a block, each with its expected output.
 fn entries<'a>(body: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
     let mut entries: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in body {
@@ -173,21 +173,23 @@ fn entries<'a>(body: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
     entries
 }
 
-/// Whether what was said is what is shown.
-fn is_like(said: &str, shown: &[&str]) -> bool {
-    let said: Vec<_> = said.lines().map(str::trim_end).collect();
-    are_like(&said, shown)
+/// Returns true if the output matches the expected output.
+fn is_like(printed: &str, shown: &[&str]) -> bool {
+    let printed: Vec<_> = printed.lines().map(str::trim_end).collect();
+    are_like(&printed, shown)
 }
 
-fn are_like(said: &[&str], shown: &[&str]) -> bool {
+fn are_like(printed: &[&str], shown: &[&str]) -> bool {
     match shown.split_first() {
-        None => said.is_empty(),
-        Some((&"[...]", rest)) => (0..=said.len()).any(|skipped| are_like(&said[skipped..], rest)),
-        Some((first, rest)) => said.first().is_some_and(|line| matches(line, first)) && are_like(&said[1..], rest),
+        None => printed.is_empty(),
+        Some((&"[...]", rest)) => (0..=printed.len()).any(|skipped| are_like(&printed[skipped..], rest)),
+        Some((first, rest)) => {
+            printed.first().is_some_and(|line| matches(line, first)) && are_like(&printed[1..], rest)
+        }
     }
 }
 
-/// Whether a line is like a pattern with `[..]` in it.
+/// Returns true if a line matches a pattern with `[..]`.
 fn matches(line: &str, pattern: &str) -> bool {
     match pattern.split_once("[..]") {
         None => line == pattern,
@@ -197,7 +199,7 @@ fn matches(line: &str, pattern: &str) -> bool {
     }
 }
 
-/// Follows a page of the repository.
+/// Checks a page of the repository.
 pub(crate) fn follow(path: &str) {
     let file = root().join(path);
     let page = fs::read_to_string(&file).unwrap();
@@ -215,33 +217,33 @@ pub(crate) fn follow(path: &str) {
 }
 
 #[test]
-fn the_guide_shows_what_really_happens() {
+fn guide_shows_real_output() {
     follow("docs/guide.md");
 }
 
 #[test]
-fn a_page_that_shows_something_else_is_found_out() {
+fn page_with_wrong_output_is_detected() {
     let page = "```console\n$ echo one; echo 17\none\n[..]\n$ printf 'a\\nb\\nc\\n'\n[...]\nc\n```\n";
     assert_eq!(followed(page).as_deref(), Ok(page));
     let wrong = followed(&page.replace("\none\n", "\ntwo\n")).unwrap_err();
     assert!(wrong.starts_with("$ echo one; echo 17\none\n17\n"), "{wrong}");
-    assert!(followed("```console\n$ true\nmore\n```\n").is_err(), "less was said than is shown");
-    assert!(followed("```console\n$ echo more\n```\n").is_err(), "more was said than is shown");
+    assert!(followed("```console\n$ true\nmore\n```\n").is_err(), "the command printed less than the page shows");
+    assert!(followed("```console\n$ echo more\n```\n").is_err(), "the command printed more than the page shows");
 }
 
 #[test]
-fn files_of_a_page_are_there_for_its_commands_and_homes_are_nobodys() {
+fn files_of_page_exist_in_isolated_home() {
     let page = "```json ~/a/b.json\n{}\n```\n```console\n$ cat a/b.json; pwd\n{}\n/home/you\n```\n";
     assert_eq!(followed(page).as_deref(), Ok(page));
 }
 
 #[test]
-fn what_runs_in_the_background_is_waited_for_and_ends_with_the_page() {
+fn background_command_is_awaited_and_ends_with_page() {
     let page = "```console\n$ sh -c 'sleep 0.3; echo there > x; cat' &\n$ cat x\nthere\n```\n";
     assert_eq!(followed(page).as_deref(), Ok(page));
 }
 
-/// The first commands of blocks that are not run yet.
+/// Returns the first commands of blocks that are not run yet.
 pub(crate) fn pending(page: &str) -> Vec<String> {
     let blocks = super::blocks(page, "console pending");
     blocks
@@ -251,7 +253,7 @@ pub(crate) fn pending(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every page with commands, for the test of their names.
+/// Returns every command line on a page.
 pub(crate) fn lines_typed(path: &Path) -> Vec<String> {
     let page = fs::read_to_string(path).unwrap();
     let mut typed = Vec::new();

@@ -1,8 +1,8 @@
-//! The pages say what the program does. Those about strategies: every snippet is a configuration that `check` accepts, every
-//! flag and every key exists, and every sentence that a model reads there is one that the words' own tests have seen. The
-//! guide and the README: every command is typed and says what is shown, and everything that there is, is named.
+//! The documentation against the program. Strategy pages: `check` accepts every snippet, every flag and every key
+//! exists, and every quoted failure text can occur. Guide and README: every command runs with the output that they
+//! show, and every command is named.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod console;
 mod security;
@@ -18,33 +18,33 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The pages, by name.
+/// Returns the strategy pages by name.
 fn strategies() -> Vec<(String, String)> {
     let names = ["breaker", "deadline", "limit", "reconnect", "retry"];
     let read = |name| fs::read_to_string(root().join(format!("docs/strategies/{name}.md"))).unwrap();
     names.into_iter().map(|name| (name.to_owned(), read(name))).collect()
 }
 
-/// The fenced blocks of one language.
+/// Returns the fenced blocks of one language.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
-fn said_by(arguments: &[&str]) -> String {
+fn output_of(arguments: &[&str]) -> String {
     let output = Command::new(MENDLINE).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What is between backticks and begins with this.
+/// Returns the texts between backticks that begin with this prefix.
 fn quoted<'a>(page: &'a str, prefix: &str) -> BTreeSet<&'a str> {
     let words = page.split('`').skip(1).step_by(2).filter(|text| text.starts_with(prefix));
     words.map(|text| text.split(' ').next().unwrap()).collect()
 }
 
 #[test]
-fn every_page_has_the_same_shape() {
+fn every_strategy_page_has_same_sections() {
     let shape = ["About", "Configuration", "Defaults", "What you see", "Diagram", "Anti-patterns"];
     for (name, page) in strategies() {
         let headings: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
@@ -53,7 +53,7 @@ fn every_page_has_the_same_shape() {
 }
 
 #[test]
-fn every_configuration_on_the_pages_is_one_that_check_accepts() {
+fn check_accepts_every_configuration_on_pages() {
     let folder = tempfile::tempdir().unwrap();
     for (name, page) in strategies() {
         let snippets = blocks(&page, "jsonc");
@@ -68,19 +68,19 @@ fn every_configuration_on_the_pages_is_one_that_check_accepts() {
 }
 
 #[test]
-fn every_flag_on_the_pages_is_one_of_run() {
-    let help = said_by(&["run", "--help"]);
+fn every_flag_on_pages_belongs_to_run() {
+    let help = output_of(&["run", "--help"]);
     let defaults = ("defaults".to_owned(), fs::read_to_string(root().join("docs/defaults.md")).unwrap());
     for (name, page) in strategies().into_iter().chain([defaults]) {
         for flag in quoted(&page, "--") {
-            assert!(help.contains(flag), "{name}.md speaks of {flag}, which `run --help` does not know");
+            assert!(help.contains(flag), "{name}.md names {flag}, which `run --help` does not have");
         }
     }
 }
 
 #[test]
-fn every_key_that_sets_a_default_is_in_the_schema() {
-    let schema = said_by(&["schema"]);
+fn every_key_with_default_is_in_schema() {
+    let schema = output_of(&["schema"]);
     let page = fs::read_to_string(root().join("docs/defaults.md")).unwrap();
     let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
     let mut keys = 0;
@@ -97,18 +97,18 @@ fn every_key_that_sets_a_default_is_in_the_schema() {
 }
 
 #[test]
-fn every_sentence_for_a_model_is_one_that_it_can_get() {
+fn every_quoted_failure_text_can_occur() {
     let words = fs::read_to_string(root().join("crates/mendline-core/tests/words.txt")).unwrap();
     for (name, page) in strategies() {
         for sentence in page.lines().filter_map(|line| line.strip_prefix("> ")) {
-            assert!(words.contains(sentence), "{name}.md: no such words: {sentence}");
+            assert!(words.contains(sentence), "{name}.md: no such failure text: {sentence}");
         }
     }
 }
 
-/// The commands that the first page of the help names.
+/// Returns the commands on the first page of the help.
 fn commands() -> BTreeSet<String> {
-    let page = said_by(&["--help"]);
+    let page = output_of(&["--help"]);
     let (_, groups) = page.split_once("\nConnect:\n").unwrap();
     let (groups, _) = groups.split_once("\nOptions:").unwrap();
     let rows = groups.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
@@ -116,14 +116,11 @@ fn commands() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_guide_names_every_command_and_only_flags_that_there_are() {
+fn guide_names_every_command_and_only_existing_flags() {
     let page = fs::read_to_string(root().join("docs/guide.md")).unwrap();
     let commands = commands();
     for command in &commands {
-        assert!(
-            page.contains(&format!("mendline {command}")),
-            "the guide does not say what `mendline {command}` is for"
-        );
+        assert!(page.contains(&format!("mendline {command}")), "the guide does not name `mendline {command}`");
     }
     for page in ["README.md", "docs/guide.md"] {
         for line in console::lines_typed(&root().join(page)) {
@@ -134,16 +131,16 @@ fn the_guide_names_every_command_and_only_flags_that_there_are() {
             if !commands.contains(command) {
                 continue;
             }
-            let help = said_by(&[command, "--help"]);
+            let help = output_of(&[command, "--help"]);
             for flag in words.filter(|word| word.starts_with("--")) {
-                assert!(help.contains(flag), "{page}: {line}: `mendline {command}` knows no {flag}");
+                assert!(help.contains(flag), "{page}: {line}: `mendline {command}` has no {flag}");
             }
         }
     }
 }
 
 #[test]
-fn what_is_shown_without_being_run_waits_for_a_command_that_is_not_there() {
+fn block_not_run_uses_command_that_is_missing() {
     let commands = commands();
     for line in console::pending(&fs::read_to_string(root().join("docs/guide.md")).unwrap()) {
         let name = line.split("mendline ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().to_owned();
@@ -155,9 +152,9 @@ fn what_is_shown_without_being_run_waits_for_a_command_that_is_not_there() {
 }
 
 #[test]
-fn the_guide_names_every_exit_code_and_variable_of_the_manual() {
+fn guide_names_every_exit_code_and_variable_of_manual() {
     let guide = fs::read_to_string(root().join("docs/guide.md")).unwrap();
-    let manual = said_by(&["man"]);
+    let manual = output_of(&["man"]);
     let (_, lists) = manual.split_once(".SH EXIT STATUS").unwrap();
     let bold = lists.split("\\fB").skip(1).map(|rest| rest.split("\\fR").next().unwrap());
     let names: Vec<_> = bold.flat_map(|names| names.split(", ")).map(|name| name.replace("\\-", "-")).collect();

@@ -1,25 +1,25 @@
-//! SECURITY.md: linked, complete, and about flags, commands, variables and files that exist.
+//! SECURITY.md: it is linked and complete, and every flag, command, variable and file in it exists.
 
 use std::fs;
 
-use super::{commands, root, said_by};
+use super::{commands, output_of, root};
 
 fn page() -> String {
     fs::read_to_string(root().join("SECURITY.md")).unwrap()
 }
 
-/// The texts between backticks.
+/// Returns the texts between backticks.
 fn code(page: &str) -> impl Iterator<Item = &str> {
     page.split('`').skip(1).step_by(2)
 }
 
-/// The targets of links within the repository.
+/// Returns the targets of links within the repository.
 fn links(page: &str) -> Vec<&str> {
     let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("://")).collect()
 }
 
-/// What is named without a command belongs to `run`.
+/// Returns the command of a code text. A flag without a command belongs to `run`.
 fn command_of(code: &str) -> Option<&str> {
     let mut words = code.split(' ');
     match words.next()? {
@@ -55,10 +55,10 @@ fn s11_security_page_names_only_flags_and_commands_that_exist() {
     for code in code(&page) {
         let Some(command) = command_of(code) else { continue };
         assert!(known.contains(command), "`{code}`: there is no command {command}");
-        let help = said_by(&[command, "--help"]);
+        let help = output_of(&[command, "--help"]);
         for flag in code.split(' ').filter(|word| word.starts_with("--")) {
             let is_flag = |line: &str| line.split([' ', ',', '=']).any(|word| word == flag);
-            assert!(help.lines().any(is_flag), "`{code}`: `mendline {command}` knows no {flag}");
+            assert!(help.lines().any(is_flag), "`{code}`: `mendline {command}` has no {flag}");
             flags += 1;
         }
     }
@@ -73,7 +73,7 @@ fn s11_security_page_names_only_files_and_variables_that_exist() {
     for target in links {
         assert!(root().join(target).exists(), "{target} does not exist");
     }
-    let manual = said_by(&["man"]).replace("\\-", "-");
+    let manual = output_of(&["man"]).replace("\\-", "-");
     let is_variable = |text: &&str| text.contains('_') && text.chars().all(|c| c.is_ascii_uppercase() || c == '_');
     let variables: Vec<_> = code(&page).filter(is_variable).collect();
     assert!(!variables.is_empty());

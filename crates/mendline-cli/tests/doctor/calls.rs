@@ -9,19 +9,19 @@ use mendline_faults::Rule;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::canned::Nobody;
-use crate::stage::{MENDLINE, Said, Stage, legacy, modern};
+use crate::canned::ClosedPort;
+use crate::stage::{CommandOutput, MENDLINE, Stage, legacy, modern};
 
 const DEMO: [&str; 3] = ["--", MENDLINE, "demo-server"];
 
-/// What a command says in front of the demonstration server.
-fn demo(stage: &Stage, arguments: &[&str], tempers: &[&str]) -> Said {
-    let tempers: Vec<&str> = tempers.iter().flat_map(|temper| ["--temper", temper]).collect();
-    stage.run(&[arguments, &DEMO, &tempers].concat())
+/// Runs a command with the demo server and these faults.
+fn demo(stage: &Stage, arguments: &[&str], faults: &[&str]) -> CommandOutput {
+    let faults: Vec<&str> = faults.iter().flat_map(|fault| ["--temper", fault]).collect();
+    stage.run(&[arguments, &DEMO, &faults].concat())
 }
 
 #[test]
-fn tools_are_listed_for_people() {
+fn tools_are_listed_as_text() {
     let site = legacy();
     let stage = Stage::new();
     insta::assert_snapshot!("tools", stage.reviewed(&stage.run(&["tools", &site.url()])));
@@ -33,22 +33,22 @@ fn tools_are_listed_for_people() {
 }
 
 #[test]
-fn tools_are_listed_for_programs_as_the_server_wrote_them() {
+fn tools_are_listed_as_json_exactly_as_sent() {
     for site in [legacy(), modern()] {
-        let said = Stage::new().run(&["tools", "--json", &site.url()]);
-        assert_eq!(said.code, 0, "{}", said.stderr);
-        let tools = said.json()["tools"].clone();
+        let output = Stage::new().run(&["tools", "--json", &site.url()]);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let tools = output.json()["tools"].clone();
         let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["lookup", "create_note", "slow", "big", "ask"]);
     }
 }
 
 #[test]
-fn a_call_answers_in_every_era_and_over_every_transport() {
+fn call_works_in_every_era_and_transport() {
     let (old, new) = (legacy(), modern());
     for url in [old.url(), old.sse_url(), new.url()] {
-        let said = Stage::new().run(&["call", &url, "create_note", r#"{"key":"k"}"#]);
-        assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (0, "wrote k\n", ""), "{url}");
+        let output = Stage::new().run(&["call", &url, "create_note", r#"{"key":"k"}"#]);
+        assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "wrote k\n", ""), "{url}");
     }
     assert_eq!(old.oracle().counts().executions_of("k"), 2);
     assert_eq!(new.oracle().counts().executions_of("k"), 1);
@@ -56,28 +56,28 @@ fn a_call_answers_in_every_era_and_over_every_transport() {
 }
 
 #[test]
-fn arguments_come_from_the_line_from_a_file_and_from_stdin() {
+fn arguments_come_from_command_line_file_or_stdin() {
     let stage = Stage::new();
     fs::write(stage.path().join("a.json"), "{\"key\": \"file\"}\n").unwrap();
-    let said = demo(&stage, &["call", "lookup", "@a.json"], &[]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "file is 42\n"), "{}", said.stderr);
-    let said = demo(&stage, &["call", "lookup", "--arg", "key=single"], &[]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "single is 42\n"), "{}", said.stderr);
+    let output = demo(&stage, &["call", "lookup", "@a.json"], &[]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "file is 42\n"), "{}", output.stderr);
+    let output = demo(&stage, &["call", "lookup", "--arg", "key=single"], &[]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "single is 42\n"), "{}", output.stderr);
     let mut command = stage.command(&[&["call", "lookup", "-"], &DEMO[..]].concat());
     let mut process = command.stdin(Stdio::piped()).spawn().unwrap();
     process.stdin.take().unwrap().write_all(b"{\"key\":\"stdin\"}").unwrap();
-    let said = Said::of(process.wait_with_output().unwrap());
-    assert_eq!((said.code, said.stdout.as_str()), (0, "stdin is 42\n"), "{}", said.stderr);
+    let output = CommandOutput::of(process.wait_with_output().unwrap());
+    assert_eq!((output.code, output.stdout.as_str()), (0, "stdin is 42\n"), "{}", output.stderr);
 }
 
 #[test]
-fn what_is_wrong_with_a_call_is_said_before_it_is_made() {
+fn invalid_call_is_rejected_before_it_is_sent() {
     let stage = Stage::new();
     for (name, arguments) in [
-        ("arguments_that_are_not_json", &["call", "lookup", "{\"key\" 5}"][..]),
-        ("arguments_that_are_no_object", &["call", "lookup", "[1]"]),
-        ("a_tool_that_does_not_exist", &["call", "lookpu"]),
-        ("an_argument_of_the_wrong_kind", &["call", "lookup", "--arg", "delayMs=soon"]),
+        ("arguments_not_json", &["call", "lookup", "{\"key\" 5}"][..]),
+        ("arguments_not_an_object", &["call", "lookup", "[1]"]),
+        ("unknown_tool", &["call", "lookpu"]),
+        ("argument_of_wrong_type", &["call", "lookup", "--arg", "delayMs=soon"]),
     ] {
         insta::assert_snapshot!(name, stage.reviewed(&demo(&stage, arguments, &[])));
     }
@@ -88,18 +88,18 @@ fn what_is_wrong_with_a_call_is_said_before_it_is_made() {
 }
 
 #[test]
-fn an_argument_that_the_tool_does_not_know_is_hinted_at_and_sent() {
-    let said = demo(&Stage::new(), &["call", "lookup", "--arg", "kye=x"], &[]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "- is 42\n"));
-    assert_eq!(said.stderr, "note: lookup has no argument `kye`; did you mean `key`?\n");
+fn unknown_argument_causes_warning_and_is_sent() {
+    let output = demo(&Stage::new(), &["call", "lookup", "--arg", "kye=x"], &[]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "- is 42\n"));
+    assert_eq!(output.stderr, "note: lookup has no argument `kye`; did you mean `key`?\n");
 }
 
 #[test]
-fn a_call_that_only_reads_heals_and_one_that_writes_is_said_to_be_unknown() {
+fn interrupted_read_is_repeated_and_interrupted_write_is_unknown() {
     let stage = Stage::new();
     let read = demo(&stage, &["call", "lookup", "--arg", "key=r"], &["die-after=1"]);
     assert_eq!((read.code, read.stdout.as_str()), (0, "r is 42\n"), "{}", read.stderr);
-    assert!(read.stderr.contains("reconnecting"), "whoever waits is told why: {}", read.stderr);
+    assert!(read.stderr.contains("reconnecting"), "the reason for the wait is printed: {}", read.stderr);
     let stage = Stage::new();
     let write = demo(&stage, &["call", "create_note", "--arg", "key=w"], &["die-after=1"]);
     assert_eq!((write.code, write.stdout.as_str()), (4, ""), "{}", write.stderr);
@@ -108,11 +108,11 @@ fn a_call_that_only_reads_heals_and_one_that_writes_is_said_to_be_unknown() {
 }
 
 #[test]
-fn a_server_that_is_not_there_or_wants_a_login_has_an_exit_code_of_its_own() {
-    let (stage, nobody) = (Stage::new(), Nobody::new());
+fn missing_server_and_missing_login_have_own_exit_codes() {
+    let (stage, closed) = (Stage::new(), ClosedPort::new());
     for words in [&["tools"][..], &["call"]] {
         let tool: &[&str] = if words == ["call"] { &["lookup"] } else { &[] };
-        let away = stage.run(&[words, &["--timeout", "1s", &nobody.url()], tool].concat());
+        let away = stage.run(&[words, &["--timeout", "1s", &closed.url()], tool].concat());
         assert_eq!(away.code, 5, "{}", away.stderr);
         assert!(away.stderr.contains("nothing listens on"), "{}", away.stderr);
         assert!(away.stderr.contains("mendline doctor http://127.0.0.1"), "{}", away.stderr);
@@ -124,21 +124,21 @@ fn a_server_that_is_not_there_or_wants_a_login_has_an_exit_code_of_its_own() {
 }
 
 #[test]
-fn a_call_that_takes_too_long_is_given_up_and_its_outcome_said() {
+fn slow_call_times_out_and_outcome_is_reported() {
     let stage = Stage::new();
     let call = || demo(&stage, &["call", "--timeout", "2s", "create_note", r#"{"key":"k","delayMs":60000}"#], &[]);
-    let mut said = call();
-    // Where a busy machine needs all of that time to start the server, nothing is sent, and nothing is seen of this.
+    let mut output = call();
+    // A busy machine may need the whole time to start the server. Then no call is sent, and the test repeats it.
     let deadline = Instant::now() + Duration::from_secs(60);
-    while said.code == 5 && Instant::now() < deadline {
-        said = call();
+    while output.code == 5 && Instant::now() < deadline {
+        output = call();
     }
-    assert_eq!(said.code, 4, "{}", said.stderr);
-    assert!(said.stderr.contains("may or may not have run"), "{}", said.stderr);
+    assert_eq!(output.code, 4, "{}", output.stderr);
+    assert!(output.stderr.contains("may or may not have run"), "{}", output.stderr);
 }
 
 #[test]
-fn ctrl_c_takes_the_call_back() {
+fn ctrl_c_cancels_call() {
     let stage = Stage::new();
     let slow = ["call", "slow", r#"{"key":"k","steps":1000,"stepMs":100}"#];
     let process = stage.command(&[&slow[..], &DEMO].concat()).spawn().unwrap();
@@ -148,38 +148,38 @@ fn ctrl_c_takes_the_call_back() {
         std::thread::sleep(Duration::from_millis(5));
     }
     kill_process(Pid::from_raw(i32::try_from(process.id()).unwrap()).unwrap(), Signal::INT).unwrap();
-    let said = Said::of(process.wait_with_output().unwrap());
-    assert_eq!(said.code, 4, "{}", said.stderr);
-    assert!(said.stderr.contains("interrupted: the call was cancelled"), "{}", said.stderr);
+    let output = CommandOutput::of(process.wait_with_output().unwrap());
+    assert_eq!(output.code, 4, "{}", output.stderr);
+    assert!(output.stderr.contains("interrupted: the call was cancelled"), "{}", output.stderr);
     assert!(stage.ledger().contains("cancelled"), "{}", stage.ledger());
 }
 
 #[test]
-fn questions_of_a_server_are_declined() {
+fn requests_of_server_are_declined() {
     for (site, what, answer) in
         [(legacy(), "elicitation", "decline"), (legacy(), "roots", "roots"), (modern(), "elicitation", "decline")]
     {
-        let said = Stage::new().run(&["call", &site.url(), "ask", "--arg", &format!("what={what}")]);
-        assert_eq!(said.code, 0, "{}", said.stderr);
-        assert!(said.stdout.contains(answer), "{}", said.stdout);
+        let output = Stage::new().run(&["call", &site.url(), "ask", "--arg", &format!("what={what}")]);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        assert!(output.stdout.contains(answer), "{}", output.stdout);
     }
     let site = modern();
-    let said = Stage::new().run(&["call", &site.url(), "ask", "--arg", "what=sampling"]);
-    assert_eq!(said.code, 1, "{}", said.stdout);
-    assert!(said.stderr.contains("sampling/createMessage, which a command line cannot give"), "{}", said.stderr);
+    let output = Stage::new().run(&["call", &site.url(), "ask", "--arg", "what=sampling"]);
+    assert_eq!(output.code, 1, "{}", output.stdout);
+    assert!(output.stderr.contains("sampling/createMessage, which a command line cannot give"), "{}", output.stderr);
 }
 
-/// A server of one tool in a few lines of shell, whose answer to the call is this.
+/// Writes a shell script that serves one tool with this result.
 fn scripted(stage: &Stage, result: &Value) -> String {
     let path = stage.path().join("server.sh");
     let say = |id: u32, result: &Value| {
         format!("read line; printf '%s\\n' '{}'\n", json!({ "jsonrpc": "2.0", "id": id, "result": result }))
     };
-    let greeting = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "s", "version": "1" } });
+    let handshake = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "s", "version": "1" } });
     let tools = json!({ "tools": [{ "name": "draw", "inputSchema": { "type": "object" } }] });
-    // Between the greeting and the list lies `initialized`, which wants no answer.
-    let script = format!("{}read line\n{}{}cat >/dev/null\n", say(1, &greeting), say(2, &tools), say(3, result));
-    // Mendline numbers its own way: the ids are taken from the requests.
+    // The client sends `initialized` between the handshake and the list; it needs no answer.
+    let script = format!("{}read line\n{}{}cat >/dev/null\n", say(1, &handshake), say(2, &tools), say(3, result));
+    // Mendline chooses its own ids, so the script takes them from the requests.
     let script = script
         .replace("read line; printf '%s\\n' '", "read line; id=${line#*\\\"id\\\":}; id=${id%%,*}; printf '%s\\n' '");
     let script = ["\"id\":1,", "\"id\":2,", "\"id\":3,"]
@@ -189,7 +189,7 @@ fn scripted(stage: &Stage, result: &Value) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A server whose list of tools comes in pages, each of which names the next by what this makes of its number.
+/// Writes a server whose tool list has pages. `next` is the cursor to the next page.
 fn paged(stage: &Stage, next: &str) -> String {
     let script = r#"
 page=0
@@ -208,41 +208,38 @@ done"#;
 }
 
 #[test]
-fn every_page_of_a_list_is_read_and_a_list_without_end_is_not_read_for_ever() {
+fn all_list_pages_are_read_up_to_limit() {
     let stage = Stage::new();
     let three = paged(&stage, r#"$([ $page -lt 3 ] && echo ',"nextCursor":"p'$page'"')"#);
-    let said = stage.run(&["tools", "--json", "--", "sh", &three]);
-    assert_eq!(said.code, 0, "{}", said.stderr);
-    let names: Vec<Value> = said.json()["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
+    let output = stage.run(&["tools", "--json", "--", "sh", &three]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let names: Vec<Value> =
+        output.json()["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
     assert_eq!(names, ["t1", "t2", "t3"]);
     let same = paged(&stage, r#"',"nextCursor":"again"'"#);
-    let said = stage.run(&["tools", "--json", "--", "sh", &same]);
-    assert_eq!(
-        (said.code, said.json()["tools"].as_array().unwrap().len()),
-        (0, 2),
-        "the same page is not asked for twice"
-    );
+    let output = stage.run(&["tools", "--json", "--", "sh", &same]);
+    assert_eq!((output.code, output.json()["tools"].as_array().unwrap().len()), (0, 2), "no page is requested twice");
     let endless = paged(&stage, r#"',"nextCursor":"p'$page'"'"#);
-    let said = stage.run(&["tools", "--timeout", "60s", "--", "sh", &endless]);
-    assert_eq!(said.code, 1, "{}", said.stdout);
-    assert!(said.stderr.contains("does not end"), "{}", said.stderr);
+    let output = stage.run(&["tools", "--timeout", "60s", "--", "sh", &endless]);
+    assert_eq!(output.code, 1, "{}", output.stdout);
+    assert!(output.stderr.contains("does not end"), "{}", output.stderr);
 }
 
 #[test]
-fn progress_is_nothing_where_nobody_sees_it() {
-    let said = demo(&Stage::new(), &["call", "slow", r#"{"key":"k","steps":3,"stepMs":5}"#], &[]);
-    assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (0, "k is done\n", ""));
+fn progress_is_not_printed_without_terminal() {
+    let output = demo(&Stage::new(), &["call", "slow", r#"{"key":"k","steps":3,"stepMs":5}"#], &[]);
+    assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "k is done\n", ""));
 }
 
-fn drawn(result: &Value, flags: &[&str]) -> (Stage, Said) {
+fn drawn(result: &Value, flags: &[&str]) -> (Stage, CommandOutput) {
     let stage = Stage::new();
     let script = scripted(&stage, result);
-    let said = stage.run(&[&["call"], flags, &["draw", "--", "sh", &script]].concat());
-    (stage, said)
+    let output = stage.run(&[&["call"], flags, &["draw", "--", "sh", &script]].concat());
+    (stage, output)
 }
 
 #[test]
-fn pictures_are_named_or_saved_and_structured_output_is_shown_as_data() {
+fn images_are_named_or_saved_and_structured_output_is_printed() {
     let result = json!({
         "content": [
             { "type": "text", "text": "here it is" },
@@ -251,26 +248,26 @@ fn pictures_are_named_or_saved_and_structured_output_is_shown_as_data() {
         ],
         "structuredContent": { "width": 5 },
     });
-    let (_, said) = drawn(&result, &[]);
-    assert_eq!(said.code, 0, "{}", said.stderr);
-    assert_eq!(said.stdout, "here it is\n→ one memo://1\n{\n  \"width\": 5\n}\n");
-    assert_eq!(said.stderr, "image/png, 5 B: use --output DIR to save it\n");
-    let (stage, said) = drawn(&result, &["--output", "pictures"]);
-    assert_eq!(said.stderr, "image/png, 5 B: saved as pictures/draw-1.png\n");
+    let (_, output) = drawn(&result, &[]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert_eq!(output.stdout, "here it is\n→ one memo://1\n{\n  \"width\": 5\n}\n");
+    assert_eq!(output.stderr, "image/png, 5 B: use --output DIR to save it\n");
+    let (stage, output) = drawn(&result, &["--output", "pictures"]);
+    assert_eq!(output.stderr, "image/png, 5 B: saved as pictures/draw-1.png\n");
     assert_eq!(fs::read(stage.path().join("pictures/draw-1.png")).unwrap(), b"hello");
 }
 
 #[test]
-fn a_tool_that_says_it_failed_is_a_negative_result_on_stderr() {
-    let (_, said) = drawn(&json!({ "content": [{ "type": "text", "text": "no paper" }], "isError": true }), &[]);
-    assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (1, "", "no paper\n"));
-    let (_, said) =
+fn tool_error_goes_to_stderr_with_exit_code_1() {
+    let (_, output) = drawn(&json!({ "content": [{ "type": "text", "text": "no paper" }], "isError": true }), &[]);
+    assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (1, "", "no paper\n"));
+    let (_, output) =
         drawn(&json!({ "content": [{ "type": "text", "text": "no paper" }], "isError": true }), &["--json"]);
-    assert_eq!((said.code, &said.json()["isError"]), (1, &json!(true)));
+    assert_eq!((output.code, &output.json()["isError"]), (1, &json!(true)));
 }
 
 #[test]
-fn a_pipe_gets_the_text_as_it_is() {
-    let (_, said) = drawn(&json!({ "content": [{ "type": "text", "text": "\u{1b}[31mred\u{1b}[0m" }] }), &[]);
-    assert_eq!(said.stdout, "\u{1b}[31mred\u{1b}[0m\n");
+fn text_in_pipe_is_unchanged() {
+    let (_, output) = drawn(&json!({ "content": [{ "type": "text", "text": "\u{1b}[31mred\u{1b}[0m" }] }), &[]);
+    assert_eq!(output.stdout, "\u{1b}[31mred\u{1b}[0m\n");
 }

@@ -1,4 +1,4 @@
-//! Servers that say one thing and nothing else, for what no server of MCP would say.
+//! Servers with one fixed answer, for answers that no MCP server would give.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType};
 
-/// Somebody who listens on a port.
+/// A server that listens on a port.
 pub(crate) struct Canned {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
@@ -18,7 +18,7 @@ pub(crate) struct Canned {
 }
 
 impl Canned {
-    /// Answers every connection with these bytes, once something was asked on it, and closes it.
+    /// Answers every connection with these bytes after the first request, and closes it.
     pub(crate) fn answer(bytes: impl Into<Vec<u8>>) -> Canned {
         let bytes = bytes.into();
         Canned::serve(move |mut stream| {
@@ -27,7 +27,7 @@ impl Canned {
             let _ = stream.read(&mut asked);
             let _ = stream.write_all(&bytes);
             let _ = stream.shutdown(std::net::Shutdown::Write);
-            // Whoever still sends is heard to the end, so that a reset does not take the answer back.
+            // Reads until the client closes, so that no reset discards the answer.
             while stream.read(&mut asked).is_ok_and(|count| count > 0) {}
         })
     }
@@ -40,14 +40,14 @@ impl Canned {
         ))
     }
 
-    /// Answers every request with this, under its own id.
+    /// Answers every request with this member and the id of the request.
     pub(crate) fn json_rpc(member: &'static str, value: impl Into<String>) -> Canned {
         let value = value.into();
         Canned::serve(move |mut stream| {
             let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
             let mut asked = Vec::new();
             let mut piece = [0_u8; 4096];
-            // Requests of one connection follow each other; each ends with the brace that its object began with.
+            // A connection carries several requests. Each ends with the brace that closes its object.
             while let Ok(count @ 1..) = stream.read(&mut piece) {
                 asked.extend_from_slice(&piece[..count]);
                 let text = String::from_utf8_lossy(&asked).into_owned();
@@ -61,7 +61,7 @@ impl Canned {
         })
     }
 
-    /// Takes connections and says nothing.
+    /// Accepts connections and sends nothing.
     pub(crate) fn silent() -> Canned {
         Canned::serve(|mut stream| {
             let _ = stream.set_read_timeout(Some(Duration::from_secs(30)));
@@ -102,18 +102,18 @@ impl Drop for Canned {
     }
 }
 
-/// A port on which nobody listens. It is bound, so that nobody else can take it as long as this is there.
-pub(crate) struct Nobody {
+/// A port without a listener. It stays bound, so that no other process can take it.
+pub(crate) struct ClosedPort {
     _reserved: OwnedFd,
     address: SocketAddr,
 }
 
-impl Nobody {
-    pub(crate) fn new() -> Nobody {
+impl ClosedPort {
+    pub(crate) fn new() -> ClosedPort {
         let reserved = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         rustix::net::bind(&reserved, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = SocketAddr::try_from(rustix::net::getsockname(&reserved).unwrap()).unwrap();
-        Nobody { _reserved: reserved, address }
+        ClosedPort { _reserved: reserved, address }
     }
 
     pub(crate) fn url(&self) -> String {

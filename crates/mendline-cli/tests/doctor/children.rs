@@ -1,4 +1,4 @@
-//! Servers that are commands, each with one thing wrong with it.
+//! Servers started as commands, each with one defect.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::stage::{MENDLINE, Stage};
 
-/// What the doctor says about a command, reviewed as text.
-macro_rules! story {
+/// Compares the output of `mendline doctor` for a command with a snapshot.
+macro_rules! snapshot_test {
     ($name:ident, $($word:expr),+) => {
         #[test]
         fn $name() {
@@ -16,20 +16,20 @@ macro_rules! story {
     };
 }
 
-story!(a_command_that_is_well, MENDLINE, "demo-server");
-story!(a_command_that_prints_noise, MENDLINE, "demo-server", "--temper", "noise");
-story!(a_command_that_ends_at_once, "sh", "-c", "echo 'NOTES_TOKEN is not set' >&2; exit 3");
-story!(a_command_that_ends_without_a_word, "false");
-story!(a_command_that_is_not_there, "/nonexistent/notes-server");
-story!(a_command_that_answers_no, "sh", "-c", NO);
+snapshot_test!(healthy_command_is_reported, MENDLINE, "demo-server");
+snapshot_test!(noise_on_stdout_is_reported, MENDLINE, "demo-server", "--temper", "noise");
+snapshot_test!(immediate_exit_is_reported_with_stderr, "sh", "-c", "echo 'NOTES_TOKEN is not set' >&2; exit 3");
+snapshot_test!(silent_exit_is_reported, "false");
+snapshot_test!(missing_command_is_reported, "/nonexistent/notes-server");
+snapshot_test!(error_to_handshake_is_reported, "sh", "-c", NO);
 
-/// Answers everything with an error, under its own id.
+/// Answers every request with an error.
 const NO: &str = r#"while read line; do
     id=${line#*\"id\":}; id=${id%%,*}
     printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"no licence"}}\n' "$id"
 done"#;
 
-/// Speaks the legacy era, and ends when it is asked something else.
+/// Supports the legacy era and exits on any other request.
 const TIMID: &str = r#"while read line; do
     id=${line#*\"id\":}; id=${id%%,*}
     case $line in
@@ -41,7 +41,7 @@ const TIMID: &str = r#"while read line; do
     printf '{"jsonrpc":"2.0","id":%s,"result":{%s}}\n' "$id" "$body"
 done"#;
 
-/// Speaks both eras, in each life the one that it is first spoken to in.
+/// Supports both eras, and in each process only the era of the first request.
 const UNDECIDED: &str = r#"era=
 while read line; do
     id=${line#*\"id\":}; id=${id%%,*}
@@ -58,29 +58,29 @@ while read line; do
     printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$body"
 done"#;
 
-story!(a_command_that_lets_the_first_request_decide_its_era, "sh", "-c", UNDECIDED);
-story!(a_command_that_ends_when_it_is_asked_for_the_other_era, "sh", "-c", TIMID);
+snapshot_test!(era_chosen_by_first_request_is_reported, "sh", "-c", UNDECIDED);
+snapshot_test!(exit_on_request_of_other_era_is_reported, "sh", "-c", TIMID);
 
 #[test]
-fn a_command_that_never_answers() {
+fn unanswered_handshake_is_reported() {
     insta::assert_snapshot!(Stage::new().doctor(&["--timeout", "1s", "--", "sleep", "60"]));
 }
 
 #[test]
-fn a_command_that_talks_to_people_on_stdout_and_nothing_else() {
+fn plain_text_on_stdout_is_reported() {
     let shell = "echo Welcome to notes!; exec sleep 60";
     let examine = || Stage::new().doctor(&["--timeout", "1s", "--", "sh", "-c", shell]);
-    let mut said = examine();
-    // Where a busy machine needs all of that time to start the shell, it has said nothing yet.
+    let mut printed = examine();
+    // A busy machine may need the whole time to start the shell. Then it has printed nothing yet.
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !said.contains("Welcome") && Instant::now() < deadline {
-        said = examine();
+    while !printed.contains("Welcome") && Instant::now() < deadline {
+        printed = examine();
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(printed);
 }
 
 #[test]
-fn a_command_that_may_not_be_executed() {
+fn command_without_execute_permission_is_reported() {
     let stage = Stage::new();
     let path = stage.path().join("notes-server");
     fs::write(&path, "#!/bin/sh\n").unwrap();
@@ -89,19 +89,19 @@ fn a_command_that_may_not_be_executed() {
 }
 
 #[test]
-fn a_command_that_is_nearly_the_right_one() {
+fn mistyped_command_gets_suggestion() {
     let stage = Stage::new();
     let folder = stage.path().join("bin");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("notes-server"), "").unwrap();
     let mut command = stage.command(&["doctor", "--", "notes-servr"]);
-    let said = crate::stage::Said::of(command.env("PATH", &folder).output().unwrap());
-    assert_eq!(said.code, 1);
-    assert!(said.stdout.contains("Did you mean `notes-server`?"), "{}", said.stdout);
+    let printed = crate::stage::CommandOutput::of(command.env("PATH", &folder).output().unwrap());
+    assert_eq!(printed.code, 1);
+    assert!(printed.stdout.contains("Did you mean `notes-server`?"), "{}", printed.stdout);
 }
 
 #[test]
-fn a_command_that_was_examined_is_gone_afterwards() {
+fn examined_command_is_ended() {
     let stage = Stage::new();
     assert_eq!(stage.run(&["doctor", "--", MENDLINE, "demo-server"]).code, 0);
     let started = stage.ledger();

@@ -1,11 +1,11 @@
-//! The configuration file: what is wrong with it, and every server in it.
+//! The configuration file: its mistakes, and every server in it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
-use crate::canned::Nobody;
+use crate::canned::ClosedPort;
 use crate::stage::{MENDLINE, Stage, legacy};
 
 fn file(servers: &serde_json::Value) -> String {
@@ -13,20 +13,20 @@ fn file(servers: &serde_json::Value) -> String {
 }
 
 #[test]
-fn every_server_of_the_file_is_examined() {
-    let (site, nobody) = (legacy(), Nobody::new());
+fn every_server_of_file_is_examined() {
+    let (site, closed) = (legacy(), ClosedPort::new());
     let stage = Stage::with_file(&file(&json!({
         "notes": { "url": site.url() },
         "demo": { "command": MENDLINE, "args": ["demo-server"] },
-        "gone": { "url": nobody.url() },
+        "gone": { "url": closed.url() },
         "off": { "command": "false", "disabled": true },
     })));
     insta::assert_snapshot!(stage.doctor(&[]));
 }
 
 #[test]
-fn servers_are_examined_at_once_and_shown_in_the_order_of_the_file() {
-    // The first answers only when the others have been started, and is shown before them.
+fn servers_are_examined_concurrently_and_shown_in_file_order() {
+    // The first server answers only after the others have started, and is shown before them.
     let after = |name: &str, wanted: &str| {
         let run = format!("touch {name}; exec {MENDLINE} demo-server --temper wait-for={wanted}");
         json!({ "command": "sh", "args": ["-c", run] })
@@ -34,22 +34,22 @@ fn servers_are_examined_at_once_and_shown_in_the_order_of_the_file() {
     let servers =
         json!({ "a": after("a-began", "c-began"), "b": after("b-began", "c-began"), "c": after("c-began", "b-began") });
     let stage = Stage::with_file(&file(&servers));
-    let said = stage.run(&["doctor"]);
-    assert_eq!(said.code, 0, "{}", said.stdout);
-    let titles: Vec<&str> = said.stdout.lines().filter(|line| line.ends_with("  sh")).collect();
-    assert_eq!(titles, ["a  sh", "b  sh", "c  sh"], "{}", said.stdout);
-    let said = stage.run(&["doctor", "--json"]).json();
-    let names: Vec<_> = said["servers"].as_array().unwrap().iter().map(|server| server["name"].clone()).collect();
+    let output = stage.run(&["doctor"]);
+    assert_eq!(output.code, 0, "{}", output.stdout);
+    let titles: Vec<&str> = output.stdout.lines().filter(|line| line.ends_with("  sh")).collect();
+    assert_eq!(titles, ["a  sh", "b  sh", "c  sh"], "{}", output.stdout);
+    let output = stage.run(&["doctor", "--json"]).json();
+    let names: Vec<_> = output["servers"].as_array().unwrap().iter().map(|server| server["name"].clone()).collect();
     assert_eq!(names, ["a", "b", "c"]);
 }
 
 #[test]
-fn no_more_than_eight_servers_are_examined_at_once() {
+fn at_most_eight_servers_are_examined_concurrently() {
     let entry = json!({ "command": MENDLINE, "args": ["demo-server", "--temper", "slow-start=100ms"] });
     let servers: serde_json::Map<_, _> = (10..30).map(|number| (format!("s{number}"), entry.clone())).collect();
     let stage = Stage::with_file(&file(&servers.into()));
-    let said = stage.run(&["doctor"]);
-    assert!(said.code == 0 && said.stdout.contains("All 20 servers are healthy"), "{}", said.stdout);
+    let output = stage.run(&["doctor"]);
+    assert!(output.code == 0 && output.stdout.contains("All 20 servers are healthy"), "{}", output.stdout);
     let (mut running, mut most) = (0_i32, 0);
     for line in stage.ledger().lines() {
         running += i32::from(line.starts_with("start ")) - i32::from(line.starts_with("eof "));
@@ -59,17 +59,17 @@ fn no_more_than_eight_servers_are_examined_at_once() {
 }
 
 #[test]
-fn one_server_of_the_file_by_its_name() {
-    let (site, nobody) = (legacy(), Nobody::new());
-    let stage = Stage::with_file(&file(&json!({ "notes": { "url": site.url() }, "gone": { "url": nobody.url() } })));
+fn one_server_of_file_is_examined_by_name() {
+    let (site, closed) = (legacy(), ClosedPort::new());
+    let stage = Stage::with_file(&file(&json!({ "notes": { "url": site.url() }, "gone": { "url": closed.url() } })));
     insta::assert_snapshot!(stage.doctor(&["notes"]));
-    let said = stage.run(&["doctor", "note"]);
-    assert_eq!(said.code, 3);
-    assert!(said.stderr.contains("did you mean \"notes\"?"), "{}", said.stderr);
+    let output = stage.run(&["doctor", "note"]);
+    assert_eq!(output.code, 3);
+    assert!(output.stderr.contains("did you mean \"notes\"?"), "{}", output.stderr);
 }
 
 #[test]
-fn what_is_wrong_with_the_file_is_said_with_its_place() {
+fn mistakes_of_file_are_reported_with_position() {
     let stage = Stage::with_file(
         "{\n  \"mcpServers\": {\n    \"a\": { \"command\": \"true\", \"timeuots\": {} },\n    \"b\": { \"url\": \"http://127.0.0.1:1/\", \"headers\": { \"X\": \"${MENDLINE_TEST_UNSET}\" } }\n  }\n}\n",
     );
@@ -77,30 +77,30 @@ fn what_is_wrong_with_the_file_is_said_with_its_place() {
 }
 
 #[test]
-fn i12_secrets_that_others_can_read_are_said_and_not_shown() {
+fn i12_secrets_readable_by_others_are_reported_and_not_shown() {
     let stage = Stage::with_file(&file(&json!({
         "demo": { "command": MENDLINE, "args": ["demo-server"], "env": { "API_TOKEN": "canary-s3cret" } },
     })));
     fs::set_permissions(stage.config(), fs::Permissions::from_mode(0o644)).unwrap();
-    let said = stage.run(&["doctor"]);
-    assert_eq!(said.code, 0, "{}", said.stdout);
-    assert!(said.stdout.contains("others on this machine can read this file"), "{}", said.stdout);
-    assert!(said.stdout.contains("chmod 600") && !said.stdout.contains("canary-s3cret"), "{}", said.stdout);
+    let output = stage.run(&["doctor"]);
+    assert_eq!(output.code, 0, "{}", output.stdout);
+    assert!(output.stdout.contains("others on this machine can read this file"), "{}", output.stdout);
+    assert!(output.stdout.contains("chmod 600") && !output.stdout.contains("canary-s3cret"), "{}", output.stdout);
 }
 
 #[test]
-fn without_a_file_only_the_machine_is_examined() {
+fn without_file_only_machine_is_examined() {
     insta::assert_snapshot!(Stage::new().doctor(&[]));
 }
 
 #[test]
-fn a_state_directory_that_others_can_look_into_is_said() {
+fn state_directory_readable_by_others_is_reported() {
     let stage = Stage::new();
     let state = stage.path().join("state/mendline");
     fs::create_dir_all(&state).unwrap();
     fs::set_permissions(&state, fs::Permissions::from_mode(0o755)).unwrap();
-    let said = stage.run(&["doctor"]);
-    assert!(said.stdout.contains("other users can read") && said.stdout.contains("chmod 700"), "{}", said.stdout);
-    // Beside a single server, what is well with the machine is not worth a line, and this is.
+    let output = stage.run(&["doctor"]);
+    assert!(output.stdout.contains("other users can read") && output.stdout.contains("chmod 700"), "{}", output.stdout);
+    // With a single server, `doctor` shows only problems of the machine.
     insta::assert_snapshot!(stage.doctor(&["--", MENDLINE, "demo-server"]));
 }

@@ -1,16 +1,16 @@
-//! Servers at a URL, each with one layer at which the way to it ends.
+//! Servers at a URL, each failing at one layer of the connection.
 
 use mendline_faults::Rule;
 use serde_json::json;
 
-use crate::canned::{Canned, Nobody};
+use crate::canned::{Canned, ClosedPort};
 use crate::site::Site;
 use crate::stage::{Stage, both, legacy, modern};
 
-/// What the doctor says about a server at this address, reviewed as text.
-macro_rules! story {
+/// Compares the output of `mendline doctor` for a URL with a snapshot.
+macro_rules! snapshot_test {
     ($name:ident, $server:expr, $url:expr) => {
-        story!($name, $server, $url, []);
+        snapshot_test!($name, $server, $url, []);
     };
     ($name:ident, $server:expr, $url:expr, $flags:expr) => {
         #[test]
@@ -31,51 +31,55 @@ fn at_site(site: &Site) -> String {
     site.url()
 }
 
-/// A legacy server whose greeting meets this fault.
-fn greeted_with(rule: Rule) -> Site {
+/// Starts a legacy server with this fault in its handshake.
+fn legacy_with_handshake_fault(rule: Rule) -> Site {
     let site = legacy();
     site.add(rule.method("initialize")).unwrap();
     site
 }
 
-story!(a_legacy_server_that_is_well, legacy(), at_site);
-story!(a_modern_server_that_is_well, modern(), at_site);
-story!(a_server_that_speaks_both_eras, both(), at_site);
-story!(a_server_of_the_old_transport, legacy(), |site: &Site| site.sse_url());
-story!(a_server_of_the_old_transport_by_name, legacy(), |site: &Site| site.sse_url(), ["--transport", "sse"]);
-story!(a_connection_that_is_refused, Nobody::new(), |nobody: &Nobody| nobody.url());
-story!(a_server_that_does_not_speak_http, Canned::answer("SSH-2.0-OpenSSH_9.6\r\n"), at);
-story!(a_server_that_closes_without_a_word, Canned::answer(""), at);
-story!(a_server_that_says_nothing, Canned::silent(), at, ["--timeout", "2s"]);
-story!(nothing_at_this_path, Canned::http("404 Not Found", "text/html", "<title>Not here</title>"), at);
-story!(a_path_that_takes_no_messages, Canned::http("405 No", "text/plain", "no"), at);
-story!(a_web_page, greeted_with(Rule::new("h37_html_instead_of_json")), at_site);
-story!(json_that_is_no_message, Canned::http("200 OK", "application/json", "{\"hello\":1}"), at);
-story!(a_server_that_fails_itself, greeted_with(Rule::new("h26_500")), at_site);
-story!(a_server_that_is_too_busy, greeted_with(Rule::new("h30_429_retry_after").value(7)), at_site);
-story!(a_token_that_has_expired, greeted_with(Rule::new("a73_token_expired_401")), at_site);
-story!(
-    a_login_that_is_missing,
+snapshot_test!(healthy_legacy_server_is_reported, legacy(), at_site);
+snapshot_test!(healthy_modern_server_is_reported, modern(), at_site);
+snapshot_test!(server_of_both_eras_is_reported, both(), at_site);
+snapshot_test!(sse_server_is_reported, legacy(), |site: &Site| site.sse_url());
+snapshot_test!(sse_server_chosen_by_flag_is_reported, legacy(), |site: &Site| site.sse_url(), ["--transport", "sse"]);
+snapshot_test!(refused_connection_is_reported, ClosedPort::new(), |closed: &ClosedPort| closed.url());
+snapshot_test!(non_http_server_is_reported, Canned::answer("SSH-2.0-OpenSSH_9.6\r\n"), at);
+snapshot_test!(close_without_response_is_reported, Canned::answer(""), at);
+snapshot_test!(missing_response_is_reported, Canned::silent(), at, ["--timeout", "2s"]);
+snapshot_test!(status_404_is_reported, Canned::http("404 Not Found", "text/html", "<title>Not here</title>"), at);
+snapshot_test!(status_405_is_reported, Canned::http("405 No", "text/plain", "no"), at);
+snapshot_test!(html_response_is_reported, legacy_with_handshake_fault(Rule::new("h37_html_instead_of_json")), at_site);
+snapshot_test!(json_that_is_not_json_rpc_is_reported, Canned::http("200 OK", "application/json", "{\"hello\":1}"), at);
+snapshot_test!(status_500_is_reported, legacy_with_handshake_fault(Rule::new("h26_500")), at_site);
+snapshot_test!(status_429_is_reported, legacy_with_handshake_fault(Rule::new("h30_429_retry_after").value(7)), at_site);
+snapshot_test!(expired_token_is_reported, legacy_with_handshake_fault(Rule::new("a73_token_expired_401")), at_site);
+snapshot_test!(
+    missing_login_is_reported,
     Canned::answer(
         "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"notes\", scope=\"read write\", \
          resource_metadata=\"https://notes.test/.well-known/oauth-protected-resource?x=1\"\r\nContent-Length: 0\r\n\r\n"
     ),
     at
 );
-story!(a_server_that_forbids, Canned::http("403 Forbidden", "text/plain", "no"), at);
-story!(
-    a_server_that_sends_us_elsewhere,
+snapshot_test!(status_403_is_reported, Canned::http("403 Forbidden", "text/plain", "no"), at);
+snapshot_test!(
+    redirect_to_other_origin_is_reported,
     Canned::answer("HTTP/1.1 302 Found\r\nLocation: https://login.test/in?key=s3cret\r\nContent-Length: 0\r\n\r\n"),
     at
 );
-story!(a_server_that_has_moved, greeted_with(Rule::new("h38_redirect_same_origin")), at_site);
-story!(
-    a_server_that_refuses_the_greeting,
+snapshot_test!(
+    redirect_within_origin_is_reported,
+    legacy_with_handshake_fault(Rule::new("h38_redirect_same_origin")),
+    at_site
+);
+snapshot_test!(
+    rejected_handshake_is_reported,
     Canned::json_rpc("error", r#"{"code":-32000,"message":"the database is away\u001b[2J"}"#),
     at
 );
-story!(
-    lists_that_never_come,
+snapshot_test!(
+    unanswered_list_is_reported,
     {
         let site = legacy();
         site.add(Rule::new("m72_list_hangs").method("tools/list")).unwrap();
@@ -86,11 +90,11 @@ story!(
 );
 
 #[test]
-fn no_such_name() {
-    // Why a name is not known, and how long that takes, is up to the machine's resolver.
-    let said = Stage::new().run(&["doctor", "--json", "http://no-such-host.invalid/mcp"]);
-    assert_eq!(said.code, 1, "{}", said.stdout);
-    let steps = said.json()["servers"][0]["steps"].as_array().unwrap().clone();
+fn unknown_host_name_is_reported() {
+    // The reason and the duration depend on the resolver of the machine.
+    let printed = Stage::new().run(&["doctor", "--json", "http://no-such-host.invalid/mcp"]);
+    assert_eq!(printed.code, 1, "{}", printed.stdout);
+    let steps = printed.json()["servers"][0]["steps"].as_array().unwrap().clone();
     let verdicts: Vec<_> = steps.iter().map(|step| (step["layer"].clone(), step["verdict"].clone())).collect();
     assert_eq!(verdicts[0], (json!("name"), json!("failed")));
     let above = ["tcp", "http", "auth", "handshake", "lists", "ping"].map(|layer| (json!(layer), json!("skipped")));
@@ -99,88 +103,96 @@ fn no_such_name() {
 }
 
 #[test]
-fn a_greeting_that_is_long_is_a_greeting() {
-    let greeting = json!({
+fn long_handshake_result_is_accepted() {
+    let handshake = json!({
         "protocolVersion": "2025-06-18",
         "capabilities": {},
         "serverInfo": { "name": "s", "version": "1" },
         "instructions": "x".repeat(100_000),
     });
-    let server = Canned::json_rpc("result", greeting.to_string());
-    let said = Stage::new().run(&["doctor", &server.url()]);
-    assert_eq!(said.code, 0, "{}", said.stdout);
-    assert!(said.stdout.contains("s 1 speaks MCP 2025-06-18"), "{}", said.stdout);
-    assert!(said.stdout.contains("it offers neither tools nor prompts nor resources"), "{}", said.stdout);
+    let server = Canned::json_rpc("result", handshake.to_string());
+    let printed = Stage::new().run(&["doctor", &server.url()]);
+    assert_eq!(printed.code, 0, "{}", printed.stdout);
+    assert!(printed.stdout.contains("s 1 speaks MCP 2025-06-18"), "{}", printed.stdout);
+    assert!(printed.stdout.contains("it offers neither tools nor prompts nor resources"), "{}", printed.stdout);
 }
 
 #[test]
-fn a_look_leaves_no_session_behind() {
+fn doctor_deletes_its_sessions() {
     let site = legacy();
-    let said = Stage::new().run(&["doctor", &site.url()]);
-    assert_eq!(said.code, 0, "{}", said.stdout);
+    let printed = Stage::new().run(&["doctor", &site.url()]);
+    assert_eq!(printed.code, 0, "{}", printed.stdout);
     let counts = site.oracle().counts();
     assert_eq!((counts.messages_of("initialize"), counts.sessions_deleted), (2, 2), "one for http, one for MCP itself");
 }
 
 #[test]
-fn i12_the_doctor_uses_a_credential_and_never_shows_it() {
-    let site = greeted_with(Rule::new("a73_token_expired_401"));
+fn i12_doctor_uses_credential_and_never_shows_it() {
+    let site = legacy_with_handshake_fault(Rule::new("a73_token_expired_401"));
     let stage = Stage::new();
     for json in [&[][..], &["--json"]] {
         let flags = ["doctor", "--header", "Authorization: Bearer canary-s3cret"];
-        let said = stage.run(&[&flags[..], json, &[&site.url()]].concat());
-        assert_eq!(said.code, 6, "{}", said.stdout);
-        assert!(said.stdout.contains("does not accept the credential"), "{}", said.stdout);
-        assert!(!said.stdout.contains("canary-s3cret") && !said.stderr.contains("canary-s3cret"), "{}", said.stdout);
+        let printed = stage.run(&[&flags[..], json, &[&site.url()]].concat());
+        assert_eq!(printed.code, 6, "{}", printed.stdout);
+        assert!(printed.stdout.contains("does not accept the credential"), "{}", printed.stdout);
+        assert!(
+            !printed.stdout.contains("canary-s3cret") && !printed.stderr.contains("canary-s3cret"),
+            "{}",
+            printed.stdout
+        );
     }
     assert_eq!(site.oracle().counts().messages_of("initialize"), 2);
 }
 
 #[test]
-fn i12_what_a_server_repeats_of_a_credential_is_not_shown() {
+fn i12_credential_echoed_by_server_is_not_shown() {
     let server = Canned::answer(
         "HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer error_description=\"canary-s3cret is too old\"\r\nContent-Length: 0\r\n\r\n",
     );
     for json in [&[][..], &["--json"]] {
         let flags = ["doctor", "--header", "Authorization: Bearer canary-s3cret"];
-        let said = Stage::new().run(&[&flags[..], json, &[&server.url()]].concat());
-        assert_eq!(said.code, 6, "{}", said.stdout);
+        let printed = Stage::new().run(&[&flags[..], json, &[&server.url()]].concat());
+        assert_eq!(printed.code, 6, "{}", printed.stdout);
         assert!(
-            said.stdout.contains("‹secret› is too old") && !said.stdout.contains("canary-s3cret"),
+            printed.stdout.contains("‹secret› is too old") && !printed.stdout.contains("canary-s3cret"),
             "{}",
-            said.stdout
+            printed.stdout
         );
     }
 }
 
 #[test]
-fn i12_the_doctor_never_shows_a_query() {
-    let nobody = Nobody::new();
-    let url = format!("{}?key=canary-s3cret", nobody.url());
-    let said = Stage::new().run(&["doctor", &url]);
-    assert!(said.code == 1 && !said.stdout.contains("s3cret") && !said.stderr.contains("s3cret"), "{}", said.stdout);
+fn i12_doctor_never_shows_query() {
+    let closed = ClosedPort::new();
+    let url = format!("{}?key=canary-s3cret", closed.url());
+    let printed = Stage::new().run(&["doctor", &url]);
+    assert!(
+        printed.code == 1 && !printed.stdout.contains("s3cret") && !printed.stderr.contains("s3cret"),
+        "{}",
+        printed.stdout
+    );
 }
 
 #[test]
-fn a_clock_that_is_wrong_is_worth_a_look() {
+fn wrong_clock_causes_warning() {
     let server = Canned::answer(
         "HTTP/1.1 404 Not Found\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
     );
-    let said = Stage::new().run(&["doctor", "--json", &server.url()]).json();
-    let steps = said["servers"][0]["steps"].as_array().unwrap().clone();
+    let printed = Stage::new().run(&["doctor", "--json", &server.url()]).json();
+    let steps = printed["servers"][0]["steps"].as_array().unwrap().clone();
     let clock = steps.iter().find(|step| step["layer"] == "clock").unwrap();
     assert_eq!(clock["verdict"], "warning", "{clock}");
     assert!(clock["words"].as_str().unwrap().contains("behind this machine's"), "{clock}");
 }
 
 #[test]
-fn programs_are_told_the_same_in_json() {
+fn json_report_has_every_layer() {
     let site = legacy();
-    let said = Stage::new().run(&["doctor", "--json", &site.url()]);
-    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
-    let said = said.json();
-    assert_eq!((&said["version"], &said["well"], &said["exitCode"]), (&json!(1), &json!(true), &json!(0)));
-    let server = &said["servers"][0];
+    let printed = Stage::new().run(&["doctor", "--json", &site.url()]);
+    assert_eq!((printed.code, printed.stderr.as_str()), (0, ""));
+    let printed = printed.json();
+    assert_eq!((&printed["version"], &printed["well"], &printed["exitCode"]), (&json!(1), &json!(true), &json!(0)));
+    let server = &printed["servers"][0];
     let layers: Vec<&str> =
         server["steps"].as_array().unwrap().iter().map(|step| step["layer"].as_str().unwrap()).collect();
     assert_eq!(layers, ["name", "tcp", "http", "auth", "handshake", "lists", "ping"]);
@@ -202,10 +214,10 @@ fn programs_are_told_the_same_in_json() {
 }
 
 #[test]
-fn programs_are_told_of_both_eras() {
+fn json_report_lists_both_eras() {
     let eras = |site: &Site| {
-        let said = Stage::new().run(&["doctor", "--json", &site.url()]).json();
-        let steps = said["servers"][0]["steps"].as_array().unwrap().clone();
+        let printed = Stage::new().run(&["doctor", "--json", &site.url()]).json();
+        let steps = printed["servers"][0]["steps"].as_array().unwrap().clone();
         steps.iter().find(|step| step["layer"] == "eras").map(|step| step["facts"].clone())
     };
     let facts = json!({ "eras": ["legacy", "modern"], "protocolVersions": ["2025-11-25", "2026-07-28"] });
@@ -214,15 +226,15 @@ fn programs_are_told_of_both_eras() {
 }
 
 #[test]
-fn a_proxy_that_a_variable_names_is_used_and_said() {
-    // The host is not this machine by its name, so the proxy is asked for it; and the proxy is a server that answers.
+fn proxy_from_variable_is_used_and_reported() {
+    // The host is not local, so the request goes to the proxy, which is a server that answers.
     let proxy = Canned::http("404 Not Found", "text/plain", "no");
     let place = proxy.url().replace("/mcp", "");
     let stage = Stage::new();
     let run = |variables: &[(&str, &str)]| {
         let mut command = stage.command(&["doctor", "--json", "http://notes.invalid/mcp"]);
-        let said = crate::stage::Said::of(command.envs(variables.iter().copied()).output().unwrap());
-        said.json()["servers"][0]["steps"].clone()
+        let printed = crate::stage::CommandOutput::of(command.envs(variables.iter().copied()).output().unwrap());
+        printed.json()["servers"][0]["steps"].clone()
     };
     let steps = run(&[("http_proxy", &place)]);
     assert_eq!((&steps[0]["layer"], &steps[0]["verdict"]), (&json!("proxy"), &json!("ok")), "{steps}");

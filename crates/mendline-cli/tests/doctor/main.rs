@@ -1,15 +1,15 @@
-//! `mendline doctor`, `tools` and `call` as real processes before servers that break on purpose.
+//! `mendline doctor`, `tools` and `call` as real processes with faulty servers.
 //!
-//! For every layer at which the way to a server can end there is a server at which it does. What is printed is reviewed as
-//! text, with times and ports replaced. Nothing leaves loopback, and nothing sleeps to be lucky.
+//! For every layer at which a connection can fail there is a server at which it does. Snapshots hold the output, with
+//! times and ports replaced. The tests use only loopback and never sleep for a fixed time.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod calls;
 mod canned;
 mod children;
 #[path = "../client/mod.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod client;
 mod files;
 mod layers;
@@ -17,7 +17,7 @@ mod pages;
 mod scrubbed;
 mod secure;
 #[path = "../http/site.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod site;
 mod stage;
 mod terminal;

@@ -1,7 +1,7 @@
-//! The pages about these commands show what the commands really say.
+//! The documentation pages of these commands against their real output.
 //!
-//! Every block of kind `console` is run, line by line, and what follows a command there must be what it says here, but for
-//! times and ports. The servers that the pages talk about are started for that, and take the place of their addresses.
+//! Every `console` block runs line by line, and the output must match except for times and ports. The test starts the
+//! servers of the pages and replaces their addresses.
 
 use std::fs;
 use std::path::Path;
@@ -9,20 +9,20 @@ use std::process::{Command, Stdio};
 
 use mendline_faults::{Authority, Certificate};
 
-use crate::canned::{Canned, Nobody};
+use crate::canned::{Canned, ClosedPort};
 use crate::scrubbed::scrubbed;
 use crate::site::{Site, json_answers};
-use crate::stage::{MENDLINE, Said, Stage, legacy};
+use crate::stage::{CommandOutput, MENDLINE, Stage, legacy};
 
-/// Where the pages have it.
+/// The path of the binary on the pages.
 const INSTALLED: &str = "/usr/local/bin/mendline";
 
-/// The servers that the pages talk about, by the addresses that they have there.
+/// The servers of the pages, with their addresses on the pages.
 struct Servers {
     well: Site,
     login: Canned,
     expired: Site,
-    nobody: Nobody,
+    closed: ClosedPort,
 }
 
 impl Servers {
@@ -37,24 +37,24 @@ impl Servers {
                 json_answers(),
                 authority.vouch(Certificate { host: "127.0.0.1", until: 2024 }).unwrap(),
             ),
-            nobody: Nobody::new(),
+            closed: ClosedPort::new(),
         }
     }
 
-    /// A command line with the addresses of this day.
-    fn put_into(&self, line: &str) -> String {
+    /// Replaces the addresses of the pages in a command line.
+    fn replace_addresses(&self, line: &str) -> String {
         [
             ("http://127.0.0.1:8080/mcp", self.well.url()),
             ("http://127.0.0.1:8081/mcp", self.login.url()),
             ("https://127.0.0.1:8443/mcp", self.expired.url()),
-            ("http://127.0.0.1:8082/mcp", self.nobody.url()),
+            ("http://127.0.0.1:8082/mcp", self.closed.url()),
         ]
         .iter()
         .fold(line.to_owned(), |line, (there, here)| line.replace(there, here))
     }
 }
 
-/// The commands of a page, each with what it says.
+/// Returns the commands of a page, each with its output.
 fn shown(page: &str) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     for block in page.split("```console\n").skip(1) {
@@ -69,7 +69,7 @@ fn shown(page: &str) -> Vec<(String, String)> {
     all
 }
 
-/// What changes from run to run in JSON, too.
+/// Replaces variable parts in JSON output as well.
 fn reviewed(text: &str) -> String {
     let line = |line: &str| {
         let number = line.trim_start().starts_with("\"ms\": ") && !line.contains("null");
@@ -79,13 +79,13 @@ fn reviewed(text: &str) -> String {
     scrubbed(&text.join("\n")).trim_end().to_owned()
 }
 
-fn is_true(name: &str) {
+fn assert_page_is_correct(name: &str) {
     let servers = Servers::start();
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)).unwrap();
     let commands = shown(&page);
     assert!(commands.len() >= 5, "{name} shows hardly anything");
     for (command, expected) in commands {
-        // A home for each: what one has left must not change what the next one says.
+        // Each command has a new home, so that no command affects the next.
         let stage = Stage::new();
         let (folder, rest) = (Path::new(MENDLINE).parent().unwrap().display(), "/usr/bin:/bin");
         let mut run = Command::new("sh");
@@ -95,24 +95,24 @@ fn is_true(name: &str) {
                 None => run.env_remove(name),
             };
         }
-        let line = format!("exec 2>&1; {}", servers.put_into(&command));
+        let line = format!("exec 2>&1; {}", servers.replace_addresses(&command));
         run.args(["-c", &line]).env("PATH", format!("{folder}:{rest}")).current_dir(stage.path());
-        let said = Said::of(run.stdin(Stdio::null()).output().unwrap());
-        let said = said.stdout.replace(stage.path().to_str().unwrap(), "/home/me").replace(MENDLINE, INSTALLED);
+        let printed = CommandOutput::of(run.stdin(Stdio::null()).output().unwrap());
+        let printed = printed.stdout.replace(stage.path().to_str().unwrap(), "/home/me").replace(MENDLINE, INSTALLED);
         assert_eq!(
-            reviewed(&said),
+            reviewed(&printed),
             reviewed(&expected),
-            "{name} says of `{command}`:\n{expected}\nand it says:\n{said}"
+            "{name} shows for `{command}`:\n{expected}\nbut it prints:\n{printed}"
         );
     }
 }
 
 #[test]
-fn the_page_about_the_doctor_is_true() {
-    is_true("doctor.md");
+fn doctor_page_shows_real_output() {
+    assert_page_is_correct("doctor.md");
 }
 
 #[test]
-fn the_page_about_tools_and_calls_is_true() {
-    is_true("call.md");
+fn call_page_shows_real_output() {
+    assert_page_is_correct("call.md");
 }

@@ -1,11 +1,11 @@
-//! What changes from run to run, replaced by what does not: times, ports, days.
+//! Replaces the variable parts of an output: times, ports, dates.
 
-/// Where the time of a step stands: behind two spaces, a sign, a space, nine letters and a space.
+/// The columns of the time of a step: after two spaces, a symbol, a space, nine letters and a space.
 const TIME: std::ops::Range<usize> = 14..21;
 
-/// The text as it is reviewed.
+/// Returns the text as snapshots contain it.
 pub(crate) fn scrubbed(text: &str) -> String {
-    // Where the two are one, it depends on PATH by which name a program is found.
+    // Where both directories are one, PATH decides which of them is shown.
     text.replace(" /usr/bin/", " /bin/").lines().map(|line| one(line) + "\n").collect()
 }
 
@@ -30,11 +30,11 @@ fn words_of(text: &str) -> String {
         if is_time { "N".to_owned() } else { without_port(word) }
     });
     let text = replaced.collect::<Vec<_>>().join(" ");
-    // The unit of a time depends on how long it took.
+    // The unit depends on the duration.
     ["N µs", "N ms", "N s", "N min"].iter().fold(text, |text, time| text.replace(time, "‹time›"))
 }
 
-/// `127.0.0.1:40123` is somewhere else each time.
+/// Replaces the port, which changes with each run.
 fn without_port(word: &str) -> String {
     const HOST: &str = "127.0.0.1:";
     match word.split_once(HOST) {
@@ -47,7 +47,7 @@ fn without_port(word: &str) -> String {
 }
 
 #[test]
-fn only_what_changes_is_replaced() {
+fn scrubbing_replaces_only_variable_parts() {
     let text =
         "  ✓ ping       0.2 ms  5 pings, the slowest 1.2 ms, good for 90 days\nx http://127.0.0.1:4711/mcp, 4 tools";
     let expected =

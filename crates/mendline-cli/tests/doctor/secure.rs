@@ -1,4 +1,4 @@
-//! Servers behind TLS, right and wrong.
+//! Servers with TLS, valid and invalid.
 
 use std::fs;
 
@@ -6,18 +6,18 @@ use mendline_faults::{Authority, Certificate, Identity};
 
 use crate::canned::Canned;
 use crate::site::{Site, json_answers};
-use crate::stage::{Said, Stage, legacy};
+use crate::stage::{CommandOutput, Stage, legacy};
 
 const HERE: &str = "127.0.0.1";
 const LATER: i32 = 2200;
 
-/// What the doctor says of a server with this identity, when this authority is trusted.
-fn said(authority: &Authority, identity: Identity) -> String {
+/// Returns the output of `mendline doctor` for a server with this identity when this authority is trusted.
+fn report(authority: &Authority, identity: Identity) -> String {
     let (stage, site) = (Stage::new(), Site::start_secure(json_answers(), identity));
     let pem = stage.path().join("authority.pem");
     fs::write(&pem, authority.pem()).unwrap();
     let output = stage.command(&["doctor", &site.url()]).env("NODE_EXTRA_CA_CERTS", pem).output().unwrap();
-    stage.reviewed(&Said::of(output))
+    stage.reviewed(&CommandOutput::of(output))
 }
 
 fn authority() -> Authority {
@@ -25,55 +25,55 @@ fn authority() -> Authority {
 }
 
 #[test]
-fn a_certificate_that_is_trusted() {
+fn trusted_certificate_is_reported() {
     let authority = authority();
     let identity = authority.vouch(Certificate { host: HERE, until: LATER }).unwrap();
-    insta::assert_snapshot!(said(&authority, identity));
+    insta::assert_snapshot!(report(&authority, identity));
 }
 
 #[test]
-fn a_certificate_that_has_expired() {
+fn expired_certificate_is_reported() {
     let authority = authority();
     let identity = authority.vouch(Certificate { host: HERE, until: 2024 }).unwrap();
-    insta::assert_snapshot!(said(&authority, identity));
+    insta::assert_snapshot!(report(&authority, identity));
 }
 
 #[test]
-fn a_certificate_for_another_name() {
+fn certificate_of_other_host_is_reported() {
     let authority = authority();
     let identity = authority.vouch(Certificate { host: "other.test", until: LATER }).unwrap();
-    insta::assert_snapshot!(said(&authority, identity));
+    insta::assert_snapshot!(report(&authority, identity));
 }
 
 #[test]
-fn a_certificate_that_vouches_for_itself() {
+fn self_signed_certificate_is_reported() {
     let identity = Identity::of_itself(Certificate { host: HERE, until: LATER }).unwrap();
-    insta::assert_snapshot!(said(&authority(), identity));
+    insta::assert_snapshot!(report(&authority(), identity));
 }
 
 #[test]
-fn a_certificate_of_an_unknown_authority() {
+fn certificate_of_unknown_authority_is_reported() {
     let other = Authority::new("Another authority").unwrap();
     let identity = other.vouch(Certificate { host: HERE, until: LATER }).unwrap();
-    insta::assert_snapshot!(said(&authority(), identity));
+    insta::assert_snapshot!(report(&authority(), identity));
 }
 
 #[test]
-fn a_server_without_tls_at_an_https_address() {
+fn plain_server_at_https_url_is_reported() {
     let site = legacy();
     insta::assert_snapshot!(Stage::new().doctor(&[&site.url().replace("http://", "https://")]));
 }
 
 #[test]
-fn a_server_with_tls_at_an_http_address() {
+fn tls_server_at_http_url_is_reported() {
     let identity = Identity::of_itself(Certificate { host: HERE, until: LATER }).unwrap();
     let site = Site::start_secure(json_answers(), identity);
-    let said = Stage::new().doctor(&[&site.url().replace("https://", "http://")]);
-    assert!(said.contains("write https:// instead of http://") || said.contains("not in HTTP"), "{said}");
+    let printed = Stage::new().doctor(&[&site.url().replace("https://", "http://")]);
+    assert!(printed.contains("write https:// instead of http://") || printed.contains("not in HTTP"), "{printed}");
 }
 
 #[test]
-fn a_handshake_that_never_ends() {
+fn unfinished_tls_handshake_is_reported() {
     let server = Canned::silent();
     insta::assert_snapshot!(Stage::new().doctor(&["--timeout", "2s", &server.url().replace("http://", "https://")]));
 }

@@ -1,4 +1,4 @@
-//! A command with a home of its own, and servers for it.
+//! Commands with a separate home directory, and servers for them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub(crate) use crate::client::MENDLINE;
 use crate::scrubbed::scrubbed;
 use crate::site::{self, Site, json_answers};
 
-/// What a machine may have set and a story must not see.
+/// Variables of the machine that a test must not see.
 const FOREIGN: [&str; 12] = [
     "http_proxy",
     "HTTP_PROXY",
@@ -28,13 +28,13 @@ const FOREIGN: [&str; 12] = [
     "COLUMNS",
 ];
 
-/// A home that is nobody's.
+/// A temporary home directory.
 pub(crate) struct Stage {
     folder: TempDir,
 }
 
-/// What a command said.
-pub(crate) struct Said {
+/// The output and the exit code of a command.
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -45,7 +45,7 @@ impl Stage {
         Stage { folder: tempfile::tempdir().unwrap() }
     }
 
-    /// With this configuration file.
+    /// Creates a home with this configuration file.
     pub(crate) fn with_file(text: &str) -> Stage {
         let stage = Stage::new();
         let folder = stage.path().join("config/mendline");
@@ -62,7 +62,7 @@ impl Stage {
         self.path().join("config/mendline/config.json")
     }
 
-    /// The command, with nothing of the real user in its surroundings.
+    /// Returns the command with a clean environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(MENDLINE);
         for variable in FOREIGN {
@@ -85,20 +85,20 @@ impl Stage {
         command
     }
 
-    /// What it says.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Said {
-        Said::of(self.command(arguments).output().unwrap())
+    /// Runs a command and returns its output.
+    pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
+        CommandOutput::of(self.command(arguments).output().unwrap())
     }
 
-    /// What the doctor says, as it is reviewed.
+    /// Returns the output of `mendline doctor` as snapshots contain it.
     pub(crate) fn doctor(&self, arguments: &[&str]) -> String {
-        let said = self.run(&[&["doctor"], arguments].concat());
-        self.reviewed(&said)
+        let printed = self.run(&[&["doctor"], arguments].concat());
+        self.reviewed(&printed)
     }
 
-    /// Everything that was said, with what changes from run to run replaced.
-    pub(crate) fn reviewed(&self, said: &Said) -> String {
-        let Said { code, stdout, stderr } = said;
+    /// Returns the output with its variable parts replaced.
+    pub(crate) fn reviewed(&self, printed: &CommandOutput) -> String {
+        let CommandOutput { code, stdout, stderr } = printed;
         let text = format!("exit code {code}\n--- stdout\n{stdout}--- stderr\n{stderr}");
         let text = text.replace(self.path().to_str().unwrap(), "‹home›").replace(MENDLINE, "‹mendline›");
         scrubbed(&text)
@@ -109,9 +109,9 @@ impl Stage {
     }
 }
 
-impl Said {
-    pub(crate) fn of(output: Output) -> Said {
-        Said {
+impl CommandOutput {
+    pub(crate) fn of(output: Output) -> CommandOutput {
+        CommandOutput {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
@@ -123,17 +123,17 @@ impl Said {
     }
 }
 
-/// A server of the legacy era, with sessions.
+/// Starts a legacy server with sessions.
 pub(crate) fn legacy() -> Site {
     Site::start(json_answers())
 }
 
-/// One of the modern era.
+/// Starts a modern server.
 pub(crate) fn modern() -> Site {
     Site::start(site::modern(Answers::Json))
 }
 
-/// One of both.
+/// Starts a server of both eras.
 pub(crate) fn both() -> Site {
     Site::start(Settings { era: Era::Both, ..json_answers() })
 }

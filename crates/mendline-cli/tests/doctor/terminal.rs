@@ -1,4 +1,4 @@
-//! What a person sees on a terminal: a bar, escapes, colours, and nothing left behind.
+//! The output on a terminal: progress bar, escapes and colours.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +9,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::stage::{MENDLINE, Stage};
 
-/// Runs a command on a terminal of its own, and gives back all that came there, and its exit code.
+/// Runs a command on its own terminal. Returns all output and the exit code.
 fn on_a_terminal(stage: &Stage, arguments: &[&str]) -> (String, i32) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
@@ -22,16 +22,16 @@ fn on_a_terminal(stage: &Stage, arguments: &[&str]) -> (String, i32) {
     let mut command = stage.command(arguments);
     command.env("TERM", "xterm").env_remove("NO_COLOR");
     let mut process = command.stdout(Stdio::from(open())).stderr(Stdio::from(open())).spawn().unwrap();
-    // Our own copies of the terminal are in the command until then, and would keep it open.
+    // The command holds copies of the terminal that would keep it open.
     drop(command);
     let mut seen = Vec::new();
-    // A terminal whose last user has gone ends with an error.
+    // Reading a terminal without users ends with an error.
     let _ = File::from(master).read_to_end(&mut seen);
     (String::from_utf8_lossy(&seen).into_owned(), process.wait().unwrap().code().unwrap())
 }
 
 #[test]
-fn progress_is_a_bar_that_is_wiped_before_the_answer() {
+fn progress_bar_is_cleared_before_result() {
     let stage = Stage::new();
     let slow = ["call", "slow", r#"{"key":"k","steps":4,"stepMs":30}"#, "--", MENDLINE, "demo-server"];
     let (seen, code) = on_a_terminal(&stage, &slow);
@@ -41,7 +41,7 @@ fn progress_is_a_bar_that_is_wiped_before_the_answer() {
 }
 
 #[test]
-fn a_server_cannot_talk_to_the_terminal() {
+fn server_text_is_escaped_on_terminal() {
     let stage = Stage::new();
     let echo = ["call", "lookup", r#"{"key":"\u001b[2J\u202e"}"#, "--", MENDLINE, "demo-server"];
     let (seen, code) = on_a_terminal(&stage, &echo);
@@ -50,7 +50,7 @@ fn a_server_cannot_talk_to_the_terminal() {
 }
 
 #[test]
-fn the_doctor_paints_its_signs() {
+fn doctor_colors_its_symbols() {
     let (seen, code) = on_a_terminal(&Stage::new(), &["doctor", "--", MENDLINE, "demo-server"]);
     assert_eq!(code, 0, "{seen}");
     assert!(seen.contains("\u{1b}[32m✓\u{1b}[0m"), "{seen:?}");

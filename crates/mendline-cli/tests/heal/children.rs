@@ -1,4 +1,4 @@
-//! Children that cannot start, cannot be started, or stand still.
+//! Children that crash at start, cannot be started, or are stopped.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -13,22 +13,22 @@ use crate::answer_within;
 use crate::client::{Client, MENDLINE, SOON, eventually, failure, kill};
 use crate::support::{Bridge, Setup};
 
-/// What may take as long as a few timers on a busy machine.
+/// The deadline for events that need several timers on a busy machine.
 const LATER: Duration = Duration::from_secs(30);
 
 #[test]
-fn p55_a_server_that_crashes_in_a_loop_is_parked_with_its_last_words() {
-    let mut bridge = Bridge::start(Setup { tempers: &["exit-at-once=3"], ..Setup::default() });
+fn p55_crash_loop_parks_server_with_stderr_tail() {
+    let mut bridge = Bridge::start(Setup { faults: &["exit-at-once=3"], ..Setup::default() });
     bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = answer_within(&mut bridge, "init", LATER)["error"].clone();
     assert_eq!((&error["code"], &error["data"]["cause"]), (&json!(-31007), &json!("parked")), "{error}");
     assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
-    let said = error.to_string();
-    assert!(said.contains("cannot start, giving up"), "its last words are in the answer: {error}");
+    let message = error.to_string();
+    assert!(message.contains("cannot start, giving up"), "the stderr tail is in the answer: {error}");
     let starts = bridge.noted("start").len();
     assert_eq!(starts, 5, "five exits, and no sixth start");
 
-    // Whoever calls meanwhile is told so, and when to come again; it is no reason to start it at once.
+    // A call meanwhile gets a failure with the retry time. It does not start the server at once.
     let begun = Instant::now();
     bridge.request("again", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = answer_within(&mut bridge, "again", LATER)["error"].clone();
@@ -41,7 +41,7 @@ fn p55_a_server_that_crashes_in_a_loop_is_parked_with_its_last_words() {
 }
 
 #[test]
-fn p55_a_server_that_stops_crashing_is_found_by_the_next_call() {
+fn p55_next_call_reaches_server_that_stopped_crashing() {
     let folder = tempfile::tempdir().unwrap();
     let gate = folder.path().join("may-live");
     let script = format!(
@@ -54,7 +54,7 @@ fn p55_a_server_that_stops_crashing_is_found_by_the_next_call() {
     assert_eq!(error["data"]["cause"], "parked", "{error}");
     assert!(error["message"].as_str().unwrap().contains("the database is locked"), "{error}");
     fs::write(&gate, "").unwrap();
-    // A call may wake it once in ten seconds.
+    // A call may dial a parked server once in ten seconds.
     let deadline = Instant::now() + LATER;
     let mut tries = 0;
     loop {
@@ -69,20 +69,20 @@ fn p55_a_server_that_stops_crashing_is_found_by_the_next_call() {
         let wait = answer["error"]["data"]["retryAfterMs"].as_u64().unwrap();
         thread::sleep(Duration::from_millis(wait));
     }
-    assert!(tries <= 4, "what it said to wait was right: {tries}");
+    assert!(tries <= 4, "the announced wait was right: {tries}");
 }
 
 #[test]
-fn p57_a_stopped_server_is_replaced_and_what_it_was_sent_is_unknown() {
+fn p57_stopped_server_is_replaced_and_its_calls_are_unknown() {
     let mut bridge = Bridge::start(Setup { options: &["--tool-timeout", "create_note=1s"], ..Setup::default() });
-    bridge.greet();
+    bridge.initialize();
     let frozen = bridge.server();
     kill(frozen, Signal::STOP);
     let begun = Instant::now();
     let result = bridge.result("write", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
-    // The line is tested at once: two pings of ten seconds, a second between them, and then it is ended the hard way.
+    // Mendline pings the link at once: two pings of ten seconds with a pause of one second. Then it kills the child.
     eventually("a new server starts", 2 * LATER, || bridge.noted("start").len() == 2);
     assert!(begun.elapsed() > Duration::from_secs(20), "it was given its time: {:?}", begun.elapsed());
     eventually("the frozen one is gone", SOON, || crate::support::is_gone(frozen));
@@ -92,9 +92,9 @@ fn p57_a_stopped_server_is_replaced_and_what_it_was_sent_is_unknown() {
 }
 
 #[test]
-fn p57_a_server_that_is_only_stopped_for_a_moment_is_left_alone() {
+fn p57_briefly_stopped_server_is_kept() {
     let mut bridge = Bridge::start(Setup { options: &["--tool-timeout", "lookup=1s"], ..Setup::default() });
-    bridge.greet();
+    bridge.initialize();
     kill(bridge.server(), Signal::STOP);
     let result = bridge.result("read", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
@@ -104,26 +104,26 @@ fn p57_a_server_that_is_only_stopped_for_a_moment_is_left_alone() {
     assert_eq!((bridge.noted("start").len(), bridge.executions("create_note", "l")), (1, 1));
 }
 
-/// A user of this machine that has no process, for whom a limit counts only what this test starts. Root is above the limit.
-const NOBODY_ELSE: u32 = 54_361;
+/// A uid without processes, so that the limit counts only those of this test. The limit does not apply to root.
+const UNUSED_UID: u32 = 54_361;
 
-fn as_nobody_else(command: &mut Command) -> &mut Command {
-    if rustix::process::geteuid().is_root() { command.uid(NOBODY_ELSE).gid(NOBODY_ELSE) } else { command }
+fn as_unused_user(command: &mut Command) -> &mut Command {
+    if rustix::process::geteuid().is_root() { command.uid(UNUSED_UID).gid(UNUSED_UID) } else { command }
 }
 
-/// How many processes the user of this process may have before it gets no more. The tool runs as that user, because not
-/// every root may change the limits of others.
+/// Limits the processes of the user of this process. `prlimit` runs as that user, because not every root may change the
+/// limits of other users.
 fn limit_processes(pid: u32, to: &str) {
     let mut command = Command::new("prlimit");
     command.args(["--pid", &pid.to_string(), &format!("--nproc={to}:")]).current_dir("/");
-    let output = as_nobody_else(&mut command).output().expect("prlimit, of util-linux");
+    let output = as_unused_user(&mut command).output().expect("prlimit, of util-linux");
     assert!(output.status.success(), "{output:?}");
 }
 
 #[test]
-fn p61_while_the_machine_gives_no_process_calls_wait_and_then_they_run() {
+fn p61_calls_wait_until_fork_succeeds() {
     let folder = tempfile::tempdir().unwrap();
-    // The target directory may be closed to other users, so the binary is where they may run it.
+    // The target directory may be closed to other users, so the test copies the binary.
     let (binary, ledger) = (folder.path().join("mendline"), folder.path().join("ledger"));
     fs::copy(MENDLINE, &binary).unwrap();
     fs::write(&ledger, "").unwrap();
@@ -133,9 +133,9 @@ fn p61_while_the_machine_gives_no_process_calls_wait_and_then_they_run() {
     let mut command = Command::new(&binary);
     command.args(["run", "--"]).arg(&binary).arg("demo-server").env("MENDLINE_DEMO_LEDGER", &ledger);
     command.stdin(Stdio::piped()).current_dir("/");
-    let mut client = Client::start(as_nobody_else(&mut command));
+    let mut client = Client::start(as_unused_user(&mut command));
     client.read_log();
-    assert_eq!(client.greet(), "demo-server");
+    assert_eq!(client.initialize(), "demo-server");
     let noted = |what: &str| {
         let text = fs::read_to_string(&ledger).unwrap();
         text.lines().filter_map(|line| line.strip_prefix(what)?.trim().parse().ok()).collect::<Vec<i32>>()
@@ -143,7 +143,7 @@ fn p61_while_the_machine_gives_no_process_calls_wait_and_then_they_run() {
     let mendline = client.process.id();
     limit_processes(mendline, "1");
     kill(noted("start ")[0], Signal::KILL);
-    eventually("it is said why", SOON, || client.log().contains("Resource temporarily unavailable"));
+    eventually("the log gives the reason", SOON, || client.log().contains("Resource temporarily unavailable"));
     client.call("waits", "create_note", &json!({ "key": "k" }));
     assert_eq!(noted("start ").len(), 1);
     limit_processes(mendline, "100");

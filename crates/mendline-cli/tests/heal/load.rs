@@ -1,4 +1,4 @@
-//! More than there is room for, slower than it should be, larger than is usual.
+//! Overload, slow servers and large messages.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::site::{Site, event_answers};
 use crate::support::Bridge;
 use crate::{answer_within, next_answer};
 
-/// What many calls may take on a busy machine.
+/// The deadline for many calls on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// As many answers as asked for.
+/// Reads this number of answers.
 fn answers(client: &mut Client, count: usize) -> Vec<Value> {
     (0..count).map(|_| next_answer(client, LONG)).collect()
 }
@@ -25,7 +25,7 @@ fn ids(answers: &[Value]) -> Vec<usize> {
 }
 
 #[test]
-fn l81_a_burst_of_a_thousand_calls_is_answered_to_the_last() {
+fn l81_burst_of_thousand_calls_is_answered_completely() {
     let mut bridge = Bridge::around(&[]);
     for number in 0..1000 {
         let tool = if number % 2 == 0 { "lookup" } else { "create_note" };
@@ -39,10 +39,10 @@ fn l81_a_burst_of_a_thousand_calls_is_answered_to_the_last() {
 }
 
 #[test]
-fn l82_what_finds_no_place_is_told_so_at_once_and_the_rest_runs() {
+fn l82_calls_beyond_queue_limit_are_rejected_at_once() {
     const PLACES: usize = 256 + 1024;
     let mut bridge = Bridge::around(&[]);
-    // No place becomes free before the server goes on.
+    // No slot becomes free before the server continues.
     kill(bridge.server(), Signal::STOP);
     for number in 0..PLACES + 20 {
         bridge.call(&number.to_string(), "create_note", &json!({ "key": format!("k{number}") }));
@@ -62,7 +62,7 @@ fn l82_what_finds_no_place_is_told_so_at_once_and_the_rest_runs() {
 }
 
 #[test]
-fn l84_a_server_that_is_ten_times_slower_is_waited_for() {
+fn l84_ten_times_slower_server_is_awaited() {
     let mut bridge = Bridge::around(&[]);
     for number in 0..300 {
         bridge.call(&number.to_string(), "create_note", &json!({ "key": format!("k{number}"), "delayMs": 500 }));
@@ -74,7 +74,7 @@ fn l84_a_server_that_is_ten_times_slower_is_waited_for() {
 }
 
 #[test]
-fn l85_messages_just_below_the_limit_pass_in_both_directions_and_are_not_kept() {
+fn l85_messages_below_limit_pass_both_ways_and_free_memory() {
     let mut bridge = Bridge::around(&[]);
     let text = "y".repeat((16 << 20) - 200);
     for number in 0..4 {
@@ -89,7 +89,7 @@ fn l85_messages_just_below_the_limit_pass_in_both_directions_and_are_not_kept() 
 }
 
 #[test]
-fn l85_a_message_over_the_limit_is_refused_in_words_and_the_next_one_passes() {
+fn l85_message_over_limit_is_rejected_and_next_one_passes() {
     let mut bridge = Bridge::around(&[]);
     let text = "y".repeat(17 << 20);
     bridge.send(&format!(r#"{{"jsonrpc":"2.0","id":"a","method":"demo/echo","params":{{"text":"{text}"}}}}"#));

@@ -1,34 +1,33 @@
-//! What heals, and what stays bounded when nothing does: real processes, real signals, real sockets.
+//! Recovery, and limits when there is none: real processes, signals and sockets.
 //!
-//! The servers are those of the other tests: the demonstration server as a child, the fault server over HTTP. What they
-//! really did is asked of them. Every story waits for what it expects with a deadline; one that has to outlast a timer says
-//! which.
+//! The servers are the demo server as a child and the fault server over HTTP. The tests ask them what really ran. Every
+//! test waits with a deadline; a test that has to outlast a timer names it.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod children;
 #[path = "../client/mod.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod client;
-mod leaving;
+mod client_exit;
 mod load;
 mod protocol;
 mod restart;
 #[path = "../http/site.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod site;
 #[path = "../http/sockets.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod sockets;
 #[path = "../real/support.rs"]
-#[allow(dead_code, unused_imports, reason = "shared with stories that need more of it")]
+#[allow(dead_code, unused_imports, reason = "other test binaries use more of it")]
 mod support;
 
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The answer to this request, for which it may be worth to wait; everything before it is skipped.
+/// Returns the answer to this request within a deadline and skips every message before it.
 pub(crate) fn answer_within(client: &mut client::Client, id: &str, within: Duration) -> Value {
     let deadline = Instant::now() + within;
     loop {
@@ -39,7 +38,7 @@ pub(crate) fn answer_within(client: &mut client::Client, id: &str, within: Durat
     }
 }
 
-/// The next answer, whatever it answers.
+/// Returns the next answer to any request.
 pub(crate) fn next_answer(client: &mut client::Client, within: Duration) -> Value {
     let deadline = Instant::now() + within;
     loop {

@@ -1,4 +1,4 @@
-//! Servers that say odd things, or too much, or other things than before.
+//! Servers that violate the protocol, send too much, or change after a restart.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::client::{Client, SOON, eventually, failure};
 use crate::site::{Site, event_answers, json_answers, modern, run};
 use crate::sockets::cut_all;
 
-/// What every request of the modern era carries.
+/// Returns the `_meta` of every modern request.
 fn modern_meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -26,20 +26,20 @@ fn modern_call(client: &mut Client, id: &str, tool: &str, arguments: &Value, mor
 }
 
 #[test]
-fn m66_an_answer_under_the_id_as_a_string_is_the_answer() {
+fn m66_response_with_id_as_string_is_accepted() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("m66_id_type_changed"));
+    site.add_fault(Rule::new("m66_id_type_changed"));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
     assert_eq!(site.executions("k"), 1);
 }
 
 #[test]
-fn m67_a_storm_of_notifications_holds_no_answer_up_and_loses_none() {
+fn m67_notification_storm_delays_no_answer_and_loses_none() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("m67_notification_storm").value(5000).first(1));
+    site.add_fault(Rule::new("m67_notification_storm").value(5000).first(1));
     client.call("storm", "lookup", &json!({ "key": "k" }));
     client.call("beside", "create_note", &json!({ "key": "l" }));
     let (mut notices, mut answers) = (0, Vec::new());
@@ -56,10 +56,10 @@ fn m67_a_storm_of_notifications_holds_no_answer_up_and_loses_none() {
 }
 
 #[test]
-fn m68_progress_for_ever_is_passed_on_until_the_client_has_enough() {
+fn m68_endless_progress_is_forwarded_until_client_cancels() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--call-timeout", "5s"]);
-    site.breaks(Rule::new("m68_progress_forever").first(1));
+    site.add_fault(Rule::new("m68_progress_forever").first(1));
     let params = json!({ "name": "slow", "arguments": { "key": "k" }, "_meta": { "progressToken": "mine" } });
     let begun = Instant::now();
     client.request("a", "tools/call", &params);
@@ -77,7 +77,7 @@ fn m68_progress_for_ever_is_passed_on_until_the_client_has_enough() {
         last = step;
     }
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}"#);
-    site.until("the server is told", |counts| {
+    site.until("the server gets the cancellation", |counts| {
         counts.cancellations == 1 || counts.messages_of("notifications/cancelled") == 1
     });
     let next = client.result("b", "lookup", &json!({ "key": "l" }));
@@ -85,25 +85,28 @@ fn m68_progress_for_ever_is_passed_on_until_the_client_has_enough() {
 }
 
 #[test]
-fn m68_progress_for_ever_that_nobody_asked_for_does_not_outlast_the_call() {
+fn m68_unrequested_endless_progress_does_not_extend_call() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--tool-timeout", "create_note=2s"]);
-    site.breaks(Rule::new("m68_progress_forever").first(1));
+    site.add_fault(Rule::new("m68_progress_forever").first(1));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!((&failure(&result)["cause"], &failure(&result)["outcome"]), (&json!("timed_out"), &json!("unknown")));
     site.until("it ran once", |counts| counts.executions_of("k") == 1);
 }
 
 #[test]
-fn m69_a_server_that_comes_back_in_another_era_is_said_in_words_and_found_when_it_is_itself_again() {
+fn m69_era_change_after_restart_is_reported_and_recovers() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("m69_era_flip").first(1));
+    site.add_fault(Rule::new("m69_era_flip").first(1));
     client.call("a", "create_note", &json!({ "key": "k" }));
     let first = client.answer("a");
-    assert!(first["error"]["message"].is_string() || first["result"]["isError"] == true, "it is said: {first}");
-    let greetings = site.counts().messages_of("initialize");
-    assert!(greetings <= 4, "it is not greeted in a loop: {greetings}");
+    assert!(
+        first["error"]["message"].is_string() || first["result"]["isError"] == true,
+        "the answer names the era: {first}"
+    );
+    let handshakes = site.counts().messages_of("initialize");
+    assert!(handshakes <= 4, "the server is not initialized in a loop: {handshakes}");
     assert_eq!(site.executions("k"), 0, "nothing ran: {first}");
     site.become_like(Settings { era: mendline_faults::Era::Both, ..site.settings() });
     eventually("it is found again", 2 * SOON, || {
@@ -113,7 +116,7 @@ fn m69_a_server_that_comes_back_in_another_era_is_said_in_words_and_found_when_i
 }
 
 #[test]
-fn m71_what_was_asked_before_a_restart_is_answered_to_the_next_server() {
+fn m71_answer_to_earlier_input_request_goes_to_next_server() {
     let site = Site::start(modern(Answers::Json));
     let mut client = run(&site.url(), &[], &[]);
     let asked = modern_call(&mut client, "a", "ask", &json!({ "key": "k" }), &json!({}))["result"].clone();
@@ -127,13 +130,13 @@ fn m71_what_was_asked_before_a_restart_is_answered_to_the_next_server() {
 }
 
 #[test]
-fn m71_a_call_that_continues_something_is_never_sent_twice_even_if_its_tool_only_reads() {
+fn m71_continued_call_is_never_resent_even_for_reads() {
     let site = Site::start(modern(Answers::Json));
     let mut client = run(&site.url(), &[], &[]);
     client.request("list", "tools/list", &json!({ "_meta": modern_meta() }));
     client.answer("list");
     let asked = modern_call(&mut client, "a", "ask", &json!({ "key": "k" }), &json!({}))["result"].clone();
-    site.breaks(Rule::new("t13_reset_before_headers").tool("ask").first(1));
+    site.add_fault(Rule::new("t13_reset_before_headers").tool("ask").first(1));
     let more = json!({ "requestState": asked["requestState"], "inputResponses": { "it": { "roots": [] } } });
     let answer = modern_call(&mut client, "b", "ask", &json!({ "key": "k" }), &more);
     assert_eq!(failure(&answer["result"])["outcome"], "unknown", "{answer}");
@@ -141,7 +144,7 @@ fn m71_a_call_that_continues_something_is_never_sent_twice_even_if_its_tool_only
 }
 
 #[test]
-fn m71_a_question_of_a_server_that_went_away_is_taken_back() {
+fn m71_request_of_lost_server_is_cancelled_at_client() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     client.call("a", "ask", &json!({ "key": "k", "what": "roots" }));
@@ -153,7 +156,7 @@ fn m71_a_question_of_a_server_that_went_away_is_taken_back() {
     };
     site.forget_sessions();
     site.cut(Ending::Reset);
-    // The call is a read: it goes to the next session, which asks anew; the old question is withdrawn first or never answered.
+    // The call is a read and goes to the next session, which sends its own request. The old request is cancelled first.
     let mut withdrawn = false;
     let answer = loop {
         let message: Value = serde_json::from_str(&client.line()).unwrap();
@@ -167,33 +170,33 @@ fn m71_a_question_of_a_server_that_went_away_is_taken_back() {
             break message;
         }
     };
-    assert!(withdrawn, "the client was not told: {answer}; log:\n{}", client.log());
+    assert!(withdrawn, "no cancellation reached the client: {answer}; log:\n{}", client.log());
     assert!(answer["result"].is_object(), "{answer}");
 }
 
 #[test]
-fn m72_a_list_that_hangs_costs_its_own_deadline_and_nobody_elses() {
+fn m72_hanging_list_times_out_alone() {
     let site = Site::start(json_answers());
     let mut client = site.client(&["--call-timeout", "6s", "--tool-timeout", "lookup=1m"]);
-    site.breaks(Rule::new("m72_list_hangs"));
+    site.add_fault(Rule::new("m72_list_hangs"));
     client.request("list", "tools/list", &json!({}));
     for number in 0..5 {
         let result = client.result(&number.to_string(), "lookup", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "k is 42");
     }
-    // Nobody waited for the list: its answer has not come yet.
+    // The answer to the list has not arrived yet; no call waited for it.
     let error = client.answer_within("list", Duration::from_secs(20))["error"].clone();
     assert_eq!((&error["code"], &error["data"]["cause"]), (&json!(-31003), &json!("timed_out")), "{error}");
 }
 
 #[test]
-fn m72_a_list_that_hangs_after_a_gap_holds_no_call_up() {
+fn m72_hanging_list_after_reconnect_delays_no_call() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("m72_list_hangs"));
+    site.add_fault(Rule::new("m72_list_hangs"));
     site.forget_sessions();
     site.cut(Ending::Reset);
-    // A reset that is still on its way may meet this one; a read does not mind.
+    // A late reset may hit this connection. A read is repeated then.
     let result = client.result("read", "lookup", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "k is 42", "{result}");
     for number in 0..5 {

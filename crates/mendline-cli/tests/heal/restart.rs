@@ -1,4 +1,4 @@
-//! A server that was away and has forgotten its sessions, as every server that is started again.
+//! A server that returns from a restart without its sessions.
 
 use std::net::TcpStream;
 
@@ -8,19 +8,19 @@ use serde_json::json;
 
 use crate::client::{SOON, eventually};
 use crate::next_answer;
-use crate::site::{Site, greeted, json_answers};
+use crate::site::{Site, initialized, json_answers};
 
-/// More than a server's retry budget holds: they wait for the same server, and none of them is to blame.
+/// More calls than the retry budget allows. They wait for the same server, so the budget must not reject them.
 const CALLS: usize = 24;
 
 #[test]
-fn h34_all_calls_that_waited_for_a_server_run_when_it_comes_back_without_its_sessions() {
+fn h34_waiting_calls_run_when_server_returns_without_sessions() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
-    let mut client = greeted(&format!("http://{}/mcp", proxy.address()), &[]);
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    let mut client = initialized(&format!("http://{}/mcp", proxy.address()), &[]);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     let away = proxy.add(Direction::Both, Toxic::Refuse(Refuse {}));
-    eventually("nobody listens", SOON, || TcpStream::connect(proxy.address()).is_err());
+    eventually("the port is closed", SOON, || TcpStream::connect(proxy.address()).is_err());
     proxy.cut(Ending::Reset);
     eventually("no connection is left", SOON, || proxy.counts().open == 0);
     site.forget_sessions();

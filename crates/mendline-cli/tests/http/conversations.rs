@@ -1,19 +1,19 @@
-//! Servers that work: every transport and era from the first word to the last.
+//! Healthy servers: complete conversations over every transport and in every era.
 
 use mendline_faults::{Answers, Rule, Settings};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::client::{Client, SOON, eventually};
-use crate::site::{Site, discovered, event_answers, greeted, json_answers, modern, run, said};
+use crate::site::{Site, discovered, event_answers, initialized, json_answers, modern, run, with_modern_meta};
 
-/// Two calls that are answered.
+/// Makes two calls and expects answers.
 fn works(client: &mut Client) {
     assert_eq!(client.result("read", "lookup", &json!({ "key": "r" }))["content"][0]["text"], "r is 42");
     assert_eq!(client.result("write", "create_note", &json!({ "key": "w" }))["content"][0]["text"], "wrote w");
 }
 
-/// The client leaves, and that is no failure.
+/// Closes the client and expects a clean exit.
 fn leave(mut client: Client) {
     client.stdin = None;
     assert_eq!(client.rest(), Vec::<String>::new());
@@ -21,12 +21,12 @@ fn leave(mut client: Client) {
 }
 
 #[test]
-fn a_legacy_server_with_sessions_is_greeted_once_and_told_goodbye() {
+fn legacy_session_is_initialized_once_and_deleted_at_exit() {
     for settings in [json_answers(), event_answers()] {
         let site = Site::start(settings);
         let mut client = site.client(&[]);
         works(&mut client);
-        site.until("the stream for notices is open", |counts| counts.gets == 1);
+        site.until("the GET stream is open", |counts| counts.gets == 1);
         leave(client);
         let counts = site.counts();
         assert_eq!((counts.sessions_opened, counts.sessions_deleted, counts.deletes), (1, 1, 1));
@@ -39,7 +39,7 @@ fn a_legacy_server_with_sessions_is_greeted_once_and_told_goodbye() {
 }
 
 #[test]
-fn a_legacy_server_without_sessions_is_not_told_of_any() {
+fn legacy_server_without_sessions_gets_no_session_header() {
     for settings in [json_answers(), event_answers()] {
         let site = Site::start(Settings { sessions: false, ..settings });
         let mut client = site.client(&[]);
@@ -52,9 +52,9 @@ fn a_legacy_server_without_sessions_is_not_told_of_any() {
 }
 
 #[test]
-fn a_legacy_sse_server_is_found_by_itself() {
+fn sse_server_is_detected() {
     let site = Site::start(json_answers());
-    let mut client = greeted(&site.sse_url(), &[]);
+    let mut client = initialized(&site.sse_url(), &[]);
     works(&mut client);
     leave(client);
     let counts = site.counts();
@@ -62,9 +62,9 @@ fn a_legacy_sse_server_is_found_by_itself() {
 }
 
 #[test]
-fn a_legacy_sse_server_that_is_named_as_such_is_not_asked_for_anything_else() {
+fn configured_sse_transport_tries_no_other() {
     let site = Site::start(json_answers());
-    let mut client = greeted(&site.sse_url(), &["--transport", "sse"]);
+    let mut client = initialized(&site.sse_url(), &["--transport", "sse"]);
     works(&mut client);
     leave(client);
     let seen = site.oracle().seen();
@@ -73,7 +73,7 @@ fn a_legacy_sse_server_that_is_named_as_such_is_not_asked_for_anything_else() {
 }
 
 #[test]
-fn a_legacy_sse_server_is_not_tried_when_only_streamable_http_is_allowed() {
+fn streamable_http_only_does_not_fall_back_to_sse() {
     let site = Site::start(json_answers());
     let mut client = run(&site.sse_url(), &["--transport", "http"], &[]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
@@ -83,11 +83,11 @@ fn a_legacy_sse_server_is_not_tried_when_only_streamable_http_is_allowed() {
 }
 
 #[test]
-fn a_question_of_the_server_travels_down_and_its_answer_up() {
+fn server_request_reaches_client_and_response_returns() {
     let streamable = Site::start(event_answers());
     let oldest = Site::start(event_answers());
     for (site, url) in [(&streamable, streamable.url()), (&oldest, oldest.sse_url())] {
-        let mut client = greeted(&url, &[]);
+        let mut client = initialized(&url, &[]);
         client.call("a", "ask", &json!({ "key": "k", "what": "roots" }));
         let question: Value = serde_json::from_str(&client.line()).unwrap();
         assert_eq!(question["method"], "roots/list");
@@ -100,10 +100,10 @@ fn a_question_of_the_server_travels_down_and_its_answer_up() {
 }
 
 #[test]
-fn what_the_server_says_unasked_comes_over_its_own_stream() {
+fn unsolicited_notifications_arrive_over_get_stream() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     site.notify("notifications/tools/list_changed", &json!({ "hint": 7 }));
     let notice: Value = serde_json::from_str(&client.line()).unwrap();
     assert_eq!(notice["method"], "notifications/tools/list_changed");
@@ -115,11 +115,11 @@ fn what_the_server_says_unasked_comes_over_its_own_stream() {
 }
 
 #[test]
-fn progress_comes_under_the_token_of_the_client_and_in_order() {
+fn progress_keeps_client_token_and_order() {
     let streamable = Site::start(event_answers());
     let oldest = Site::start(event_answers());
     for url in [streamable.url(), oldest.sse_url()] {
-        let mut client = greeted(&url, &[]);
+        let mut client = initialized(&url, &[]);
         let arguments = json!({ "key": "k", "steps": 3, "stepMs": 5 });
         let params = json!({ "name": "slow", "arguments": arguments, "_meta": { "progressToken": "mine" } });
         client.request("a", "tools/call", &params);
@@ -133,23 +133,27 @@ fn progress_comes_under_the_token_of_the_client_and_in_order() {
 }
 
 #[test]
-fn i18_a_cancelled_call_is_told_to_a_legacy_server_by_a_notification() {
+fn i18_legacy_cancellation_is_sent_as_notification() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     client.call("a", "lookup", &json!({ "key": "k", "delayMs": 60_000 }));
     site.until("the call runs", |counts| counts.executions_of("k") == 1);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}"#);
-    site.until("the server knows", |counts| counts.cancellations == 1);
+    site.until("the server has seen it", |counts| counts.cancellations == 1);
     assert_eq!(site.counts().messages_of("notifications/cancelled"), 1);
     assert_eq!(client.result("b", "lookup", &json!({ "key": "l" }))["content"][0]["text"], "l is 42");
 }
 
 #[test]
-fn a_modern_server_gets_headers_that_say_what_the_body_says() {
+fn modern_request_headers_match_body() {
     for answers in [Answers::Json, Answers::Events] {
         let site = Site::start(modern(answers));
         let mut client = discovered(&site, &[]);
-        client.request("a", "tools/call", &said(json!({ "name": "create_note", "arguments": { "key": "k" } })));
+        client.request(
+            "a",
+            "tools/call",
+            &with_modern_meta(json!({ "name": "create_note", "arguments": { "key": "k" } })),
+        );
         assert_eq!(client.answer("a")["result"]["content"][0]["text"], "wrote k");
         leave(client);
         let seen = site.oracle().seen();
@@ -163,24 +167,24 @@ fn a_modern_server_gets_headers_that_say_what_the_body_says() {
 }
 
 #[test]
-fn i18_a_cancelled_call_is_told_to_a_modern_server_by_closing_the_response() {
+fn i18_modern_cancellation_closes_response() {
     for answers in [Answers::Json, Answers::Events] {
         let site = Site::start(modern(answers));
         let mut client = discovered(&site, &[]);
         let arguments = json!({ "key": "k", "delayMs": 60_000 });
-        client.request("a", "tools/call", &said(json!({ "name": "lookup", "arguments": arguments })));
+        client.request("a", "tools/call", &with_modern_meta(json!({ "name": "lookup", "arguments": arguments })));
         site.until("the call runs", |counts| counts.executions_of("k") == 1);
         client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}"#);
-        site.until("the server knows", |counts| counts.cancellations == 1 && counts.closed_mid_call == 1);
+        site.until("the server has seen it", |counts| counts.cancellations == 1 && counts.closed_mid_call == 1);
         assert_eq!(site.counts().messages_of("notifications/cancelled"), 0);
     }
 }
 
 #[test]
-fn h35_a_modern_method_that_the_server_does_not_have_is_its_own_answer() {
+fn h35_modern_method_not_found_is_passed_on() {
     let site = Site::start(modern(Answers::Json));
     let mut client = discovered(&site, &[]);
-    client.request("a", "notes/shred", &said(json!({})));
+    client.request("a", "notes/shred", &with_modern_meta(json!({})));
     let answer = client.answer("a");
     assert_eq!(
         (&answer["error"]["code"], &answer["error"]["message"]),
@@ -190,18 +194,18 @@ fn h35_a_modern_method_that_the_server_does_not_have_is_its_own_answer() {
 }
 
 #[test]
-fn h36_a_modern_call_that_was_refused_for_its_headers_is_sent_again_and_runs_once() {
+fn h36_header_mismatch_is_resent_and_runs_once() {
     let site = Site::start(modern(Answers::Json));
     let mut client = discovered(&site, &[]);
-    site.breaks(Rule::new("h36_400_header_mismatch").tool("create_note").nth(1));
-    client.request("a", "tools/call", &said(json!({ "name": "create_note", "arguments": { "key": "k" } })));
+    site.add_fault(Rule::new("h36_400_header_mismatch").tool("create_note").nth(1));
+    client.request("a", "tools/call", &with_modern_meta(json!({ "name": "create_note", "arguments": { "key": "k" } })));
     let answer = client.answer("a");
     assert_eq!(answer["result"]["content"][0]["text"], "wrote k", "{answer}");
     assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (1, 2));
 }
 
 #[test]
-fn i11_unknown_fields_and_key_order_survive_the_way_through_http() {
+fn i11_unknown_fields_and_key_order_survive_http() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     let params = r#"{"z":1,"a":{"y":[1.50,1e3],"b":"\u00e9"},"_x":null}"#;
@@ -213,7 +217,7 @@ fn i11_unknown_fields_and_key_order_survive_the_way_through_http() {
 }
 
 #[test]
-fn x92_sigterm_lets_calls_over_http_finish_and_says_goodbye() {
+fn x92_sigterm_finishes_http_calls_and_deletes_session() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     client.call("a", "create_note", &json!({ "key": "k", "delayMs": 300 }));
@@ -222,5 +226,5 @@ fn x92_sigterm_lets_calls_over_http_finish_and_says_goodbye() {
     let rest = client.rest();
     assert!(rest.len() == 1 && rest[0].contains("wrote k"), "{rest:?}");
     assert_eq!(client.exit_code(SOON), Some(0));
-    eventually("the session was told goodbye", SOON, || site.counts().sessions_deleted == 1);
+    eventually("the session was deleted", SOON, || site.counts().sessions_deleted == 1);
 }

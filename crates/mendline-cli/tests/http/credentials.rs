@@ -1,42 +1,42 @@
-//! Headers that the operator gives: sent with every request, and shown to nobody.
+//! Configured headers: they are sent with every request and never shown.
 
 use mendline_faults::Rule;
 use serde_json::json;
 
 use crate::client::{MENDLINE, SOON, failure};
 use crate::namespace::{inside, ip};
-use crate::recorder::Recorder;
+use crate::recording_proxy::RecordingProxy;
 use crate::site::{Site, json_answers, run};
 
 const CANARY: &str = "canary-77ab10";
 
 #[test]
-fn headers_with_variables_go_with_every_request() {
+fn headers_with_variables_are_sent_with_every_request() {
     let site = Site::start(json_answers());
-    let recorder = Recorder::before(site.address());
+    let proxy = RecordingProxy::before(site.address());
     let options = ["--header", "Authorization: Bearer ${API_TOKEN}", "--header", "X-Team: ${TEAM:-none}"];
-    let mut client = run(&recorder.url(), &options, &[("API_TOKEN", CANARY)]);
-    client.greet();
+    let mut client = run(&proxy.url(), &options, &[("API_TOKEN", CANARY)]);
+    client.initialize();
     client.result("a", "create_note", &json!({ "key": "k" }));
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     client.stdin = None;
     assert_eq!(client.exit_code(SOON), Some(0));
-    let (heard, counts) = (recorder.heard(), site.counts());
+    let (recorded, counts) = (proxy.recorded(), site.counts());
     let requests = usize::try_from(counts.posts + counts.gets + counts.deletes).unwrap();
     assert!(counts.deletes == 1 && requests >= 6, "{counts:?}");
     assert_eq!(
-        heard.to_lowercase().matches(&format!("authorization: bearer {CANARY}\r\n")).count(),
+        recorded.to_lowercase().matches(&format!("authorization: bearer {CANARY}\r\n")).count(),
         requests,
-        "{heard}"
+        "{recorded}"
     );
-    assert_eq!(heard.to_lowercase().matches("x-team: none\r\n").count(), requests, "{heard}");
+    assert_eq!(recorded.to_lowercase().matches("x-team: none\r\n").count(), requests, "{recorded}");
 }
 
 #[test]
-fn a73_a_call_that_needs_a_login_is_told_so_and_not_sent_again() {
+fn a73_call_that_needs_login_fails_and_is_not_resent() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("a73_token_expired_401"));
+    site.add_fault(Rule::new("a73_token_expired_401"));
     for (id, tool) in [("a", "create_note"), ("b", "lookup")] {
         let result = client.result(id, tool, &json!({ "key": id }));
         let failure = failure(&result);
@@ -50,14 +50,14 @@ fn a73_a_call_that_needs_a_login_is_told_so_and_not_sent_again() {
     }
     site.clear();
     let result = client.result("c", "create_note", &json!({ "key": "c" }));
-    assert_eq!(result["content"][0]["text"], "wrote c", "with the login back it goes on: {result}");
+    assert_eq!(result["content"][0]["text"], "wrote c", "with a valid login calls run again: {result}");
 }
 
 #[test]
-fn a73_a_server_that_lets_nobody_in_without_a_login_is_told_so_by_its_code_and_asked_no_more_than_needed() {
+fn a73_server_without_login_is_reported_and_rarely_tried() {
     let site = Site::start(json_answers());
-    site.breaks(Rule::new("a73_token_expired_401").verb("POST"));
-    site.breaks(Rule::new("a73_token_expired_401").verb("GET"));
+    site.add_fault(Rule::new("a73_token_expired_401").verb("POST"));
+    site.add_fault(Rule::new("a73_token_expired_401").verb("GET"));
     let mut client = run(&site.url(), &["--call-timeout", "3s"], &[]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = client.answer("init")["error"].clone();
@@ -69,12 +69,12 @@ fn a73_a_server_that_lets_nobody_in_without_a_login_is_told_so_by_its_code_and_a
 }
 
 #[test]
-fn i12_a_secret_in_a_header_appears_nowhere() {
+fn i12_secret_in_header_appears_nowhere() {
     let site = Site::start(json_answers());
-    let recorder = Recorder::before(site.address());
+    let proxy = RecordingProxy::before(site.address());
     let options = ["--log-level", "debug", "--header", "Authorization: Bearer ${API_TOKEN}"];
-    let mut client = run(&recorder.url(), &options, &[("API_TOKEN", CANARY)]);
-    client.greet();
+    let mut client = run(&proxy.url(), &options, &[("API_TOKEN", CANARY)]);
+    client.initialize();
     let command_line = std::fs::read_to_string(format!("/proc/{}/cmdline", client.process.id())).unwrap();
     assert!(command_line.contains("${API_TOKEN}") && !command_line.contains(CANARY), "{command_line}");
     let faults = [
@@ -85,7 +85,7 @@ fn i12_a_secret_in_a_header_appears_nowhere() {
         "t13_reset_before_headers",
     ];
     for fault in faults {
-        site.breaks(Rule::new(fault).tool("create_note").nth(1));
+        site.add_fault(Rule::new(fault).tool("create_note").nth(1));
         client.call(fault, "create_note", &json!({ "key": fault }));
         assert!(!client.answer(fault).to_string().contains(CANARY));
         site.clear();
@@ -94,14 +94,14 @@ fn i12_a_secret_in_a_header_appears_nowhere() {
     assert!(client.rest().iter().all(|line| !line.contains(CANARY)));
     let log = client.whole_log();
     assert!(log.contains("DEBUG") && !log.contains(CANARY), "{log}");
-    assert!(recorder.heard().contains(CANARY), "it was sent, not dropped");
+    assert!(proxy.recorded().contains(CANARY), "it was sent, not dropped");
 }
 
-/// An address of no machine (RFC 5737).
+/// A reserved address (RFC 5737).
 const ELSEWHERE: &str = "198.51.100.7";
 
-/// What a command says, with files and variables of its own, and its exit code.
-fn said(arguments: &[&str]) -> (Option<i32>, String) {
+/// Runs a command with its own files and variables. Returns its exit code and its output.
+fn run_to_end(arguments: &[&str]) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new(MENDLINE);
     command.args(arguments).env("MENDLINE_STATE_DIR", folder.path()).env("MENDLINE_RUNTIME_DIR", folder.path());
@@ -111,8 +111,8 @@ fn said(arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), text)
 }
 
-fn is_refused(arguments: &[&str], what: &str) {
-    let (code, text) = said(arguments);
+fn assert_refused(arguments: &[&str], what: &str) {
+    let (code, text) = run_to_end(arguments);
     assert!(code.is_some_and(|code| code != 0), "{arguments:?}: {text}");
     let words =
         format!("{what} would go to http://{ELSEWHERE} unencrypted; use https://, or --allow-http if the network");
@@ -125,10 +125,10 @@ fn s10_credential_over_http_to_another_host_needs_flag() {
     let (url, bearer) = (format!("http://{ELSEWHERE}/mcp"), format!("Authorization: Bearer {CANARY}"));
     let with_key = format!("{url}?api_key={CANARY}");
     for verb in [&["run"][..], &["tools"], &["doctor"]] {
-        is_refused(&[verb, &["--header", &bearer, &url]].concat(), "the header Authorization");
-        is_refused(&[verb, &[&with_key]].concat(), "the query of the URL");
+        assert_refused(&[verb, &["--header", &bearer, &url]].concat(), "the header Authorization");
+        assert_refused(&[verb, &[&with_key]].concat(), "the query of the URL");
     }
-    is_refused(&["call", "--header", &format!("Cookie: sid={CANARY}"), &url, "lookup"], "the header Cookie");
+    assert_refused(&["call", "--header", &format!("Cookie: sid={CANARY}"), &url, "lookup"], "the header Cookie");
 }
 
 #[test]
@@ -142,30 +142,30 @@ fn s10_credential_over_http_in_file_needs_key_or_flag() {
         path.to_str().unwrap().to_owned()
     };
     let path = file("");
-    is_refused(&["check", &path], "the header X-Api-Key");
-    is_refused(&["run", "--config", &path, "notes"], "the header X-Api-Key");
-    is_refused(&["doctor", "--config", &path], "the header X-Api-Key");
+    assert_refused(&["check", &path], "the header X-Api-Key");
+    assert_refused(&["run", "--config", &path, "notes"], "the header X-Api-Key");
+    assert_refused(&["doctor", "--config", &path], "the header X-Api-Key");
     let allowed = file(r#", "allowHttp": true"#);
-    let (code, text) = said(&["check", &allowed]);
+    let (code, text) = run_to_end(&["check", &allowed]);
     assert_eq!(code, Some(0), "{text}");
 }
 
 #[test]
-fn s10_credential_goes_over_http_when_that_is_allowed() {
-    inside("credentials::s10_credential_goes_over_http_when_that_is_allowed", || {
+fn s10_credential_is_sent_over_http_when_allowed() {
+    inside("credentials::s10_credential_is_sent_over_http_when_allowed", || {
         ip(&["address", "add", &format!("{ELSEWHERE}/32"), "dev", "lo"]);
         let site = Site::start(json_answers());
         let proxy = site.proxy_on(format!("{ELSEWHERE}:0").parse().unwrap());
         let url = format!("http://{}/mcp", proxy.address());
         let options = ["--allow-http", "--header", "Authorization: Bearer ${API_TOKEN}"];
         let mut client = run(&url, &options, &[("API_TOKEN", CANARY)]);
-        assert_eq!(client.greet(), "mendline-faults");
+        assert_eq!(client.initialize(), "mendline-faults");
         assert!(proxy.counts().accepted > 0);
-        // A flag has the last word over a file.
+        // The flag overrides the file.
         let file = tempfile::NamedTempFile::new().unwrap();
         let entry = json!({ "url": url, "headers": { "X-Api-Key": CANARY } });
         std::fs::write(file.path(), json!({ "mcpServers": { "notes": entry } }).to_string()).unwrap();
         let mut client = run("notes", &["--allow-http", "--config", file.path().to_str().unwrap()], &[]);
-        assert_eq!(client.greet(), "mendline-faults");
+        assert_eq!(client.initialize(), "mendline-faults");
     });
 }

@@ -1,21 +1,21 @@
-//! Connections that break, and what the client is told about calls that were on them.
+//! Broken connections, and the outcome of the calls on them.
 
 use mendline_faults::toxic::{LimitData, Partition, Toxic};
 use mendline_faults::{Direction, Ending, Rule, Settings};
 use serde_json::{Value, json};
 
 use crate::client::{SOON, eventually, failure};
-use crate::site::{Site, greeted, json_answers, never_answered, through_a_proxy};
+use crate::site::{Site, initialized, json_answers, never_answered, through_a_proxy};
 use crate::sockets::{cut_all, sockets};
 
 const CUTS: [&str; 3] = ["t13_reset_before_headers", "t14_reset_mid_body", "t15_eof_without_response"];
 
 #[test]
-fn t13_t14_t15_a_read_whose_answer_is_cut_is_sent_again() {
+fn t13_t14_t15_read_with_cut_response_is_resent() {
     for fault in CUTS {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new(fault).tool("lookup").nth(1));
+        site.add_fault(Rule::new(fault).tool("lookup").nth(1));
         let result = client.result("a", "lookup", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "k is 42", "{fault}: {result}");
         assert_eq!(site.executions("k"), 2, "{fault}");
@@ -23,11 +23,11 @@ fn t13_t14_t15_a_read_whose_answer_is_cut_is_sent_again() {
 }
 
 #[test]
-fn t13_t14_t15_an_unsafe_call_whose_answer_is_cut_is_unknown_and_never_sent_twice() {
+fn t13_t14_t15_unsafe_call_with_cut_response_is_unknown() {
     for fault in CUTS {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new(fault).tool("create_note").nth(1));
+        site.add_fault(Rule::new(fault).tool("create_note").nth(1));
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(failure(&result)["outcome"], "unknown", "{fault}: {result}");
         let next = client.result("b", "create_note", &json!({ "key": "l" }));
@@ -37,11 +37,11 @@ fn t13_t14_t15_an_unsafe_call_whose_answer_is_cut_is_unknown_and_never_sent_twic
 }
 
 #[test]
-fn t13_an_unsafe_call_that_never_ran_is_not_guessed_to_be_safe() {
+fn t13_unsafe_call_that_never_ran_is_still_unknown() {
     for fault in ["t13_reset_before_headers", "t15_eof_without_response"] {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new(fault).tool("create_note").nth(1).before());
+        site.add_fault(Rule::new(fault).tool("create_note").nth(1).before());
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(failure(&result)["outcome"], "unknown", "{fault}: {result}");
         assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (0, 1), "{fault}");
@@ -49,7 +49,7 @@ fn t13_an_unsafe_call_that_never_ran_is_not_guessed_to_be_safe() {
 }
 
 #[test]
-fn t11_a_connection_that_was_reset_while_it_rested_costs_an_unsafe_call_nothing() {
+fn t11_reset_of_idle_connection_does_not_affect_unsafe_call() {
     for ending in [Ending::Reset, Ending::Fin] {
         let site = Site::start(Settings { sessions: false, ..json_answers() });
         let mut client = site.client(&[]);
@@ -65,24 +65,25 @@ fn t11_a_connection_that_was_reset_while_it_rested_costs_an_unsafe_call_nothing(
 }
 
 #[test]
-fn t12_an_unsafe_call_that_was_cut_on_its_way_up_was_not_sent_and_goes_again() {
+fn t12_unsafe_call_cut_while_sending_is_resent() {
     for ending in [Ending::Reset, Ending::Fin] {
         let site = Site::start(json_answers());
         let (proxy, mut client) = through_a_proxy(&site, &["--log-level", "debug"]);
-        site.until("the stream for notices is open", |counts| counts.gets == 1);
-        // Nothing is read any more, and the request is longer than all buffers on its way: some of it cannot have left.
+        site.until("the GET stream is open", |counts| counts.gets == 1);
+        // The server side reads nothing, and the request exceeds all buffers on the path, so a part of it cannot have
+        // been sent.
         let partition = proxy.add(Direction::Up, Toxic::Partition(Partition {}));
         client.call("a", "create_note", &json!({ "key": "k", "padding": "x".repeat(12 << 20) }));
-        // It may have a connection of its own, which is not cut before the proxy has it.
+        // The call may use a new connection, which the proxy must have accepted before the cut.
         let port = proxy.address().port();
-        eventually("it is on its way", SOON, || {
+        eventually("the request is being sent", SOON, || {
             let mut there = sockets();
-            there.retain(|socket| socket.local_port == port && (socket.is_established || socket.is_left));
+            there.retain(|socket| socket.local_port == port && (socket.is_established || socket.is_closed_by_peer));
             let has_come = there.iter().any(|socket| socket.is_established && socket.unread > 0);
             has_come && proxy.counts().open == there.len() as u64
         });
         proxy.cut(ending);
-        // Not before: after a FIN the proxy would read the rest, and then all of it would have left.
+        // After a FIN the proxy would read the rest of the request, so the test waits for the cut first.
         eventually("the cut is noticed", SOON, || client.log().contains("did not get there"));
         proxy.remove(partition);
         let result = client.answer("a")["result"].clone();
@@ -92,12 +93,12 @@ fn t12_an_unsafe_call_that_was_cut_on_its_way_up_was_not_sent_and_goes_again() {
 }
 
 #[test]
-fn t12_an_unsafe_call_that_left_whole_is_unknown_although_it_was_cut_further_up() {
+fn t12_fully_written_unsafe_call_cut_in_network_is_unknown() {
     for ending in [Ending::Reset, Ending::Fin] {
         let site = Site::start(json_answers());
         let (proxy, mut client) = through_a_proxy(&site, &[]);
         let toxic = proxy.add(Direction::Up, Toxic::LimitData(LimitData { bytes: 200, ending }));
-        // So short that our side of the cable takes it in one piece: what happened behind it, nobody here can know.
+        // The request is short, so the kernel accepts it completely. Mendline cannot know what happened behind it.
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(failure(&result)["outcome"], "unknown", "{ending:?}: {result}");
         proxy.remove(toxic);
@@ -108,10 +109,10 @@ fn t12_an_unsafe_call_that_left_whole_is_unknown_although_it_was_cut_further_up(
 }
 
 #[test]
-fn t22_an_answer_that_is_cut_on_its_way_down_is_fetched_again_for_a_read_and_unknown_for_the_rest() {
+fn t22_cut_response_repeats_read_and_leaves_unsafe_call_unknown() {
     for ending in [Ending::Reset, Ending::Fin] {
         let site = Site::start(json_answers());
-        // More attempts than can be made and cut before the toxic is gone.
+        // More attempts than the toxic can cut before the test removes it.
         let policy = ["--max-attempts", "10", "--breaker-threshold", "100"];
         let (proxy, mut client) = through_a_proxy(&site, &policy);
         let toxic = proxy.add(Direction::Down, Toxic::LimitData(LimitData { bytes: 30, ending }));
@@ -126,10 +127,10 @@ fn t22_an_answer_that_is_cut_on_its_way_down_is_fetched_again_for_a_read_and_unk
 }
 
 #[test]
-fn a_legacy_sse_stream_that_is_cut_leaves_an_unsafe_call_unknown_and_a_read_to_be_sent_again() {
+fn cut_sse_stream_repeats_read_and_leaves_unsafe_call_unknown() {
     let site = Site::start(json_answers());
-    let mut client = greeted(&site.sse_url(), &["--transport", "sse"]);
-    site.breaks(never_answered("lookup", 1));
+    let mut client = initialized(&site.sse_url(), &["--transport", "sse"]);
+    site.add_fault(never_answered("lookup", 1));
     client.call("a", "create_note", &json!({ "key": "w", "delayMs": 600_000 }));
     client.call("b", "lookup", &json!({ "key": "r" }));
     site.until("both run", |counts| counts.executions_of("w") == 1 && counts.executions_of("r") == 1);
@@ -141,11 +142,11 @@ fn a_legacy_sse_stream_that_is_cut_leaves_an_unsafe_call_unknown_and_a_read_to_b
 }
 
 #[test]
-fn i1_many_calls_in_flight_are_each_answered_once_when_all_connections_are_reset() {
+fn i1_all_connections_reset_answers_each_call_once() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(never_answered("lookup", 8));
-    site.breaks(never_answered("create_note", 8));
+    site.add_fault(never_answered("lookup", 8));
+    site.add_fault(never_answered("create_note", 8));
     for number in 0..16 {
         let tool = if number % 2 == 0 { "lookup" } else { "create_note" };
         client.call(&number.to_string(), tool, &json!({ "key": format!("k{number}") }));

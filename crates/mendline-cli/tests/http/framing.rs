@@ -1,4 +1,4 @@
-//! Streams of events that are odd, endless, cut or told twice.
+//! Event streams that are unusual, endless, cut or replayed.
 
 use std::time::{Duration, Instant};
 
@@ -10,20 +10,20 @@ use crate::site::{Site, event_answers};
 use crate::sockets::cut_all;
 
 #[test]
-fn s42_events_in_single_bytes_with_odd_line_ends_are_understood() {
+fn s42_events_in_single_bytes_with_any_line_end_are_parsed() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s42_sse_split_crlf_bom"));
+    site.add_fault(Rule::new("s42_sse_split_crlf_bom"));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
     assert_eq!(site.executions("k"), 1);
 }
 
 #[test]
-fn s43_an_event_over_the_limit_is_a_clear_answer_and_no_reason_to_call_again() {
+fn s43_event_over_limit_is_error_and_not_resent() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s43_event_over_limit").first(1));
+    site.add_fault(Rule::new("s43_event_over_limit").first(1));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert!(result["content"][0]["text"].as_str().unwrap().contains("larger than the limit"), "{result}");
     assert_eq!(failure(&result)["retryable"], false, "{result}");
@@ -32,10 +32,10 @@ fn s43_an_event_over_the_limit_is_a_clear_answer_and_no_reason_to_call_again() {
 }
 
 #[test]
-fn s44_a_stream_of_comments_costs_the_calls_deadline_and_no_more() {
+fn s44_endless_comments_end_at_call_deadline() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--tool-timeout", "create_note=1500ms"]);
-    site.breaks(Rule::new("s44_comments_only").first(1));
+    site.add_fault(Rule::new("s44_comments_only").first(1));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
@@ -44,10 +44,10 @@ fn s44_a_stream_of_comments_costs_the_calls_deadline_and_no_more() {
 }
 
 #[test]
-fn s45_a_retry_of_nothing_is_still_a_pause_and_the_answer_is_fetched() {
+fn s45_zero_retry_still_pauses_and_stream_is_resumed() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s45_retry_absurd").value(0).first(1));
+    site.add_fault(Rule::new("s45_retry_absurd").value(0).first(1));
     let begin = Instant::now();
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
@@ -57,24 +57,24 @@ fn s45_a_retry_of_nothing_is_still_a_pause_and_the_answer_is_fetched() {
 }
 
 #[test]
-fn s45_a_retry_of_eleven_days_does_not_outlast_the_call() {
+fn s45_retry_of_eleven_days_is_bounded_by_call_deadline() {
     let site = Site::start(event_answers());
     let mut client = site.client(&["--tool-timeout", "create_note=1500ms"]);
-    site.breaks(Rule::new("s45_retry_absurd").value(1_000_000_000u64).first(1));
+    site.add_fault(Rule::new("s45_retry_absurd").value(1_000_000_000u64).first(1));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
     assert_eq!((site.executions("k"), site.counts().resumes), (1, 0));
 }
 
-/// A call that reports five steps, cut in the middle of its stream.
+/// Starts a call with five steps and cuts its stream in the middle.
 fn slow_call_is_cut(site: &Site, client: &mut Client) {
-    site.breaks(Rule::new("t14_reset_mid_body").tool("slow").nth(1));
+    site.add_fault(Rule::new("t14_reset_mid_body").tool("slow").nth(1));
     let arguments = json!({ "key": "k", "steps": 5, "stepMs": 1 });
     let params = json!({ "name": "slow", "arguments": arguments, "_meta": { "progressToken": "mine" } });
     client.request("a", "tools/call", &params);
 }
 
-/// The steps that are reported before the answer, and the answer.
+/// Returns the progress before the answer, and the answer.
 fn steps_and_answer(client: &mut Client) -> (Vec<u64>, Value) {
     let mut steps = Vec::new();
     loop {
@@ -87,7 +87,7 @@ fn steps_and_answer(client: &mut Client) -> (Vec<u64>, Value) {
 }
 
 #[test]
-fn t14_a_stream_that_is_cut_is_resumed_where_it_broke_and_the_call_is_not_sent_again() {
+fn t14_cut_stream_is_resumed_and_call_is_not_resent() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     slow_call_is_cut(&site, &mut client);
@@ -98,10 +98,10 @@ fn t14_a_stream_that_is_cut_is_resumed_where_it_broke_and_the_call_is_not_sent_a
 }
 
 #[test]
-fn s46_what_is_told_again_after_a_resumption_reaches_the_client_once() {
+fn s46_events_replayed_after_resumption_reach_client_once() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s46_replays_seen_events"));
+    site.add_fault(Rule::new("s46_replays_seen_events"));
     slow_call_is_cut(&site, &mut client);
     let (steps, answer) = steps_and_answer(&mut client);
     assert_eq!((steps, &answer["result"]["content"][0]["text"]), (vec![1, 2, 3, 4, 5], &json!("k is done")));
@@ -109,23 +109,24 @@ fn s46_what_is_told_again_after_a_resumption_reaches_the_client_once() {
 }
 
 #[test]
-fn s47_a_refused_resumption_leaves_a_read_to_be_sent_again() {
+fn s47_refused_resumption_resends_read() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s47_resume_refused"));
-    site.breaks(Rule::new("t14_reset_mid_body").tool("lookup").nth(1));
+    site.add_fault(Rule::new("s47_resume_refused"));
+    site.add_fault(Rule::new("t14_reset_mid_body").tool("lookup").nth(1));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "k is 42", "{result}");
     let counts = site.counts();
     assert_eq!((counts.executions_of("k"), counts.resumes), (2, 1));
 }
 
-/// An unsafe call whose response is cut, and whose resumption is refused with this status: it ran, and must not run again.
+/// Cuts the response of an unsafe call and refuses its resumption with this status. The call ran and must not run
+/// again.
 fn unsafe_call_is_unknown_after_a_resumption_met(status: u16) {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s47_resume_refused").value(status));
-    site.breaks(Rule::new("t14_reset_mid_body").tool("create_note").nth(1));
+    site.add_fault(Rule::new("s47_resume_refused").value(status));
+    site.add_fault(Rule::new("t14_reset_mid_body").tool("create_note").nth(1));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     let counts = site.counts();
     assert_eq!((counts.executions_of("k"), counts.resumes, counts.messages_of("tools/call")), (1, 1, 1), "{status}");
@@ -133,27 +134,27 @@ fn unsafe_call_is_unknown_after_a_resumption_met(status: u16) {
 }
 
 #[test]
-fn s47_a_resumption_that_meets_a_server_error_leaves_an_unsafe_call_unknown() {
+fn s47_resumption_answered_by_500_leaves_unsafe_call_unknown() {
     unsafe_call_is_unknown_after_a_resumption_met(500);
 }
 
 #[test]
-fn s47_a_resumption_that_meets_a_405_leaves_an_unsafe_call_unknown() {
+fn s47_resumption_answered_by_405_leaves_unsafe_call_unknown() {
     unsafe_call_is_unknown_after_a_resumption_met(405);
 }
 
 #[test]
-fn s47_a_resumption_that_meets_a_400_leaves_an_unsafe_call_unknown() {
+fn s47_resumption_answered_by_400_leaves_unsafe_call_unknown() {
     unsafe_call_is_unknown_after_a_resumption_met(400);
 }
 
 #[test]
-fn s47_a_resumption_that_meets_a_404_leaves_an_unsafe_call_unknown() {
+fn s47_resumption_answered_by_404_leaves_unsafe_call_unknown() {
     unsafe_call_is_unknown_after_a_resumption_met(404);
 }
 
 #[test]
-fn s47_an_unsafe_call_whose_session_was_lost_before_its_response_could_be_resumed_is_unknown() {
+fn s47_session_lost_before_resumption_leaves_unsafe_call_unknown() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
     client.call("a", "create_note", &json!({ "key": "k", "delayMs": 600_000 }));
@@ -167,26 +168,26 @@ fn s47_an_unsafe_call_whose_session_was_lost_before_its_response_could_be_resume
 }
 
 #[test]
-fn s52_a_stream_that_is_primed_and_closed_for_ever_is_asked_for_ten_times_and_never_after() {
+fn s52_primed_stream_that_always_closes_is_resumed_ten_times() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s52_prime_then_close_for_ever").value(1));
+    site.add_fault(Rule::new("s52_prime_then_close_for_ever").value(1));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
     let counts = site.counts();
     assert_eq!((counts.executions_of("k"), counts.messages_of("tools/call"), counts.resumes), (1, 1, 10));
     site.clear();
-    // Four times as long as the pause between two of them.
+    // Four times the pause between two resumptions.
     let next = client.result("b", "lookup", &json!({ "key": "l", "delayMs": 500 }));
     assert_eq!(next["content"][0]["text"], "l is 42", "{next}");
     assert_eq!(site.counts().resumes, 10);
 }
 
 #[test]
-fn s52_a_read_that_meets_it_is_bounded_as_well() {
+fn s52_read_over_always_closing_stream_is_bounded() {
     let site = Site::start(event_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("s52_prime_then_close_for_ever").value(1));
+    site.add_fault(Rule::new("s52_prime_then_close_for_ever").value(1));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
     let counts = site.counts();

@@ -1,26 +1,26 @@
-//! HTTP/2, where a server can say that it has not looked at a request.
+//! HTTP/2, where a server can prove that it has not processed a request.
 
 use mendline_faults::{Answers, Ending, Rule};
 use serde_json::json;
 
 use crate::client::{Client, failure};
-use crate::secure::Trusted;
-use crate::site::{Site, json_answers, modern, never_answered, said};
+use crate::secure::TrustedAuthority;
+use crate::site::{Site, json_answers, modern, never_answered, with_modern_meta};
 
 fn at_a_secure_site() -> (Site, Client) {
-    let trusted = Trusted::new();
+    let trusted = TrustedAuthority::new();
     let site = Site::start_secure(json_answers(), trusted.good());
-    let client = trusted.greeted(&site.url(), &[]);
+    let client = trusted.initialized(&site.url(), &[]);
     (site, client)
 }
 
 const REFUSALS: [&str; 2] = ["h32_h2_goaway", "h33_h2_refused_stream"];
 
 #[test]
-fn h32_h33_an_unsafe_call_that_was_not_looked_at_is_sent_again_and_runs_once() {
+fn h32_h33_unprocessed_unsafe_call_is_resent_and_runs_once() {
     for fault in REFUSALS {
         let (site, mut client) = at_a_secure_site();
-        site.breaks(Rule::new(fault).tool("create_note").nth(1));
+        site.add_fault(Rule::new(fault).tool("create_note").nth(1));
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "wrote k", "{fault}: {result}");
         let counts = site.counts();
@@ -30,11 +30,11 @@ fn h32_h33_an_unsafe_call_that_was_not_looked_at_is_sent_again_and_runs_once() {
 }
 
 #[test]
-fn h32_calls_that_a_leaving_server_had_accepted_are_unknown_and_only_the_others_go_again() {
+fn h32_goaway_makes_accepted_calls_unknown_and_resends_others() {
     let (site, mut client) = at_a_secure_site();
     client.call("early", "create_note", &json!({ "key": "early", "delayMs": 60_000 }));
     site.until("the first call runs", |counts| counts.executions_of("early") == 1);
-    site.breaks(Rule::new("h32_h2_goaway").tool("create_note").nth(1));
+    site.add_fault(Rule::new("h32_h2_goaway").tool("create_note").nth(1));
     client.call("late", "create_note", &json!({ "key": "late" }));
     let mut results = [("early", json!(null)), ("late", json!(null))];
     for _ in 0..2 {
@@ -48,9 +48,9 @@ fn h32_calls_that_a_leaving_server_had_accepted_are_unknown_and_only_the_others_
 }
 
 #[test]
-fn h33_a_server_that_refuses_every_stream_has_refused_and_is_not_asked_for_ever() {
+fn h33_server_refusing_every_stream_ends_in_refused() {
     let (site, mut client) = at_a_secure_site();
-    site.breaks(Rule::new("h33_h2_refused_stream").tool("create_note"));
+    site.add_fault(Rule::new("h33_h2_refused_stream").tool("create_note"));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "refused", "{result}");
     assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (0, 3));
@@ -60,10 +60,10 @@ fn h33_a_server_that_refuses_every_stream_has_refused_and_is_not_asked_for_ever(
 }
 
 #[test]
-fn t13_a_connection_that_is_reset_under_many_streams_is_unknown_for_each_unsafe_call_and_again_for_each_read() {
+fn t13_reset_under_many_streams_repeats_reads_only() {
     let (site, mut client) = at_a_secure_site();
-    site.breaks(never_answered("lookup", 3));
-    site.breaks(never_answered("create_note", 3));
+    site.add_fault(never_answered("lookup", 3));
+    site.add_fault(never_answered("create_note", 3));
     for number in 0..6 {
         let tool = if number % 2 == 0 { "lookup" } else { "create_note" };
         client.call(&number.to_string(), tool, &json!({ "key": format!("k{number}") }));
@@ -84,19 +84,19 @@ fn t13_a_connection_that_is_reset_under_many_streams_is_unknown_for_each_unsafe_
 }
 
 #[test]
-fn i18_a_cancelled_modern_call_closes_its_stream_and_no_other() {
-    let trusted = Trusted::new();
+fn i18_modern_cancellation_resets_only_its_stream() {
+    let trusted = TrustedAuthority::new();
     let site = Site::start_secure(modern(Answers::Events), trusted.good());
     let mut client = trusted.run(&site.url(), &[]);
-    client.request("list", "tools/list", &said(json!({})));
+    client.request("list", "tools/list", &with_modern_meta(json!({})));
     assert!(client.answer("list")["result"]["tools"].is_array());
     for (id, delay) in [("a", 60_000), ("b", 400)] {
         let arguments = json!({ "key": id, "delayMs": delay });
-        client.request(id, "tools/call", &said(json!({ "name": "create_note", "arguments": arguments })));
+        client.request(id, "tools/call", &with_modern_meta(json!({ "name": "create_note", "arguments": arguments })));
     }
     site.until("both run", |counts| counts.executions.len() == 2);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}"#);
-    site.until("the server knows", |counts| counts.cancellations == 1 && counts.closed_mid_call == 1);
+    site.until("the server has seen it", |counts| counts.cancellations == 1 && counts.closed_mid_call == 1);
     assert_eq!(client.answer("b")["result"]["content"][0]["text"], "wrote b");
     assert_eq!(site.counts().connections, 1);
 }

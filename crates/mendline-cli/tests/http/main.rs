@@ -1,38 +1,38 @@
-//! `mendline run URL` as a real process before real sockets, and a server behind them that breaks on purpose.
+//! `mendline run URL` as a real process with real sockets and a faulty server.
 //!
-//! The fault server and the fault proxy run inside the test; the client talks to Mendline through its stdin and stdout. What
-//! really ran is asked of the server's oracle and never concluded from what the client was told: the stories are about the
-//! two being the same. Nothing leaves loopback, and nothing sleeps to be lucky.
+//! The fault server and the fault proxy run inside the test; the client uses stdin and stdout of Mendline. The tests
+//! compare the answers of the client with the executions that the server counted. They use only loopback and never
+//! sleep for a fixed time.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
-mod choices;
 #[path = "../client/mod.rs"]
 mod client;
+mod client_exit;
 mod conversations;
 mod credentials;
 mod cuts;
-mod departures;
+mod flapping;
 mod framing;
 mod http2;
-mod listens;
 mod name_server;
 mod names;
 mod namespace;
 mod network;
 mod one_line;
+mod options;
 mod policies;
-mod reach;
-mod recorder;
+mod reachability;
+mod recording_proxy;
 mod redirects;
 mod restarts;
 mod secure;
 mod sessions;
-mod silence;
+mod silent_connections;
 mod site;
-mod slowness;
+mod slow_network;
 mod sockets;
 mod statuses;
-mod still;
-mod unrest;
+mod subscriptions;
+mod suspend;
 mod wrap;

@@ -1,7 +1,7 @@
-//! A name server of a story's own, which knows one name and tells of it what the story wants.
+//! A DNS server that knows one name and gives the replies that a test sets.
 //!
-//! It listens on 127.0.0.1:53 of the story's namespace, and the files that say where names are looked up are covered by
-//! ones that lead there and nowhere else. What it knows of DNS (RFC 1035) is what a question for one name needs.
+//! It listens on 127.0.0.1:53 of the network namespace of the test. Bind mounts replace the files that configure the
+//! resolver. It implements the part of DNS (RFC 1035) that a query for one name needs.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -13,53 +13,53 @@ use tempfile::NamedTempFile;
 
 use crate::namespace::cover;
 
-/// The name that it knows, and the same as it is written in a question.
+/// The name that the server knows, in text form and in the form of a DNS query.
 pub(crate) const NAME: &str = "server.test";
 const WRITTEN: &[u8] = b"\x06server\x04test\0";
 
-/// A look-up asks once for the name as it is, and gives up after a second. Whatever is put to its end then makes it one
-/// that is not counted.
+/// The resolver asks once and gives up after one second. The search domain makes any further query one for another
+/// name, which is not counted.
 const RESOLVER: &str = "nameserver 127.0.0.1\nsearch elsewhere.test\noptions timeout:1 attempts:1\n";
 const SOURCES: &str = "hosts: dns\n";
 
 const HEAD: usize = 12;
-/// An answer, recursion as it was wished and to be had; the last four bits say what became of it.
+/// A response with recursion desired and available; the last four bits are the status.
 const ANSWER: u16 = 0x8180;
 const NO_SUCH_NAME: u16 = 3;
-/// The type of the question, and the class of all: an IPv4 address in the Internet.
+/// The type and the class of the query: an IPv4 address in the Internet class.
 const IPV4: [u8; 2] = [0, 1];
 const INTERNET: [u8; 2] = [0, 1];
-/// "The name that stands in the question", and an answer that nobody may keep.
+/// A pointer to the name in the query, and a time to live of zero.
 const THE_SAME_NAME: [u8; 2] = [0xc0, HEAD as u8];
 const NOT_KEPT: [u8; 4] = [0; 4];
 
-/// What is told of the name.
+/// The reply to a query for the name.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Tells {
+pub(crate) enum Reply {
     Address(Ipv4Addr),
     NoSuchName,
     Nothing,
 }
 
-/// The name server. It runs as long as its process.
-pub(crate) struct NameServer(Arc<Mutex<Book>>);
+/// The DNS server. It runs until the process ends.
+pub(crate) struct NameServer(Arc<Mutex<State>>);
 
-struct Book {
-    tells: Tells,
-    /// How often the IPv4 address of the name was asked for.
+struct State {
+    reply: Reply,
+    /// The number of queries for the IPv4 address of the name.
     asked: usize,
 }
 
 impl NameServer {
-    /// Starts, inside of a namespace, as the only source of names.
-    pub(crate) fn start(tells: Tells) -> NameServer {
+    /// Starts the server as the only source of names. It must run inside of a namespace.
+    pub(crate) fn start(reply: Reply) -> NameServer {
         covered("/etc/resolv.conf", RESOLVER);
-        // A system without it asks the name server anyhow.
+        // A system without this file asks the DNS server anyway.
         if Path::new("/etc/nsswitch.conf").exists() {
             covered("/etc/nsswitch.conf", SOURCES);
         }
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 53)).unwrap();
-        let book = Arc::new(Mutex::new(Book { tells, asked: 0 }));
+        let book = Arc::new(Mutex::new(State { reply, asked: 0 }));
         let server = NameServer(Arc::clone(&book));
         thread::spawn(move || {
             let mut question = [0; 512];
@@ -73,34 +73,34 @@ impl NameServer {
         server
     }
 
-    /// What it tells from now on.
-    pub(crate) fn tells(&self, tells: Tells) {
-        self.0.lock().unwrap().tells = tells;
+    /// Sets the reply from now on.
+    pub(crate) fn set_reply(&self, reply: Reply) {
+        self.0.lock().unwrap().reply = reply;
     }
 
-    /// How often the name was looked up.
-    pub(crate) fn look_ups(&self) -> usize {
+    /// Returns the number of queries for the name.
+    pub(crate) fn lookups(&self) -> usize {
         self.0.lock().unwrap().asked
     }
 }
 
-impl Book {
+impl State {
     fn answer(&mut self, message: &[u8]) -> Option<Vec<u8>> {
         let question = message.get(HEAD..)?;
-        // The name is followed by the type and the class, two bytes each.
+        // The type and the class follow the name, with two bytes each.
         let known = question.strip_prefix(WRITTEN).is_some_and(|rest| rest.len() >= 4);
         let ipv4 = known && question[WRITTEN.len()..].starts_with(&IPV4);
         if ipv4 {
             self.asked += 1;
         }
-        let (outcome, address) = match self.tells {
-            Tells::Nothing => return None,
-            Tells::Address(address) if known => (0, ipv4.then_some(address)),
-            Tells::Address(_) | Tells::NoSuchName => (NO_SUCH_NAME, None),
+        let (outcome, address) = match self.reply {
+            Reply::Nothing => return None,
+            Reply::Address(address) if known => (0, ipv4.then_some(address)),
+            Reply::Address(_) | Reply::NoSuchName => (NO_SUCH_NAME, None),
         };
         let mut answer = message[..2].to_vec();
         answer.extend((ANSWER | outcome).to_be_bytes());
-        // One question, as many answers, nothing else; then the question as it came.
+        // One question, zero or one answer; then the question is repeated.
         answer.extend([0, 1, 0, u8::from(address.is_some()), 0, 0, 0, 0]);
         answer.extend(question);
         if let Some(address) = address {
@@ -111,7 +111,7 @@ impl Book {
     }
 }
 
-/// The file stays where it is until the namespace is gone: what covers needs no name.
+/// Mounts a text over a file. The mount keeps the source file alive until the namespace ends.
 fn covered(path: &str, text: &str) {
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();

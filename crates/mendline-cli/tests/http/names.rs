@@ -1,5 +1,5 @@
-//! Servers whose name or whose way is lost for a while: a call waits, is told why when its time is over, and the next one
-//! goes through as soon as the way is there again.
+//! Servers whose name or route is lost for a while: a call waits, fails with the reason at its deadline, and the next
+//! call runs as soon as the server is reachable again.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -8,116 +8,116 @@ use mendline_faults::{Ending, Proxy, Rule};
 use serde_json::{Value, json};
 
 use crate::client::{Client, SOON, eventually, failure};
-use crate::name_server::{NAME, NameServer, Tells};
+use crate::name_server::{NAME, NameServer, Reply};
 use crate::namespace::{inside, ip};
-use crate::reach::close;
-use crate::site::{Site, WAITING, greeted, json_answers, run};
+use crate::reachability::close;
+use crate::site::{Site, WAITING, initialized, json_answers, run};
 
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Where the server moves to; all of 127.0.0.0/8 is this machine.
+/// The second address of the server; all of 127.0.0.0/8 is local.
 const THERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// An address that no machine has (RFC 5737), and the network that it is in.
+/// A reserved address (RFC 5737) and its network.
 const FAR: &str = "198.51.100.7";
 const FAR_ADDRESS: &str = "198.51.100.7/32";
 const FAR_NETWORK: &str = "198.51.100.0/24";
 
-/// The server is looked for a few times in a few seconds, but not so often that calm is kept and the next try has to wait.
+/// Several dials within a few seconds, but not so many that the dial limit delays the next one.
 const OPTIONS: [&str; 6] = ["--connect-timeout", "400ms", "--initial-retry-delay", "400ms", "--max-retry-delay", "1s"];
-/// What is told that there is no way has three seconds. What is to get through has all the time there is.
+/// Calls that are expected to fail have a deadline of three seconds. Other calls have the default.
 const DEADLINE: [&str; 2] = ["--tool-timeout", "create_note=3s"];
 
-/// A client that has talked to its server through this proxy. The server has no stream for notices, which would be looked
-/// for at a time of its own: who dials is a call.
+/// Starts a client whose connections go through this proxy. The server has no GET stream, so that only calls cause
+/// dials.
 fn client_at(site: &Site, host: &str, proxy: &Proxy, deadline: &[&str]) -> Client {
-    site.breaks(Rule::new("h40_405_on_get"));
+    site.add_fault(Rule::new("h40_405_on_get"));
     let url = format!("http://{host}:{}/mcp", proxy.address().port());
-    let mut client = greeted(&url, &[&OPTIONS[..], deadline].concat());
-    site.until("it is asked for the stream", |counts| counts.gets == 1);
-    // What is asked after it is answered after it.
+    let mut client = initialized(&url, &[&OPTIONS[..], deadline].concat());
+    site.until("the GET stream is requested", |counts| counts.gets == 1);
+    // The answer to this call comes after that to the GET request.
     assert_eq!(client.result("first", "lookup", &json!({ "key": "first" }))["isError"], false);
     eventually("the answers have come", SOON, || proxy.counts().down.written == site.counts().bytes_out);
     client
 }
 
-/// Every connection there was is gone.
+/// Cuts every connection.
 fn cut(proxy: &Proxy) {
     proxy.cut(Ending::Reset);
     eventually("no connection is left", SOON, || proxy.counts().open == 0);
 }
 
-/// Makes a call for which there is no connection, and waits until it is found out that none can be made.
-fn call_in_vain(client: &mut Client) {
+/// Makes a call without a connection, and waits until its dial has failed.
+fn call_without_connection(client: &mut Client) {
     client.call("a", "create_note", &json!({ "key": "k" }));
     eventually("the server is lost", SOON, || client.log().contains("Up → Waiting"));
 }
 
-/// What the model reads about a call that was never sent.
-fn told(result: &Value) -> &str {
+/// Returns the failure text of a call that was not sent.
+fn failure_text(result: &Value) -> &str {
     assert_eq!(failure(result)["outcome"], "not_sent", "{result}");
     let text = result["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("did not run"), "{text}");
     text
 }
 
-/// How often it was tried in vain to bring the lost server back.
-fn tries(client: &Client) -> usize {
+/// Returns the number of failed dials.
+fn failed_dials(client: &Client) -> usize {
     client.log().matches("Dialing → Waiting").count()
 }
 
-/// One dial at a time, and each asks for the name anew: the call's own first, and then those of the tries.
-fn assert_each_try_looks_up_once(names: &NameServer, before: usize, client: &Client) {
-    eventually("each try looks the name up once", SOON, || names.look_ups() - before == 1 + tries(client));
-    assert!(tries(client) >= 2, "{}", client.log());
+/// Each dial looks the name up once: one for the call, and one for each retry.
+fn assert_one_lookup_per_dial(names: &NameServer, before: usize, client: &Client) {
+    eventually("each dial looks the name up once", SOON, || names.lookups() - before == 1 + failed_dials(client));
+    assert!(failed_dials(client) >= 2, "{}", client.log());
 }
 
 #[test]
-fn n01_a_call_to_a_name_that_nobody_knows_waits_and_is_told_so() {
-    inside("names::n01_a_call_to_a_name_that_nobody_knows_waits_and_is_told_so", || {
-        let names = NameServer::start(Tells::Address(HERE));
+fn n01_call_to_unknown_host_waits_and_fails() {
+    inside("names::n01_call_to_unknown_host_waits_and_fails", || {
+        let names = NameServer::start(Reply::Address(HERE));
         let site = Site::start(json_answers());
         let proxy = site.proxy();
         let mut client = client_at(&site, NAME, &proxy, &DEADLINE);
-        names.tells(Tells::NoSuchName);
+        names.set_reply(Reply::NoSuchName);
         cut(&proxy);
-        let before = names.look_ups();
-        call_in_vain(&mut client);
+        let before = names.lookups();
+        call_without_connection(&mut client);
         let result = client.answer("a")["result"].clone();
-        assert!(told(&result).contains("the name server.test could not be looked up ("), "{result}");
-        assert_each_try_looks_up_once(&names, before, &client);
+        assert!(failure_text(&result).contains("the name server.test could not be looked up ("), "{result}");
+        assert_one_lookup_per_dial(&names, before, &client);
         client.call("b", "lookup", &json!({ "key": "l" }));
-        names.tells(Tells::Address(HERE));
+        names.set_reply(Reply::Address(HERE));
         assert_eq!(client.answer("b")["result"]["content"][0]["text"], "l is 42", "{}", client.log());
         assert_eq!((site.executions("k"), site.executions("l")), (0, 1));
     });
 }
 
 #[test]
-fn n02_a_call_waits_for_a_name_server_that_says_nothing_and_is_told_so() {
-    inside("names::n02_a_call_waits_for_a_name_server_that_says_nothing_and_is_told_so", || {
-        let names = NameServer::start(Tells::Address(HERE));
+fn n02_call_during_silent_dns_waits_and_fails() {
+    inside("names::n02_call_during_silent_dns_waits_and_fails", || {
+        let names = NameServer::start(Reply::Address(HERE));
         let site = Site::start(json_answers());
         let proxy = site.proxy();
         let mut client = client_at(&site, NAME, &proxy, &DEADLINE);
-        names.tells(Tells::Nothing);
+        names.set_reply(Reply::Nothing);
         cut(&proxy);
-        let before = names.look_ups();
-        call_in_vain(&mut client);
+        let before = names.lookups();
+        call_without_connection(&mut client);
         let result = client.answer("a")["result"].clone();
         let words = "the name server.test could not be looked up within 400ms; is the name server there?";
-        assert!(told(&result).contains(words), "{result}");
-        assert_each_try_looks_up_once(&names, before, &client);
+        assert!(failure_text(&result).contains(words), "{result}");
+        assert_one_lookup_per_dial(&names, before, &client);
         client.call("b", "lookup", &json!({ "key": "l" }));
-        names.tells(Tells::Address(HERE));
+        names.set_reply(Reply::Address(HERE));
         assert_eq!(client.answer("b")["result"]["content"][0]["text"], "l is 42", "{}", client.log());
         assert_eq!((site.executions("k"), site.executions("l")), (0, 1));
     });
 }
 
 #[test]
-fn n02_a_look_up_that_the_system_itself_gives_up_is_told_in_its_words() {
-    inside("names::n02_a_look_up_that_the_system_itself_gives_up_is_told_in_its_words", || {
-        let _names = NameServer::start(Tells::Nothing);
-        // The system takes a second for the name, and another one for what it makes of it.
+fn n02_lookup_failure_of_system_is_reported_verbatim() {
+    inside("names::n02_lookup_failure_of_system_is_reported_verbatim", || {
+        let _names = NameServer::start(Reply::Nothing);
+        // The resolver takes one second for the name, and one for the name with the search domain.
         let options = [&WAITING[..], &["--call-timeout", "6s"]].concat();
         let mut client = run(&format!("http://{NAME}:1/mcp"), &options, &[]);
         client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
@@ -129,9 +129,9 @@ fn n02_a_look_up_that_the_system_itself_gives_up_is_told_in_its_words() {
 }
 
 #[test]
-fn n03_calls_follow_a_server_that_moves_as_soon_as_its_name_does() {
-    inside("names::n03_calls_follow_a_server_that_moves_as_soon_as_its_name_does", || {
-        let names = NameServer::start(Tells::Address(HERE));
+fn n03_calls_follow_dns_change_at_once() {
+    inside("names::n03_calls_follow_dns_change_at_once", || {
+        let names = NameServer::start(Reply::Address(HERE));
         let site = Site::start(json_answers());
         let here = site.proxy();
         let mut client = client_at(&site, NAME, &here, &[]);
@@ -139,10 +139,10 @@ fn n03_calls_follow_a_server_that_moves_as_soon_as_its_name_does() {
         close(&here);
         cut(&here);
         client.call("a", "create_note", &json!({ "key": "k" }));
-        let nobody = format!("nothing listens on {NAME}:{} ({HERE}:{0})", there.address().port());
-        eventually("it is looked for where it was", SOON, || client.log().contains(&nobody));
-        assert_eq!(there.counts().accepted, 0, "nobody knows yet where it is");
-        names.tells(Tells::Address(THERE));
+        let unused = format!("nothing listens on {NAME}:{} ({HERE}:{0})", there.address().port());
+        eventually("the old address is dialed", SOON, || client.log().contains(&unused));
+        assert_eq!(there.counts().accepted, 0, "the new address is not known yet");
+        names.set_reply(Reply::Address(THERE));
         assert_eq!(client.answer("a")["result"]["content"][0]["text"], "wrote k", "{}", client.log());
         let result = client.result("b", "create_note", &json!({ "key": "l" }));
         assert_eq!(result["content"][0]["text"], "wrote l", "{result}");
@@ -152,24 +152,24 @@ fn n03_calls_follow_a_server_that_moves_as_soon_as_its_name_does() {
 }
 
 #[test]
-fn n04_public_name_that_turns_private_gets_no_byte() {
-    inside("names::n04_public_name_that_turns_private_gets_no_byte", || {
+fn n04_public_name_turned_private_gets_no_byte() {
+    inside("names::n04_public_name_turned_private_gets_no_byte", || {
         ip(&["address", "add", FAR_ADDRESS, "dev", "lo"]);
-        let names = NameServer::start(Tells::Address(FAR.parse().unwrap()));
+        let names = NameServer::start(Reply::Address(FAR.parse().unwrap()));
         let site = Site::start(json_answers());
         let far = site.proxy_on(format!("{FAR}:0").parse().unwrap());
         let mut client = client_at(&site, NAME, &far, &DEADLINE);
         let here = site.proxy_on(SocketAddr::from((HERE, far.address().port())));
-        names.tells(Tells::Address(HERE));
+        names.set_reply(Reply::Address(HERE));
         cut(&far);
-        let before = names.look_ups();
+        let before = names.lookups();
         client.call("a", "create_note", &json!({ "key": "k" }));
         let result = client.answer("a")["result"].clone();
         let words = "the name server.test led to a public address before and now leads to 127.0.0.1, which is private";
-        assert!(told(&result).contains(words), "{result}");
-        eventually("the log says it too", SOON, || client.log().contains(words));
+        assert!(failure_text(&result).contains(words), "{result}");
+        eventually("the log has it too", SOON, || client.log().contains(words));
         assert_eq!((here.counts().accepted, site.executions("k")), (0, 0));
-        let looked_up = names.look_ups() - before;
+        let looked_up = names.lookups() - before;
         assert!((1..=3).contains(&looked_up), "another look shows the same address: {looked_up}");
     });
 }
@@ -179,7 +179,7 @@ fn n04_link_local_address_is_reached_only_when_url_holds_it() {
     inside("names::n04_link_local_address_is_reached_only_when_url_holds_it", || {
         let metadata = Ipv4Addr::new(169, 254, 169, 254);
         ip(&["address", "add", &format!("{metadata}/32"), "dev", "lo"]);
-        let _names = NameServer::start(Tells::Address(metadata));
+        let _names = NameServer::start(Reply::Address(metadata));
         let site = Site::start(json_answers());
         let there = site.proxy_on(SocketAddr::from((metadata, 0)));
         let port = there.address().port();
@@ -190,15 +190,15 @@ fn n04_link_local_address_is_reached_only_when_url_holds_it() {
         assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
         assert!(error["message"].as_str().unwrap().contains(words), "{error}");
         assert_eq!(there.counts().accepted, 0);
-        greeted(&format!("http://{metadata}:{port}/mcp"), &[]);
+        initialized(&format!("http://{metadata}:{port}/mcp"), &[]);
     });
 }
 
 #[test]
-fn n07_a_call_to_a_machine_that_no_route_leads_to_waits_and_is_told_so() {
-    inside("names::n07_a_call_to_a_machine_that_no_route_leads_to_waits_and_is_told_so", || {
+fn n07_call_without_route_waits_and_fails() {
+    inside("names::n07_call_without_route_waits_and_fails", || {
         ip(&["route", "add", "unreachable", FAR_NETWORK]);
-        // An address of our own goes before every route.
+        // A local address has precedence over every route.
         ip(&["address", "add", FAR_ADDRESS, "dev", "lo"]);
         let site = Site::start(json_answers());
         let far = site.proxy_on(format!("{FAR}:0").parse().unwrap());
@@ -207,12 +207,12 @@ fn n07_a_call_to_a_machine_that_no_route_leads_to_waits_and_is_told_so() {
         close(&far);
         cut(&far);
         ip(&["address", "delete", FAR_ADDRESS, "dev", "lo"]);
-        call_in_vain(&mut client);
+        call_without_connection(&mut client);
         let result = client.answer("a")["result"].clone();
-        assert!(told(&result).contains(&format!("there is no way to {address} (No route to host")), "{result}");
+        assert!(failure_text(&result).contains(&format!("there is no way to {address} (No route to host")), "{result}");
         client.call("b", "lookup", &json!({ "key": "l" }));
-        let before = tries(&client);
-        eventually("it is looked for in vain", SOON, || tries(&client) > before);
+        let before = failed_dials(&client);
+        eventually("the dial fails", SOON, || failed_dials(&client) > before);
         ip(&["address", "add", FAR_ADDRESS, "dev", "lo"]);
         far.clear();
         assert_eq!(client.answer("b")["result"]["content"][0]["text"], "l is 42", "{}", client.log());

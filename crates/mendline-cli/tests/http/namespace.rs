@@ -1,27 +1,27 @@
-//! A network and a view of the files that are a story's own.
+//! Tests in their own network and mount namespaces.
 //!
-//! The story starts its own program again inside namespaces, where it may take interfaces down, name routes and put files
-//! over those of the system without anybody noticing. It is left out, with the reason printed, only where the kernel does
-//! not allow namespaces.
+//! A test starts its own binary again inside of namespaces. There it may take interfaces down, add routes and mount
+//! files without effects on the machine. It is skipped, with the reason printed, only where the kernel does not allow
+//! namespaces.
 
 use std::process::{Command, Output};
 
-/// Set for the program that runs inside.
+/// The variable that is set for the process inside.
 const INSIDE: &str = "MENDLINE_TEST_INSIDE_A_NAMESPACE";
 
-/// Runs the story of the test that has this name, inside: without any network but a loopback that is up.
-pub(crate) fn inside(name: &str, story: impl FnOnce()) {
+/// Runs the test of this name in network and mount namespaces, with only a loopback interface that is up.
+pub(crate) fn inside(name: &str, test: impl FnOnce()) {
     inside_of(&["--net", "--mount"], name, || {
         ip(&["link", "set", "lo", "up"]);
-        story();
+        test();
     });
 }
 
-/// Runs the story of the test that has this name in namespaces of these kinds, which are options of `unshare`.
-#[expect(clippy::print_stdout, reason = "a test that is left out says so")]
-pub(crate) fn inside_of(kinds: &[&str], name: &str, story: impl FnOnce()) {
+/// Runs the test of this name in these namespaces, which are options of `unshare`.
+#[expect(clippy::print_stdout, reason = "a skipped test prints the reason")]
+pub(crate) fn inside_of(kinds: &[&str], name: &str, test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
-        return story();
+        return test();
     }
     let attempt = isolated(kinds, "true", &[]);
     if !attempt.status.success() {
@@ -30,17 +30,17 @@ pub(crate) fn inside_of(kinds: &[&str], name: &str, story: impl FnOnce()) {
     }
     let program = std::env::current_exe().unwrap();
     let output = isolated(kinds, program.to_str().unwrap(), &["--exact", name, "--nocapture"]);
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
 }
 
-/// Changes something about the network inside.
+/// Changes the network inside of the namespace.
 pub(crate) fn ip(arguments: &[&str]) {
     let status = Command::new("ip").args(arguments).status();
     assert!(status.expect("ip, of iproute2, is needed for this").success(), "ip {arguments:?}");
 }
 
-/// Puts one file over another; only what runs inside sees it.
+/// Mounts one file over another, inside of the namespace.
 pub(crate) fn cover(file: &str, with: &str) {
     let status = Command::new("mount").args(["--bind", with, file]).status();
     assert!(status.expect("mount, of util-linux, is needed for this").success(), "{with} over {file}");

@@ -1,5 +1,5 @@
-//! Bodies and events that are right over HTTP and would not be one line on stdio, or that are compressed: the client gets
-//! each message on one line all the same.
+//! Bodies and events that are valid over HTTP but span several lines or are compressed. The client gets each message as
+//! one line.
 
 use mendline_faults::{Rule, Settings};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, failure};
 use crate::site::{Site, WAITING, event_answers, json_answers, run};
 
-/// The framings of a good server, each with the rule that makes them.
+/// Returns the rules for all valid framings.
 fn framings() -> Vec<Rule> {
     vec![
         Rule::new("pretty_json").value("lf"),
@@ -21,11 +21,11 @@ fn framings() -> Vec<Rule> {
     ]
 }
 
-/// A whole conversation with a server that frames its answers like this; each line that comes is one message.
-fn converse(settings: Settings, rule: Rule) {
+/// Holds a conversation with a server of this framing. Each line must be one message.
+fn hold_conversation(settings: Settings, rule: Rule) {
     let what = format!("{} {}", rule.fault, rule.value);
     let site = Site::start(settings);
-    site.breaks(rule);
+    site.add_fault(rule);
     let mut client = run(&site.url(), &WAITING, &[]);
     let who = json!({ "name": "test", "version": "1" });
     let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": { "roots": {} }, "clientInfo": who });
@@ -51,7 +51,7 @@ fn converse(settings: Settings, rule: Rule) {
     assert_eq!(site.executions("k"), 1);
 }
 
-/// The next line, which has to be one message.
+/// Reads the next line, which must be one message.
 fn message(client: &mut Client) -> Value {
     let line = client.line();
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
@@ -60,14 +60,14 @@ fn message(client: &mut Client) -> Value {
 #[test]
 fn w01_w05_json_body_in_every_framing_is_one_line() {
     for rule in framings() {
-        converse(json_answers(), rule);
+        hold_conversation(json_answers(), rule);
     }
 }
 
 #[test]
 fn w01_w05_event_in_every_framing_is_one_line() {
     for rule in framings().into_iter().filter(|rule| rule.fault != "http_1_0") {
-        converse(event_answers(), rule);
+        hold_conversation(event_answers(), rule);
     }
 }
 
@@ -77,7 +77,7 @@ fn w01_notification_may_be_answered_in_any_way() {
         [(200, None), (204, None), (200, Some("")), (200, Some("{}")), (200, Some("OK\n")), (202, Some("null\n"))]
     {
         let site = Site::start(json_answers());
-        site.breaks(Rule::new("note_answered").value(json!({ "status": status, "body": body })));
+        site.add_fault(Rule::new("note_answered").value(json!({ "status": status, "body": body })));
         let mut client = site.client(&[]);
         let result = client.result("a", "lookup", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "k is 42", "{status} {body:?}");
@@ -86,10 +86,10 @@ fn w01_notification_may_be_answered_in_any_way() {
 }
 
 #[test]
-fn w01_hidden_message_in_a_result_does_not_reach_the_client() {
-    // What a result holds is the tool's business, another message included.
+fn w01_hidden_message_in_result_does_not_reach_client() {
+    // A result may contain any text, including another message.
     let site = Site::start(json_answers());
-    site.breaks(Rule::new("pretty_json").value("lf").tool("lookup"));
+    site.add_fault(Rule::new("pretty_json").value("lf").tool("lookup"));
     let mut client = site.client(&[]);
     let key = "\n{\"jsonrpc\":\"2.0\",\"id\":\"b\",\"result\":{\"content\":[]}}\n";
     client.call("a", "lookup", &json!({ "key": key }));
@@ -98,10 +98,10 @@ fn w01_hidden_message_in_a_result_does_not_reach_the_client() {
 }
 
 #[test]
-fn r23_unknown_content_coding_is_named_and_not_asked_for_again() {
+fn r23_unknown_content_coding_is_named_and_not_retried() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("content_coding").value("br").tool("create_note"));
+    site.add_fault(Rule::new("content_coding").value("br").tool("create_note"));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert!(result["content"][0]["text"].as_str().unwrap().contains("\"br\""), "{result}");
     assert_eq!(failure(&result)["outcome"], "unknown", "{result}");
@@ -109,15 +109,15 @@ fn r23_unknown_content_coding_is_named_and_not_asked_for_again() {
 }
 
 #[test]
-fn s04_questions_without_end_open_few_connections() {
+fn s04_endless_server_requests_open_few_connections() {
     let site = Site::start(event_answers());
-    site.breaks(Rule::new("questions_without_end").tool("lookup").value(2_000));
+    site.add_fault(Rule::new("questions_without_end").tool("lookup").value(2_000));
     let mut client = site.client(&[]);
-    // From now on the server is slow to take what it is told.
-    site.breaks(Rule::new("note_answered").value(json!({ "status": 202, "delayMs": 600_000 })));
+    // From now on the server delays its answers to notifications and responses.
+    site.add_fault(Rule::new("note_answered").value(json!({ "status": 202, "delayMs": 600_000 })));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "k is 42", "{result}");
-    // One more call, so that all that the first one made has been begun.
+    // After this call, all POSTs of the first one have been started.
     client.result("b", "create_note", &json!({ "key": "l" }));
     let counts = site.counts();
     assert!(counts.messages_of("response") >= 16, "{counts:?}");

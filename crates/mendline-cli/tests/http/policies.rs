@@ -1,4 +1,4 @@
-//! Servers that are sick or busy: who is held back, for how long, and what everybody is told.
+//! Breakers and rate limits with failing and overloaded servers.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,33 +10,36 @@ use crate::client::{SOON, eventually, failure};
 use crate::site::{Site, json_answers};
 
 fn wait(result: &Value) -> Duration {
-    Duration::from_millis(failure(result)["retryAfterMs"].as_u64().expect("when to come back"))
+    Duration::from_millis(failure(result)["retryAfterMs"].as_u64().expect("the retry time"))
 }
 
 #[test]
-fn i20_a_server_that_keeps_failing_is_held_back_and_let_in_again_when_it_is_well() {
+fn i20_breaker_opens_for_failing_server_and_closes_when_healthy() {
     let site = Site::start(json_answers());
     let mut client = site.client(&["--breaker-reset", "5s"]);
-    site.breaks(Rule::new("h27_502").tool("create_note").first(5).before());
+    site.add_fault(Rule::new("h27_502").tool("create_note").first(5).before());
     for round in 0..5 {
         let result = client.result(&format!("a{round}"), "create_note", &json!({ "key": "k" }));
         assert_eq!(failure(&result)["cause"], "outcome_unknown", "{result}");
     }
-    let told = client.result("b", "create_note", &json!({ "key": "k" }));
-    assert_eq!((&failure(&told)["cause"], &failure(&told)["outcome"]), (&json!("breaker_open"), &json!("not_sent")));
-    assert!(wait(&told) <= Duration::from_secs(5), "{told}");
+    let rejected = client.result("b", "create_note", &json!({ "key": "k" }));
+    assert_eq!(
+        (&failure(&rejected)["cause"], &failure(&rejected)["outcome"]),
+        (&json!("breaker_open"), &json!("not_sent"))
+    );
+    assert!(wait(&rejected) <= Duration::from_secs(5), "{rejected}");
     assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (0, 5), "nothing was sent");
-    sleep(wait(&told));
+    sleep(wait(&rejected));
     for id in ["c", "d", "e"] {
         let result = client.result(id, "create_note", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "wrote k", "{id}: {result}");
     }
-    eventually("it is said", SOON, || client.log().contains("breaker closed"));
+    eventually("the log reports it", SOON, || client.log().contains("breaker closed"));
     assert_eq!(site.executions("k"), 3);
 }
 
 #[test]
-fn i20_a_tool_that_never_answers_is_held_back_while_another_works() {
+fn i20_breaker_opens_for_hanging_tool_only() {
     let site = Site::start(json_answers());
     let breaker = ["--breaker-threshold", "2", "--breaker-reset", "1m"];
     let mut client = site.client(&[&breaker[..], &["--tool-timeout", "lookup=1s"]].concat());
@@ -46,52 +49,52 @@ fn i20_a_tool_that_never_answers_is_held_back_while_another_works() {
         assert_eq!(failure(&result)["cause"], "timed_out", "{result}");
         assert!(begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
     }
-    let told = client.result("c", "lookup", &json!({ "key": "k" }));
-    assert_eq!(failure(&told)["cause"], "breaker_open", "{told}");
-    assert!(failure(&told)["detail"].as_str().unwrap().contains("of this tool only"), "{told}");
+    let rejected = client.result("c", "lookup", &json!({ "key": "k" }));
+    assert_eq!(failure(&rejected)["cause"], "breaker_open", "{rejected}");
+    assert!(failure(&rejected)["detail"].as_str().unwrap().contains("of this tool only"), "{rejected}");
     let result = client.result("d", "create_note", &json!({ "key": "l" }));
     assert_eq!(result["content"][0]["text"], "wrote l", "{result}");
-    eventually("it is said", SOON, || client.log().contains(r#"breaker of the tool "lookup" opened"#));
+    eventually("the log reports it", SOON, || client.log().contains(r#"breaker of the tool "lookup" opened"#));
 }
 
 #[test]
-fn i21_h30_a_pause_that_one_call_hears_of_is_kept_by_all() {
+fn i21_h30_pause_named_to_one_call_holds_for_all() {
     for value in [json!(2), json!({ "date": 3 })] {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(value));
+        site.add_fault(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(value));
         let begin = Instant::now();
         client.call("a", "create_note", &json!({ "key": "a" }));
-        eventually("the pause is heard of", SOON, || client.log().contains("paused for"));
+        eventually("the pause is known", SOON, || client.log().contains("paused for"));
         for id in ["b", "c", "d"] {
             client.call(id, "create_note", &json!({ "key": id }));
         }
         for _ in 0..4 {
             let answer: Value = serde_json::from_str(&client.line()).unwrap();
             assert_eq!(answer["result"]["isError"], false, "{answer}");
-            // A date has whole seconds, so that one of three may be a little more than two.
+            // An HTTP date has whole seconds, so a pause of three may be little more than two.
             assert!(begin.elapsed() >= Duration::from_secs(2), "{:?}", begin.elapsed());
         }
         let counts = site.counts();
         assert_eq!((counts.struck_by("h30_429_retry_after"), counts.messages_of("tools/call")), (1, 5));
-        assert!(!client.log().contains("breaker"), "busy is not sick");
+        assert!(!client.log().contains("breaker"), "overload is not a failure");
     }
 }
 
 #[test]
-fn i21_h28_h30_an_hour_makes_nobody_sleep_an_hour() {
+fn i21_h28_h30_retry_after_of_one_hour_blocks_no_call() {
     for (fault, outcome) in [("h30_429_retry_after", "refused"), ("h28_503_retry_after", "unknown")] {
         for value in [json!(3_600), json!({ "date": 3_600 })] {
             let site = Site::start(json_answers());
             let mut client = site.client(&[]);
-            site.breaks(Rule::new(fault).tool("create_note").nth(1).value(value));
+            site.add_fault(Rule::new(fault).tool("create_note").nth(1).value(value));
             let result = client.result("a", "create_note", &json!({ "key": "k" }));
             assert_eq!(failure(&result)["outcome"], outcome, "{fault}: {result}");
-            let told = client.result("b", "lookup", &json!({ "key": "k" }));
-            assert_eq!(failure(&told)["cause"], "rate_limited", "{fault}: {told}");
-            for told in [result, told] {
-                assert!(wait(&told) > Duration::from_secs(3_500), "{fault}: {told}");
-                assert!(wait(&told) <= Duration::from_secs(3_600), "{fault}: {told}");
+            let rejected = client.result("b", "lookup", &json!({ "key": "k" }));
+            assert_eq!(failure(&rejected)["cause"], "rate_limited", "{fault}: {rejected}");
+            for rejected in [result, rejected] {
+                assert!(wait(&rejected) > Duration::from_secs(3_500), "{fault}: {rejected}");
+                assert!(wait(&rejected) <= Duration::from_secs(3_600), "{fault}: {rejected}");
             }
             assert_eq!(site.counts().messages_of("tools/call"), 1, "{fault}");
         }

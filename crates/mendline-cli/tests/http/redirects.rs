@@ -1,17 +1,17 @@
-//! Servers that point elsewhere: what stays at its origin is followed, and nothing leaves it.
+//! Redirects: those within the origin are followed, others are refused.
 
 use mendline_faults::Rule;
 use serde_json::json;
 
 use crate::client::{Client, failure};
-use crate::site::{Site, greeted, json_answers, run};
+use crate::site::{Site, initialized, json_answers, run};
 
 #[test]
-fn h38_a_redirect_within_the_origin_is_followed_and_the_call_runs_once() {
+fn h38_redirect_within_origin_is_followed_and_runs_once() {
     for status in [307, 308] {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new("h38_redirect_same_origin").value(status));
+        site.add_fault(Rule::new("h38_redirect_same_origin").value(status));
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "wrote k", "{status}: {result}");
         assert_eq!(site.executions("k"), 1);
@@ -20,10 +20,10 @@ fn h38_a_redirect_within_the_origin_is_followed_and_the_call_runs_once() {
 }
 
 #[test]
-fn h38_a_redirect_that_would_turn_a_post_into_a_get_is_not_followed() {
+fn h38_redirect_from_post_to_get_is_not_followed() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("h38_redirect_same_origin").value(302));
+    site.add_fault(Rule::new("h38_redirect_same_origin").value(302));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert!(failure(&result)["detail"].as_str().unwrap().contains("302"), "{result}");
     assert_eq!(site.executions("k"), 0);
@@ -31,14 +31,14 @@ fn h38_a_redirect_that_would_turn_a_post_into_a_get_is_not_followed() {
 }
 
 #[test]
-fn h39_i13_a_redirect_to_another_origin_is_refused_and_nothing_is_sent_there() {
+fn h39_i13_redirect_to_other_origin_is_refused_and_sends_nothing() {
     for status in [301, 302, 303, 307, 308] {
         let site = Site::start(json_answers());
-        let mut client = greeted(&site.url(), &["--header", "Authorization: Bearer secret-of-the-origin"]);
-        site.breaks(Rule::new("h39_redirect_elsewhere").value(status));
+        let mut client = initialized(&site.url(), &["--header", "Authorization: Bearer secret-of-the-origin"]);
+        site.add_fault(Rule::new("h39_redirect_elsewhere").value(status));
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(result["isError"], true, "{status}: {result}");
-        // 307 and 308 prove that the request was not processed; a page may have been made of the others.
+        // 307 and 308 prove that the request was not processed. The other statuses prove nothing.
         let expected = if status >= 307 { "refused" } else { "unknown" };
         assert_eq!(failure(&result)["outcome"], expected, "{status}: {result}");
         assert_eq!((site.executions("k"), site.counts().elsewhere), (0, vec![]), "{status}");
@@ -48,9 +48,9 @@ fn h39_i13_a_redirect_to_another_origin_is_refused_and_nothing_is_sent_there() {
 }
 
 #[test]
-fn i13_an_endpoint_at_another_origin_is_refused_and_nothing_is_sent_there() {
+fn i13_endpoint_at_other_origin_is_refused_and_sends_nothing() {
     let site = Site::start(json_answers());
-    site.breaks(Rule::new("endpoint_elsewhere"));
+    site.add_fault(Rule::new("endpoint_elsewhere"));
     let options = ["--call-timeout", "2s", "--header", "Authorization: Bearer secret-of-the-origin"];
     let mut client: Client = run(&site.sse_url(), &options, &[]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));

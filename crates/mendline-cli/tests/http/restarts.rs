@@ -1,4 +1,4 @@
-//! A server in a process of its own, killed and started again on the same port.
+//! A server process that is killed and restarted on the same port.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,58 +10,58 @@ use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
 use crate::client::{SOON, eventually, failure};
-use crate::site::{greeted, never_answered};
+use crate::site::{initialized, never_answered};
 
-/// Says to this program that it is to be the server, and how.
-const WORDS: &str = "MENDLINE_FAULTS_WORDS";
+/// The variable that makes this binary a server, with its arguments.
+const SERVER_ARGUMENTS: &str = "MENDLINE_FAULTS_WORDS";
 
-/// Not a story: what the stories below start as a process of its own. Without being told so it does nothing.
+/// Not a test: the server process of the tests below. It does nothing unless the variable is set.
 #[test]
 #[ignore = "started by the others"]
-fn the_server_itself() {
-    let Ok(words) = std::env::var(WORDS) else { return };
+fn server_process() {
+    let Ok(words) = std::env::var(SERVER_ARGUMENTS) else { return };
     let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(mendline_faults::command::run(&words)).map_err(|failure| failure.to_string()).unwrap();
     runtime.shutdown_background();
 }
 
-/// A server in a process of its own.
-struct Apart {
+/// A server in its own process.
+struct ServerProcess {
     process: Child,
     address: SocketAddr,
     control: SocketAddr,
-    /// The port of one that was killed: bound, so that nobody else is given it, and deaf.
+    /// The port of a killed server: bound without a listener, so that no other process gets it.
     kept: Option<TcpSocket>,
 }
 
-impl Apart {
-    fn start(words: &str) -> Apart {
+impl ServerProcess {
+    fn start(words: &str) -> ServerProcess {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "restarts::the_server_itself", "--ignored", "--nocapture"])
-            .env(WORDS, format!("server answers=json era=legacy {words}").trim_end())
+            .args(["--exact", "restarts::server_process", "--ignored", "--nocapture"])
+            .env(SERVER_ARGUMENTS, format!("server answers=json era=legacy {words}").trim_end())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = BufReader::new(process.stdout.take().unwrap());
-        let places = said.lines().map_while(Result::ok).find_map(|line| {
-            // The harness may have begun the line that the server goes on with.
+        let stdout = BufReader::new(process.stdout.take().unwrap());
+        let places = stdout.lines().map_while(Result::ok).find_map(|line| {
+            // The test harness may have started the line that the server continues.
             serde_json::from_str::<Value>(&line[line.find('{')?..]).ok()
         });
-        let places = places.expect("a server that says where it is");
+        let places = places.expect("a server that prints its address");
         let address = |name: &str| {
             let url = places[name].as_str().unwrap();
             url.trim_start_matches("http://").split('/').next().unwrap().parse().unwrap()
         };
-        Apart { address: address("url"), control: address("control"), process, kept: None }
+        ServerProcess { address: address("url"), control: address("control"), process, kept: None }
     }
 
     fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
 
-    /// As `kill -9` does it; the kernel resets what is connected.
+    /// Kills the server with SIGKILL. The kernel resets its connections.
     fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -71,23 +71,23 @@ impl Apart {
         self.kept = Some(kept);
     }
 
-    /// The next life of one that was killed, on the same port.
+    /// Starts the server again on the same port.
     fn start_again(&mut self) {
-        *self = Apart::start(&format!("listen={}", self.address));
+        *self = ServerProcess::start(&format!("listen={}", self.address));
     }
 
-    /// What the server has counted.
+    /// Returns the counts of the server.
     fn counts(&self) -> Value {
-        self.ask("GET", "counts", "")
+        self.request("GET", "counts", "")
     }
 
-    /// Breaks by this rule from now on.
-    fn breaks(&self, rule: &Rule) {
-        let told = self.ask("POST", "rules", &serde_json::to_string(rule).unwrap());
-        assert_eq!(told, json!({}));
+    /// Adds a fault rule.
+    fn add_fault(&self, rule: &Rule) {
+        let reply = self.request("POST", "rules", &serde_json::to_string(rule).unwrap());
+        assert_eq!(reply, json!({}));
     }
 
-    fn ask(&self, verb: &str, path: &str, body: &str) -> Value {
+    fn request(&self, verb: &str, path: &str, body: &str) -> Value {
         let mut stream = TcpStream::connect(self.control).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
         let head = format!("{verb} /_faults/{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
@@ -102,7 +102,7 @@ impl Apart {
     }
 }
 
-impl Drop for Apart {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -110,26 +110,26 @@ impl Drop for Apart {
 }
 
 #[test]
-fn a_server_that_was_killed_and_started_again_is_greeted_again_and_goes_on() {
-    let mut server = Apart::start("");
-    let mut client = greeted(&server.url(), &[]);
+fn killed_server_is_reinitialized_after_restart() {
+    let mut server = ServerProcess::start("");
+    let mut client = initialized(&server.url(), &[]);
     for round in 0..3 {
         let [read, write] = ["r", "w"].map(|key| format!("{key}{round}"));
-        server.breaks(&never_answered("lookup", 1));
+        server.add_fault(&never_answered("lookup", 1));
         client.call(&read, "lookup", &json!({ "key": read }));
         client.call(&write, "create_note", &json!({ "key": write, "delayMs": 600_000 }));
         eventually("both run", SOON, || server.runs(&read) && server.runs(&write));
         server.kill();
         client.call("waits", "create_note", &json!({ "key": "waits" }));
         server.start_again();
-        let mut told = std::collections::BTreeMap::new();
+        let mut results = std::collections::BTreeMap::new();
         for _ in 0..3 {
             let answer: Value = serde_json::from_str(&client.line_within(2 * SOON)).unwrap();
-            told.insert(answer["id"].as_str().unwrap().to_owned(), answer["result"].clone());
+            results.insert(answer["id"].as_str().unwrap().to_owned(), answer["result"].clone());
         }
-        assert_eq!(told[&read]["content"][0]["text"], format!("{read} is 42"), "{}", told[&read]);
-        assert_eq!(failure(&told[&write])["outcome"], "unknown", "{}", told[&write]);
-        assert_eq!(told["waits"]["content"][0]["text"], "wrote waits", "{}", told["waits"]);
+        assert_eq!(results[&read]["content"][0]["text"], format!("{read} is 42"), "{}", results[&read]);
+        assert_eq!(failure(&results[&write])["outcome"], "unknown", "{}", results[&write]);
+        assert_eq!(results["waits"]["content"][0]["text"], "wrote waits", "{}", results["waits"]);
         let counts = server.counts();
         assert_eq!(counts["executions"], json!({ &read: 1, "waits": 1 }), "{counts}");
         assert_eq!(counts["sessionsOpened"], 1, "{counts}");
@@ -137,9 +137,9 @@ fn a_server_that_was_killed_and_started_again_is_greeted_again_and_goes_on() {
 }
 
 #[test]
-fn a_server_that_was_killed_while_nobody_called_is_greeted_by_the_next_call_and_within_a_second() {
-    let mut server = Apart::start("");
-    let mut client = greeted(&server.url(), &[]);
+fn server_killed_while_idle_is_reinitialized_by_next_call() {
+    let mut server = ServerProcess::start("");
+    let mut client = initialized(&server.url(), &[]);
     server.kill();
     server.start_again();
     let begin = std::time::Instant::now();

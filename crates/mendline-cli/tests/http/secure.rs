@@ -1,4 +1,4 @@
-//! Servers behind TLS: who is believed, and what is said about who is not.
+//! Servers with TLS: which certificates are trusted, and the errors for the others.
 
 use std::io::Write;
 
@@ -10,29 +10,29 @@ use tempfile::NamedTempFile;
 use crate::client::{Client, SOON, eventually};
 use crate::site::{Site, WAITING, event_answers, json_answers, run};
 
-/// The year in which a certificate ends that is still good.
+/// The last year of a valid certificate.
 const LATER: i32 = 2200;
 const HERE: &str = "127.0.0.1";
 
-/// An authority of our own, and the file by which Mendline is told to trust it.
-pub(crate) struct Trusted {
+/// A test authority, and the file that makes Mendline trust it.
+pub(crate) struct TrustedAuthority {
     authority: Authority,
     file: NamedTempFile,
 }
 
-impl Trusted {
-    pub(crate) fn new() -> Trusted {
-        Trusted::called("A private authority")
+impl TrustedAuthority {
+    pub(crate) fn new() -> TrustedAuthority {
+        TrustedAuthority::called("A private authority")
     }
 
-    fn called(name: &str) -> Trusted {
+    fn called(name: &str) -> TrustedAuthority {
         let authority = Authority::new(name).unwrap();
         let mut file = NamedTempFile::new().unwrap();
         file.write_all(authority.pem().as_bytes()).unwrap();
-        Trusted { authority, file }
+        TrustedAuthority { authority, file }
     }
 
-    /// A server that it is right to trust.
+    /// Returns a valid identity.
     pub(crate) fn good(&self) -> Identity {
         self.vouch(HERE, LATER)
     }
@@ -41,54 +41,51 @@ impl Trusted {
         self.authority.vouch(Certificate { host, until }).unwrap()
     }
 
-    /// `mendline run URL` that trusts it.
+    /// Starts `mendline run URL` that trusts the authority.
     pub(crate) fn run(&self, url: &str, options: &[&str]) -> Client {
         run(url, options, &[("NODE_EXTRA_CA_CERTS", self.file.path().to_str().unwrap())])
     }
 
-    pub(crate) fn greeted(&self, url: &str, options: &[&str]) -> Client {
+    pub(crate) fn initialized(&self, url: &str, options: &[&str]) -> Client {
         let mut client = self.run(url, &[&WAITING[..], options].concat());
-        assert_eq!(client.greet(), "mendline-faults");
+        assert_eq!(client.initialize(), "mendline-faults");
         client
     }
 }
 
 #[test]
-fn a_server_under_a_private_authority_is_believed_when_the_authority_is_named() {
-    let trusted = Trusted::new();
+fn private_authority_is_trusted_when_configured() {
+    let trusted = TrustedAuthority::new();
     for (identity, http2) in [(trusted.good(), true), (trusted.good().with_http1_only(), false)] {
         let site = Site::start_secure(event_answers(), identity);
-        let mut client = trusted.greeted(&site.url(), &[]);
+        let mut client = trusted.initialized(&site.url(), &[]);
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
         client.stdin = None;
         assert_eq!(client.exit_code(SOON), Some(0));
         assert_eq!((site.executions("k"), site.counts().sessions_deleted), (1, 1));
-        assert!(
-            site.oracle().seen().iter().all(|seen| seen.http2 == http2),
-            "the better protocol of the two is spoken"
-        );
+        assert!(site.oracle().seen().iter().all(|seen| seen.http2 == http2), "HTTP/2 is negotiated");
     }
 }
 
 #[test]
-fn a_legacy_sse_server_behind_tls_is_found_by_itself() {
-    let trusted = Trusted::new();
+fn sse_server_behind_tls_is_detected() {
+    let trusted = TrustedAuthority::new();
     let site = Site::start_secure(json_answers(), trusted.good());
-    let mut client = trusted.greeted(&site.sse_url(), &[]);
+    let mut client = trusted.initialized(&site.sse_url(), &[]);
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
 }
 
-/// A server that is not to be believed: said why, nothing sent, and not asked again and again.
-fn is_refused(trusted: &Trusted, identity: Identity, words: &str) {
+/// Expects that a server is refused with this reason, without a request and with few dials.
+fn assert_refused(trusted: &TrustedAuthority, identity: Identity, words: &str) {
     let site = Site::start_secure(json_answers(), identity);
     let mut client = trusted.run(&site.url(), &["--call-timeout", "3s"]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = client.answer("init")["error"].clone();
     assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
     assert!(error["message"].as_str().unwrap().contains(words), "{words}: {error}");
-    eventually("the log says it too", SOON, || client.log().contains(words));
+    eventually("the log has it too", SOON, || client.log().contains(words));
     client.stdin = None;
     assert_eq!(client.exit_code(SOON), Some(1));
     let counts = site.counts();
@@ -97,29 +94,33 @@ fn is_refused(trusted: &Trusted, identity: Identity, words: &str) {
 }
 
 #[test]
-fn n09_a_certificate_that_has_expired_is_refused_with_its_date() {
-    let trusted = Trusted::new();
-    is_refused(&trusted, trusted.vouch(HERE, 2024), "its certificate expired on 2024-05-17");
+fn n09_expired_certificate_is_refused_with_date() {
+    let trusted = TrustedAuthority::new();
+    assert_refused(&trusted, trusted.vouch(HERE, 2024), "its certificate expired on 2024-05-17");
 }
 
 #[test]
-fn n09_a_certificate_for_another_host_is_refused_with_its_name() {
-    let trusted = Trusted::new();
-    is_refused(&trusted, trusted.vouch("other.test", LATER), "its certificate is for other.test, not for 127.0.0.1");
+fn n09_certificate_of_other_host_is_refused_with_name() {
+    let trusted = TrustedAuthority::new();
+    assert_refused(
+        &trusted,
+        trusted.vouch("other.test", LATER),
+        "its certificate is for other.test, not for 127.0.0.1",
+    );
 }
 
 #[test]
-fn n09_a_certificate_of_an_unknown_authority_or_of_none_is_refused() {
-    let trusted = Trusted::new();
-    let unknown = Trusted::called("Another authority").good();
-    is_refused(&trusted, unknown, "an authority that this machine does not know");
+fn n09_certificate_of_unknown_authority_is_refused() {
+    let trusted = TrustedAuthority::new();
+    let unknown = TrustedAuthority::called("Another authority").good();
+    assert_refused(&trusted, unknown, "an authority that this machine does not know");
     let itself = Identity::of_itself(Certificate { host: HERE, until: LATER }).unwrap();
-    is_refused(&trusted, itself, "its certificate is self-signed");
+    assert_refused(&trusted, itself, "its certificate is self-signed");
 }
 
-/// A certificate as `openssl req -x509` makes it, which is that of an authority unless it is told otherwise, and its file.
-/// Nothing where there is no openssl.
-#[expect(clippy::print_stdout, reason = "a test that is left out says so")]
+/// Creates a certificate with `openssl req -x509`, which by default is one of an authority. Returns nothing without
+/// openssl.
+#[expect(clippy::print_stdout, reason = "a skipped test prints the reason")]
 fn of_openssl(names: &str, days: &str, more: &[&str]) -> Option<(Identity, NamedTempFile)> {
     let (file, key) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
     let mut command = std::process::Command::new("openssl");
@@ -135,30 +136,30 @@ fn of_openssl(names: &str, days: &str, more: &[&str]) -> Option<(Identity, Named
 }
 
 #[test]
-fn u06_certificate_of_openssl_is_accepted_when_it_is_trusted() {
+fn u06_trusted_openssl_certificate_is_accepted() {
     for more in [&[][..], &["-addext", "basicConstraints=critical,CA:FALSE"]] {
         let Some((identity, file)) = of_openssl("IP:127.0.0.1,DNS:localhost", "30", more) else { return };
         let site = Site::start_secure(json_answers(), identity);
         for variable in ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"] {
             let mut client = run(&site.url(), &WAITING, &[(variable, file.path().to_str().unwrap())]);
-            assert_eq!(client.greet(), "mendline-faults", "{variable}: {}", client.log());
+            assert_eq!(client.initialize(), "mendline-faults", "{variable}: {}", client.log());
         }
     }
 }
 
 #[test]
-fn u06_certificate_of_openssl_is_refused_in_plain_words() {
+fn u06_untrusted_openssl_certificate_is_refused_with_reason() {
     let Some((identity, _)) = of_openssl("IP:127.0.0.1", "30", &[]) else { return };
     let advice = "its certificate is self-signed; if it is yours, trust it with NODE_EXTRA_CA_CERTS=/path/cert.pem";
-    is_refused(&Trusted::new(), identity, advice);
+    assert_refused(&TrustedAuthority::new(), identity, advice);
     let (identity, file) = of_openssl("DNS:other.test,IP:127.0.0.2", "30", &[]).unwrap();
-    let trusted = Trusted { authority: Authority::new("unused").unwrap(), file };
-    is_refused(&trusted, identity, "its certificate is for other.test, 127.0.0.2, not for 127.0.0.1");
+    let trusted = TrustedAuthority { authority: Authority::new("unused").unwrap(), file };
+    assert_refused(&trusted, identity, "its certificate is for other.test, 127.0.0.2, not for 127.0.0.1");
 }
 
 #[test]
-fn n08_a_handshake_that_stalls_is_given_up_and_the_call_that_waited_runs_once() {
-    let trusted = Trusted::new();
+fn n08_stalled_tls_handshake_is_abandoned_and_call_runs_once() {
+    let trusted = TrustedAuthority::new();
     let site = Site::start_secure(json_answers(), trusted.good());
     let proxy = site.proxy();
     let url = format!("https://{}/mcp", proxy.address());
@@ -173,8 +174,8 @@ fn n08_a_handshake_that_stalls_is_given_up_and_the_call_that_waited_runs_once() 
 }
 
 #[test]
-fn n08_a_handshake_that_never_ends_is_said_and_nothing_was_sent() {
-    let trusted = Trusted::new();
+fn n08_unfinished_tls_handshake_is_reported_as_not_sent() {
+    let trusted = TrustedAuthority::new();
     let site = Site::start_secure(json_answers(), trusted.good());
     let proxy = site.proxy();
     let url = format!("https://{}/mcp", proxy.address());
@@ -189,7 +190,7 @@ fn n08_a_handshake_that_never_ends_is_said_and_nothing_was_sent() {
 }
 
 #[test]
-fn a_server_without_tls_at_an_https_address_is_told_apart_from_one_that_is_not_trusted() {
+fn plain_server_at_https_url_is_not_reported_as_untrusted() {
     let site = Site::start(json_answers());
     let url = site.url().replace("http://", "https://");
     let mut client = run(&url, &["--call-timeout", "1s"], &[]);

@@ -1,21 +1,21 @@
-//! Sessions that the server forgets: it is greeted again, once for all, and nothing runs twice.
+//! Sessions that the server loses: Mendline re-initializes once, and no call runs twice.
 
 use mendline_faults::Rule;
 use serde_json::{Value, json};
 
 use crate::client::{SOON, eventually};
-use crate::site::{Site, event_answers, greeted, json_answers};
+use crate::site::{Site, event_answers, initialized, json_answers};
 
-/// Every way in which servers say that they have lost a session.
+/// Every form in which servers report a lost session.
 const LOSSES: [&str; 3] = ["h34_404_session_expired", "h35b_400_session_lost", "session_lost_in_body"];
 
 #[test]
-fn h34_h35b_an_unsafe_call_in_a_lost_session_runs_once_in_the_next_one() {
+fn h34_h35b_unsafe_call_in_lost_session_runs_once_in_next() {
     for fault in LOSSES {
         for settings in [json_answers(), event_answers()] {
             let site = Site::start(settings);
             let mut client = site.client(&[]);
-            site.breaks(Rule::new(fault).tool("create_note").nth(1));
+            site.add_fault(Rule::new(fault).tool("create_note").nth(1));
             let result = client.result("a", "create_note", &json!({ "key": "k" }));
             assert_eq!(result["content"][0]["text"], "wrote k", "{fault}: {result}");
             let counts = site.counts();
@@ -27,10 +27,10 @@ fn h34_h35b_an_unsafe_call_in_a_lost_session_runs_once_in_the_next_one() {
 }
 
 #[test]
-fn h34_a_session_that_is_lost_for_many_calls_at_once_is_replaced_once() {
+fn h34_session_lost_under_many_calls_is_replaced_once() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.until("the stream for notices is open", |counts| counts.gets == 1);
+    site.until("the GET stream is open", |counts| counts.gets == 1);
     site.forget_sessions();
     for number in 0..8 {
         client.call(&number.to_string(), "create_note", &json!({ "key": format!("k{number}") }));
@@ -45,11 +45,11 @@ fn h34_a_session_that_is_lost_for_many_calls_at_once_is_replaced_once() {
 }
 
 #[test]
-fn h34_a_server_that_loses_every_session_is_not_greeted_for_ever() {
+fn h34_server_losing_every_session_is_reinitialized_bounded_times() {
     for fault in LOSSES {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new(fault).tool("create_note"));
+        site.add_fault(Rule::new(fault).tool("create_note"));
         client.call("a", "create_note", &json!({ "key": "k" }));
         let answer = client.answer("a");
         assert!(answer.get("error").is_some() || answer["result"]["isError"] == true, "{fault}: {answer}");
@@ -62,11 +62,11 @@ fn h34_a_server_that_loses_every_session_is_not_greeted_for_ever() {
 }
 
 #[test]
-fn h34_a_new_session_gets_a_new_stream_for_notices() {
+fn h34_new_session_gets_new_get_stream() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     site.until("the first stream is open", |counts| counts.gets == 1);
-    site.breaks(Rule::new("h34_404_session_expired").tool("lookup").nth(1));
+    site.add_fault(Rule::new("h34_404_session_expired").tool("lookup").nth(1));
     assert_eq!(client.result("a", "lookup", &json!({ "key": "k" }))["content"][0]["text"], "k is 42");
     let first = site.oracle().seen()[1].session.clone();
     eventually("the next stream is open in the new session", SOON, || {
@@ -78,9 +78,9 @@ fn h34_a_new_session_gets_a_new_stream_for_notices() {
 }
 
 #[test]
-fn a_legacy_sse_server_that_ends_its_stream_is_greeted_again() {
+fn ended_sse_stream_is_reinitialized() {
     let site = Site::start(json_answers());
-    let mut client = greeted(&site.sse_url(), &[]);
+    let mut client = initialized(&site.sse_url(), &[]);
     site.forget_sessions();
     site.until("the next stream is open", |counts| counts.sessions_opened == 2);
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
@@ -89,14 +89,14 @@ fn a_legacy_sse_server_that_ends_its_stream_is_greeted_again() {
 }
 
 #[test]
-fn h34_an_unsafe_call_to_a_legacy_sse_session_that_is_gone_runs_in_the_next_one_or_is_said_to_be_unknown() {
+fn h34_unsafe_call_in_lost_sse_session_is_resent_or_unknown() {
     let site = Site::start(json_answers());
-    let mut client = greeted(&site.sse_url(), &["--transport", "sse"]);
+    let mut client = initialized(&site.sse_url(), &["--transport", "sse"]);
     site.forget_sessions();
     client.call("a", "create_note", &json!({ "key": "k" }));
     let answer = client.answer("a");
-    // The refusal of the POST and the end of the stream race each other. Whichever comes first, it is never run twice, and
-    // what is not known is said.
+    // The refusal of the POST and the end of the stream race. In both cases the call does not run twice, and an unknown
+    // outcome is reported.
     match answer["result"]["isError"].as_bool() {
         Some(true) => {
             assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["outcome"], "unknown", "{answer}");

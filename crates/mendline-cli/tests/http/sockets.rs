@@ -1,4 +1,4 @@
-//! The sockets of this machine as its kernel knows them: what has arrived before anybody has looked.
+//! The sockets of this machine as the kernel reports them.
 
 use std::fs;
 
@@ -14,23 +14,23 @@ const CLOSE_WAIT: &str = "08";
 pub(crate) struct Socket {
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
-    /// Neither side has ended it.
+    /// Both sides are open.
     pub(crate) is_established: bool,
-    /// The other side has ended it, and this one has not.
-    pub(crate) is_left: bool,
-    /// What it has sent and the other side's kernel has not acknowledged.
+    /// The other side has closed it, and this side has not.
+    pub(crate) is_closed_by_peer: bool,
+    /// The number of sent bytes that are not acknowledged.
     pub(crate) unacknowledged: u64,
-    /// What has arrived and is not read.
+    /// The number of received bytes that are not read.
     pub(crate) unread: u64,
 }
 
-/// All of them.
+/// Returns all IPv4 TCP sockets.
 pub(crate) fn sockets() -> Vec<Socket> {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     table.lines().skip(1).map(|line| parsed(line).unwrap_or_else(|| panic!("{line}"))).collect()
 }
 
-/// Number, local address, remote address, state, what waits to be sent and to be read; all in hexadecimal digits.
+/// Parses number, local address, remote address, state, send queue and receive queue, all hexadecimal.
 fn parsed(line: &str) -> Option<Socket> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let port = |address: &str| u16::from_str_radix(address.split_once(':')?.1, 16).ok();
@@ -39,13 +39,13 @@ fn parsed(line: &str) -> Option<Socket> {
         local_port: port(fields.get(1)?)?,
         remote_port: port(fields.get(2)?)?,
         is_established: *fields.get(3)? == ESTABLISHED,
-        is_left: *fields.get(3)? == CLOSE_WAIT,
+        is_closed_by_peer: *fields.get(3)? == CLOSE_WAIT,
         unacknowledged: u64::from_str_radix(unacknowledged, 16).ok()?,
         unread: u64::from_str_radix(unread, 16).ok()?,
     })
 }
 
-/// Ends every connection of a server, also one that is only on its way, and waits until the kernel has told its clients.
+/// Ends every connection of a server, including those in the backlog, and waits until the clients' kernel knows it.
 pub(crate) fn cut_all(site: &Site, ending: Ending) {
     let port = site.address().port();
     eventually("no connection is left", SOON, || {

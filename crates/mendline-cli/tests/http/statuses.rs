@@ -1,6 +1,6 @@
-//! Answers that are no answers: statuses, pages for people, and JSON that is none.
+//! HTTP statuses, HTML pages and invalid JSON in place of answers.
 //!
-//! A read that may have failed is sent again. An unsafe call is only sent again when the server says that it did not run.
+//! A read that may have failed is repeated. An unsafe call is repeated only if the server proves that it did not run.
 
 use std::time::{Duration, Instant};
 
@@ -10,24 +10,24 @@ use serde_json::json;
 use crate::client::failure;
 use crate::site::{Site, json_answers};
 
-/// A rule's fault strikes the first call of a read, which is then sent again.
-fn read_is_sent_again(rule: Rule) {
+/// Applies the fault to the first attempt of a read, which must be repeated.
+fn assert_read_is_resent(rule: Rule) {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     let fault = rule.fault.clone();
-    site.breaks(rule.tool("lookup").nth(1));
+    site.add_fault(rule.tool("lookup").nth(1));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "k is 42", "{fault}: {result}");
     let counts = site.counts();
     assert_eq!((counts.struck_by(&fault), counts.messages_of("tools/call")), (1, 2), "{fault}");
 }
 
-/// A rule's fault strikes an unsafe call, whose client is told that nobody knows; `ran` is what the oracle knows.
-fn unsafe_call_is_unknown(rule: Rule, ran: u64) {
+/// Applies the fault to an unsafe call, whose outcome must be unknown; `ran` is the count of the server.
+fn assert_unsafe_call_is_unknown(rule: Rule, ran: u64) {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     let fault = rule.fault.clone();
-    site.breaks(rule.tool("create_note").nth(1));
+    site.add_fault(rule.tool("create_note").nth(1));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown", "{fault}: {result}");
     assert_eq!(failure(&result)["retryable"], false, "{fault}: {result}");
@@ -39,25 +39,25 @@ fn unsafe_call_is_unknown(rule: Rule, ran: u64) {
 }
 
 #[test]
-fn h26_h27_h29_a_read_that_met_a_server_error_is_sent_again() {
+fn h26_h27_h29_read_after_server_error_is_resent() {
     for fault in ["h26_500", "h27_502", "h29_504"] {
-        read_is_sent_again(Rule::new(fault));
+        assert_read_is_resent(Rule::new(fault));
     }
 }
 
 #[test]
-fn h26_h27_h29_an_unsafe_call_that_met_a_server_error_is_unknown_whether_it_ran_or_not() {
+fn h26_h27_h29_unsafe_call_after_server_error_is_unknown() {
     for fault in ["h26_500", "h27_502", "h29_504"] {
-        unsafe_call_is_unknown(Rule::new(fault), 1);
-        unsafe_call_is_unknown(Rule::new(fault).before(), 0);
+        assert_unsafe_call_is_unknown(Rule::new(fault), 1);
+        assert_unsafe_call_is_unknown(Rule::new(fault).before(), 0);
     }
 }
 
 #[test]
-fn h26_a_server_that_fails_for_ever_is_asked_three_times_and_no_more() {
+fn h26_persistent_server_error_is_tried_three_times() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("h26_500").tool("lookup"));
+    site.add_fault(Rule::new("h26_500").tool("lookup"));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!((&failure(&result)["outcome"], &failure(&result)["attempts"]), (&json!("unknown"), &json!(3)));
     assert!(result["content"][0]["text"].as_str().unwrap().contains("HTTP 500"), "{result}");
@@ -65,19 +65,19 @@ fn h26_a_server_that_fails_for_ever_is_asked_three_times_and_no_more() {
 }
 
 #[test]
-fn h28_the_pause_that_a_503_names_is_kept() {
+fn h28_retry_after_of_503_is_kept() {
     let begin = Instant::now();
-    read_is_sent_again(Rule::new("h28_503_retry_after").value(1));
+    assert_read_is_resent(Rule::new("h28_503_retry_after").value(1));
     assert!(begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
-    unsafe_call_is_unknown(Rule::new("h28_503_retry_after"), 1);
+    assert_unsafe_call_is_unknown(Rule::new("h28_503_retry_after"), 1);
 }
 
 #[test]
-fn h30_an_unsafe_call_that_came_too_early_is_sent_again_after_the_pause_that_was_named() {
+fn h30_rate_limited_unsafe_call_is_resent_after_retry_after() {
     for (value, least) in [(json!(1), 1_000), (json!({ "date": 2 }), 900)] {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(value));
+        site.add_fault(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(value));
         let begin = Instant::now();
         let result = client.result("a", "create_note", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
@@ -87,20 +87,20 @@ fn h30_an_unsafe_call_that_came_too_early_is_sent_again_after_the_pause_that_was
 }
 
 #[test]
-fn h31_a_429_without_a_hint_is_no_failure_of_the_call() {
+fn h31_429_without_retry_after_is_retried() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("h31_429_bare").tool("create_note").nth(1));
+    site.add_fault(Rule::new("h31_429_bare").tool("create_note").nth(1));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
     assert_eq!((site.executions("k"), site.counts().struck_by("h31_429_bare")), (1, 1));
 }
 
 #[test]
-fn h31_a_server_that_is_always_busy_has_refused_and_nothing_ran() {
+fn h31_always_overloaded_server_ends_in_refused() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("h31_429_bare").tool("create_note"));
+    site.add_fault(Rule::new("h31_429_bare").tool("create_note"));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "refused", "{result}");
     assert_eq!(failure(&result)["retryable"], true, "{result}");
@@ -108,43 +108,43 @@ fn h31_a_server_that_is_always_busy_has_refused_and_nothing_ran() {
 }
 
 #[test]
-fn h37_a_page_for_people_is_no_answer() {
-    read_is_sent_again(Rule::new("h37_html_instead_of_json"));
-    unsafe_call_is_unknown(Rule::new("h37_html_instead_of_json"), 1);
+fn h37_html_page_is_not_accepted_as_answer() {
+    assert_read_is_resent(Rule::new("h37_html_instead_of_json"));
+    assert_unsafe_call_is_unknown(Rule::new("h37_html_instead_of_json"), 1);
 }
 
 #[test]
-fn truncated_json_is_no_answer() {
-    read_is_sent_again(Rule::new("truncated_json"));
-    unsafe_call_is_unknown(Rule::new("truncated_json"), 1);
+fn truncated_json_is_not_accepted_as_answer() {
+    assert_read_is_resent(Rule::new("truncated_json"));
+    assert_unsafe_call_is_unknown(Rule::new("truncated_json"), 1);
 }
 
 #[test]
-fn a_right_answer_under_the_wrong_content_type_is_taken_and_the_call_is_not_sent_again() {
+fn json_with_wrong_content_type_is_accepted_and_not_resent() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
-    site.breaks(Rule::new("wrong_content_type").tool("create_note"));
+    site.add_fault(Rule::new("wrong_content_type").tool("create_note"));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
     assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (1, 1));
 }
 
 #[test]
-fn m65_an_answer_that_is_no_json_is_no_answer() {
-    read_is_sent_again(Rule::new("m65_malformed_json"));
-    unsafe_call_is_unknown(Rule::new("m65_malformed_json"), 1);
+fn m65_invalid_json_is_not_accepted_as_answer() {
+    assert_read_is_resent(Rule::new("m65_malformed_json"));
+    assert_unsafe_call_is_unknown(Rule::new("m65_malformed_json"), 1);
 }
 
 #[test]
-fn h41_a_202_to_a_request_is_an_answer_that_will_not_come() {
-    read_is_sent_again(Rule::new("h41_202_but_no_answer"));
-    unsafe_call_is_unknown(Rule::new("h41_202_but_no_answer"), 1);
+fn h41_202_to_request_ends_call_with_error() {
+    assert_read_is_resent(Rule::new("h41_202_but_no_answer"));
+    assert_unsafe_call_is_unknown(Rule::new("h41_202_but_no_answer"), 1);
 }
 
 #[test]
-fn h40_a_server_without_a_stream_for_notices_is_asked_for_it_once() {
+fn h40_server_without_get_stream_is_asked_once() {
     let site = Site::start(json_answers());
-    site.breaks(Rule::new("h40_405_on_get"));
+    site.add_fault(Rule::new("h40_405_on_get"));
     let mut client = site.client(&[]);
     site.until("it is asked", |counts| counts.gets == 1);
     let result = client.result("a", "lookup", &json!({ "key": "k", "delayMs": 1_500 }));
@@ -153,11 +153,11 @@ fn h40_a_server_without_a_stream_for_notices_is_asked_for_it_once() {
 }
 
 #[test]
-fn m62_m63_answers_that_nobody_asked_for_do_not_reach_the_client() {
+fn m62_m63_unsolicited_responses_do_not_reach_client() {
     for fault in ["m62_unknown_id", "m63_duplicate_response"] {
         let site = Site::start(json_answers());
         let mut client = site.client(&[]);
-        site.breaks(Rule::new(fault).tool("create_note"));
+        site.add_fault(Rule::new(fault).tool("create_note"));
         for (id, tool, key) in [("a", "create_note", "k"), ("b", "lookup", "l")] {
             client.call(id, tool, &json!({ "key": key }));
             let line = client.line();

@@ -1,4 +1,4 @@
-//! Wrapped entries of servers at a URL, started as their client would start them.
+//! Wrapped entries of servers at a URL, started like their clients start them.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -7,22 +7,22 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::client::{Client, MENDLINE, SOON, eventually};
-use crate::recorder::Recorder;
+use crate::recording_proxy::RecordingProxy;
 use crate::site::{Site, json_answers};
 
 const CANARY: &str = "canary-5d01e2";
 
-/// Wraps the only server of a file, and gives what became of it.
+/// Wraps the only server of a file and returns the new entry.
 fn wrapped(folder: &TempDir, entry: &Value) -> Value {
     let path = folder.path().join("mcp.json");
     fs::write(&path, json!({ "mcpServers": { "site": entry } }).to_string()).unwrap();
-    let told = Command::new(MENDLINE)
+    let printed = Command::new(MENDLINE)
         .args(["wrap", "--yes", "--binary", MENDLINE, "--file", path.to_str().unwrap()])
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let shown = String::from_utf8_lossy(&told.stdout);
-    assert!(told.status.success() && !shown.contains(CANARY), "{shown}");
+    let shown = String::from_utf8_lossy(&printed.stdout);
+    assert!(printed.status.success() && !shown.contains(CANARY), "{shown}");
     let file: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     file["mcpServers"]["site"].clone()
 }
@@ -36,18 +36,18 @@ fn started(entry: &Value) -> Client {
     Client::start(command.stdin(Stdio::piped()))
 }
 
-/// Greets through the wrapped entry, and gives all that the server has heard.
-fn heard(recorder: &Recorder, entry: &Value) -> String {
+/// Performs a handshake through the wrapped entry and returns all bytes that the server received.
+fn recorded(proxy: &RecordingProxy, entry: &Value) -> String {
     assert!(!entry["args"].to_string().contains(CANARY), "a secret among the arguments: {entry}");
     let mut client = started(entry);
-    client.greet();
+    client.initialize();
     let lines = command_lines(client.process.id());
     assert!(lines[0].contains("--name"), "{lines:?}");
     assert!(lines.iter().all(|line| !line.contains(CANARY)), "{lines:?}");
-    recorder.heard()
+    proxy.recorded()
 }
 
-/// The command lines of a process and of all that it has started.
+/// Returns the command lines of a process and of its descendants.
 fn command_lines(root: u32) -> Vec<String> {
     let parent = |pid: u32| -> Option<u32> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -65,27 +65,27 @@ fn command_lines(root: u32) -> Vec<String> {
 }
 
 #[test]
-fn i12_headers_of_a_wrapped_entry_arrive_and_are_on_no_command_line() {
+fn i12_headers_of_wrapped_entry_are_on_no_command_line() {
     let site = Site::start(json_answers());
-    let recorder = Recorder::before(site.address());
+    let proxy = RecordingProxy::before(site.address());
     let folder = tempfile::tempdir().unwrap();
     let headers = json!({ "Authorization": format!("Bearer {CANARY}"), "X-Team": "blue" });
-    let entry = wrapped(&folder, &json!({ "type": "http", "url": recorder.url(), "headers": headers }));
-    let heard = heard(&recorder, &entry).to_lowercase();
+    let entry = wrapped(&folder, &json!({ "type": "http", "url": proxy.url(), "headers": headers }));
+    let recorded = recorded(&proxy, &entry).to_lowercase();
     assert!(
-        heard.contains(&format!("authorization: bearer {CANARY}\r\n")) && heard.contains("x-team: blue\r\n"),
-        "{heard}"
+        recorded.contains(&format!("authorization: bearer {CANARY}\r\n")) && recorded.contains("x-team: blue\r\n"),
+        "{recorded}"
     );
 }
 
 #[test]
-fn i12_a_key_in_a_url_arrives_and_is_on_no_command_line() {
+fn i12_key_in_url_is_on_no_command_line() {
     let site = Site::start(json_answers());
-    let recorder = Recorder::before(site.address());
+    let proxy = RecordingProxy::before(site.address());
     let folder = tempfile::tempdir().unwrap();
-    let entry = wrapped(&folder, &json!({ "url": format!("{}?key={CANARY}", recorder.url()) }));
-    let heard = heard(&recorder, &entry);
-    assert!(heard.contains(&format!("?key={CANARY} HTTP/1.1")), "{heard}");
+    let entry = wrapped(&folder, &json!({ "url": format!("{}?key={CANARY}", proxy.url()) }));
+    let recorded = recorded(&proxy, &entry);
+    assert!(recorded.contains(&format!("?key={CANARY} HTTP/1.1")), "{recorded}");
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn s03_key_in_url_path_is_on_no_command_line() {
     let site = Site::start(json_answers());
     let folder = tempfile::tempdir().unwrap();
     for is_bridge in [false, true] {
-        let recorder = Recorder::before(site.address());
-        let url = format!("{}/s/{CANARY}/mcp", recorder.url());
+        let proxy = RecordingProxy::before(site.address());
+        let url = format!("{}/s/{CANARY}/mcp", proxy.url());
         let entry = match is_bridge {
             false => json!({ "type": "http", "url": url }),
             true => json!({ "command": "npx", "args": ["mcp-remote", url, "--transport", "http-only"] }),
@@ -103,24 +103,24 @@ fn s03_key_in_url_path_is_on_no_command_line() {
         let mut client = started(&entry);
         let about = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
         client.request("1", "initialize", &about);
-        // The server knows no such path, but it has been asked for it.
-        eventually("the request arrives", SOON, || recorder.heard().contains(&format!("/s/{CANARY}/mcp HTTP/1.1")));
+        // The server has no such path, but it received the request.
+        eventually("the request arrives", SOON, || proxy.recorded().contains(&format!("/s/{CANARY}/mcp HTTP/1.1")));
         let lines = command_lines(client.process.id());
         assert!(lines[0].contains("--url-env") && lines.iter().all(|line| !line.contains(CANARY)), "{lines:?}");
     }
 }
 
 #[test]
-fn i12_a_bridge_is_replaced_and_its_headers_arrive() {
+fn i12_replaced_bridge_keeps_its_headers() {
     let site = Site::start(json_answers());
-    let recorder = Recorder::before(site.address());
+    let proxy = RecordingProxy::before(site.address());
     let folder = tempfile::tempdir().unwrap();
     let secret = format!("Authorization: Bearer {CANARY}");
-    let words = json!(["-y", "mcp-remote@latest", recorder.url(), "--header", secret, "--header", "X-Team:${TEAM}"]);
+    let words = json!(["-y", "mcp-remote@latest", proxy.url(), "--header", secret, "--header", "X-Team:${TEAM}"]);
     let entry = wrapped(&folder, &json!({ "command": "npx", "args": words, "env": { "TEAM": "blue" } }));
-    let heard = heard(&recorder, &entry).to_lowercase();
+    let recorded = recorded(&proxy, &entry).to_lowercase();
     assert!(
-        heard.contains(&format!("authorization: bearer {CANARY}\r\n")) && heard.contains("x-team: blue\r\n"),
-        "{heard}"
+        recorded.contains(&format!("authorization: bearer {CANARY}\r\n")) && recorded.contains("x-team: blue\r\n"),
+        "{recorded}"
     );
 }

@@ -1,4 +1,4 @@
-//! Disks that are full, gone or closed: lines are lost, and nothing else.
+//! Log files on disks that are full, missing or read-only: only log lines are lost.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use crate::client::{Client, MENDLINE, eventually};
 use crate::stage::{LATER, Stage, end};
 
 #[test]
-fn x94_a_place_that_cannot_be_written_to_is_named_once_and_stops_no_call() {
+fn x94_unwritable_log_directory_is_reported_once_and_stops_nothing() {
     let stage = Stage::new();
     fs::create_dir(stage.path("state")).unwrap();
     fs::write(stage.path("state/logs"), "a file where a folder should be").unwrap();
@@ -17,18 +17,18 @@ fn x94_a_place_that_cannot_be_written_to_is_named_once_and_stops_no_call() {
     for id in 0..20 {
         assert_eq!(client.result(&id.to_string(), "create_note", &json!({ "key": "k" }))["isError"], false);
     }
-    eventually("it is said", LATER, || client.log().contains("log files cannot be written"));
+    eventually("the log reports it", LATER, || client.log().contains("log files cannot be written"));
     let log = client.log();
     end(client);
     assert_eq!(log.matches("log files cannot be written").count(), 1, "{log}");
     assert!(log.contains("state/logs: "), "{log}");
-    let told = stage.told(&[]);
-    assert_eq!(told.code, 1, "{told:?}");
-    assert!(told.stderr.contains("state/logs"), "{told:?}");
+    let printed = stage.run_logs(&[]);
+    assert_eq!(printed.code, 1, "{printed:?}");
+    assert!(printed.stderr.contains("state/logs"), "{printed:?}");
 }
 
 #[test]
-fn x94_a_limit_on_the_size_of_files_is_said_once_and_stops_no_call() {
+fn x94_file_size_limit_is_reported_once_and_stops_nothing() {
     let stage = Stage::new();
     let mut command = Command::new("prlimit");
     command.args([
@@ -45,9 +45,9 @@ fn x94_a_limit_on_the_size_of_files_is_said_once_and_stops_no_call() {
     stage.at_home(&mut command);
     let mut client = Client::start(command.stdin(Stdio::piped()));
     client.read_log();
-    client.greet();
+    client.initialize();
     let mut calls = 0;
-    eventually("the limit is reached, and that is said", LATER, || {
+    eventually("the limit is reached and reported", LATER, || {
         calls += 1;
         let result = client.result(&calls.to_string(), "create_note", &json!({ "key": "k" }));
         assert_eq!(result["isError"], false, "{result}");
@@ -55,24 +55,24 @@ fn x94_a_limit_on_the_size_of_files_is_said_once_and_stops_no_call() {
     });
     assert_eq!(client.result("after", "create_note", &json!({ "key": "k" }))["isError"], false);
     end(client);
-    // What fitted is there, and nothing is torn.
+    // The lines that fitted are complete.
     assert!(!stage.records().is_empty());
 }
 
 #[test]
-fn a_folder_that_is_removed_is_made_again() {
+fn removed_log_directory_is_created_again() {
     let stage = Stage::new();
     let mut client = stage.bridge(&[], &["stderr-flood=1"]);
     eventually("there is a file", LATER, || !stage.files().is_empty());
     fs::remove_dir_all(stage.logs()).unwrap();
     client.result("a", "lookup", &json!({ "key": "k" }));
     end(client);
-    assert!(stage.told(&[]).stdout.contains("demo-server: call 1"));
+    assert!(stage.run_logs(&[]).stdout.contains("demo-server: call 1"));
 }
 
-/// Left out, with the reason printed, only where the kernel does not let us mount anything.
+/// The test is skipped, with the reason printed, only where the kernel does not allow mounts.
 #[test]
-fn x94_a_full_disk_is_said_once_and_stops_no_call() {
+fn x94_full_disk_is_reported_once_and_stops_nothing() {
     let stage = Stage::new();
     fs::create_dir(stage.path("state")).unwrap();
     let isolated = ["--map-root-user", "--mount", "--", "sh", "-c"];
@@ -89,9 +89,9 @@ fn x94_a_full_disk_is_said_once_and_stops_no_call() {
     stage.at_home(&mut command);
     let mut client = Client::start(command.stdin(Stdio::piped()));
     client.read_log();
-    client.greet();
+    client.initialize();
     let mut calls = 0;
-    eventually("the disk is full, and that is said", LATER, || {
+    eventually("the disk is full, which is reported", LATER, || {
         calls += 1;
         let result = client.result(&calls.to_string(), "create_note", &json!({ "key": "k" }));
         assert_eq!(result["isError"], false, "{result}");

@@ -1,4 +1,4 @@
-//! `-f`: what comes, for as long as somebody reads it.
+//! `mendline logs -f`.
 
 use std::io::Read;
 use std::process::{Child, Stdio};
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::client::{eventually, kill, lines_of};
 use crate::stage::{LATER, Stage, end};
 
-/// A `mendline logs -f` that runs, and what it says.
+/// A running `mendline logs -f` and its output.
 struct Follower {
     process: Child,
     lines: Receiver<String>,
@@ -54,7 +54,7 @@ impl Drop for Follower {
 }
 
 #[test]
-fn what_comes_is_shown_of_every_process_that_begins_and_the_end_is_clean() {
+fn follow_shows_new_processes_and_ends_cleanly() {
     let stage = Stage::new();
     let mut follower = Follower::start(&stage, &[]);
     for _ in 0..2 {
@@ -70,7 +70,7 @@ fn what_comes_is_shown_of_every_process_that_begins_and_the_end_is_clean() {
 }
 
 #[test]
-fn a_log_that_turns_to_its_next_file_is_followed_there_without_a_line_lost_or_doubled() {
+fn follow_across_rotation_neither_loses_nor_repeats_lines() {
     let stage = Stage::new();
     let entry = json!({ "command": crate::client::MENDLINE, "args": ["demo-server", "--temper", "stderr-flood=500"] });
     std::fs::create_dir_all(stage.path("config/mendline")).unwrap();
@@ -78,7 +78,7 @@ fn a_log_that_turns_to_its_next_file_is_followed_there_without_a_line_lost_or_do
     std::fs::write(stage.path("config/mendline/config.json"), file.to_string()).unwrap();
     let mut follower = Follower::start(&stage, &["notes", "--grep", "of a flood"]);
     let mut client = stage.client(&["run", "notes"]);
-    client.greet();
+    client.initialize();
     for id in 0..4 {
         client.result(&id.to_string(), "lookup", &json!({ "key": "a" }));
     }
@@ -102,7 +102,7 @@ fn a_log_that_turns_to_its_next_file_is_followed_there_without_a_line_lost_or_do
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn closed_pipe_of_reader_is_not_an_error() {
     let stage = Stage::new();
     let text: String =
         (0..20_000).map(|at| crate::stage::line(at, "notes", 1, "info", "a line like any other")).collect();
@@ -112,7 +112,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     let mut first = [0; 100];
     process.stdout.take().unwrap().read_exact(&mut first).unwrap();
     assert_eq!(process.wait().unwrap().code(), Some(0));
-    // And one that waits for more notices that nobody would read it.
+    // A follower that waits for more lines notices that its reader is gone.
     let mut command = stage.command(&["logs", "-f", "--since", "1ms"]);
     let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     drop(process.stdout.take());

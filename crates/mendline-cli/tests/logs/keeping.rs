@@ -1,4 +1,4 @@
-//! What is kept, and who decides that.
+//! The content of the log files, and the settings that control it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,19 +9,20 @@ use crate::client::failure;
 use crate::stage::{Stage, end};
 
 #[test]
-fn what_a_server_said_and_what_was_decided_is_there_afterwards_and_nobody_else_may_read_it() {
+fn log_file_has_stderr_and_decisions_and_is_private() {
     let stage = Stage::new();
     let mut client = stage.bridge(&[], &["stderr-flood=1", "die-before=2"]);
     client.result("a", "lookup", &json!({ "key": "a" }));
     client.result("b", "lookup", &json!({ "key": "b" }));
     end(client);
-    let told = stage.told(&["notes"]);
-    assert_eq!(told.code, 0, "{told:?}");
+    let output = stage.run_logs(&["notes"]);
+    assert_eq!(output.code, 0, "{output:?}");
     let order = ["ready after", "| demo-server: call 1", "Up → Waiting", "goes out again", "answered after", "stopped"];
     let mut at = 0;
     for expected in order {
-        at +=
-            told.stdout[at..].find(expected).unwrap_or_else(|| panic!("no {expected:?} after that:\n{}", told.stdout));
+        at += output.stdout[at..]
+            .find(expected)
+            .unwrap_or_else(|| panic!("no {expected:?} after that:\n{}", output.stdout));
     }
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&stage.logs()), 0o700);
@@ -31,7 +32,7 @@ fn what_a_server_said_and_what_was_decided_is_there_afterwards_and_nobody_else_m
 }
 
 #[test]
-fn the_story_of_a_call_that_failed_is_told_by_the_number_in_its_error() {
+fn log_of_failed_call_is_found_by_its_number() {
     let stage = Stage::new();
     let mut client = stage.bridge(&[], &["die-after=3"]);
     for id in ["a", "b"] {
@@ -40,24 +41,24 @@ fn the_story_of_a_call_that_failed_is_told_by_the_number_in_its_error() {
     let result = client.result("c", "create_note", &json!({ "key": "c" }));
     let call = failure(&result)["call"].as_u64().unwrap_or_else(|| panic!("{result}")).to_string();
     end(client);
-    let told = stage.told(&["notes", "--call", &call]);
-    let texts: Vec<&str> = told.stdout.lines().map(|line| line.split_once("notes  ").unwrap().1).collect();
-    assert_eq!(texts.len(), 3, "{told:?}");
+    let output = stage.run_logs(&["notes", "--call", &call]);
+    let texts: Vec<&str> = output.stdout.lines().map(|line| line.split_once("notes  ").unwrap().1).collect();
+    assert_eq!(texts.len(), 3, "{output:?}");
     assert_eq!(texts[0], format!("call {call} accepted (tools/call)"));
     assert_eq!(texts[1], format!("call {call} sent, attempt 1"));
-    assert!(texts[2].starts_with(&format!("call {call} (tools/call) failed after ")), "{told:?}");
-    assert!(texts[2].contains("outcome_unknown"), "{told:?}");
-    let times: Vec<&str> = told.stdout.lines().map(|line| &line[..24]).collect();
+    assert!(texts[2].starts_with(&format!("call {call} (tools/call) failed after ")), "{output:?}");
+    assert!(texts[2].contains("outcome_unknown"), "{output:?}");
+    let times: Vec<&str> = output.stdout.lines().map(|line| &line[..24]).collect();
     assert!(times.is_sorted(), "{times:?}");
-    // Those that went well are no news.
-    assert!(!stage.told(&["--level", "debug"]).stdout.contains("(tools/call) answered"));
-    let none = stage.told(&["--call", "1"]);
+    // Successful calls are not logged at this level.
+    assert!(!stage.run_logs(&["--level", "debug"]).stdout.contains("(tools/call) answered"));
+    let none = stage.run_logs(&["--call", "1"]);
     assert_eq!(none.code, 1);
     assert!(none.stderr.contains("--log-file-level debug"), "{none:?}");
 }
 
 #[test]
-fn at_debug_every_call_has_its_story() {
+fn debug_level_logs_every_call() {
     let stage = Stage::new();
     let mut client = stage.bridge(&["--log-file-level", "debug"], &[]);
     client.result("a", "create_note", &json!({ "key": "a" }));
@@ -65,26 +66,26 @@ fn at_debug_every_call_has_its_story() {
     let answered =
         stage.records().into_iter().find(|record| record["kind"] == "CallAnswered" && record["method"] == "tools/call");
     let answered = answered.unwrap_or_else(|| panic!("{:?}", stage.files()));
-    let told = stage.told(&["--call", &answered["call"].to_string()]);
-    assert_eq!(told.stdout.lines().count(), 3, "{told:?}");
-    assert!(told.stdout.contains(" accepted ") && told.stdout.contains(" sent, attempt 1"), "{told:?}");
+    let output = stage.run_logs(&["--call", &answered["call"].to_string()]);
+    assert_eq!(output.stdout.lines().count(), 3, "{output:?}");
+    assert!(output.stdout.contains(" accepted ") && output.stdout.contains(" sent, attempt 1"), "{output:?}");
 }
 
 #[test]
-fn a_flag_or_a_variable_turns_them_off() {
+fn flag_or_variable_turns_log_files_off() {
     let stage = Stage::new();
     end(stage.bridge(&["--no-log-files"], &[]));
     end(stage.bridge(&["--log-file-level", "off"], &[]));
     let mut command = stage.command(&["run", "--", crate::client::MENDLINE, "demo-server"]);
     command.env("MENDLINE_LOG_FILES", "off").stdin(std::process::Stdio::piped());
     let mut client = crate::client::Client::start(&mut command);
-    client.greet();
+    client.initialize();
     end(client);
     assert!(!stage.logs().exists());
 }
 
 #[test]
-fn the_configuration_file_decides_when_nobody_else_does() {
+fn configuration_file_sets_log_level_by_default() {
     let stage = Stage::new();
     let entry = json!({ "command": crate::client::MENDLINE, "args": ["demo-server", "--temper", "stderr-flood=1"] });
     let write = |logs: serde_json::Value| {
@@ -94,7 +95,7 @@ fn the_configuration_file_decides_when_nobody_else_does() {
     };
     let call = |arguments: &[&str]| {
         let mut client = stage.client(&[&["run"], arguments].concat());
-        client.greet();
+        client.initialize();
         client.result("a", "lookup", &json!({ "key": "a" }));
         end(client);
     };
@@ -110,7 +111,7 @@ fn the_configuration_file_decides_when_nobody_else_does() {
 }
 
 #[test]
-fn a_log_that_is_full_goes_on_in_the_next_file_and_the_oldest_go() {
+fn full_log_rotates_and_oldest_files_are_deleted() {
     let stage = Stage::new();
     let entry = json!({ "command": crate::client::MENDLINE, "args": ["demo-server", "--temper", "stderr-flood=2000"] });
     fs::create_dir_all(stage.path("config/mendline")).unwrap();
@@ -118,7 +119,7 @@ fn a_log_that_is_full_goes_on_in_the_next_file_and_the_oldest_go() {
     let file = json!({ "mcpServers": { "notes": entry }, "mendline": { "logs": logs } });
     fs::write(stage.path("config/mendline/config.json"), file.to_string()).unwrap();
     let mut client = stage.client(&["run", "notes"]);
-    client.greet();
+    client.initialize();
     for id in 0..10 {
         client.result(&id.to_string(), "lookup", &json!({ "key": "a" }));
     }
@@ -127,6 +128,6 @@ fn a_log_that_is_full_goes_on_in_the_next_file_and_the_oldest_go() {
     let total: usize = files.iter().map(|(_, text)| text.len()).sum();
     assert!(files.len() > 1 && files.iter().all(|(_, text)| text.len() <= 65_536), "{}", files.len());
     assert!(total <= 262_144 + 65_536, "{total}");
-    let told = stage.told(&[]).stdout;
-    assert!(told.ends_with(" stopped\n"), "the end is there: {}", told.lines().next_back().unwrap_or_default());
+    let output = stage.run_logs(&[]).stdout;
+    assert!(output.ends_with(" stopped\n"), "the end is there: {}", output.lines().next_back().unwrap_or_default());
 }

@@ -1,9 +1,9 @@
-//! Log files of real processes, and `mendline logs` before them.
+//! Log files of real processes, and `mendline logs`.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "../client/mod.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod client;
 
 mod disk;
@@ -12,7 +12,7 @@ mod keeping;
 mod reading;
 mod secrets;
 #[path = "../http/site.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod site;
 mod stage;
 mod wire;

@@ -1,4 +1,4 @@
-//! `mendline logs` before all kinds of files.
+//! `mendline logs` with valid, damaged and huge files.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -8,34 +8,34 @@ use crate::client::MENDLINE;
 use crate::stage::{Stage, line};
 
 #[test]
-fn where_nothing_is_logged_it_is_said_where_that_would_be_and_how_it_comes_about() {
+fn missing_log_is_reported_with_path_and_reason() {
     let stage = Stage::new();
-    let told = stage.told(&[]);
-    assert_eq!((told.code, told.stdout.as_str()), (3, ""));
-    assert!(told.stderr.contains(stage.logs().to_str().unwrap()), "{told:?}");
-    assert!(told.stderr.contains("mendline run") && told.stderr.contains("MENDLINE_LOG_FILES"), "{told:?}");
+    let output = stage.run_logs(&[]);
+    assert_eq!((output.code, output.stdout.as_str()), (3, ""));
+    assert!(output.stderr.contains(stage.logs().to_str().unwrap()), "{output:?}");
+    assert!(output.stderr.contains("mendline run") && output.stderr.contains("MENDLINE_LOG_FILES"), "{output:?}");
 }
 
 #[test]
-fn a_name_that_is_wrong_is_met_with_the_right_one() {
+fn unknown_name_gets_suggestion() {
     let stage = Stage::new();
     stage.put("notes", 1, 1, &line(1, "notes", 1, "info", "x"));
-    let told = stage.told(&["nots"]);
-    assert_eq!(told.code, 3);
-    assert!(told.stderr.contains("did you mean \"notes\"?"), "{told:?}");
-    let told = stage.told(&["something-else"]);
-    assert!(told.code == 3 && told.stderr.contains("There are logs of: notes"), "{told:?}");
+    let output = stage.run_logs(&["nots"]);
+    assert_eq!(output.code, 3);
+    assert!(output.stderr.contains("did you mean \"notes\"?"), "{output:?}");
+    let output = stage.run_logs(&["something-else"]);
+    assert!(output.code == 3 && output.stderr.contains("There are logs of: notes"), "{output:?}");
 }
 
 #[test]
-fn lines_of_all_servers_come_by_time_and_each_can_be_had_alone() {
+fn lines_of_all_servers_are_merged_by_time() {
     let stage = Stage::new();
     stage.put("notes", 1, 1, &(line(10, "notes", 1, "info", "one") + &line(30, "notes", 1, "info", "three")));
     stage.put("notes", 1, 2, &line(50, "notes", 1, "info", "five"));
     stage.put("mail", 2, 1, &(line(20, "mail", 2, "warn", "two") + &line(40, "mail", 2, "debug", "four")));
     let shown = |arguments: &[&str]| -> Vec<String> {
-        let told = stage.told(arguments);
-        told.stdout.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect()
+        let output = stage.run_logs(arguments);
+        output.stdout.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect()
     };
     assert_eq!(shown(&[]), ["one", "two", "three", "five"]);
     assert_eq!(shown(&["--level", "debug"]), ["one", "two", "three", "four", "five"]);
@@ -53,76 +53,77 @@ fn lines_of_all_servers_come_by_time_and_each_can_be_had_alone() {
 }
 
 #[test]
-fn errors_and_statuses_are_found_in_everybodys_words() {
+fn errors_and_statuses_are_searchable() {
     let stage = Stage::new();
-    let said = ["connect ECONNREFUSED ::1:80", "timed out (os error 110)", "upstream said HTTP 503", "call 15038 sent"];
-    let text: String = said.iter().zip(1..).map(|(text, at)| line(at, "notes", 1, "info", text)).collect();
+    let texts =
+        ["connect ECONNREFUSED ::1:80", "timed out (os error 110)", "upstream said HTTP 503", "call 15038 sent"];
+    let text: String = texts.iter().zip(1..).map(|(text, at)| line(at, "notes", 1, "info", text)).collect();
     stage.put("notes", 1, 1, &text);
-    for (grep, expected) in [("ETIMEDOUT", said[1]), ("econnrefused", said[0]), ("503", said[2])] {
-        let told = stage.told(&["--grep", grep]);
-        assert_eq!(told.stdout.lines().count(), 1, "{told:?}");
-        assert!(told.stdout.contains(expected), "{told:?}");
+    for (grep, expected) in [("ETIMEDOUT", texts[1]), ("econnrefused", texts[0]), ("503", texts[2])] {
+        let output = stage.run_logs(&["--grep", grep]);
+        assert_eq!(output.stdout.lines().count(), 1, "{output:?}");
+        assert!(output.stdout.contains(expected), "{output:?}");
     }
-    let none = stage.told(&["--grep", "ENOSPC"]);
+    let none = stage.run_logs(&["--grep", "ENOSPC"]);
     assert_eq!((none.code, none.stdout.as_str()), (1, ""), "{none:?}");
     assert!(none.stderr.contains("nothing in the log matches"), "{none:?}");
 }
 
 #[test]
-fn what_cannot_be_read_is_left_out_and_counted_and_half_a_line_is_neither() {
+fn unreadable_lines_are_skipped_and_counted() {
     let stage = Stage::new();
     let (one, two, half) =
         (line(1, "notes", 1, "info", "one"), line(2, "notes", 1, "info", "two"), line(3, "notes", 1, "info", "x"));
     stage.put("notes", 1, 1, &format!("{one}garbage\n\u{0}\u{0}\n{{\"time\":\n{two}{}", &half[..half.len() / 2]));
     for arguments in [&["-n", "all"][..], &["-n", "10"]] {
-        let told = stage.told(arguments);
-        assert_eq!((told.code, told.stdout.lines().count()), (0, 2), "{told:?}");
-        assert!(told.stderr.contains("3 lines in the log files cannot be read"), "{told:?}");
+        let output = stage.run_logs(arguments);
+        assert_eq!((output.code, output.stdout.lines().count()), (0, 2), "{output:?}");
+        assert!(output.stderr.contains("3 lines in the log files cannot be read"), "{output:?}");
     }
 }
 
 #[test]
-fn z105_a_line_can_neither_forge_another_nor_talk_to_the_terminal() {
+fn z105_line_cannot_forge_another_or_control_terminal() {
     let stage = Stage::new();
     let text = "a\u{1b}[2J\u{1b}[31mred\u{1b}[0m\n2026-01-01T08:00:00.000Z ERROR notes forged\r\u{202e}";
     stage.put("notes", 1, 1, &line(1, "notes", 1, "info", text));
-    let told = stage.told(&[]);
-    assert_eq!(told.stdout.lines().count(), 1, "{told:?}");
-    assert!(told.stdout.contains("a\\u{1b}[2Jred\\n2026"), "{told:?}");
-    assert!(!told.stdout.contains(['\u{1b}', '\r', '\u{202e}']), "{told:?}");
+    let output = stage.run_logs(&[]);
+    assert_eq!(output.stdout.lines().count(), 1, "{output:?}");
+    assert!(output.stdout.contains("a\\u{1b}[2Jred\\n2026"), "{output:?}");
+    assert!(!output.stdout.contains(['\u{1b}', '\r', '\u{202e}']), "{output:?}");
 }
 
 #[test]
-fn processes_of_one_name_at_one_time_are_told_apart() {
+fn concurrent_processes_of_one_name_are_distinguished() {
     let stage = Stage::new();
     stage.put("notes", 1, 1, &line(1, "notes", 1, "info", "one"));
-    assert!(!stage.told(&[]).stdout.contains("notes#"));
+    assert!(!stage.run_logs(&[]).stdout.contains("notes#"));
     stage.put("notes", 2, 1, &line(2, "notes", 2, "info", "two"));
-    let told = stage.told(&[]);
-    assert!(told.stdout.contains("notes#1 | one") && told.stdout.contains("notes#2 | two"), "{told:?}");
+    let output = stage.run_logs(&[]);
+    assert!(output.stdout.contains("notes#1 | one") && output.stdout.contains("notes#2 | two"), "{output:?}");
 }
 
 #[test]
-fn a_call_that_several_processes_had_is_the_latest_and_the_others_are_named() {
+fn ambiguous_call_number_shows_latest_and_names_others() {
     let stage = Stage::new();
     let call = |at, pid, text| line(at, "notes", pid, "info", text).replace("\"kind\"", "\"call\":65536,\"kind\"");
     stage.put("notes", 1, 1, &call(1, 1, "older"));
     stage.put("notes", 2, 1, &call(2, 2, "newer"));
-    let told = stage.told(&["--call", "65536"]);
-    assert!(told.stdout.contains("newer") && !told.stdout.contains("older"), "{told:?}");
-    assert!(told.stderr.contains("--call 1:65536"), "{told:?}");
-    assert!(stage.told(&["--call", "1:65536"]).stdout.contains("older"));
+    let output = stage.run_logs(&["--call", "65536"]);
+    assert!(output.stdout.contains("newer") && !output.stdout.contains("older"), "{output:?}");
+    assert!(output.stderr.contains("--call 1:65536"), "{output:?}");
+    assert!(stage.run_logs(&["--call", "1:65536"]).stdout.contains("older"));
 }
 
 #[test]
-fn as_json_every_line_is_as_it_was_kept() {
+fn json_output_repeats_stored_lines() {
     let stage = Stage::new();
     let kept = line(1, "notes", 1, "info", "one");
     stage.put("notes", 1, 1, &kept);
-    assert_eq!(stage.told(&["--json"]).stdout, kept);
+    assert_eq!(stage.run_logs(&["--json"]).stdout, kept);
 }
 
-/// The numbers of the lines that are shown, by a command that is given 64 MiB in all, and so many seconds of a processor.
+/// Returns the numbers of the shown lines. The command has 64 MiB of memory and this number of CPU seconds.
 fn shown_within(stage: &Stage, seconds: u32, arguments: &[&str]) -> Vec<String> {
     let mut command = Command::new("prlimit");
     command.args(["--as=67108864", &format!("--cpu={seconds}"), "--", MENDLINE, "logs"]).args(arguments);
@@ -134,15 +135,14 @@ fn shown_within(stage: &Stage, seconds: u32, arguments: &[&str]) -> Vec<String> 
 }
 
 #[test]
-fn a_gigabyte_is_read_from_its_end_and_from_a_moment_on_without_the_rest() {
+fn gigabyte_log_is_read_partially_from_end_or_time() {
     const LINES: u64 = 1_000_000;
     let stage = Stage::new();
     stage.put("notes", 1, 1, "");
     let path = stage.logs().join("notes.20260101T080000Z.1.1.jsonl");
     let padding = "x".repeat(970);
     let real = |number: u64| line(number * 3, "notes", 1, "info", &format!("{number:07} {padding}"));
-    // Every line is a real one. Only what differs between them is written anew in a block that is used again: the minute
-    // to the millisecond, and the number.
+    // Every line is a real one. The block is reused, and only the time and the number of each line are overwritten.
     let mut block: Vec<u8> = (0..1_000).flat_map(|number| real(number).into_bytes()).collect();
     let length = block.len() / 1_000;
     let (time, text) = (r#"{"time":"2026-01-01T08:"#.len(), real(0).find("0000000 ").unwrap());
@@ -165,7 +165,7 @@ fn a_gigabyte_is_read_from_its_end_and_from_a_moment_on_without_the_rest() {
     }
     assert!(block.ends_with(real(LINES - 1).as_bytes()), "what is written is what would have been");
     assert!(file.metadata().unwrap().len() >= 1 << 30);
-    // Reading all of it takes longer than that.
+    // Reading the complete file takes longer.
     let shown = |arguments: &[&str]| shown_within(&stage, 1, arguments);
     assert_eq!(shown(&["-n", "3"]), ["0999997", "0999998", "0999999"]);
     assert_eq!(shown(&["--since", "2026-01-01T08:49:59.994Z"]), ["0999998", "0999999"]);
@@ -177,13 +177,13 @@ fn a_gigabyte_is_read_from_its_end_and_from_a_moment_on_without_the_rest() {
 }
 
 #[test]
-fn a_huge_log_is_read_with_little_memory_from_either_end_and_from_the_middle() {
+fn huge_log_is_read_with_little_memory() {
     let stage = Stage::new();
     stage.put("notes", 1, 1, "");
     let path = stage.logs().join("notes.20260101T080000Z.1.1.jsonl");
     let mut file = BufWriter::new(File::create(&path).unwrap());
     let padding = "x".repeat(900);
-    // 200 MB: a third of it would not fit into what the command is given.
+    // 200 MB: a third of it exceeds the memory of the command.
     for at in 0..200_000 {
         file.write_all(line(at * 10, "notes", 1, "info", &format!("{at} {padding}")).as_bytes()).unwrap();
     }
@@ -196,7 +196,7 @@ fn a_huge_log_is_read_with_little_memory_from_either_end_and_from_the_middle() {
 }
 
 #[test]
-fn every_flag_and_key_on_the_page_about_logs_exists() {
+fn every_flag_and_key_on_logs_page_exists() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/logs.md")).unwrap();
     let stage = Stage::new();
     let help: String = [["logs", "--help"], ["run", "--help"]]

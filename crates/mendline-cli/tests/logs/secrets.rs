@@ -1,4 +1,4 @@
-//! What must never be read in a file or on a terminal, whoever says it.
+//! Secrets must not appear in log files or on a terminal, whether they come from a server or a header.
 
 use std::process::Stdio;
 
@@ -10,9 +10,9 @@ use crate::site::{Site, json_answers};
 use crate::stage::{LATER, Stage, end};
 
 #[test]
-fn z106_a_server_that_prints_its_own_secrets_has_them_in_no_file_and_in_no_log() {
+fn z106_secrets_printed_by_server_are_in_no_log() {
     let stage = Stage::new();
-    // It says everything that it was told, and a little more that nobody told it.
+    // The server prints every secret that it got, and one that it made up.
     let script = format!(
         "echo \"env $NOTES_API_KEY $DATABASE_URL arguments $*\" >&2; \
          echo 'Authorization: Bearer canary-bearer-0123456789' >&2; \
@@ -25,7 +25,7 @@ fn z106_a_server_that_prints_its_own_secrets_has_them_in_no_file_and_in_no_log()
     command.env("NOTES_API_KEY", "canary-key").env("DATABASE_URL", "postgres://me:canary-database@db/x");
     let mut client = Client::start(command.stdin(Stdio::piped()));
     client.read_log();
-    client.greet();
+    client.initialize();
     client.result("a", "lookup", &json!({ "key": "k canary-key", "password": "canary-typed" }));
     eventually("stderr is read", LATER, || client.log().contains("and done"));
     let log = client.log();
@@ -39,7 +39,7 @@ fn z106_a_server_that_prints_its_own_secrets_has_them_in_no_file_and_in_no_log()
 }
 
 #[test]
-fn i12_headers_and_what_is_secret_in_a_url_are_in_no_file() {
+fn i12_headers_and_secrets_in_url_are_in_no_file() {
     let stage = Stage::new();
     let site = Site::start(json_answers());
     let url = format!("{}?key=canary-query", site.url());
@@ -48,8 +48,8 @@ fn i12_headers_and_what_is_secret_in_a_url_are_in_no_file() {
     command.env("TOKEN", "canary-token");
     let mut client = Client::start(command.stdin(Stdio::piped()));
     client.read_log();
-    client.greet();
-    site.breaks(Rule::new("h28_503_retry_after"));
+    client.initialize();
+    site.add_fault(Rule::new("h28_503_retry_after"));
     client.result("a", "lookup", &json!({ "key": "canary-token canary-team" }));
     end(client);
     let files: String = stage.files().into_iter().map(|(name, text)| name + &text).collect();

@@ -1,4 +1,4 @@
-//! A home with a state directory, bridges that write their logs into it, and `mendline logs` that reads them.
+//! A home with a state directory, bridges that write log files, and `mendline logs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use tempfile::TempDir;
 
 use crate::client::{Client, MENDLINE, STATE};
 
-/// Ends take as long as a busy machine needs.
+/// The deadline for an exit on a busy machine.
 pub(crate) const LATER: Duration = Duration::from_secs(20);
 
-/// What a command said, and how it ended.
+/// The output and the exit code of a command.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// A home of its own.
+/// A separate home directory.
 pub(crate) struct Stage {
     folder: TempDir,
 }
@@ -35,7 +35,7 @@ impl Stage {
         self.folder.path().join(name)
     }
 
-    /// The log files' own folder.
+    /// Returns the directory of the log files.
     pub(crate) fn logs(&self) -> PathBuf {
         self.path("state/logs")
     }
@@ -46,7 +46,7 @@ impl Stage {
         command
     }
 
-    /// Makes a command see nothing of whoever runs the tests.
+    /// Gives a command a clean environment.
     pub(crate) fn at_home(&self, command: &mut Command) {
         command
             .current_dir(self.folder.path())
@@ -61,34 +61,34 @@ impl Stage {
             .env_remove("MENDLINE_LOG_FILES");
     }
 
-    /// A bridge called `notes` around the demo server, greeted.
-    pub(crate) fn bridge(&self, options: &[&str], tempers: &[&str]) -> Client {
-        // However slow its start is, nobody stands in for it.
+    /// Starts a bridge `notes` for the demo server with these faults, and performs the handshake.
+    pub(crate) fn bridge(&self, options: &[&str], faults: &[&str]) -> Client {
+        // A provisional answer must not replace the handshake of a slow server.
         let mut arguments = vec!["run", "--name", "notes", "--startup", "wait"];
         arguments.extend(options);
         arguments.extend(["--", MENDLINE, "demo-server"]);
-        arguments.extend(tempers.iter().flat_map(|temper| ["--temper", temper]));
+        arguments.extend(faults.iter().flat_map(|fault| ["--temper", fault]));
         let mut client = self.client(&arguments);
-        assert_eq!(client.greet(), "demo-server");
+        assert_eq!(client.initialize(), "demo-server");
         client
     }
 
-    /// A client of this command line, not greeted.
+    /// Starts a client of this command line, without a handshake.
     pub(crate) fn client(&self, arguments: &[&str]) -> Client {
         let mut client = Client::start(self.command(arguments).stdin(Stdio::piped()));
         client.read_log();
         client
     }
 
-    /// What `mendline logs` says.
-    pub(crate) fn told(&self, arguments: &[&str]) -> Told {
+    /// Runs `mendline logs`.
+    pub(crate) fn run_logs(&self, arguments: &[&str]) -> CommandOutput {
         let arguments: Vec<&str> = std::iter::once("logs").chain(arguments.iter().copied()).collect();
         let Output { status, stdout, stderr } = self.command(&arguments).stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Told { code: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
+        CommandOutput { code: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
     }
 
-    /// Every file of the logs, whole.
+    /// Returns every log file with its content.
     pub(crate) fn files(&self) -> Vec<(String, String)> {
         let Ok(entries) = fs::read_dir(self.logs()) else { return Vec::new() };
         let read = |path: &Path| String::from_utf8(fs::read(path).unwrap()).unwrap();
@@ -100,20 +100,20 @@ impl Stage {
         files
     }
 
-    /// Every line of the logs.
+    /// Returns every line of the log files.
     pub(crate) fn records(&self) -> Vec<Value> {
         let files = self.files();
         files.iter().flat_map(|(_, text)| text.lines()).map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Puts a file of a process there that began at this second of the morning of the first of January.
+    /// Writes a log file of a process that started at this second of the first of January.
     pub(crate) fn put(&self, server: &str, pid: u32, number: u32, text: &str) {
         fs::create_dir_all(self.logs()).unwrap();
         fs::write(self.logs().join(format!("{server}.20260101T080000Z.{pid}.{number}.jsonl")), text).unwrap();
     }
 }
 
-/// A line as `mendline run` would have written it, some milliseconds after eight.
+/// Returns a log line of `mendline run`, some milliseconds after eight o'clock.
 pub(crate) fn line(at: u64, server: &str, pid: u32, level: &str, text: &str) -> String {
     let (seconds, millis) = (at / 1000, at % 1000);
     let time = format!("2026-01-01T08:{:02}:{:02}.{millis:03}000Z", seconds / 60 % 60, seconds % 60);
@@ -123,7 +123,7 @@ pub(crate) fn line(at: u64, server: &str, pid: u32, level: &str, text: &str) -> 
     )
 }
 
-/// Ends a bridge as a client does, after which everything is written.
+/// Closes the client and waits until the log is written.
 pub(crate) fn end(mut client: Client) {
     client.stdin = None;
     assert_eq!(client.exit_code(LATER), Some(0));

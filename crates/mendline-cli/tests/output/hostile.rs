@@ -1,6 +1,6 @@
-//! Every command with hostile names and bodies: a configuration, a server, a client and a command line that hold control
-//! characters, bidirectional overrides and characters without a glyph. None of them reaches stdout or stderr raw, on a
-//! terminal or in a pipe, and none of them begins a line of its own.
+//! Every command with hostile names and bodies: configuration, server, client and command line contain control
+//! characters, bidirectional overrides and invisible characters. None of them reaches stdout or stderr raw, on a
+//! terminal or in a pipe, and none starts a new line.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,26 +14,26 @@ use serde_json::{Value, json};
 
 use crate::stage::{MENDLINE, Stage, finish, wait};
 
-/// A window title, a cleared screen, hidden text, their 8-bit forms, overrides, isolates, marks without a glyph, tags, and
-/// line ends of several kinds.
+/// A window title, a cleared screen, hidden text, their 8-bit forms, overrides, isolates, invisible characters, tags,
+/// and several kinds of line ends.
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[8m\u{9b}31m\u{9d}0;x\u{9c}\u{8}\u{7f}\u{85}\u{202e}\u{2066}\u{2069}\
                        \u{200b}\u{200d}\u{200e}\u{feff}\u{61c}\u{ad}\u{2060}\u{180e}\u{fff9}\u{e0041}\u{2028}\u{2029}\r\n\
                        FORGED";
 
-/// The colours that Mendline, its parser of command lines and its painter of findings use.
+/// The colours of Mendline, of its command line parser and of its diagnostics.
 const COLOURS: [&str; 21] = [
     "", "0", "1", "2", "4", "31", "32", "33", "34", "35", "36", "91", "92", "94", "95", "96", "1;31", "1;32", "1;33",
     "38;5;9", "38;5;12",
 ];
 
-/// Where a command writes to.
+/// The kind of output of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum To {
+enum Sink {
     Pipe,
     Terminal,
 }
 
-/// The first character that must not be there, by a list of its own.
+/// Returns the first forbidden character, by a list that is independent of the product.
 fn forbidden(text: &str) -> Option<char> {
     text.chars().find(|&it| {
         matches!(u32::from(it),
@@ -42,7 +42,7 @@ fn forbidden(text: &str) -> Option<char> {
     })
 }
 
-/// A terminal's text without what Mendline itself may write there.
+/// Removes the escape sequences that Mendline itself may write to a terminal.
 fn without_own(text: &str) -> String {
     let mut text = text.replace("\r\n", "\n").replace("\r\u{1b}[K", "").replace("\r\u{1b}[2K", "");
     for colour in COLOURS {
@@ -51,10 +51,10 @@ fn without_own(text: &str) -> String {
     text
 }
 
-/// Says what is wrong with an output, if anything is.
-fn complaint(to: To, bytes: &[u8]) -> Option<String> {
+/// Returns what is wrong with an output, if anything.
+fn violation(to: Sink, bytes: &[u8]) -> Option<String> {
     let Ok(text) = std::str::from_utf8(bytes) else { return Some(format!("not UTF-8: {bytes:?}")) };
-    let text = if to == To::Terminal { without_own(text) } else { text.to_owned() };
+    let text = if to == Sink::Terminal { without_own(text) } else { text.to_owned() };
     if let Some(character) = forbidden(&text) {
         return Some(format!("holds {character:?}: {text:?}"));
     }
@@ -62,11 +62,11 @@ fn complaint(to: To, bytes: &[u8]) -> Option<String> {
     is_forged.then(|| format!("a line is forged:\n{text}"))
 }
 
-fn assert_harmless(what: &str, to: To, bytes: &[u8]) {
-    assert_eq!(complaint(to, bytes), None, "{what}");
+fn assert_harmless(what: &str, to: Sink, bytes: &[u8]) {
+    assert_eq!(violation(to, bytes), None, "{what}");
 }
 
-/// A server that says hostile things wherever it can say anything, as a script for a shell.
+/// A shell script that serves hostile text in every member that it can set.
 const SERVER: &str = r#"
 here=${0%/*}
 cat "$here/stderr" >&2
@@ -89,7 +89,7 @@ while IFS= read -r line; do
 done
 "#;
 
-/// A stage with everything hostile on it.
+/// Creates a stage with a hostile configuration, server and client.
 fn stage() -> Stage {
     let stage = Stage::new(&json!({}));
     let file = |name: &str, text: &str| fs::write(stage.path().join(name), text).unwrap();
@@ -155,7 +155,7 @@ fn stage() -> Stage {
     stage
 }
 
-/// Every command, in every form that prints what others wrote.
+/// Returns every command, in every form that prints text of others.
 fn lines(stage: &Stage) -> Vec<Vec<String>> {
     let name = format!("name{HOSTILE}");
     let tool = format!("tool{HOSTILE}");
@@ -238,7 +238,7 @@ fn lines(stage: &Stage) -> Vec<Vec<String>> {
     lines.into_iter().map(|line| line.into_iter().map(str::to_owned).collect()).collect()
 }
 
-/// A bridge to the hostile server with a hostile client, which has made a call that failed.
+/// Starts a bridge with a hostile server and a hostile client, and makes a call that fails.
 fn bridge(stage: &Stage) -> impl Drop + use<> {
     struct Bridge(std::process::Child);
     impl Drop for Bridge {
@@ -270,7 +270,7 @@ fn bridge(stage: &Stage) -> impl Drop + use<> {
     Bridge(process)
 }
 
-/// Runs a command on a terminal of its own, and returns everything that it wrote there.
+/// Runs a command on its own terminal and returns all its output.
 fn on_terminal(stage: &Stage, line: &[String]) -> (ExitStatus, Vec<u8>) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&master).unwrap();
@@ -280,11 +280,11 @@ fn on_terminal(stage: &Stage, line: &[String]) -> (ExitStatus, Vec<u8>) {
     let mut command = stage.command(line);
     command.env("TERM", "xterm-256color");
     let mut process = command.stdout(slave.try_clone().unwrap()).stderr(slave).spawn().unwrap();
-    // The command's copies of the terminal, which would keep it open.
+    // The command holds copies of the terminal that would keep it open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let reader = thread::spawn(move || {
         let mut seen = Vec::new();
-        // A terminal whose last user has gone ends with an error.
+        // Reading a terminal without users ends with an error.
         let _ = File::from(master).read_to_end(&mut seen);
         seen
     });
@@ -300,8 +300,8 @@ fn s07_hostile_text_reaches_no_pipe_raw() {
     for line in lines(&stage) {
         let ended = finish(&mut stage.command(&line));
         assert!(ended.status.signal().is_none(), "{line:?}: {}", ended.status);
-        assert!(!ended.stdout.is_empty() || !ended.stderr.is_empty(), "{line:?} says nothing, and proves nothing");
-        let found = [&ended.stdout, &ended.stderr].into_iter().filter_map(|bytes| complaint(To::Pipe, bytes));
+        assert!(!ended.stdout.is_empty() || !ended.stderr.is_empty(), "{line:?} prints nothing");
+        let found = [&ended.stdout, &ended.stderr].into_iter().filter_map(|bytes| violation(Sink::Pipe, bytes));
         complaints.extend(found.map(|found| format!("{line:?}: {found}")));
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
@@ -315,7 +315,7 @@ fn s07_hostile_text_reaches_no_terminal_raw() {
     for line in lines(&stage) {
         let (status, seen) = on_terminal(&stage, &line);
         assert!(status.signal().is_none(), "{line:?}: {status}");
-        complaints.extend(complaint(To::Terminal, &seen).map(|found| format!("{line:?}: {found}")));
+        complaints.extend(violation(Sink::Terminal, &seen).map(|found| format!("{line:?}: {found}")));
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
 }
@@ -327,14 +327,14 @@ fn s07_result_in_pipe_is_exact_and_on_terminal_escaped() {
     let ended = finish(&mut stage.command(&line));
     let stdout = String::from_utf8(ended.stdout).unwrap();
     assert!(stdout.contains(&format!("text{HOSTILE}\n")), "{stdout:?}");
-    assert_harmless("stderr", To::Pipe, &ended.stderr);
+    assert_harmless("stderr", Sink::Pipe, &ended.stderr);
     let (_, seen) = on_terminal(&stage, &line);
     let seen = without_own(std::str::from_utf8(&seen).unwrap());
     assert_eq!(forbidden(&seen), None, "{seen:?}");
     assert!(seen.contains("text\\u{1b}]0;owned\\u{7}"), "{seen:?}");
 }
 
-/// The text of a tool has lines of its own, and is escaped on stderr wherever that leads.
+/// The text of a tool may have several lines. On stderr it is always escaped.
 #[test]
 fn s07_error_of_tool_is_escaped_everywhere() {
     let stage = stage();
@@ -349,7 +349,7 @@ fn s07_error_of_tool_is_escaped_everywhere() {
 }
 
 #[test]
-fn s07_escaped_json_means_what_the_server_said() {
+fn s07_escaped_json_equals_server_text() {
     let stage = stage();
     let ended = finish(&mut stage.command(&["call", "--config", "good.json", "--json", "good", "answers"]));
     let value: Value = serde_json::from_slice(&ended.stdout).unwrap();
@@ -364,7 +364,7 @@ fn s07_log_of_bridge_is_harmless() {
     let requests = stage.path().join("requests");
     fs::write(&requests, crate::stage::initialize()).unwrap();
     let ended = finish(command.stdin(File::open(&requests).unwrap()));
-    assert_harmless("run", To::Pipe, &ended.stderr);
+    assert_harmless("run", Sink::Pipe, &ended.stderr);
     assert!(String::from_utf8_lossy(&ended.stderr).contains("owned"), "the server's stderr is logged");
 }
 

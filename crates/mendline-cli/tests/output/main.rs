@@ -1,9 +1,8 @@
-//! Everything that every command writes: where it goes, what becomes of it when it cannot be written, and what it must not
-//! hold.
+//! The output of every command: where it goes, what happens when it cannot be written, and what it must not contain.
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is how it fails")]
 
-mod endings;
+mod broken_output;
 mod hostile;
-mod slips;
 mod stage;
+mod usage_errors;

@@ -14,17 +14,17 @@ use tempfile::TempDir;
 /// The binary under test.
 pub(crate) const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
 
-/// The time after which a command counts as stuck. It only bounds how long a test takes to fail.
+/// The time after which a command counts as hanging. It only bounds the time until a test fails.
 const STUCK: Duration = Duration::from_secs(120);
 
-/// A home directory of its own.
+/// A separate home directory.
 pub(crate) struct Stage {
     folder: TempDir,
 }
 
 /// The result of a command.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandOutput {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
@@ -55,7 +55,7 @@ impl Stage {
         command
     }
 
-    /// The same through a shell that changes the descriptors first, as `>&-` does.
+    /// Runs a command through a shell that changes the descriptors first, like `>&-`.
     pub(crate) fn through_shell<T: AsRef<str>>(&self, redirection: &str, arguments: &[T]) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("exec \"$0\" \"$@\" {redirection}"), MENDLINE]);
@@ -76,7 +76,7 @@ impl Stage {
         }
     }
 
-    /// A bridge of this name around the demo server, after its handshake.
+    /// Starts a bridge of this name for the demo server and performs the handshake.
     pub(crate) fn bridge(&self, name: &str) -> Bridge {
         let mut command = self.command(&["run", "--name", name, "--startup", "wait", "--", MENDLINE, "demo-server"]);
         let mut process = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -86,7 +86,7 @@ impl Stage {
         Bridge { process }
     }
 
-    /// Every command that there is, by the command line parser's own list: each has a manual page, but for two.
+    /// Returns every command. Each has a manual page, except two.
     pub(crate) fn commands(&self) -> BTreeSet<String> {
         let pages = self.path().join("pages");
         let ended = finish(&mut self.command(&["man", "--output", pages.to_str().unwrap()]));
@@ -107,30 +107,30 @@ pub(crate) struct Bridge {
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        // Its client leaves, and it ends.
+        // Closing stdin ends the bridge.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
     }
 }
 
-/// The request with which a client begins.
+/// Returns the first request of a client.
 pub(crate) fn initialize() -> String {
     let who = json!({ "name": "test", "version": "1" });
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
     format!("{}\n", json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }))
 }
 
-/// Runs a command to its end, reading what it was given pipes for.
-pub(crate) fn finish(command: &mut Command) -> Ended {
+/// Runs a command to its end and reads its pipes.
+pub(crate) fn finish(command: &mut Command) -> CommandOutput {
     let mut process = command.spawn().unwrap();
     let stdout = process.stdout.take().map(|pipe| thread::spawn(move || everything(pipe)));
     let stderr = process.stderr.take().map(|pipe| thread::spawn(move || everything(pipe)));
     let status = wait(&mut process, command);
     let read = |reader: Option<thread::JoinHandle<Vec<u8>>>| reader.map_or_else(Vec::new, |it| it.join().unwrap());
-    Ended { status, stdout: read(stdout), stderr: read(stderr) }
+    CommandOutput { status, stdout: read(stdout), stderr: read(stderr) }
 }
 
-/// Waits for the end of a command.
+/// Waits for the exit of a command.
 pub(crate) fn wait(process: &mut Child, command: &Command) -> ExitStatus {
     let begun = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The demonstration keeps its word, shows what it counted, and leaves nothing behind.
+//! `mendline demo`: its counts match the README, and it leaves nothing behind.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use tempfile::TempDir;
 
 use crate::support::{MENDLINE, SOON, eventually, is_gone, kill, lines_of};
 
-/// How long a whole demonstration may take on a machine with other things to do.
+/// The deadline for a complete demo on a busy machine.
 const LONG: Duration = Duration::from_secs(90);
 
-/// The demonstration with few calls, in surroundings of its own.
+/// Returns the demo command with few calls and a clean environment.
 fn demo(folder: &TempDir) -> Command {
     let mut command = Command::new(MENDLINE);
     command.args(["demo", "--calls", "8"]).env("TMPDIR", folder.path()).env("XDG_RUNTIME_DIR", folder.path());
@@ -21,27 +21,27 @@ fn demo(folder: &TempDir) -> Command {
     command
 }
 
-/// The faults of the closing table, each with what became of the calls through Mendline.
+/// Returns the faults of the final table, each with the outcome of the calls through Mendline.
 fn rows(text: &str) -> Vec<(String, String)> {
     let cell = |line: &str, from: usize, to: usize| -> String { line.chars().skip(from).take(to - from).collect() };
     let rows = text.lines().filter(|line| line.contains('×'));
     rows.map(|line| (cell(line, 2, 28).trim().to_owned(), cell(line, 62, 80).trim().to_owned())).collect()
 }
 
-/// The same in the README, whose twenty calls are eight here.
+/// Returns the same from the README, whose twenty calls are eight here.
 fn rows_of_the_readme() -> Vec<(String, String)> {
     let shown = include_str!("../../../../README.md").split("```").nth(1).expect("the README begins with the table");
     let rows = rows(shown).into_iter();
     rows.map(|(fault, mended)| (fault, mended.replace("20", "8").replace("19", "7"))).collect()
 }
 
-/// What the demonstration left, apart from what a process of ours would leave anyway.
+/// Returns the files that the demo left, except those that any process leaves.
 fn leftovers(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with("mendline-demo")).collect()
 }
 
-/// The processes that servers have noted so far.
+/// Returns the pids that the servers have recorded.
 fn servers(folder: &Path) -> Vec<i32> {
     let mut servers = Vec::new();
     for workshop in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -54,29 +54,29 @@ fn servers(folder: &Path) -> Vec<i32> {
 }
 
 #[test]
-fn the_demonstration_keeps_its_word_and_leaves_nothing() {
+fn demo_results_match_readme_and_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let output = demo(&folder).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    let faulty = format!("{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let faulty = format!("{printed}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{faulty}");
-    // Ten faults, eight calls each; two of them nobody can know about, and both were told.
-    assert!(said.contains(" 78 of 80 (97 %)\n"), "{faulty}");
-    let rows = rows(&said);
+    // Ten faults with eight calls each. Two calls have an unknown outcome, and both are reported.
+    assert!(printed.contains(" 78 of 80 (97 %)\n"), "{faulty}");
+    let rows = rows(&printed);
     assert_eq!(rows.iter().filter(|(_, mended)| mended == "8 of 8").count(), 8, "{faulty}");
     assert_eq!(rows.iter().filter(|(_, mended)| mended == "7 of 8, 1 told").count(), 2, "{faulty}");
     let shown = rows_of_the_readme();
     assert_eq!(shown, rows, "the README shows another table");
-    assert!(said.contains("create_note was sent to the server"), "{faulty}");
-    assert!(said.contains("No call was lost, no write ran twice, no write was invented."), "{faulty}");
-    assert!(!said.contains('\u{1b}'), "a pipe gets plain lines: {faulty}");
-    let longest = said.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(printed.contains("create_note was sent to the server"), "{faulty}");
+    assert!(printed.contains("No call was lost, no write ran twice, no write was invented."), "{faulty}");
+    assert!(!printed.contains('\u{1b}'), "a pipe gets plain lines: {faulty}");
+    let longest = printed.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(longest <= 80, "{longest} columns: {faulty}");
     assert_eq!(leftovers(folder.path()), Vec::<String>::new());
 }
 
 #[test]
-fn a_demonstration_that_is_stopped_leaves_no_process_and_no_file() {
+fn stopped_demo_leaves_no_process_or_file() {
     for (signal, when) in [(Signal::INT, " 2/10"), (Signal::TERM, " 6/10")] {
         let folder = tempfile::tempdir().unwrap();
         let mut process = demo(&folder).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -97,7 +97,7 @@ fn a_demonstration_that_is_stopped_leaves_no_process_and_no_file() {
 }
 
 #[test]
-fn a_demonstration_that_nobody_reads_any_more_ends() {
+fn demo_ends_when_its_output_closes() {
     let folder = tempfile::tempdir().unwrap();
     let mut process = demo(&folder).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     drop(process.stdout.take());
@@ -106,6 +106,6 @@ fn a_demonstration_that_nobody_reads_any_more_ends() {
         code = process.try_wait().unwrap();
         code.is_some()
     });
-    assert_eq!(code.unwrap().code(), Some(0), "a reader that has gone is no failure");
+    assert_eq!(code.unwrap().code(), Some(0), "a closed reader is not a failure");
     assert_eq!(leftovers(folder.path()), Vec::<String>::new());
 }

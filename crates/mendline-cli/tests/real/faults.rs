@@ -1,4 +1,4 @@
-//! Servers that die, babble or fall silent, and what their client sees of it.
+//! Servers that exit, send invalid output or stop answering.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::{Bridge, SOON, Setup, Stderr, eventually, failure, kill, zombies_of};
 
 #[test]
-fn p53_a_server_killed_while_idle_is_replaced_before_anyone_notices() {
+fn p53_server_killed_while_idle_is_replaced_before_next_call() {
     let mut bridge = Bridge::around(&[]);
     kill(bridge.server(), Signal::KILL);
     eventually("the next one starts by itself", SOON, || bridge.noted("start").len() == 2);
@@ -16,7 +16,7 @@ fn p53_a_server_killed_while_idle_is_replaced_before_anyone_notices() {
 }
 
 #[test]
-fn p54_a_read_is_sent_again_to_the_new_server() {
+fn p54_read_is_resent_to_new_server() {
     let mut bridge = Bridge::around(&["die-after=1"]);
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "k is 42");
@@ -24,7 +24,7 @@ fn p54_a_read_is_sent_again_to_the_new_server() {
 }
 
 #[test]
-fn p54_an_unsafe_call_is_not_sent_twice_when_the_answer_is_lost() {
+fn p54_unsafe_call_with_lost_answer_is_not_resent() {
     let mut bridge = Bridge::around(&["die-after=1"]);
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown");
@@ -35,7 +35,7 @@ fn p54_an_unsafe_call_is_not_sent_twice_when_the_answer_is_lost() {
 }
 
 #[test]
-fn p54_an_unsafe_call_that_never_ran_is_not_guessed_to_be_safe() {
+fn p54_unsafe_call_that_never_ran_is_still_unknown() {
     let mut bridge = Bridge::around(&["die-before=1"]);
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["outcome"], "unknown");
@@ -43,10 +43,10 @@ fn p54_an_unsafe_call_that_never_ran_is_not_guessed_to_be_safe() {
 }
 
 #[test]
-fn p54_an_unsafe_call_that_lay_unread_in_the_pipe_of_a_dead_server_goes_to_the_next_one() {
-    let setup = Setup { options: &["--log-level", "debug"], tempers: &["stop-reading=1"], ..Setup::default() };
+fn p54_unsafe_call_unread_in_pipe_goes_to_next_server() {
+    let setup = Setup { options: &["--log-level", "debug"], faults: &["stop-reading=1"], ..Setup::default() };
     let mut bridge = Bridge::start(setup);
-    bridge.greet();
+    bridge.initialize();
     bridge.call("a", "create_note", &json!({ "key": "read" }));
     eventually("the first call runs", SOON, || bridge.executions("create_note", "read") == 1);
     bridge.call("b", "create_note", &json!({ "key": "unread" }));
@@ -59,11 +59,11 @@ fn p54_an_unsafe_call_that_lay_unread_in_the_pipe_of_a_dead_server_goes_to_the_n
 }
 
 #[test]
-fn many_calls_in_flight_are_each_answered_once_when_the_server_dies() {
+fn server_death_answers_each_call_in_flight_once() {
     let mut bridge = Bridge::around(&[]);
     for number in 0..20 {
         let tool = if number % 2 == 0 { "lookup" } else { "create_note" };
-        // A read is made again and may as well be answered before; a write ends with its server.
+        // A read is repeated and may be answered before. A write ends with its server.
         let delay = if number % 2 == 0 { 300 } else { 600_000 };
         bridge.call(&number.to_string(), tool, &json!({ "key": format!("k{number}"), "delayMs": delay }));
     }
@@ -85,7 +85,7 @@ fn many_calls_in_flight_are_each_answered_once_when_the_server_dies() {
 }
 
 #[test]
-fn s48_noise_on_stdout_is_logged_and_never_reaches_the_client() {
+fn s48_noise_on_stdout_is_logged_and_not_forwarded() {
     let mut bridge = Bridge::around(&["noise"]);
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "k is 42");
@@ -93,7 +93,7 @@ fn s48_noise_on_stdout_is_logged_and_never_reaches_the_client() {
 }
 
 #[test]
-fn s49_half_a_line_before_the_end_is_no_answer() {
+fn s49_partial_line_before_eof_is_not_an_answer() {
     let mut bridge = Bridge::around(&["partial-line=1"]);
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "k is 42");
@@ -101,10 +101,10 @@ fn s49_half_a_line_before_the_end_is_no_answer() {
 }
 
 #[test]
-fn s50_a_flood_on_stderr_that_nobody_reads_blocks_nothing() {
-    let setup = Setup { tempers: &["stderr-flood=5000"], stderr: Stderr::Ignored, ..Setup::default() };
+fn s50_stderr_flood_blocks_nothing() {
+    let setup = Setup { faults: &["stderr-flood=5000"], stderr: Stderr::Ignored, ..Setup::default() };
     let mut bridge = Bridge::start(setup);
-    bridge.greet();
+    bridge.initialize();
     for number in 0..5 {
         let result = bridge.result(&number.to_string(), "lookup", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "k is 42");
@@ -114,19 +114,19 @@ fn s50_a_flood_on_stderr_that_nobody_reads_blocks_nothing() {
 }
 
 #[test]
-fn s51_a_server_that_stops_reading_costs_the_calls_deadline_and_no_more() {
-    // A time for the tool alone: however long the greeting takes, it has it.
+fn s51_server_that_stops_reading_times_out_call_only() {
+    // The timeout applies to the tool only, not to the handshake.
     let options = &["--tool-timeout", "lookup=700ms"];
-    let mut bridge = Bridge::start(Setup { options, tempers: &["stop-reading=1"], ..Setup::default() });
-    bridge.greet();
+    let mut bridge = Bridge::start(Setup { options, faults: &["stop-reading=1"], ..Setup::default() });
+    bridge.initialize();
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "timed_out");
     let detail = failure(&result)["detail"].as_str().unwrap();
-    assert!(detail.starts_with("no answer after "), "it was sent, and nothing else was waited for: {detail}");
+    assert!(detail.starts_with("no answer after "), "only the answer was awaited: {detail}");
 }
 
 #[test]
-fn m62_to_m65_a_server_that_babbles_gives_one_answer_per_request() {
+fn m62_to_m65_stray_messages_leave_one_answer_per_request() {
     let mut bridge = Bridge::around(&["unknown-id", "answer-twice", "malformed"]);
     for number in 0..5 {
         bridge.call(&number.to_string(), "lookup", &json!({ "key": format!("k{number}") }));
@@ -141,7 +141,7 @@ fn m62_to_m65_a_server_that_babbles_gives_one_answer_per_request() {
 }
 
 #[test]
-fn a_server_that_closes_its_stdout_but_lives_is_replaced() {
+fn live_server_with_closed_stdout_is_replaced() {
     let mut bridge = Bridge::around(&["close-stdout=1"]);
     let first = bridge.server();
     let result = bridge.result("a", "lookup", &json!({ "key": "k" }));
@@ -151,14 +151,14 @@ fn a_server_that_closes_its_stdout_but_lives_is_replaced() {
 }
 
 #[test]
-fn p56_a_slow_start_is_waited_for() {
-    let mut bridge = Bridge::start(Setup { tempers: &["slow-start=600ms"], ..Setup::default() });
-    bridge.greet();
+fn p56_slow_start_is_awaited() {
+    let mut bridge = Bridge::start(Setup { faults: &["slow-start=600ms"], ..Setup::default() });
+    bridge.initialize();
     assert_eq!(bridge.noted("start").len(), 1);
 }
 
 #[test]
-fn p60_a_command_that_does_not_exist_is_said_at_once_and_in_words() {
+fn p60_missing_command_is_reported_at_once() {
     let mut bridge = Bridge::start(Setup { command: Some(&["mendline-no-such-command"]), ..Setup::default() });
     bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = bridge.answer("init")["error"].clone();
@@ -182,21 +182,21 @@ fn dead_servers_are_reaped() {
 }
 
 #[test]
-fn i12_a_secret_in_the_environment_appears_nowhere() {
+fn i12_secret_in_environment_appears_nowhere() {
     const CANARY: &str = "canary-5f1e77";
     let setup = Setup {
         options: &["--log-level", "debug"],
-        tempers: &["die-after=2", "noise"],
+        faults: &["die-after=2", "noise"],
         environment: &[("API_TOKEN", CANARY)],
         ..Setup::default()
     };
     let mut bridge = Bridge::start(setup);
-    bridge.greet();
+    bridge.initialize();
     for (id, tool) in [("a", "lookup"), ("b", "create_note"), ("c", "lookup")] {
         let answer = bridge.result(id, tool, &json!({ "key": id }));
         assert!(!answer.to_string().contains(CANARY));
     }
-    // The server does have it: it was passed on, not dropped.
+    // The server got the variable.
     let environment = std::fs::read(format!("/proc/{}/environ", bridge.server())).unwrap();
     assert!(environment.windows(CANARY.len()).any(|window| window == CANARY.as_bytes()));
     bridge.stdin = None;

@@ -1,26 +1,25 @@
-//! The real thing: the binary, real processes, real signals, and a server that misbehaves on purpose.
+//! The real binary with real processes, signals and a faulty server.
 //!
-//! Every story waits for what it expects with a deadline and never sleeps to be lucky. What the server really did is read
-//! from its ledger.
+//! Every test waits with a deadline and never sleeps for a fixed time. The ledger of the server shows what really ran.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is how it says no")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
-mod choices;
 #[path = "../client/mod.rs"]
 mod client;
 mod demo;
-mod ending;
 mod faults;
 #[path = "../http/namespace.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
+#[allow(dead_code, reason = "other test binaries use more of it")]
 mod namespace;
+mod options;
 mod pages;
 mod policies;
 mod reuse;
+mod shutdown;
 mod startup;
-mod still;
 mod streams;
 mod support;
+mod suspend;
 mod transparency;
 mod usage;
 mod wrap;

@@ -1,8 +1,8 @@
-//! Process ids that the kernel gives to other processes while Mendline runs.
+//! Process ids that the kernel reuses while Mendline runs.
 //!
-//! Each test runs in a pid namespace of its own, where it decides which number the next process gets. A number that a child
-//! of Mendline had and has no longer goes to a bystander: a process that leads a group of its own and has nothing to do
-//! with Mendline. However Mendline ends, every bystander must live on.
+//! Each test runs in its own pid namespace, where it chooses the pid of the next process. A pid that a child of
+//! Mendline had goes to a bystander: an unrelated process that leads its own group. Every bystander must survive the
+//! exit of Mendline.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -13,7 +13,7 @@ use crate::namespace::inside_of;
 use crate::support::{Bridge, SOON, Setup, children_of, eventually, is_gone};
 
 const PID_NAMESPACE: [&str; 4] = ["--pid", "--fork", "--kill-child", "--mount-proc"];
-/// The number that was given last; the next process gets the next one that is free.
+/// The last pid that was given. The next process gets the next free one.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
 fn last_pid() -> u32 {
@@ -24,7 +24,7 @@ fn is_free(number: u32) -> bool {
     !Path::new("/proc").join(number.to_string()).exists()
 }
 
-/// A process with this number, unless the number is taken.
+/// Starts a process with this pid, unless it is taken.
 fn bystander(number: u32) -> Option<Child> {
     while is_free(number) {
         fs::write(LAST_PID, (number - 1).to_string()).unwrap();
@@ -33,7 +33,7 @@ fn bystander(number: u32) -> Option<Child> {
         if child.id() == number {
             return Some(child);
         }
-        // Another process was faster, and this one has a number that is not wanted.
+        // Another process got the pid.
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -42,14 +42,14 @@ fn bystander(number: u32) -> Option<Child> {
 
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// The client closes our stdin.
+    /// The client closes stdin.
     Normal,
     /// SIGKILL.
     Killed,
 }
 
-/// Runs a command that is started again and again, until the log says so, and gives the numbers of processes that are gone
-/// to bystanders.
+/// Runs a command that is restarted until the log contains the text, and gives the pids of its dead processes to
+/// bystanders.
 fn assert_bystanders_live(command: &[&str], log: &str, end: End) {
     let before = last_pid();
     let mut bridge = Bridge::start(Setup { command: Some(command), ..Setup::default() });
@@ -73,8 +73,8 @@ fn assert_bystanders_live(command: &[&str], log: &str, end: End) {
 }
 
 #[test]
-fn s02_guard_spares_process_with_number_of_failed_start() {
-    inside_of(&PID_NAMESPACE, "reuse::s02_guard_spares_process_with_number_of_failed_start", || {
+fn s02_guard_spares_process_with_pid_of_failed_start() {
+    inside_of(&PID_NAMESPACE, "reuse::s02_guard_spares_process_with_pid_of_failed_start", || {
         let folder = tempfile::tempdir().unwrap();
         let plain = folder.path().join("plain");
         fs::write(&plain, "neither a program nor a script").unwrap();
@@ -86,8 +86,8 @@ fn s02_guard_spares_process_with_number_of_failed_start() {
 }
 
 #[test]
-fn s02_guard_spares_process_with_number_of_reaped_child() {
-    inside_of(&PID_NAMESPACE, "reuse::s02_guard_spares_process_with_number_of_reaped_child", || {
+fn s02_guard_spares_process_with_pid_of_reaped_child() {
+    inside_of(&PID_NAMESPACE, "reuse::s02_guard_spares_process_with_pid_of_reaped_child", || {
         for end in [End::Normal, End::Killed] {
             assert_bystanders_live(&["false"], "exit code 1", end);
         }

@@ -1,7 +1,6 @@
-//! Up at once: what a client gets while its server starts, the first time and every time after.
+//! Answers while the server starts, at the first start and later.
 //!
-//! The server starts when the test says so: it waits for a file. So nothing here is about how long something takes, only
-//! about what comes before what.
+//! The server waits for a file before it starts. So the tests check the order of events and not their duration.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,29 +14,29 @@ use tempfile::TempDir;
 use crate::client::STATE;
 use crate::support::{Client, MENDLINE, eventually};
 
-/// The grace that a server has, and then some.
-const AFTER_THE_GRACE: Duration = Duration::from_secs(15);
+/// Longer than the grace of a server.
+const AFTER_GRACE: Duration = Duration::from_secs(15);
 
-/// One server that is started again and again, and what is kept of it.
-struct House {
+/// One server that is started repeatedly, and its cache.
+struct TestHome {
     folder: TempDir,
 }
 
-impl House {
-    fn new() -> House {
-        House { folder: tempfile::tempdir().unwrap() }
+impl TestHome {
+    fn new() -> TestHome {
+        TestHome { folder: tempfile::tempdir().unwrap() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Lets the server start, or not.
-    fn open_the_gate(&self) {
+    /// Lets the server start.
+    fn allow_start(&self) {
         fs::write(self.path("gate"), "").unwrap();
     }
 
-    fn close_the_gate(&self) {
+    fn block_start(&self) {
         fs::remove_file(self.path("gate")).unwrap();
     }
 
@@ -53,50 +52,50 @@ impl House {
         client
     }
 
-    /// How many times a server has begun to serve.
-    fn served(&self) -> usize {
+    /// Returns how often a server has started to serve.
+    fn start_count(&self) -> usize {
         let ledger = fs::read_to_string(self.path("ledger")).unwrap_or_default();
         ledger.lines().filter(|line| line.starts_with("serves")).count()
     }
 
-    /// The files in which something is kept.
-    fn kept(&self, extension: &str) -> Vec<PathBuf> {
+    /// Returns the cache files.
+    fn cache_files(&self, extension: &str) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.path("state/catalogue")) else { return Vec::new() };
         let paths = entries.map(|entry| entry.unwrap().path());
         paths.filter(|path| path.extension().is_some_and(|it| it == extension)).collect()
     }
 
-    /// A conversation with a server that is there, after which something is known of it. Gives what the server said.
-    fn get_to_know(&self) -> (String, String) {
-        self.open_the_gate();
-        // Nobody may stand in for it, however slow its start is.
+    /// Holds a conversation with a running server, which fills the cache. Returns the answers of the server.
+    fn fill_cache(&self) -> (String, String) {
+        self.allow_start();
+        // A provisional answer must not replace the handshake of a slow server.
         let mut client = self.run(&["--startup", "wait"], &[]);
-        let said = begin(&mut client);
+        let answers = initialize_and_list(&mut client);
         end(client);
-        self.close_the_gate();
-        assert_eq!(self.kept("json").len(), 1);
-        said
+        self.block_start();
+        assert_eq!(self.cache_files("json").len(), 1);
+        answers
     }
 }
 
-/// Greets and lists the tools; gives both answers as they came.
-fn begin(client: &mut Client) -> (String, String) {
+/// Performs the handshake and lists the tools. Returns both answers unchanged.
+fn initialize_and_list(client: &mut Client) -> (String, String) {
     let who = json!({ "name": "test", "version": "1" });
     client.request(
         "init",
         "initialize",
         &json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who }),
     );
-    let greeting = client.line_within(AFTER_THE_GRACE);
+    let handshake = client.line_within(AFTER_GRACE);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     client.request("list", "tools/list", &json!({}));
-    (greeting, client.line())
+    (handshake, client.line())
 }
 
-/// The client goes, and Mendline with it.
+/// Closes the client, which ends Mendline.
 fn end(mut client: Client) {
     client.stdin = None;
-    assert_eq!(client.exit_code(AFTER_THE_GRACE), Some(0), "{}", client.log());
+    assert_eq!(client.exit_code(AFTER_GRACE), Some(0), "{}", client.log());
 }
 
 fn parsed(line: &str) -> Value {
@@ -104,78 +103,82 @@ fn parsed(line: &str) -> Value {
 }
 
 #[test]
-fn i22_the_second_time_greeting_and_tools_are_there_before_the_server_is() {
-    let house = House::new();
-    let said = house.get_to_know();
-    let served = house.served();
-    let mut client = house.run(&[], &[]);
-    assert_eq!(begin(&mut client), said, "byte for byte what the server said the first time");
+fn i22_second_start_answers_handshake_and_tools_from_cache() {
+    let home = TestHome::new();
+    let answers = home.fill_cache();
+    let start_count = home.start_count();
+    let mut client = home.run(&[], &[]);
+    assert_eq!(initialize_and_list(&mut client), answers, "byte for byte the first answer of the server");
     client.call("call", "create_note", &json!({ "key": "k" }));
-    assert_eq!(house.served(), served, "and it has not even started");
-    house.open_the_gate();
-    assert_eq!(parsed(&client.line())["id"], "call", "nothing is said to have changed");
-    assert_eq!(house.served(), served + 1);
+    assert_eq!(home.start_count(), start_count, "and it has not even started");
+    home.allow_start();
+    assert_eq!(parsed(&client.line())["id"], "call", "no change is announced");
+    assert_eq!(home.start_count(), start_count + 1);
     end(client);
 }
 
 #[test]
-fn a_tool_that_is_new_the_second_time_is_announced_when_the_server_is_there() {
-    let house = House::new();
-    let said = house.get_to_know();
-    fs::write(house.path("more"), "").unwrap();
-    let mut client = house.run(&[], &[]);
-    assert_eq!(begin(&mut client), said);
-    house.open_the_gate();
+fn new_tool_is_announced_when_server_is_up() {
+    let home = TestHome::new();
+    let answers = home.fill_cache();
+    fs::write(home.path("more"), "").unwrap();
+    let mut client = home.run(&[], &[]);
+    assert_eq!(initialize_and_list(&mut client), answers);
+    home.allow_start();
     assert_eq!(parsed(&client.line())["method"], "notifications/tools/list_changed");
     client.request("again", "tools/list", &json!({}));
     assert_eq!(client.answer("again")["result"]["tools"].as_array().unwrap().len(), 5);
     end(client);
-    house.close_the_gate();
-    let mut client = house.run(&[], &[]);
+    home.block_start();
+    let mut client = home.run(&[], &[]);
     assert_eq!(
-        parsed(&begin(&mut client).1)["result"]["tools"].as_array().unwrap().len(),
+        parsed(&initialize_and_list(&mut client).1)["result"]["tools"].as_array().unwrap().len(),
         5,
         "and known the third time"
     );
 }
 
 #[test]
-fn the_first_time_a_slow_server_is_stood_in_for_and_its_tools_are_waited_for() {
-    let house = House::new();
-    let mut client = house.run(&[], &[]);
+fn first_start_answers_handshake_provisionally_and_waits_for_tools() {
+    let home = TestHome::new();
+    let mut client = home.run(&[], &[]);
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {} });
     client.request("init", "initialize", &hello);
-    let greeting = parsed(&client.line_within(AFTER_THE_GRACE))["result"].clone();
+    let handshake = parsed(&client.line_within(AFTER_GRACE))["result"].clone();
     assert_eq!(
-        (&greeting["protocolVersion"], &greeting["serverInfo"]["name"]),
+        (&handshake["protocolVersion"], &handshake["serverInfo"]["name"]),
         (&json!("2025-06-18"), &json!("notes"))
     );
-    assert_eq!(greeting["capabilities"]["tools"], json!({ "listChanged": true }));
-    assert_eq!(house.served(), 0);
+    assert_eq!(handshake["capabilities"]["tools"], json!({ "listChanged": true }));
+    assert_eq!(home.start_count(), 0);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     client.request("list", "tools/list", &json!({}));
     client.request("prompts", "prompts/list", &json!({}));
-    house.open_the_gate();
+    home.allow_start();
     assert_eq!(client.answer("list")["result"]["tools"].as_array().unwrap().len(), 4);
-    assert_eq!(client.answer("prompts")["result"], json!({ "prompts": [] }), "it has none, and was said to");
+    assert_eq!(
+        client.answer("prompts")["result"],
+        json!({ "prompts": [] }),
+        "the server has none, although it was announced"
+    );
     end(client);
-    assert_eq!(house.kept("json").len(), 1, "the next time it is known");
+    assert_eq!(home.cache_files("json").len(), 1, "the next time it is known");
 }
 
 #[test]
-fn what_one_credential_may_see_is_not_shown_to_another() {
-    let house = House::new();
-    house.get_to_know();
-    let mut client = house.run(&[], &[("GITHUB_TOKEN", "s3cr3t-canary")]);
+fn cached_lists_are_separate_per_credential() {
+    let home = TestHome::new();
+    home.fill_cache();
+    let mut client = home.run(&[], &[("GITHUB_TOKEN", "s3cr3t-canary")]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
-    let greeting = parsed(&client.line_within(AFTER_THE_GRACE));
-    assert_eq!(greeting["result"]["serverInfo"]["version"], "unknown", "as if it were the first time: {greeting}");
-    house.open_the_gate();
+    let handshake = parsed(&client.line_within(AFTER_GRACE));
+    assert_eq!(handshake["result"]["serverInfo"]["version"], "unknown", "as if it were the first time: {handshake}");
+    home.allow_start();
     client.request("list", "tools/list", &json!({}));
     client.answer("list");
     end(client);
-    assert_eq!(house.kept("json").len(), 2);
-    for path in house.kept("json") {
+    assert_eq!(home.cache_files("json").len(), 2);
+    for path in home.cache_files("json") {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let text = fs::read(&path).unwrap();
         assert!(!String::from_utf8_lossy(&text).contains("s3cr3t-canary"));
@@ -183,45 +186,47 @@ fn what_one_credential_may_see_is_not_shown_to_another() {
 }
 
 #[test]
-fn what_was_kept_and_is_damaged_is_set_aside_and_the_server_speaks_for_itself() {
-    let house = House::new();
-    let said = house.get_to_know();
-    let served = house.served();
-    let path = house.kept("json").remove(0);
+fn damaged_cache_is_set_aside_and_server_answers() {
+    let home = TestHome::new();
+    let answers = home.fill_cache();
+    let start_count = home.start_count();
+    let path = home.cache_files("json").remove(0);
     let mut text = fs::read(&path).unwrap();
     let at = text.len() / 2;
     text[at] ^= 1;
     fs::write(&path, text).unwrap();
-    house.open_the_gate();
-    let mut client = house.run(&[], &[]);
-    eventually("it is said", AFTER_THE_GRACE, || client.log().contains("is not trusted: its seal does not fit"));
-    eventually("it is there, within its grace", AFTER_THE_GRACE, || house.served() > served);
-    assert_eq!(begin(&mut client), said);
-    assert_eq!(house.kept("bad").len(), 1);
+    home.allow_start();
+    let mut client = home.run(&[], &[]);
+    eventually("the log reports it", AFTER_GRACE, || client.log().contains("is not trusted: its seal does not fit"));
+    eventually("it is there, within its grace", AFTER_GRACE, || home.start_count() > start_count);
+    assert_eq!(initialize_and_list(&mut client), answers);
+    assert_eq!(home.cache_files("bad").len(), 1);
     end(client);
-    assert_eq!(house.kept("json").len(), 1, "and a good one is kept in its place");
+    assert_eq!(home.cache_files("json").len(), 1, "a valid cache file replaces it");
 }
 
 #[test]
-fn x94_a_state_directory_that_cannot_be_written_to_is_said_once_and_stops_no_call() {
-    let house = House::new();
-    house.open_the_gate();
-    fs::write(house.path("state"), "a file where a folder should be").unwrap();
-    let mut client = house.run(&["--startup", "wait"], &[]);
-    let (greeting, tools) = begin(&mut client);
-    assert_eq!(parsed(&greeting)["result"]["serverInfo"]["name"], "demo-server");
+fn x94_unwritable_state_directory_is_reported_once_and_stops_nothing() {
+    let home = TestHome::new();
+    home.allow_start();
+    fs::write(home.path("state"), "a file where a folder should be").unwrap();
+    let mut client = home.run(&["--startup", "wait"], &[]);
+    let (handshake, tools) = initialize_and_list(&mut client);
+    assert_eq!(parsed(&handshake)["result"]["serverInfo"]["name"], "demo-server");
     assert_eq!(parsed(&tools)["result"]["tools"].as_array().unwrap().len(), 4);
     assert_eq!(client.result("call", "create_note", &json!({ "key": "k" }))["isError"], false);
-    eventually("it is said", AFTER_THE_GRACE, || client.log().matches("nothing is kept of the server").count() == 1);
+    eventually("the log reports it", AFTER_GRACE, || {
+        client.log().matches("nothing is kept of the server").count() == 1
+    });
     end(client);
 }
 
 #[test]
-fn who_wants_neither_catalogue_nor_log_files_leaves_no_trace() {
-    let house = House::new();
-    house.open_the_gate();
-    let mut client = house.run(&["--no-catalogue", "--no-log-files"], &[]);
-    begin(&mut client);
+fn without_catalogue_and_log_files_nothing_is_written() {
+    let home = TestHome::new();
+    home.allow_start();
+    let mut client = home.run(&["--no-catalogue", "--no-log-files"], &[]);
+    initialize_and_list(&mut client);
     end(client);
-    assert!(!house.path("state").exists());
+    assert!(!home.path("state").exists());
 }

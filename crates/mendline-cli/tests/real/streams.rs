@@ -1,4 +1,4 @@
-//! The kinds of things that a client may give us as stdin and stdout: sockets, files, a reader that never reads.
+//! Kinds of stdin and stdout: sockets, files, and a reader that never reads.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -27,10 +27,10 @@ fn request(id: u32, bytes: usize) -> String {
 }
 
 #[test]
-fn socket_pairs_serve_as_stdin_and_stdout_and_stay_as_they_were() {
+fn socket_pairs_work_as_stdio_and_keep_their_flags() {
     let (mut to_us, our_stdin) = UnixStream::pair().unwrap();
     let (from_us, our_stdout) = UnixStream::pair().unwrap();
-    // What is shared with others: the same open file, which must not become non-blocking under their feet.
+    // Other processes share the open file, so it must not become non-blocking.
     let shared = [our_stdin.try_clone().unwrap(), our_stdout.try_clone().unwrap()];
     let mut process = bridge_command()
         .stdin(Stdio::from(OwnedFd::from(our_stdin)))
@@ -53,7 +53,7 @@ fn socket_pairs_serve_as_stdin_and_stdout_and_stay_as_they_were() {
 }
 
 #[test]
-fn pipes_stay_as_they_were() {
+fn pipes_keep_their_flags() {
     let (our_stdin, to_us) = std::io::pipe().unwrap();
     let (from_us, our_stdout) = std::io::pipe().unwrap();
     let shared = (our_stdin.try_clone().unwrap(), our_stdout.try_clone().unwrap());
@@ -70,7 +70,7 @@ fn pipes_stay_as_they_were() {
 }
 
 #[test]
-fn files_serve_as_stdin_and_stdout() {
+fn files_work_as_stdin_and_stdout() {
     let folder = tempfile::tempdir().unwrap();
     let (input, output) = (folder.path().join("in"), folder.path().join("out"));
     std::fs::write(&input, request(1, 10) + &request(2, 20)).unwrap();
@@ -85,7 +85,7 @@ fn files_serve_as_stdin_and_stdout() {
 }
 
 #[test]
-fn a_last_line_without_its_end_is_still_a_line() {
+fn last_line_without_newline_is_read() {
     let (our_stdin, mut to_us) = std::io::pipe().unwrap();
     let mut process = bridge_command().stdin(our_stdin).stdout(Stdio::piped()).spawn().unwrap();
     let lines = lines_of(process.stdout.take().unwrap());
@@ -96,7 +96,7 @@ fn a_last_line_without_its_end_is_still_a_line() {
 }
 
 #[test]
-fn x99_a_stdout_that_nobody_reads_from_the_start_is_a_client_that_left() {
+fn x99_stdout_without_reader_counts_as_client_exit() {
     let (from_us, our_stdout) = std::io::pipe().unwrap();
     let (our_stdin, mut to_us) = std::io::pipe().unwrap();
     drop(from_us);
@@ -106,7 +106,7 @@ fn x99_a_stdout_that_nobody_reads_from_the_start_is_a_client_that_left() {
 }
 
 #[test]
-fn l83_a_client_that_never_reads_holds_up_neither_memory_nor_the_end() {
+fn l83_client_that_never_reads_blocks_neither_memory_nor_exit() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = folder.path().join("ledger");
     let (from_us, our_stdout) = std::io::pipe().unwrap();
@@ -117,8 +117,8 @@ fn l83_a_client_that_never_reads_holds_up_neither_memory_nor_the_end() {
     for id in 0..calls {
         to_us.write_all(request(id, 4 << 20).as_bytes()).unwrap();
     }
-    // 400 MiB of answers were asked for. The server gets to run until its own stdout is full, so the time at which its
-    // ledger has stood still for a while is the time to look.
+    // 400 MiB of answers were requested. The server runs until its stdout is full, so the test waits until the ledger
+    // stops growing.
     let mut progress = (0, Instant::now());
     eventually("the server is held up", 2 * SOON, || {
         let length = std::fs::metadata(&ledger).map_or(0, |ledger| ledger.len());
@@ -130,10 +130,10 @@ fn l83_a_client_that_never_reads_holds_up_neither_memory_nor_the_end() {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
     let peak =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    assert!(peak.unwrap() < 300 * 1024, "{peak:?} kB for answers that nobody reads");
+    assert!(peak.unwrap() < 300 * 1024, "{peak:?} kB for unread answers");
     let pid = i32::try_from(process.id()).unwrap();
     eventually("it ends all the same", SOON, || {
-        // More than once, because two signals that come together count as one.
+        // More than once, because two pending signals count as one.
         kill(pid, Signal::TERM);
         process.try_wait().unwrap().is_some()
     });

@@ -1,4 +1,4 @@
-//! What goes in comes out: byte for byte, in both eras, at any size.
+//! Messages pass byte for byte, in both eras and at any size.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ fn odd_but_valid_json_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn an_id_comes_back_exactly_as_it_was_written() {
+fn request_id_is_returned_verbatim() {
     let mut bridge = Bridge::around(&[]);
     for id in [r#""a\u0041""#, "1e3", "1.0", "-5", "98765432109876543210", r#""""#, r#""7""#, "7"] {
         bridge.send(&format!(r#"{{"method":"ping","id":{id},"jsonrpc":"2.0"}}"#));
@@ -30,7 +30,7 @@ fn an_id_comes_back_exactly_as_it_was_written() {
 }
 
 #[test]
-fn a_modern_client_passes_without_a_greeting() {
+fn modern_client_needs_no_handshake() {
     let mut bridge = Bridge::start(Setup::default());
     let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {} });
     bridge.request("d", "server/discover", &json!({ "_meta": meta }));
@@ -41,7 +41,7 @@ fn a_modern_client_passes_without_a_greeting() {
 }
 
 #[test]
-fn an_error_of_the_server_passes_untouched() {
+fn server_error_passes_unchanged() {
     let mut bridge = Bridge::around(&[]);
     bridge.request("x", "no/such/method", &json!({}));
     let error = &bridge.answer("x")["error"];
@@ -49,7 +49,7 @@ fn an_error_of_the_server_passes_untouched() {
 }
 
 #[test]
-fn a_large_result_arrives_whole() {
+fn large_result_arrives_complete() {
     let mut bridge = Bridge::around(&[]);
     let bytes = 8 << 20;
     let result = bridge.result("big", "big", &json!({ "key": "k", "bytes": bytes }));
@@ -59,7 +59,7 @@ fn a_large_result_arrives_whole() {
 }
 
 #[test]
-fn progress_arrives_in_order_under_the_clients_own_token() {
+fn progress_arrives_in_order_with_client_token() {
     let mut bridge = Bridge::around(&[]);
     let arguments = json!({ "key": "k", "steps": 4, "stepMs": 1 });
     bridge.request(
@@ -75,13 +75,13 @@ fn progress_arrives_in_order_under_the_clients_own_token() {
 }
 
 #[test]
-fn a_cancelled_call_is_cancelled_at_the_server() {
+fn cancelled_call_is_cancelled_at_server() {
     let mut bridge = Bridge::around(&[]);
     bridge.call("s", "slow", &json!({ "key": "k", "steps": 1000, "stepMs": 5 }));
     eventually("the call runs", SOON, || bridge.executions("slow", "k") == 1);
     bridge.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s"}}"#);
-    eventually("the server hears of it", SOON, || bridge.ledger().contains("cancelled "));
-    // Whatever comes now must not be an answer to the cancelled call.
+    eventually("the server gets the cancellation", SOON, || bridge.ledger().contains("cancelled "));
+    // No later line may answer the cancelled call.
     bridge.request("p", "ping", &json!({}));
     let next: serde_json::Value = serde_json::from_str(&bridge.line()).unwrap();
     assert_eq!(next["id"], "p");

@@ -1,12 +1,12 @@
-//! What the command line says: help, complaints and exit codes, reviewed as text.
+//! Help, usage errors and exit codes of the command line, as snapshots.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use crate::support::{Bridge, MENDLINE, SOON, Setup, eventually};
 
-/// Everything that a command said, and its exit code.
-fn said(arguments: &[&str], environment: &[(&str, &str)]) -> String {
+/// Runs a command and returns its exit code and its output.
+fn run_to_end(arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let state = tempfile::tempdir().unwrap();
     let output = Command::new(MENDLINE)
         .args(arguments)
@@ -26,86 +26,109 @@ fn said(arguments: &[&str], environment: &[(&str, &str)]) -> String {
     format!("exit code {code}\n--- stdout\n{stdout}--- stderr\n{stderr}")
 }
 
-/// Never dialed: what is wrong beside it is said first.
+/// Never dialed, because the usage error comes first.
 const ADDRESS: &str = "https://mcp.example.com/mcp";
 
-macro_rules! story {
+macro_rules! snapshot_test {
     ($name:ident, $arguments:expr) => {
-        story!($name, $arguments, &[]);
+        snapshot_test!($name, $arguments, &[]);
     };
     ($name:ident, $arguments:expr, $environment:expr) => {
         #[test]
         fn $name() {
-            insta::assert_snapshot!(stringify!($name), said(&$arguments, $environment));
+            insta::assert_snapshot!(stringify!($name), run_to_end(&$arguments, $environment));
         }
     };
 }
 
-story!(help, ["--help"]);
-story!(check_without_a_file, ["check"]);
-story!(check_of_a_file_that_is_not_there, ["check", "/nonexistent/x.json"]);
-story!(a_configuration_for_a_command, ["run", "--config", "x.json", "--", "true"]);
-story!(logs_since_something_that_is_no_time, ["logs", "--since", "yesterday"]);
-story!(logs_of_a_call_that_is_none, ["logs", "--call", "mine"]);
-story!(logs_of_no_level_at_all, ["logs", "--level", "off"]);
-story!(log_files_of_a_level_that_is_none_in_the_environment, ["run", "--", "true"], &[("MENDLINE_LOG_FILES", "loud")]);
-story!(help_all_of_run, ["run", "--help-all"]);
-story!(version, ["--version"]);
-story!(nothing_at_all, []);
-story!(a_mistyped_command, ["chek"]);
-story!(a_url_in_place_of_a_command, ["https://mcp.example.com/mcp"]);
-story!(a_server_in_place_of_a_command, ["uvx", "notes-server"]);
-story!(completions_without_a_shell, ["completions"]);
-story!(completions_for_a_shell_that_is_none, ["completions", "tcsh"]);
-story!(the_manual_page_of_a_command_that_is_none, ["man", "fly"]);
-story!(the_manual_page_of_check, ["man", "check"]);
-story!(run_without_a_command, ["run"]);
-story!(run_without_the_dashes, ["run", "notes-server"]);
-story!(a_timeout_without_a_unit, ["run", "--call-timeout", "5", "--", "true"]);
-story!(a_timeout_of_nothing, ["run", "--call-timeout", "0s", "--", "true"]);
-story!(a_name_with_two_underscores, ["run", "--name", "a__b", "--", "true"]);
-story!(a_name_with_odd_characters, ["run", "--name", "my server", "--", "true"]);
-story!(a_log_level_that_is_none, ["run", "--log-level", "loud", "--", "true"]);
-story!(a_log_level_that_is_none_in_the_environment, ["run", "--", "true"], &[("MENDLINE_LOG", "loud")]);
-story!(an_unknown_flag, ["run", "--fast", "--", "true"]);
-story!(a_url_of_another_scheme, ["run", "ftp://mcp.example.com/mcp"]);
-story!(a_url_without_a_host, ["run", "http:///mcp"]);
-story!(a_url_with_credentials, ["run", "https://me@mcp.example.com/mcp?key=s3cret"]);
-story!(a_url_and_a_command, ["run", "https://mcp.example.com/mcp", "--", "true"]);
-story!(a_header_without_a_colon, ["run", "--header", "Authorization Bearer s3cret", ADDRESS]);
-story!(a_header_with_an_odd_name, ["run", "--header", "My Key: s3cret", ADDRESS]);
-story!(a_header_with_an_odd_value, ["run", "--header", "X-Key: s3cret\r\nX-More: s3cret", ADDRESS]);
-story!(a_header_that_frames_messages, ["run", "--header", "Transfer-Encoding: chunked", ADDRESS]);
-story!(a_header_for_a_command, ["run", "--header", "X-Key: s3cret", "--", "true"]);
-story!(a_header_in_a_variable_without_a_variable, ["run", "--header-env", "X-Key", ADDRESS]);
-story!(a_header_in_a_variable_that_is_not_set, ["run", "--header-env", "X-Key=MENDLINE_TEST_UNSET", ADDRESS]);
-story!(a_url_in_a_variable_that_is_not_set, ["run", "--url-env", "MENDLINE_TEST_UNSET"]);
-story!(a_url_in_a_variable_that_is_none, ["run", "--url-env", "HIDDEN"], &[("HIDDEN", "mcp.example.com?key=s3cret")]);
-story!(a_url_with_a_variable_that_is_none, ["run", "${HIDDEN}/mcp"], &[("HIDDEN", "s3cret:")]);
-story!(a_url_and_one_in_a_variable, ["run", "--url-env", "HIDDEN", ADDRESS]);
-story!(a_variable_that_is_not_set, ["run", "--header", "X-Key: ${MENDLINE_TEST_UNSET}", ADDRESS]);
-story!(a_variable_without_its_end, ["run", "--header", "X-Key: s3cret ${TOKEN", ADDRESS]);
-story!(a_transport_that_is_none, ["run", "--transport", "carrier-pigeon", ADDRESS]);
-story!(a_connect_timeout_of_nothing, ["run", "--connect-timeout", "0s", ADDRESS]);
-story!(retries_below_no_end, ["run", "--max-retries", "-2", "--", "true"]);
-story!(a_multiplier_that_shrinks, ["run", "--backoff-multiplier", "0.5", "--", "true"]);
-story!(a_multiplier_without_end, ["run", "--backoff-multiplier", "inf", "--", "true"]);
-story!(a_keep_alive_that_is_a_storm, ["run", "--keep-alive", "10ms", "--", "true"]);
-story!(too_many_attempts, ["run", "--max-attempts", "11", "--", "true"]);
-story!(an_effect_that_is_none, ["run", "--effect", "search=safe", "--", "true"]);
-story!(an_effect_without_a_tool, ["run", "--effect", "read", "--", "true"]);
-story!(two_effects_of_one_tool, ["run", "--effect", "a=read", "--effect", "a=unsafe", "--", "true"]);
-story!(nothing_in_flight, ["run", "--max-in-flight", "0", "--", "true"]);
-story!(no_reconnect_and_retries, ["run", "--no-reconnect", "--max-retries", "5", "--", "true"]);
-story!(no_retries_and_a_delay, ["run", "--max-retries", "0", "--max-retry-delay", "5s", "--", "true"]);
-story!(a_first_delay_beyond_the_longest, ["run", "--initial-retry-delay", "1m", "--", "true"]);
-story!(no_keep_alive_and_its_timeout, ["run", "--keep-alive", "off", "--keep-alive-timeout", "3s", "--", "true"]);
-story!(a_call_longer_than_its_total, ["run", "--call-timeout", "2m", "--total-timeout", "1m", "--", "true"]);
-story!(resumptions_of_a_command, ["run", "--resume-attempts", "3", "--", "true"]);
+snapshot_test!(help, ["--help"]);
+snapshot_test!(check_without_file_is_rejected, ["check"]);
+snapshot_test!(check_of_missing_file_is_rejected, ["check", "/nonexistent/x.json"]);
+snapshot_test!(config_with_command_is_rejected, ["run", "--config", "x.json", "--", "true"]);
+snapshot_test!(logs_since_invalid_time_is_rejected, ["logs", "--since", "yesterday"]);
+snapshot_test!(logs_of_invalid_call_number_is_rejected, ["logs", "--call", "mine"]);
+snapshot_test!(logs_of_level_off_is_rejected, ["logs", "--level", "off"]);
+snapshot_test!(
+    invalid_log_file_level_in_environment_is_rejected,
+    ["run", "--", "true"],
+    &[("MENDLINE_LOG_FILES", "loud")]
+);
+snapshot_test!(help_all_of_run, ["run", "--help-all"]);
+snapshot_test!(version, ["--version"]);
+snapshot_test!(no_arguments_print_help, []);
+snapshot_test!(mistyped_subcommand_is_rejected, ["chek"]);
+snapshot_test!(url_as_subcommand_is_rejected, ["https://mcp.example.com/mcp"]);
+snapshot_test!(server_as_subcommand_is_rejected, ["uvx", "notes-server"]);
+snapshot_test!(completions_without_shell_are_rejected, ["completions"]);
+snapshot_test!(completions_for_unknown_shell_are_rejected, ["completions", "tcsh"]);
+snapshot_test!(manual_page_of_unknown_command_is_rejected, ["man", "fly"]);
+snapshot_test!(manual_page_of_check, ["man", "check"]);
+snapshot_test!(run_without_command_is_rejected, ["run"]);
+snapshot_test!(run_without_dashes_is_rejected, ["run", "notes-server"]);
+snapshot_test!(timeout_without_unit_is_rejected, ["run", "--call-timeout", "5", "--", "true"]);
+snapshot_test!(timeout_of_zero_is_rejected, ["run", "--call-timeout", "0s", "--", "true"]);
+snapshot_test!(name_with_two_underscores_is_rejected, ["run", "--name", "a__b", "--", "true"]);
+snapshot_test!(name_with_invalid_characters_is_rejected, ["run", "--name", "my server", "--", "true"]);
+snapshot_test!(invalid_log_level_is_rejected, ["run", "--log-level", "loud", "--", "true"]);
+snapshot_test!(invalid_log_level_in_environment_is_rejected, ["run", "--", "true"], &[("MENDLINE_LOG", "loud")]);
+snapshot_test!(unknown_flag_is_rejected, ["run", "--fast", "--", "true"]);
+snapshot_test!(url_with_unknown_scheme_is_rejected, ["run", "ftp://mcp.example.com/mcp"]);
+snapshot_test!(url_without_host_is_rejected, ["run", "http:///mcp"]);
+snapshot_test!(url_with_credentials_is_rejected, ["run", "https://me@mcp.example.com/mcp?key=s3cret"]);
+snapshot_test!(url_and_command_are_rejected, ["run", "https://mcp.example.com/mcp", "--", "true"]);
+snapshot_test!(header_without_colon_is_rejected, ["run", "--header", "Authorization Bearer s3cret", ADDRESS]);
+snapshot_test!(header_with_invalid_name_is_rejected, ["run", "--header", "My Key: s3cret", ADDRESS]);
+snapshot_test!(header_with_invalid_value_is_rejected, ["run", "--header", "X-Key: s3cret\r\nX-More: s3cret", ADDRESS]);
+snapshot_test!(framing_header_is_rejected, ["run", "--header", "Transfer-Encoding: chunked", ADDRESS]);
+snapshot_test!(header_for_command_is_rejected, ["run", "--header", "X-Key: s3cret", "--", "true"]);
+snapshot_test!(header_env_without_variable_is_rejected, ["run", "--header-env", "X-Key", ADDRESS]);
+snapshot_test!(
+    header_env_with_unset_variable_is_rejected,
+    ["run", "--header-env", "X-Key=MENDLINE_TEST_UNSET", ADDRESS]
+);
+snapshot_test!(url_env_with_unset_variable_is_rejected, ["run", "--url-env", "MENDLINE_TEST_UNSET"]);
+snapshot_test!(
+    url_env_with_invalid_url_is_rejected,
+    ["run", "--url-env", "HIDDEN"],
+    &[("HIDDEN", "mcp.example.com?key=s3cret")]
+);
+snapshot_test!(url_with_invalid_variable_value_is_rejected, ["run", "${HIDDEN}/mcp"], &[("HIDDEN", "s3cret:")]);
+snapshot_test!(url_and_url_env_are_rejected, ["run", "--url-env", "HIDDEN", ADDRESS]);
+snapshot_test!(unset_variable_is_rejected, ["run", "--header", "X-Key: ${MENDLINE_TEST_UNSET}", ADDRESS]);
+snapshot_test!(unterminated_variable_is_rejected, ["run", "--header", "X-Key: s3cret ${TOKEN", ADDRESS]);
+snapshot_test!(unknown_transport_is_rejected, ["run", "--transport", "carrier-pigeon", ADDRESS]);
+snapshot_test!(connect_timeout_of_zero_is_rejected, ["run", "--connect-timeout", "0s", ADDRESS]);
+snapshot_test!(retries_below_minus_one_are_rejected, ["run", "--max-retries", "-2", "--", "true"]);
+snapshot_test!(multiplier_below_one_is_rejected, ["run", "--backoff-multiplier", "0.5", "--", "true"]);
+snapshot_test!(infinite_multiplier_is_rejected, ["run", "--backoff-multiplier", "inf", "--", "true"]);
+snapshot_test!(keep_alive_below_minimum_is_rejected, ["run", "--keep-alive", "10ms", "--", "true"]);
+snapshot_test!(too_many_attempts_are_rejected, ["run", "--max-attempts", "11", "--", "true"]);
+snapshot_test!(unknown_effect_is_rejected, ["run", "--effect", "search=safe", "--", "true"]);
+snapshot_test!(effect_without_tool_is_rejected, ["run", "--effect", "read", "--", "true"]);
+snapshot_test!(
+    two_effects_of_one_tool_are_rejected,
+    ["run", "--effect", "a=read", "--effect", "a=unsafe", "--", "true"]
+);
+snapshot_test!(max_in_flight_of_zero_is_rejected, ["run", "--max-in-flight", "0", "--", "true"]);
+snapshot_test!(no_reconnect_with_retries_is_rejected, ["run", "--no-reconnect", "--max-retries", "5", "--", "true"]);
+snapshot_test!(
+    zero_retries_with_delay_are_rejected,
+    ["run", "--max-retries", "0", "--max-retry-delay", "5s", "--", "true"]
+);
+snapshot_test!(initial_delay_above_maximum_is_rejected, ["run", "--initial-retry-delay", "1m", "--", "true"]);
+snapshot_test!(
+    keep_alive_off_with_timeout_is_rejected,
+    ["run", "--keep-alive", "off", "--keep-alive-timeout", "3s", "--", "true"]
+);
+snapshot_test!(
+    call_timeout_above_total_is_rejected,
+    ["run", "--call-timeout", "2m", "--total-timeout", "1m", "--", "true"]
+);
+snapshot_test!(resume_attempts_for_command_are_rejected, ["run", "--resume-attempts", "3", "--", "true"]);
 
-/// The commands that the first page names.
+/// Returns the commands on the first page of the help.
 pub(crate) fn commands() -> Vec<String> {
-    let page = said(&["--help"], &[]);
+    let page = run_to_end(&["--help"], &[]);
     let (_, groups) = page.split_once("\nConnect:\n").unwrap();
     let (groups, _) = groups.split_once("\nOptions:").unwrap();
     let rows = groups.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
@@ -113,53 +136,53 @@ pub(crate) fn commands() -> Vec<String> {
 }
 
 #[test]
-fn every_command_is_on_the_first_page_and_its_help_is_as_it_was_reviewed() {
+fn every_command_has_reviewed_help() {
     let commands = commands();
     assert!(commands.len() > 7 && commands.contains(&"run".to_owned()), "{commands:?}");
     for command in commands {
-        let help = said(&[&command, "--help"], &[]);
+        let help = run_to_end(&[&command, "--help"], &[]);
         assert!(help.starts_with("exit code 0\n"), "{help}");
         insta::assert_snapshot!(format!("help_of_{command}"), help);
     }
 }
 
-/// The flags that a text names.
+/// Returns the flags in a text.
 fn flags(text: &str) -> BTreeSet<&str> {
     let words = text.split(|character: char| !(character.is_ascii_lowercase() || character == '-'));
     words.filter(|word| word.starts_with("--") && word.ends_with(|last: char| last.is_ascii_lowercase())).collect()
 }
 
 #[test]
-fn the_guide_lists_every_choice_and_no_other() {
+fn guide_lists_exactly_the_options_of_run() {
     let guide = include_str!("../../../../docs/guide.md");
     let (_, listed) = guide.split_once("\n### Choices\n").expect("no section of that name");
     let (listed, _) = listed.split_once("\n\n").expect("a table has an end");
-    let help = said(&["run", "--help-all"], &[]);
+    let help = run_to_end(&["run", "--help"], &[]);
     let (_, choices) = help.split_once("\nReconnecting:").unwrap();
-    let (choices, _) = choices.split_once("\nMCP goes ").unwrap();
-    // It stands among the options for servers at a URL, and is one all the same.
+    let (choices, _) = choices.split_once("\nExamples:").unwrap();
+    // The help lists it among the options for servers at a URL.
     let mut offered = flags(choices);
     offered.insert("--connect-timeout");
     assert_eq!(flags(listed), offered);
 }
 
 #[test]
-fn a_usage_that_is_wrong_starts_nothing() {
+fn usage_error_starts_no_server() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = folder.path().join("ledger");
     let environment = &[("MENDLINE_DEMO_LEDGER", ledger.to_str().unwrap())];
     let server = ["--", MENDLINE, "demo-server"];
     for wrong in [&["--max-attempts", "0"][..], &["--call-timeout", "2m", "--total-timeout", "1m"]] {
-        let said = said(&[&["run"], wrong, &server].concat(), environment);
-        assert!(said.starts_with("exit code 2\n"), "{said}");
+        let printed = run_to_end(&[&["run"], wrong, &server].concat(), environment);
+        assert!(printed.starts_with("exit code 2\n"), "{printed}");
     }
     assert!(!ledger.exists(), "a server was started");
-    let said = said(&[&["run"][..], &server].concat(), environment);
-    assert!(ledger.exists(), "a ledger shows that a server was started: {said}");
+    let printed = run_to_end(&[&["run"][..], &server].concat(), environment);
+    assert!(ledger.exists(), "a ledger shows that a server was started: {printed}");
 }
 
 #[test]
-fn a_server_that_is_no_server_is_a_negative_result() {
+fn command_that_is_no_server_exits_with_1() {
     let mut bridge = Bridge::start(Setup { command: Some(&["false"]), ..Setup::default() });
     eventually("its end is seen", SOON, || bridge.log().contains("exit code 1"));
     bridge.stdin = None;
@@ -167,15 +190,15 @@ fn a_server_that_is_no_server_is_a_negative_result() {
 }
 
 #[test]
-fn i12_a_password_in_a_url_is_refused_and_not_shown() {
-    let said = said(&["run", "https://me:s3cret@mcp.example.com/mcp"], &[]);
-    assert!(said.starts_with("exit code 2\n") && !said.contains("s3cret"), "{said}");
+fn i12_password_in_url_is_rejected_and_not_shown() {
+    let printed = run_to_end(&["run", "https://me:s3cret@mcp.example.com/mcp"], &[]);
+    assert!(printed.starts_with("exit code 2\n") && !printed.contains("s3cret"), "{printed}");
 }
 
 #[test]
-fn logs_go_to_stderr_and_can_be_turned_off_by_the_environment() {
-    let loud = said(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "debug")]);
+fn logs_go_to_stderr_unless_disabled_by_variable() {
+    let loud = run_to_end(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "debug")]);
     assert!(loud.contains("--- stdout\n--- stderr\n2") && loud.contains("DEBUG"), "{loud}");
-    let quiet = said(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "off")]);
+    let quiet = run_to_end(&["run", "--", MENDLINE, "demo-server"], &[("MENDLINE_LOG", "off")]);
     assert!(quiet.ends_with("--- stdout\n--- stderr\n"), "{quiet}");
 }

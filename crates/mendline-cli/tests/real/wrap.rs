@@ -1,4 +1,4 @@
-//! `mendline wrap` and `mendline unwrap` as commands: real files in a home directory of their own.
+//! `mendline wrap` and `mendline unwrap` with real files in a home directory.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::client::Client;
 use crate::support::{MENDLINE, SOON, eventually};
 
-/// A person's home directory, and a project in it.
+/// A home directory with a project.
 struct Home(TempDir);
 
 impl Home {
@@ -42,31 +42,31 @@ impl Home {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Told {
-        Told::from(self.command(arguments).output().unwrap())
+    fn run(&self, arguments: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.command(arguments).output().unwrap())
     }
 
     /// Wraps with the binary under test, which is in a build directory.
-    fn wrap(&self, arguments: &[&str]) -> Told {
+    fn wrap(&self, arguments: &[&str]) -> CommandOutput {
         self.run(&[&["wrap", "--binary", MENDLINE], arguments].concat())
     }
 }
 
-/// What a command said and how it ended.
-struct Told {
+/// The output and the exit code of a command.
+struct CommandOutput {
     code: i32,
     all: String,
 }
 
-impl From<Output> for Told {
-    fn from(output: Output) -> Told {
+impl From<Output> for CommandOutput {
+    fn from(output: Output) -> CommandOutput {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         let all = format!("{}--- stderr\n{}", text(output.stdout), text(output.stderr));
-        Told { code: output.status.code().unwrap(), all: all.replace(MENDLINE, "/usr/local/bin/mendline") }
+        CommandOutput { code: output.status.code().unwrap(), all: all.replace(MENDLINE, "/usr/local/bin/mendline") }
     }
 }
 
-impl Told {
+impl CommandOutput {
     #[track_caller]
     fn is(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, code, "{}", self.all);
@@ -99,13 +99,13 @@ const CURSOR: &str = r#"{
 "#;
 
 #[test]
-fn a_dry_run_shows_everything_and_writes_nothing() {
+fn dry_run_shows_all_changes_and_writes_nothing() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);
-    let told = home.wrap(&["--dry-run"]);
-    assert_eq!(told.code, 0, "{}", told.all);
-    insta::assert_snapshot!("wrap_dry_run", told.all);
-    assert!(!told.all.contains("s3cret"), "{}", told.all);
+    let printed = home.wrap(&["--dry-run"]);
+    assert_eq!(printed.code, 0, "{}", printed.all);
+    insta::assert_snapshot!("wrap_dry_run", printed.all);
+    assert!(!printed.all.contains("s3cret"), "{}", printed.all);
     assert_eq!(fs::read_to_string(file).unwrap(), CURSOR);
     assert_eq!(fs::read_dir(home.path(".cursor")).unwrap().count(), 1);
 }
@@ -113,7 +113,7 @@ fn a_dry_run_shows_everything_and_writes_nothing() {
 const CANARY: &str = "CANARYkey0123456789abcdef";
 
 #[test]
-fn s03_no_line_that_is_shown_holds_a_secret() {
+fn s03_no_shown_line_holds_secret() {
     let home = Home::new();
     let text = format!(
         r#"{{ "mcpServers": {{
@@ -127,9 +127,9 @@ fn s03_no_line_that_is_shown_holds_a_secret() {
 "#
     );
     let file = home.write(".cursor/mcp.json", &text);
-    let is_clean = |told: &Told| {
+    let is_clean = |printed: &CommandOutput| {
         for secret in [CANARY, "swordfish", "ghp_0123"] {
-            assert!(!told.all.contains(secret), "{secret} is in\n{}", told.all);
+            assert!(!printed.all.contains(secret), "{secret} is in\n{}", printed.all);
         }
     };
     let dry = home.wrap(&["--dry-run"]);
@@ -169,7 +169,7 @@ fn s11_backups_are_private_named_by_unwrap_and_deleted_by_clean() {
     assert!(unwrapped.all.contains("  ~/.cursor/mcp.json.mendline-backup-2\n"), "{}", unwrapped.all);
     assert_eq!(fs::read_to_string(&file).unwrap(), CURSOR);
 
-    // Nothing is wrapped any more.
+    // No entry is wrapped any more.
     home.run(&["unwrap", "--clean", "--yes"])
         .is(0, &["not wrapped", "mendline-backup-1: deleted", "mendline-backup-2: deleted"]);
     assert!(!backup(1).exists() && !backup(2).exists());
@@ -186,7 +186,7 @@ fn s11_clean_deletes_its_own_backup_and_keeps_needed_ones() {
     home.run(&["unwrap", "--clean", "--yes"]).is(0, &["unwrapped", "written", "deleted"]);
     assert_eq!((fs::read_to_string(&file).unwrap().as_str(), names(&home.path(".cursor")).len()), (CURSOR, 1));
 
-    // A file that is gone has left its backups.
+    // The backups of a deleted file remain.
     home.wrap(&["--yes"]).is(0, &["written"]);
     fs::remove_file(&file).unwrap();
     home.run(&["unwrap"]).is(0, &["mcp.json.mendline-backup-1"]);
@@ -203,7 +203,7 @@ fn s11_clean_deletes_its_own_backup_and_keeps_needed_ones() {
 }
 
 #[test]
-fn s11_real_path_is_shown_before_a_linked_file_is_changed() {
+fn s11_real_path_is_shown_before_linked_file_is_changed() {
     let home = Home::new();
     home.write("elsewhere/mcp.json", CURSOR);
     home.write("dotfiles/cursor.json", CURSOR);
@@ -212,8 +212,9 @@ fn s11_real_path_is_shown_before_a_linked_file_is_changed() {
     symlink("../dotfiles/cursor.json", home.path(".cursor/mcp.json")).unwrap();
     home.write("garden/shared.json", CURSOR);
     symlink("garden", home.path("plot")).unwrap();
-    let told = home.wrap(&["--dry-run"]);
-    told.is(0, &["~/.cursor/mcp.json (Cursor, user)\n  reached through a link; the file is ~/dotfiles/cursor.json\n"]);
+    let printed = home.wrap(&["--dry-run"]);
+    printed
+        .is(0, &["~/.cursor/mcp.json (Cursor, user)\n  reached through a link; the file is ~/dotfiles/cursor.json\n"]);
     home.wrap(&["--dry-run", "--scope", "project"])
         .is(0, &["reached through a link that leads out of this project; the file is ~/elsewhere/mcp.json\n"]);
     let inside = home.path("plot/shared.json");
@@ -224,7 +225,7 @@ fn s11_real_path_is_shown_before_a_linked_file_is_changed() {
 }
 
 #[test]
-fn what_was_wrapped_comes_back_from_the_entries_alone() {
+fn unwrap_restores_entries_without_backup() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);
     home.wrap(&["--yes"]).is(0, &["~/.cursor/mcp.json: written"]);
@@ -244,7 +245,7 @@ fn what_was_wrapped_comes_back_from_the_entries_alone() {
 }
 
 #[test]
-fn a_named_server_is_the_only_one_and_is_wrapped_without_a_credential() {
+fn only_named_server_is_wrapped() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);
     home.wrap(&["--server", "tracker", "--yes"]).is(0, &["tracker  wrapped"]);
@@ -253,7 +254,7 @@ fn a_named_server_is_the_only_one_and_is_wrapped_without_a_credential() {
 }
 
 #[test]
-fn every_client_is_found_and_what_a_project_shares_is_left_unless_asked_for() {
+fn every_client_is_found_and_project_files_need_request() {
     let home = Home::new();
     let entry = json!({ "command": "x", "args": [] });
     let servers = json!({ "mcpServers": { "a": entry } }).to_string();
@@ -265,8 +266,8 @@ fn every_client_is_found_and_what_a_project_shares_is_left_unless_asked_for() {
     home.write(".config/Code/User/mcp.json", json!({ "servers": { "a": entry } }).to_string());
     home.write(".codex/config.toml", "[mcp_servers.a]\ncommand = \"x\"\n");
     let shared = home.write("garden/.mcp.json", &servers);
-    let told = home.wrap(&["--yes"]);
-    told.is(
+    let printed = home.wrap(&["--yes"]);
+    printed.is(
         0,
         &[
             "~/garden/.mcp.json: skipped",
@@ -276,7 +277,7 @@ fn every_client_is_found_and_what_a_project_shares_is_left_unless_asked_for() {
             "(Codex, user)",
         ],
     );
-    assert_eq!(told.all.matches(": written").count(), 5, "{}", told.all);
+    assert_eq!(printed.all.matches(": written").count(), 5, "{}", printed.all);
     let changed: Value = serde_json::from_str(&fs::read_to_string(home.path(".claude.json")).unwrap()).unwrap();
     assert_eq!(changed["mcpServers"]["mine"]["command"], MENDLINE);
     assert_eq!(changed["projects"][home.path("garden").to_str().unwrap()]["mcpServers"]["local"]["command"], MENDLINE);
@@ -289,14 +290,14 @@ fn every_client_is_found_and_what_a_project_shares_is_left_unless_asked_for() {
 }
 
 #[test]
-fn without_a_terminal_nobody_is_asked_and_nothing_is_written() {
+fn without_terminal_no_prompt_and_no_change() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);
     home.wrap(&[]).is(2, &["no terminal for the confirmation", "--yes"]);
     assert_eq!(fs::read_to_string(file).unwrap(), CURSOR);
 }
 
-/// Answers the question on a terminal.
+/// Answers the prompt on a terminal.
 fn answered(home: &Home, answer: &str) -> (i32, String) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
@@ -314,7 +315,7 @@ fn answered(home: &Home, answer: &str) -> (i32, String) {
     let mut seen = Vec::new();
     let mut buffer = [0; 4096];
     while !String::from_utf8_lossy(&seen).contains("[y/N] ") {
-        let count = terminal.read(&mut buffer).expect("the question never came");
+        let count = terminal.read(&mut buffer).expect("the prompt never came");
         seen.extend_from_slice(&buffer[..count]);
     }
     terminal.write_all(answer.as_bytes()).unwrap();
@@ -323,7 +324,7 @@ fn answered(home: &Home, answer: &str) -> (i32, String) {
 }
 
 #[test]
-fn a_question_is_asked_on_a_terminal_and_its_answer_counts() {
+fn prompt_on_terminal_decides() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);
     let (code, seen) = answered(&home, "\n");
@@ -335,7 +336,7 @@ fn a_question_is_asked_on_a_terminal_and_its_answer_counts() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named_and_not_touched() {
+fn unusable_files_are_named_and_unchanged() {
     let home = Home::new();
     let servers = r#"{"mcpServers": {"a": {"command": "x"}}}"#;
     let read_only = home.write("garden/fixed.json", servers);
@@ -363,8 +364,8 @@ fn files_that_cannot_be_used_are_named_and_not_touched() {
     ] {
         let path = home.path("garden").join(file);
         let before = fs::read(&path).ok();
-        let told = home.wrap(&["--yes", "--file", file]);
-        told.is(1, &["left, because", words]);
+        let printed = home.wrap(&["--yes", "--file", file]);
+        printed.is(1, &["left, because", words]);
         assert_eq!(fs::read(&path).ok(), before, "{file} was touched");
     }
     let left: Vec<String> = names(&home.path("garden")).into_iter().filter(|name| name.contains("mendline")).collect();
@@ -372,7 +373,7 @@ fn files_that_cannot_be_used_are_named_and_not_touched() {
 }
 
 #[test]
-fn files_that_may_not_be_read_or_replaced_are_named_and_not_touched() {
+fn files_without_permission_are_named_and_unchanged() {
     let home = Home::new();
     let servers = r#"{"mcpServers": {"a": {"command": "x"}}}"#;
     let (locked, secret) = (home.write("locked/mcp.json", servers), home.write("secret.json", servers));
@@ -383,17 +384,17 @@ fn files_that_may_not_be_read_or_replaced_are_named_and_not_touched() {
     for (path, words) in [(&locked, "its directory is read-only"), (&secret, "it cannot be read: Permission denied")] {
         let mut command = home.command(&["wrap", "--yes", "--binary", MENDLINE, "--file", path.to_str().unwrap()]);
         if rustix::process::geteuid().is_root() {
-            // To the administrator nothing is forbidden.
+            // Permissions do not restrict root.
             command.uid(65_534).gid(65_534);
         }
-        Told::from(command.output().unwrap()).is(1, &["left, because", words]);
+        CommandOutput::from(command.output().unwrap()).is(1, &["left, because", words]);
     }
     mode(locked.parent().unwrap(), 0o755);
     assert_eq!((fs::read_to_string(&locked).unwrap().as_str(), names(locked.parent().unwrap()).len()), (servers, 1));
 }
 
 #[test]
-fn two_ways_to_one_file_change_it_once() {
+fn two_paths_to_one_file_change_it_once() {
     let home = Home::new();
     let file = home.write("garden/a.json", CURSOR);
     symlink("a.json", home.path("garden/b.json")).unwrap();
@@ -426,7 +427,7 @@ fn one_bad_file_does_not_stop_the_others() {
 }
 
 #[test]
-fn a_link_is_followed_and_stays() {
+fn symlink_is_followed_and_kept() {
     let home = Home::new();
     let real = home.write("dotfiles/mcp.json", CURSOR);
     fs::create_dir(home.path(".cursor")).unwrap();
@@ -437,7 +438,7 @@ fn a_link_is_followed_and_stays() {
 }
 
 #[test]
-fn names_that_are_not_known_are_said_with_those_that_are() {
+fn unknown_names_are_reported_with_known_names() {
     let home = Home::new();
     home.wrap(&["--yes"])
         .is(3, &["no client's configuration was found", "~/.claude.json", "~/.codex/config.toml", "--file"]);
@@ -451,7 +452,7 @@ fn names_that_are_not_known_are_said_with_those_that_are() {
 }
 
 #[test]
-fn a_server_that_was_asked_for_and_left_is_a_negative_result() {
+fn named_server_left_unwrapped_exits_with_1() {
     let home = Home::new();
     home.write("garden/a.json", r#"{"mcpServers": {"a": {"type": "sdk"}, "b": {"command": "x"}}}"#);
     home.wrap(&["--yes", "--file", "a.json", "--server", "a"]).is(1, &["a  left: it has neither"]);
@@ -459,13 +460,13 @@ fn a_server_that_was_asked_for_and_left_is_a_negative_result() {
 }
 
 #[test]
-fn a_binary_that_will_not_stay_is_refused_unless_it_is_named() {
+fn temporary_binary_is_rejected_unless_named() {
     let home = Home::new();
     let copy = home.path("garden/mendline");
     fs::copy(MENDLINE, &copy).unwrap();
     let file = home.write(".cursor/mcp.json", CURSOR);
-    let told = Told::from(Command::new(&copy).arg("wrap").env("HOME", home.path("")).output().unwrap());
-    told.is(2, &["temporary directory", "cargo install", "--binary"]);
+    let printed = CommandOutput::from(Command::new(&copy).arg("wrap").env("HOME", home.path("")).output().unwrap());
+    printed.is(2, &["temporary directory", "cargo install", "--binary"]);
     home.run(&["wrap", "--binary", "/bin/sh"]).is(2, &["begin with `mendline`"]);
     home.run(&["wrap", "--binary", "./mendline-none"]).is(2, &["No such file"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), CURSOR);
@@ -479,10 +480,10 @@ fn a_binary_that_will_not_stay_is_refused_unless_it_is_named() {
 }
 
 #[test]
-fn a_wrapped_command_answers_as_the_server_itself() {
+fn wrapped_command_answers_like_server() {
     let home = Home::new();
     let ledger = home.path("ledger");
-    // Under its own name the server would be taken for Mendline, and rightly.
+    // Under its own name the server would be taken for Mendline.
     let server = home.path("demo");
     fs::copy(MENDLINE, &server).unwrap();
     let entry = json!({ "command": server, "args": ["demo-server"], "env": { "MENDLINE_DEMO_LEDGER": ledger } });
@@ -491,12 +492,12 @@ fn a_wrapped_command_answers_as_the_server_itself() {
     let text = fs::read_to_string(home.path("garden/.mcp.json")).unwrap();
     let wrapped: Value = serde_json::from_str(&text).unwrap();
     let mut client = started(&wrapped["mcpServers"]["demo"]);
-    // Up, so that nobody has to stand in for it; and its environment has reached it.
+    // The server is up, so no provisional answer is needed, and its environment has arrived.
     eventually("it serves", SOON, || fs::read_to_string(&ledger).is_ok_and(|ledger| ledger.contains("serves")));
-    assert_eq!(client.greet(), "demo-server");
+    assert_eq!(client.initialize(), "demo-server");
 }
 
-/// Starts an entry as its client would.
+/// Starts an entry like its client does.
 fn started(entry: &Value) -> Client {
     let mut command = Command::new(entry["command"].as_str().unwrap());
     command.args(entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));

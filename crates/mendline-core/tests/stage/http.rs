@@ -1,4 +1,4 @@
-//! One client and one server over HTTP, both played by a test.
+//! One client and one server over HTTP, both controlled by a test.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -16,17 +16,17 @@ use serde_json::Value;
 
 pub const CLIENT: ClientId = ClientId(0);
 pub const NOTES: UpstreamId = UpstreamId(0);
-pub const GREETING: &str =
+pub const INITIALIZE: &str =
     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
 
-/// One request as the server sees it.
-pub struct Seen {
+/// One request as the server receives it.
+pub struct SentRequest {
     pub id: ExchangeId,
     pub ask: Ask,
     pub reuse: Reuse,
 }
 
-impl Seen {
+impl SentRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.ask.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
@@ -43,21 +43,21 @@ impl Seen {
 pub struct Stage {
     pub engine: Engine,
     pub now: Moment,
-    pub seen: VecDeque<Seen>,
+    pub seen: VecDeque<SentRequest>,
     pub aborted: Vec<ExchangeId>,
-    /// What the log would show.
-    pub heard: Vec<String>,
-    /// The same, for those who look closer.
+    /// The lines of the log.
+    pub log: Vec<String>,
+    /// The same as events.
     pub events: Vec<Event>,
     pub finished: bool,
-    /// What was last asked to be kept.
-    pub kept: Option<Remembered>,
-    turns: u32,
+    /// The cache that was saved last.
+    pub saved: Option<Remembered>,
+    inputs: u32,
 }
 
 impl Stage {
     pub fn new(dialect: Dialect) -> Self {
-        // Most stories are about something else than an idle line.
+        // Most tests do not need pings.
         Stage::with(dialect, |notes| notes.keep_alive = None)
     }
 
@@ -68,73 +68,73 @@ impl Stage {
     }
 
     pub fn of(upstream: UpstreamConfig) -> Self {
-        Stage::knowing(upstream, None)
+        Stage::with_cache(upstream, None)
     }
 
-    /// A stage whose engine knows this of the server from an earlier time.
-    pub fn knowing(upstream: UpstreamConfig, remembered: Option<Remembered>) -> Self {
+    /// Creates a stage whose engine has this cache.
+    pub fn with_cache(upstream: UpstreamConfig, remembered: Option<Remembered>) -> Self {
         let mut stage = Stage {
             engine: Engine::new(Config::new(vec![upstream]), 1),
             now: Moment::ZERO,
             seen: Default::default(),
             aborted: Vec::new(),
-            heard: Vec::new(),
+            log: Vec::new(),
             events: Vec::new(),
             finished: false,
-            kept: None,
-            turns: 0,
+            saved: None,
+            inputs: 0,
         };
         if let Some(what) = remembered {
-            stage.tell(Input::Remembered { upstream: NOTES, what });
+            stage.input(Input::Remembered { upstream: NOTES, what });
         }
-        stage.tell(Input::ClientOpened { client: CLIENT, upstream: NOTES });
+        stage.input(Input::ClientOpened { client: CLIENT, upstream: NOTES });
         stage
     }
 
-    /// A stage whose client has greeted in a session called `s1`; the stream for notices is refused.
-    pub fn greeted() -> Self {
-        Stage::new(Dialect::Auto).greeting()
+    /// Creates a stage with a session `s1` after the handshake. The GET stream is refused.
+    pub fn initialized() -> Self {
+        Stage::new(Dialect::Auto).initialize_session()
     }
 
-    pub fn greeting(self) -> Self {
+    pub fn initialize_session(self) -> Self {
         let mut stage = self;
-        stage.client_says(GREETING);
-        stage.greet("s1");
+        stage.client_sends(INITIALIZE);
+        stage.answer_initialize("s1");
         stage.client_reads().unwrap();
-        let notices = stage.initialize();
-        assert_eq!(notices.header("mcp-session-id"), Some("s1"));
-        stage.status(notices.id, 405, Content::Empty, None);
-        stage.end(notices.id, EndHow::Complete);
+        let get_stream = stage.send_initialized();
+        assert_eq!(get_stream.header("mcp-session-id"), Some("s1"));
+        stage.status(get_stream.id, 405, Content::Empty, None);
+        stage.end(get_stream.id, EndHow::Complete);
         stage.use_session();
         stage
     }
 
-    /// The session answers a ping of the client's: from now on it is one that has worked.
+    /// Answers a ping of the client, so that the session has been used.
     pub fn use_session(&mut self) {
-        self.client_says(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
-        let ping = self.takes();
+        self.client_sends(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
+        let ping = self.next_sent();
         self.answer(&ping, "{}");
         assert_eq!(self.client_reads().unwrap()["id"], 99);
     }
 
-    /// The ping that is to confirm the loss of a session is refused with this status.
+    /// Refuses the ping that confirms the loss of a session with this status.
     pub fn confirm_loss(&mut self, status: u16) {
         let at = self.seen.iter().position(|seen| seen.ask.verb == Verb::Post && seen.method() == "ping");
         let ping = self.seen.remove(at.expect("a ping")).unwrap();
-        self.tell(Input::Reached { exchange: ping.id });
+        self.input(Input::Reached { exchange: ping.id });
         self.status(ping.id, status, Content::Empty, None);
         self.end(ping.id, EndHow::Complete);
     }
 
-    /// The same, with an error in the body.
+    /// The same with an error in the body.
     pub fn confirm_loss_with(&mut self, status: u16, code: i64, words: &str) {
-        let ping = self.takes();
+        let ping = self.next_sent();
         assert_eq!(ping.method(), "ping");
         self.refuse(&ping, status, code, words);
     }
 
-    /// Refuses a request with an error that names it.
-    pub fn refuse(&mut self, seen: &Seen, status: u16, code: i64, words: &str) {
+    /// Refuses a request with an error that has its id.
+    pub fn refuse(&mut self, seen: &SentRequest, status: u16, code: i64, words: &str) {
         let id = &seen.json()["id"];
         self.status(seen.id, status, Content::Json, None);
         let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
@@ -142,58 +142,58 @@ impl Stage {
         self.end(seen.id, EndHow::Complete);
     }
 
-    /// The client completes its greeting; gives the request for notices that follows.
-    pub fn initialize(&mut self) -> Seen {
-        self.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        let note = self.takes();
+    /// Completes the handshake and returns the GET request that follows.
+    pub fn send_initialized(&mut self) -> SentRequest {
+        self.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        let note = self.next_sent();
         assert_eq!(note.method(), "notifications/initialized");
         self.status(note.id, 202, Content::Empty, None);
         self.end(note.id, EndHow::Complete);
-        let notices = self.takes();
-        assert_eq!(notices.ask.verb, Verb::Get);
-        notices
+        let get_stream = self.next_sent();
+        assert_eq!(get_stream.ask.verb, Verb::Get);
+        get_stream
     }
 
-    /// The server answers a greeting with this session.
-    pub fn greet(&mut self, session: &str) -> Seen {
-        let greeting = self.takes();
-        assert_eq!((greeting.method().as_str(), greeting.header("mcp-session-id")), ("initialize", None));
-        self.status(greeting.id, 200, Content::Json, Some(session));
-        let id = &greeting.json()["id"];
+    /// Answers `initialize` with this session.
+    pub fn answer_initialize(&mut self, session: &str) -> SentRequest {
+        let handshake = self.next_sent();
+        assert_eq!((handshake.method().as_str(), handshake.header("mcp-session-id")), ("initialize", None));
+        self.status(handshake.id, 200, Content::Json, Some(session));
+        let id = &handshake.json()["id"];
         self.body(
-            greeting.id,
+            handshake.id,
             &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25"}}}}"#),
         );
-        self.end(greeting.id, EndHow::Complete);
-        greeting
+        self.end(handshake.id, EndHow::Complete);
+        handshake
     }
 
-    pub fn tell(&mut self, input: Input) {
-        self.count_turn();
+    pub fn input(&mut self, input: Input) {
+        self.count_input();
         self.engine.handle(input, self.now);
         self.collect();
     }
 
-    /// No story has an end that never comes, whatever it waits for.
-    fn count_turn(&mut self) {
-        self.turns += 1;
-        assert!(self.turns < 1_000_000, "this story goes on for ever");
+    /// Bounds every test, so that none runs without end.
+    fn count_input(&mut self) {
+        self.inputs += 1;
+        assert!(self.inputs < 1_000_000, "the test does not end");
     }
 
     pub fn collect(&mut self) {
         while let Some(output) = self.engine.poll_output() {
             match output {
                 Output::Exchange { exchange, ask, reuse, .. } => {
-                    self.seen.push_back(Seen { id: exchange, ask: *ask, reuse });
+                    self.seen.push_back(SentRequest { id: exchange, ask: *ask, reuse });
                 }
                 Output::Abort { exchange } => {
                     self.aborted.push(exchange);
                     self.end(exchange, EndHow::Aborted);
                 }
                 Output::Finished { .. } => self.finished = true,
-                Output::Remember { what, .. } => self.kept = Some(what),
+                Output::Remember { what, .. } => self.saved = Some(what),
                 Output::Happened(event) => {
-                    self.heard.push(event.to_string());
+                    self.log.push(event.to_string());
                     self.events.push(event);
                 }
                 other => panic!("not over HTTP: {other:?}"),
@@ -201,11 +201,11 @@ impl Stage {
         }
     }
 
-    pub fn pass(&mut self, time: Duration) {
+    pub fn advance(&mut self, time: Duration) {
         let end = self.now + time;
-        self.count_turn();
+        self.count_input();
         while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= end) {
-            self.count_turn();
+            self.count_input();
             self.now = at;
             self.engine.handle_timeout(at);
             self.collect();
@@ -213,9 +213,9 @@ impl Stage {
         self.now = end;
     }
 
-    pub fn client_says(&mut self, text: &str) {
+    pub fn client_sends(&mut self, text: &str) {
         let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
-        self.tell(Input::FromClient { client: CLIENT, received });
+        self.input(Input::FromClient { client: CLIENT, received });
     }
 
     pub fn client_reads(&mut self) -> Option<Value> {
@@ -223,38 +223,38 @@ impl Stage {
         Some(serde_json::from_slice(&text).unwrap())
     }
 
-    /// Waits for the next request; says how long that took.
+    /// Waits for the next request and returns the time until it.
     pub fn next_request(&mut self) -> Duration {
         let began = self.now;
         while self.seen.is_empty() {
-            self.pass(Duration::from_millis(1));
+            self.advance(Duration::from_millis(1));
         }
         self.now.since(began)
     }
 
-    /// The next request that reaches the server.
-    pub fn takes(&mut self) -> Seen {
+    /// Returns the next request that reaches the server.
+    pub fn next_sent(&mut self) -> SentRequest {
         let seen = self.seen.pop_front().expect("a request");
-        self.tell(Input::Reached { exchange: seen.id });
+        self.input(Input::Reached { exchange: seen.id });
         seen
     }
 
     pub fn status(&mut self, exchange: ExchangeId, status: u16, content: Content, session: Option<&str>) {
         let head = Head { status, content, session: session.map(str::to_owned), retry_after_ms: None };
-        self.tell(Input::Head { exchange, head });
+        self.input(Input::Head { exchange, head });
     }
 
-    /// The server says that it is busy, perhaps for how long.
-    pub fn busy(&mut self, seen: &Seen, status: u16, seconds: Option<u64>) {
+    /// Answers with an overload status, optionally with `Retry-After`.
+    pub fn answer_overloaded(&mut self, seen: &SentRequest, status: u16, seconds: Option<u64>) {
         let retry_after_ms = seconds.map(|seconds| seconds * 1_000);
         let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
-        self.tell(Input::Head { exchange: seen.id, head });
+        self.input(Input::Head { exchange: seen.id, head });
         self.end(seen.id, EndHow::Complete);
     }
 
     pub fn body(&mut self, exchange: ExchangeId, text: &str) {
         let received = Received::from_text(Bytes::copy_from_slice(text.as_bytes()), &Limits::default());
-        self.tell(Input::Body { exchange, received });
+        self.input(Input::Body { exchange, received });
     }
 
     pub fn event(&mut self, exchange: ExchangeId, id: Option<&str>, data: &str) {
@@ -264,14 +264,14 @@ impl Stage {
             data: Some(Bytes::copy_from_slice(data.as_bytes())),
             retry: None,
         };
-        self.tell(Input::StreamEvent { exchange, event: ReceivedEvent::new(event, &Limits::default()) });
+        self.input(Input::StreamEvent { exchange, event: ReceivedEvent::new(event, &Limits::default()) });
     }
 
     pub fn end(&mut self, exchange: ExchangeId, how: EndHow) {
-        self.tell(Input::End { exchange, how, written: Written::Whole });
+        self.input(Input::End { exchange, how, written: Written::Whole });
     }
 
-    pub fn answer(&mut self, seen: &Seen, result: &str) {
+    pub fn answer(&mut self, seen: &SentRequest, result: &str) {
         self.status(seen.id, 200, Content::Json, None);
         self.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, seen.json()["id"]));
         self.end(seen.id, EndHow::Complete);
@@ -280,7 +280,7 @@ impl Stage {
     pub fn refuse_connection(&mut self) {
         let seen = self.seen.pop_front().expect("a request");
         let how = EndHow::NoConnection("nothing listens there".into());
-        self.tell(Input::End { exchange: seen.id, how, written: Written::Nothing });
+        self.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
     }
 }
 
@@ -292,51 +292,51 @@ pub fn outcome(answer: &Value) -> &str {
     answer["result"]["_meta"]["dev.mendline/failure"]["outcome"].as_str().unwrap_or("none")
 }
 
-/// Answers the notification that completes a greeting, and refuses the stream for notices that follows it.
-pub fn complete_greeting(stage: &mut Stage) {
-    let note = stage.takes();
+/// Answers the notification that completes a handshake, and drops the GET request that follows it.
+pub fn complete_handshake(stage: &mut Stage) {
+    let note = stage.next_sent();
     assert_eq!(note.method(), "notifications/initialized");
     stage.status(note.id, 202, Content::Empty, None);
     stage.end(note.id, EndHow::Complete);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
 }
 
-pub fn endpoint(stage: &mut Stage, trunk: ExchangeId, target: &str) {
-    stage.status(trunk, 200, Content::Events, None);
+pub fn endpoint(stage: &mut Stage, sse: ExchangeId, target: &str) {
+    stage.status(sse, 200, Content::Events, None);
     let event = SseEvent {
         id: None,
         event: Some(Bytes::from_static(b"endpoint")),
         data: Some(Bytes::copy_from_slice(target.as_bytes())),
         retry: None,
     };
-    stage.tell(Input::StreamEvent { exchange: trunk, event: ReceivedEvent::new(event, &Limits::default()) });
+    stage.input(Input::StreamEvent { exchange: sse, event: ReceivedEvent::new(event, &Limits::default()) });
 }
 
-/// A stage whose client has greeted over a trunk.
-pub fn over_a_trunk() -> (Stage, ExchangeId) {
+/// Creates a stage after a handshake over an SSE stream.
+pub fn over_sse() -> (Stage, ExchangeId) {
     let mut stage = Stage::new(Dialect::Sse);
-    stage.client_says(GREETING);
-    let trunk = stage.takes().id;
-    endpoint(&mut stage, trunk, "/messages?s=1");
-    let post = stage.takes();
+    stage.client_sends(INITIALIZE);
+    let sse = stage.next_sent().id;
+    endpoint(&mut stage, sse, "/messages?s=1");
+    let post = stage.next_sent();
     stage.status(post.id, 202, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
-    stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
+    stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
     stage.client_reads().unwrap();
-    stage.client_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    complete_greeting(&mut stage);
-    stage.client_says(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
-    let ping = stage.takes();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    complete_handshake(&mut stage);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
+    let ping = stage.next_sent();
     stage.status(ping.id, 202, Content::Empty, None);
     stage.end(ping.id, EndHow::Complete);
-    stage.event(trunk, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping.json()["id"]));
+    stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping.json()["id"]));
     stage.client_reads().unwrap();
-    (stage, trunk)
+    (stage, sse)
 }
 
-/// A greeted stage whose idle line is tested.
-pub fn watched() -> Stage {
-    Stage::with(Dialect::Auto, |_| {}).greeting()
+/// Creates an initialized stage with keep-alive.
+pub fn initialized_with_keep_alive() -> Stage {
+    Stage::with(Dialect::Auto, |_| {}).initialize_session()
 }
 
 pub const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/clientCapabilities":{},"progressToken":9}"#;
@@ -345,13 +345,13 @@ pub fn modern(id: u32, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}{META}}}}}"#)
 }
 
-/// A stage whose client has greeted a server that names no session; the stream for notices has been asked for.
-pub fn without_a_session() -> (Stage, Seen) {
+/// Creates a stage after a handshake without a session id. The GET stream has been requested.
+pub fn initialized_without_session() -> (Stage, SentRequest) {
     let mut stage = Stage::new(Dialect::Auto);
-    stage.client_says(GREETING);
-    let greeting = stage.takes();
-    stage.answer(&greeting, r#"{"protocolVersion":"2025-11-25"}"#);
+    stage.client_sends(INITIALIZE);
+    let handshake = stage.next_sent();
+    stage.answer(&handshake, r#"{"protocolVersion":"2025-11-25"}"#);
     stage.client_reads().unwrap();
-    let notices = stage.initialize();
-    (stage, notices)
+    let get_stream = stage.send_initialized();
+    (stage, get_stream)
 }

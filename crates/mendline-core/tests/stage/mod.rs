@@ -1,9 +1,9 @@
-//! One client and one child, both played by a test.
+//! One client and one child, both controlled by a test.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-pub mod greeted;
 pub mod http;
+pub mod initialized;
 
 use std::time::Duration;
 
@@ -18,20 +18,20 @@ use serde_json::Value;
 pub const CLIENT: ClientId = ClientId(0);
 pub const NOTES: UpstreamId = UpstreamId(0);
 
-/// One client and one child, both played by the test.
+/// One client and one child, both controlled by the test.
 pub struct Stage {
-    turns: u32,
+    inputs: u32,
     pub engine: Engine,
     pub now: Moment,
     pub spawned: Option<LinkId>,
     pub dials: u32,
     pub written: u64,
     pub asked: Vec<Output>,
-    /// What the log would show.
-    pub heard: Vec<String>,
-    /// What was last asked to be kept, and how often.
-    pub kept: Option<Remembered>,
-    pub keepings: u32,
+    /// The lines of the log.
+    pub log: Vec<String>,
+    /// The cache that was saved last, and the number of saves.
+    pub saved: Option<Remembered>,
+    pub saves: u32,
 }
 
 impl Stage {
@@ -39,51 +39,51 @@ impl Stage {
         Stage::with(|_| {})
     }
 
-    /// A stage with another configuration.
+    /// Creates a stage with another configuration.
     pub fn with(change: impl FnOnce(&mut UpstreamConfig)) -> Self {
-        Stage::knowing(None, change)
+        Stage::with_cache(None, change)
     }
 
-    /// A stage whose engine knows this of the server from an earlier time.
-    pub fn knowing(remembered: Option<Remembered>, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
+    /// Creates a stage whose engine has this cache.
+    pub fn with_cache(remembered: Option<Remembered>, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
         let mut notes = UpstreamConfig::child("notes", "notes-server");
         change(&mut notes);
         let mut stage = Stage {
-            turns: 0,
+            inputs: 0,
             engine: Engine::new(Config::new(vec![notes]), 1),
             now: Moment::ZERO,
             spawned: None,
             dials: 0,
             written: 0,
             asked: Vec::new(),
-            heard: Vec::new(),
-            kept: None,
-            keepings: 0,
+            log: Vec::new(),
+            saved: None,
+            saves: 0,
         };
         if let Some(what) = remembered {
-            stage.tell(Input::Remembered { upstream: NOTES, what });
+            stage.input(Input::Remembered { upstream: NOTES, what });
         }
-        stage.tell(Input::ClientOpened { client: CLIENT, upstream: NOTES });
+        stage.input(Input::ClientOpened { client: CLIENT, upstream: NOTES });
         stage
     }
 
-    /// A stage whose child runs.
+    /// Creates a stage whose child runs.
     pub fn up() -> Self {
         let mut stage = Stage::new();
         stage.accept_dial();
         stage
     }
 
-    pub fn tell(&mut self, input: Input) {
-        self.count_turn();
+    pub fn input(&mut self, input: Input) {
+        self.count_input();
         self.engine.handle(input, self.now);
         self.collect();
     }
 
-    /// No story has an end that never comes, whatever it waits for.
-    fn count_turn(&mut self) {
-        self.turns += 1;
-        assert!(self.turns < 1_000_000, "this story goes on for ever");
+    /// Bounds every test, so that none runs without end.
+    fn count_input(&mut self) {
+        self.inputs += 1;
+        assert!(self.inputs < 1_000_000, "the test does not end");
     }
 
     pub fn collect(&mut self) {
@@ -95,10 +95,10 @@ impl Stage {
                     self.dials += 1;
                     self.written = 0;
                 }
-                Output::Happened(event) => self.heard.push(event.to_string()),
+                Output::Happened(event) => self.log.push(event.to_string()),
                 Output::Remember { what, .. } => {
-                    self.kept = Some(what);
-                    self.keepings += 1;
+                    self.saved = Some(what);
+                    self.saves += 1;
                 }
                 other => self.asked.push(other),
             }
@@ -107,28 +107,28 @@ impl Stage {
 
     pub fn accept_dial(&mut self) {
         let link = self.spawned.expect("a dial");
-        self.tell(Input::Spawned { link, pid: 1 });
+        self.input(Input::Spawned { link, pid: 1 });
     }
 
-    /// Waits for the next dial; says how long that took.
+    /// Waits for the next dial and returns the time until it.
     pub fn next_dial(&mut self) -> Duration {
         let began = self.now;
         while self.spawned.is_none() {
-            self.pass(Duration::from_millis(1));
+            self.advance(Duration::from_millis(1));
         }
         self.now.since(began)
     }
 
     pub fn die(&mut self, written: u64) {
         let link = self.spawned.take().expect("a child");
-        self.tell(Input::ChildExited { link, how: Exit::Signal(9), written });
+        self.input(Input::ChildExited { link, how: Exit::Signal(9), written });
     }
 
-    pub fn pass(&mut self, time: Duration) {
+    pub fn advance(&mut self, time: Duration) {
         let end = self.now + time;
-        self.count_turn();
+        self.count_input();
         while let Some(at) = self.engine.poll_timeout().filter(|at| *at <= end) {
-            self.count_turn();
+            self.count_input();
             self.now = at;
             self.engine.handle_timeout(at);
             self.collect();
@@ -136,24 +136,24 @@ impl Stage {
         self.now = end;
     }
 
-    pub fn client_says(&mut self, text: &str) {
+    pub fn client_sends(&mut self, text: &str) {
         let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
-        self.tell(Input::FromClient { client: CLIENT, received });
+        self.input(Input::FromClient { client: CLIENT, received });
     }
 
-    pub fn server_says(&mut self, text: &str) {
+    pub fn server_sends(&mut self, text: &str) {
         let link = self.spawned.expect("a child");
         let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
-        self.tell(Input::FromLink { link, received });
+        self.input(Input::FromLink { link, received });
     }
 
-    /// What the client reads next.
+    /// Returns the next message to the client.
     pub fn client_reads(&mut self) -> Option<Value> {
         let text = self.engine.poll_write(Port::Client(CLIENT))?.to_bytes();
         Some(serde_json::from_slice(&text).unwrap())
     }
 
-    /// What the child reads next.
+    /// Returns the next message to the child.
     pub fn server_reads(&mut self) -> Option<Value> {
         let text = self.engine.poll_write(Port::Link(self.spawned?))?.to_bytes();
         self.collect();
@@ -161,10 +161,10 @@ impl Stage {
         Some(serde_json::from_slice(&text).unwrap())
     }
 
-    /// The child reads one request and answers it.
+    /// Reads one request of the child and answers it.
     pub fn server_answers(&mut self, result: &str) -> Value {
         let request = self.server_reads().expect("a request");
-        self.server_says(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request["id"]));
+        self.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request["id"]));
         request
     }
 

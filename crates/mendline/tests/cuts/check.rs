@@ -1,100 +1,105 @@
-//! What must hold of a conversation, wherever it was cut.
+//! The rules that every conversation must meet, wherever it was cut.
 
 use std::time::Duration;
 
 use mendline::decisions::defaults;
 use serde_json::Value;
 
-use super::cable::{Fault, Kind, Way};
 use super::conversation::Wire;
-use super::seen::{Asked, Role, Seen};
-use super::site::{Manner, Twist};
+use super::faulty_stream::{Direction, Fault, Kind};
+use super::observations::{Observations, RequestRecord, Role};
+use super::site::{AnswerMode, Variant};
 
-/// What a promise in time may be late by.
+/// The tolerance of deadlines.
 const TICK: Duration = Duration::from_millis(250);
 
-/// What a driver may take to end once its client has left: calls, goodbye, the three steps that end a child, last words.
+/// The time that the driver may take after its client has left: running calls, session delete, the shutdown sequence of
+/// a child, and its stderr tail.
 const ENDING: Duration = Duration::from_secs(10 + 2 + 3 * 2 + 1);
 
-/// How a request came out.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Came {
-    Well,
+pub enum AnswerKind {
+    Success,
     NotSent,
     Refused,
     Unknown,
-    /// Some other failure, which a good server never causes.
-    Badly,
+    /// Any other failure, which a healthy server never causes.
+    OtherFailure,
 }
 
-/// How this answer says that it came out.
-pub fn came(answer: &Value) -> Came {
+/// Returns the result that an answer reports.
+pub fn answer_kind(answer: &Value) -> AnswerKind {
     let facts = [&answer["error"]["data"], &answer["result"]["_meta"]["dev.mendline/failure"]];
     match facts.iter().find_map(|facts| facts["outcome"].as_str()) {
-        None if answer.get("result").is_some() => Came::Well,
-        Some("not_sent") => Came::NotSent,
-        Some("refused") => Came::Refused,
-        Some("unknown") => Came::Unknown,
-        _ => Came::Badly,
+        None if answer.get("result").is_some() => AnswerKind::Success,
+        Some("not_sent") => AnswerKind::NotSent,
+        Some("refused") => AnswerKind::Refused,
+        Some("unknown") => AnswerKind::Unknown,
+        _ => AnswerKind::OtherFailure,
     }
 }
 
-/// Everything that was promised and not kept.
-pub fn violations(seen: &Seen, fault: Option<Fault>) -> Vec<String> {
+/// Returns all violated rules.
+pub fn violations(observed: &Observations, fault: Option<Fault>) -> Vec<String> {
     let mut found = Vec::new();
-    // A cable that swallows everything can cost all the time that a call has; any other fault is mended.
+    // A stalled stream may cost the whole deadline of a call. Every other fault is recovered.
     let may_cost_everything = fault.is_some_and(|fault| fault.kind == Kind::Stall);
-    let is_harmless = !seen.struck || fault.is_none_or(|fault| fault.kind == Kind::Drip);
-    for asked in &seen.asked {
-        let role = asked.role;
-        if asked.cancelled {
-            cancelled_for_good(asked, seen, is_harmless, &mut found);
+    let is_harmless = !observed.struck || fault.is_none_or(|fault| fault.kind == Kind::Drip);
+    for request in &observed.requests {
+        let role = request.role;
+        if request.cancelled {
+            cancelled_for_good(request, observed, is_harmless, &mut found);
             continue;
         }
-        let Some(came) = one_answer_in_time(asked, may_cost_everything, &mut found) else { continue };
-        match (role, came) {
-            (_, Came::Badly) => found.push(format!("{role:?} failed strangely: {}", asked.answers[0])),
-            (Role::Unsafe, Came::Well) if seen.runs != 1 => {
-                found.push(format!("I5 answered, but the oracle saw {} runs", seen.runs));
+        let Some(answer_kind) = one_answer_in_time(request, may_cost_everything, &mut found) else { continue };
+        match (role, answer_kind) {
+            (_, AnswerKind::OtherFailure) => found.push(format!("{role:?} failed strangely: {}", request.answers[0])),
+            (Role::Unsafe, AnswerKind::Success) if observed.runs != 1 => {
+                found.push(format!("I5 answered, but the oracle saw {} runs", observed.runs));
             }
-            (Role::Unsafe, Came::NotSent | Came::Refused) if seen.runs > 0 => {
-                found.push(format!("I5 said not to have run, but the oracle saw {} runs", seen.runs));
+            (Role::Unsafe, AnswerKind::NotSent | AnswerKind::Refused) if observed.runs > 0 => {
+                found.push(format!("I5 reported as not run, but the oracle saw {} runs", observed.runs));
             }
-            (_, Came::Well) => {}
-            (_, Came::NotSent | Came::Refused) if asked.took.is_some_and(|took| took > defaults::RECOVERY + TICK) => {
-                found.push(format!("{role:?} waited {:?} to be sent", asked.took));
+            (_, AnswerKind::Success) => {}
+            (_, AnswerKind::NotSent | AnswerKind::Refused)
+                if request.took.is_some_and(|took| took > defaults::RECOVERY + TICK) =>
+            {
+                found.push(format!("{role:?} waited {:?} to be sent", request.took));
             }
-            (Role::Unsafe, Came::Unknown)
-                if seen.runs == 0 && fault.is_some_and(|fault| cannot_arrive_whole(fault, seen)) =>
+            (Role::Unsafe, AnswerKind::Unknown)
+                if observed.runs == 0 && fault.is_some_and(|fault| cannot_arrive_whole(fault, observed)) =>
             {
                 found.push("an unsafe call that cannot have arrived whole was given up".to_owned());
             }
-            (Role::Unsafe, Came::Unknown)
-                if asked.after_fault && fault.is_some_and(|fault| is_over_at_once(fault, seen.wire)) =>
+            (Role::Unsafe, AnswerKind::Unknown)
+                if request.after_fault && fault.is_some_and(|fault| is_over_at_once(fault, observed.wire)) =>
             {
                 found.push("an unsafe call that was made after the fault was lost to it".to_owned());
             }
-            (_, Came::Unknown) if was_resumed(seen) && !may_cost_everything => {
+            (_, AnswerKind::Unknown) if was_resumed(observed) && !may_cost_everything => {
                 found.push(format!("{role:?} was resumed and lost all the same"));
             }
-            (_, came) if is_harmless => found.push(format!("{role:?} came out {came:?} although nothing was lost")),
-            (Role::Greeting | Role::Read, came) if !may_cost_everything => {
-                found.push(format!("{role:?} was not mended: {came:?}"));
+            (_, answer_kind) if is_harmless => {
+                found.push(format!("{role:?} came out {answer_kind:?} although nothing was lost"))
             }
-            (Role::Unsafe, Came::NotSent | Came::Refused) if !may_cost_everything => {
+            (Role::Initialize | Role::Read, answer_kind) if !may_cost_everything => {
+                found.push(format!("{role:?} was not mended: {answer_kind:?}"));
+            }
+            (Role::Unsafe, AnswerKind::NotSent | AnswerKind::Refused) if !may_cost_everything => {
                 found.push("an unsafe call that was not sent was not sent again either".to_owned());
             }
             _ => {}
         }
     }
-    let asks = matches!(seen.twist, Twist::Asks | Twist::AsksElsewhere);
-    if seen.questions.len() > 1 || (is_harmless && asks && seen.questions.is_empty()) {
-        found.push(format!("I8 the client was asked {} times", seen.questions.len()));
+    let asks = matches!(observed.variant, Variant::Asks | Variant::AsksElsewhere);
+    if observed.questions.len() > 1 || (is_harmless && asks && observed.questions.is_empty()) {
+        found.push(format!("I8 the client was asked {} times", observed.questions.len()));
     }
-    if seen.runs > 1 {
-        found.push(format!("I3 the oracle saw {} runs", seen.runs));
+    if observed.runs > 1 {
+        found.push(format!("I3 the oracle saw {} runs", observed.runs));
     }
-    match seen.ended {
+    match observed.ended {
         None => found.push("the driver did not end".to_owned()),
         Some(took) if took > ENDING => found.push(format!("the driver took {took:?} to end")),
         Some(_) => {}
@@ -102,47 +107,52 @@ pub fn violations(seen: &Seen, fault: Option<Fault>) -> Vec<String> {
     found
 }
 
-/// The response was asked for again after the fault, of a server that had it ready. One that has to be polled is asked in
-/// any case.
-fn was_resumed(seen: &Seen) -> bool {
-    seen.resumed > 0 && seen.manner != Manner::PolledEvents
+/// Returns true if the response was resumed after the fault, at a server that had it ready. A polled response is
+/// resumed in any case.
+fn was_resumed(observed: &Observations) -> bool {
+    observed.resumed > 0 && observed.mode != AnswerMode::PolledEvents
 }
 
-/// What was cancelled is not answered any more, and the server hears of it unless that was lost on the way.
-fn cancelled_for_good(asked: &Asked, seen: &Seen, is_harmless: bool, found: &mut Vec<String>) {
-    let role = asked.role;
-    if !asked.answers.is_empty() {
+/// A cancelled request gets no answer, and the server gets the cancellation unless it was lost.
+fn cancelled_for_good(request: &RequestRecord, observed: &Observations, is_harmless: bool, found: &mut Vec<String>) {
+    let role = request.role;
+    if !request.answers.is_empty() {
         found.push(format!("I1 {role:?} was answered although it was cancelled"));
     }
-    if is_harmless && !seen.server_knows_of_cancel {
-        found.push(format!("I18 the server was not told that {role:?} was cancelled"));
+    if is_harmless && !observed.server_knows_of_cancel {
+        found.push(format!("I18 the server did not learn that {role:?} was cancelled"));
     }
 }
 
-/// The shell itself saw that not everything was taken, unless the fault struck right behind a request that the server had
-/// whole and turned away. HTTP/2 mixes the bytes of all streams, and what is not known there counts as received.
-fn cannot_arrive_whole(fault: Fault, seen: &Seen) -> bool {
-    !seen.wire.is_http2()
-        && !seen.turned_away.contains(&fault.at)
-        && matches!((fault.kind, fault.way), (Kind::Cut | Kind::WriteError, Way::Up))
+/// Returns true if the transport saw that not all bytes were accepted, unless the fault came right after a request that
+/// the server had received and rejected. HTTP/2 mixes the bytes of all streams, so unknown bytes count as received
+/// there.
+fn cannot_arrive_whole(fault: Fault, observed: &Observations) -> bool {
+    !observed.wire.is_http2()
+        && !observed.rejected.contains(&fault.at)
+        && matches!((fault.kind, fault.direction), (Kind::Cut | Kind::WriteError, Direction::Up))
 }
 
-/// The connection is visibly dead as soon as the fault has struck, so nothing more can be lost to it. A child that closes
-/// its stdout and lives on is only suspected at first.
+/// Returns true if the connection is visibly dead right after the fault, so that it can lose nothing more. A child that
+/// closes only its stdout is at first suspect.
 fn is_over_at_once(fault: Fault, wire: Wire) -> bool {
-    fault.kind == Kind::Cut || (wire != Wire::Stdio && (fault.kind, fault.way) == (Kind::End, Way::Down))
+    fault.kind == Kind::Cut || (wire != Wire::Stdio && (fault.kind, fault.direction) == (Kind::End, Direction::Down))
 }
 
-fn one_answer_in_time(asked: &Asked, may_cost_everything: bool, found: &mut Vec<String>) -> Option<Came> {
-    let role = asked.role;
-    if asked.answers.len() != 1 {
-        found.push(format!("I1 {role:?} was answered {} times", asked.answers.len()));
+fn one_answer_in_time(
+    request: &RequestRecord,
+    may_cost_everything: bool,
+    found: &mut Vec<String>,
+) -> Option<AnswerKind> {
+    let role = request.role;
+    if request.answers.len() != 1 {
+        found.push(format!("I1 {role:?} was answered {} times", request.answers.len()));
     }
     let most = if may_cost_everything { defaults::CALL } else { defaults::RECOVERY } + TICK;
-    if let Some(took) = asked.took.filter(|took| *took > most) {
+    if let Some(took) = request.took.filter(|took| *took > most) {
         found.push(format!("I2 {role:?} was answered after {took:?}"));
     }
-    asked.answers.first().map(came)
+    request.answers.first().map(answer_kind)
 }
 
 #[cfg(test)]
@@ -151,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    const CUT: Fault = Fault { kind: Kind::Cut, way: Way::Up, at: 1 };
+    const CUT: Fault = Fault { kind: Kind::Cut, direction: Direction::Up, at: 1 };
 
     fn well() -> Value {
         json!({"id": "unsafe", "result": {}})
@@ -161,60 +171,60 @@ mod tests {
         json!({"id": "unsafe", "result": {"isError": true, "_meta": {"dev.mendline/failure": {"outcome": outcome}}}})
     }
 
-    fn seen(answers: &[Value], runs: usize) -> Seen {
+    fn observed(answers: &[Value], runs: usize) -> Observations {
         let took = Some(Duration::ZERO);
         let answers = answers.to_vec();
-        let asked = Asked { role: Role::Unsafe, after_fault: false, cancelled: false, took, answers };
-        let nothing = Seen::nothing(Wire::Http1, Manner::ResumableEvents, Twist::Plain);
-        Seen { asked: vec![asked], runs, struck: true, ended: Some(Duration::ZERO), ..nothing }
+        let request = RequestRecord { role: Role::Unsafe, after_fault: false, cancelled: false, took, answers };
+        let nothing = Observations::nothing(Wire::Http1, AnswerMode::ResumableEvents, Variant::Plain);
+        Observations { requests: vec![request], runs, struck: true, ended: Some(Duration::ZERO), ..nothing }
     }
 
     #[test]
-    fn a_conversation_that_keeps_every_promise_is_not_complained_about() {
-        assert_eq!(violations(&seen(&[well()], 1), Some(CUT)), [""; 0]);
-        assert_eq!(violations(&seen(&[failed("unknown")], 1), Some(CUT)), [""; 0]);
+    fn correct_conversation_has_no_violation() {
+        assert_eq!(violations(&observed(&[well()], 1), Some(CUT)), [""; 0]);
+        assert_eq!(violations(&observed(&[failed("unknown")], 1), Some(CUT)), [""; 0]);
     }
 
     #[test]
-    fn every_broken_promise_is_seen() {
+    fn every_violation_is_detected() {
         let late = |seconds| {
-            let mut late = seen(&[well()], 1);
-            late.asked[0].took = Some(Duration::from_secs(seconds));
+            let mut late = observed(&[well()], 1);
+            late.requests[0].took = Some(Duration::from_secs(seconds));
             late
         };
-        let mut lost_afterwards = seen(&[failed("unknown")], 1);
-        lost_afterwards.asked[0].after_fault = true;
+        let mut lost_afterwards = observed(&[failed("unknown")], 1);
+        lost_afterwards.requests[0].after_fault = true;
         let cancelled = |answers: &[Value], struck| {
-            let mut cancelled = Seen { struck, ..seen(answers, 1) };
-            cancelled.asked[0].cancelled = true;
+            let mut cancelled = Observations { struck, ..observed(answers, 1) };
+            cancelled.requests[0].cancelled = true;
             cancelled
         };
-        let asked = |questions: usize, struck| {
+        let request = |questions: usize, struck| {
             let questions = vec![Value::Null; questions];
-            Seen { twist: Twist::Asks, questions, struck, ..seen(&[well()], 1) }
+            Observations { variant: Variant::Asks, questions, struck, ..observed(&[well()], 1) }
         };
         let cases = [
             (cancelled(&[well()], true), "although it was cancelled"),
-            (cancelled(&[], false), "was not told"),
-            (Seen { resumed: 1, ..seen(&[failed("unknown")], 1) }, "resumed and lost"),
-            (asked(2, true), "asked 2 times"),
-            (asked(0, false), "asked 0 times"),
-            (seen(&[], 0), "I1"),
-            (seen(&[well(), well()], 1), "I1"),
+            (cancelled(&[], false), "did not learn"),
+            (Observations { resumed: 1, ..observed(&[failed("unknown")], 1) }, "resumed and lost"),
+            (request(2, true), "asked 2 times"),
+            (request(0, false), "asked 0 times"),
+            (observed(&[], 0), "I1"),
+            (observed(&[well(), well()], 1), "I1"),
             (late(46), "I2"),
-            (seen(&[failed("unknown")], 2), "I3"),
-            (seen(&[well()], 0), "I5"),
-            (seen(&[failed("not_sent")], 1), "I5"),
-            (seen(&[failed("refused")], 1), "I5"),
-            (seen(&[failed("not_sent")], 0), "not sent again"),
-            (seen(&[failed("answered")], 0), "strangely"),
-            (seen(&[failed("unknown")], 0), "cannot have arrived whole"),
+            (observed(&[failed("unknown")], 2), "I3"),
+            (observed(&[well()], 0), "I5"),
+            (observed(&[failed("not_sent")], 1), "I5"),
+            (observed(&[failed("refused")], 1), "I5"),
+            (observed(&[failed("not_sent")], 0), "not sent again"),
+            (observed(&[failed("answered")], 0), "strangely"),
+            (observed(&[failed("unknown")], 0), "cannot have arrived whole"),
             (lost_afterwards, "made after the fault"),
-            (Seen { struck: false, ..seen(&[failed("unknown")], 1) }, "nothing was lost"),
-            (Seen { ended: None, ..seen(&[well()], 1) }, "did not end"),
+            (Observations { struck: false, ..observed(&[failed("unknown")], 1) }, "nothing was lost"),
+            (Observations { ended: None, ..observed(&[well()], 1) }, "did not end"),
         ];
-        for (seen, expected) in cases {
-            let found = violations(&seen, Some(CUT)).join("; ");
+        for (observed, expected) in cases {
+            let found = violations(&observed, Some(CUT)).join("; ");
             assert!(found.contains(expected), "{expected}: {found}");
         }
     }

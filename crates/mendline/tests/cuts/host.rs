@@ -1,4 +1,4 @@
-//! What the driver reaches: a child over two cables, or a server over as many as it dials.
+//! The host of the driver: a child over two streams, or a server over dialed streams.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,15 +13,15 @@ use mendline::transport::http::{Dial, DialError, Dialed, Http, Place, Protocol, 
 use mendline::{Child, Drained, Host};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadBuf};
 
-use super::cable::{Cable, Meter};
 use super::conversation::Wire;
+use super::faulty_stream::{FaultyStream, Meter};
 use super::site::Site;
 use super::{http1, http2, tls};
 
-/// How much is read from a pipe at once.
+/// The number of bytes that are read from a pipe at once.
 const CHUNK: usize = 64 * 1024;
 
-/// One upstream: the site, and how it is reached.
+/// One upstream: the server and its transport.
 pub struct Stage {
     pub wire: Wire,
     pub site: Site,
@@ -29,10 +29,10 @@ pub struct Stage {
 }
 
 impl Host for Stage {
-    type Child = Actor;
-    type Dial = Cables;
+    type Child = FakeChild;
+    type Dial = FaultyDialer;
 
-    fn remote(&mut self, _: UpstreamId) -> Option<Http<Cables>> {
+    fn remote(&mut self, _: UpstreamId) -> Option<Http<FaultyDialer>> {
         let (url, protocol) = match self.wire {
             Wire::Stdio => return None,
             Wire::Http1 => ("http://notes.test/mcp", Protocol::Http1),
@@ -44,37 +44,40 @@ impl Host for Stage {
         if self.wire.is_secure() {
             target = target.tls(tls::trust());
         }
-        Some(Http::new(target, Cables { wire: self.wire, site: self.site.clone(), meter: self.meter.clone() }))
+        Some(Http::new(target, FaultyDialer { wire: self.wire, site: self.site.clone(), meter: self.meter.clone() }))
     }
 
-    fn spawn(&mut self, _: LinkId) -> Result<Actor, SpawnFailure> {
-        let fate = Fate::default();
-        let dies = |fate: &Fate| {
-            let fate = fate.clone();
-            move || fate.seal(Exit::Signal(9))
+    fn spawn(&mut self, _: LinkId) -> Result<FakeChild, SpawnFailure> {
+        let exit_slot = ExitSlot::default();
+        let dies = |exit_slot: &ExitSlot| {
+            let exit_slot = exit_slot.clone();
+            move || exit_slot.set(Exit::Signal(9))
         };
-        let (stdin, program_stdin) = Cable::new(&self.meter);
-        let (stdout, program_stdout) = Cable::new(&self.meter);
+        let (stdin, program_stdin) = FaultyStream::new(&self.meter);
+        let (stdout, program_stdout) = FaultyStream::new(&self.meter);
         let (stderr, program_stderr) = tokio::io::duplex(CHUNK);
-        tokio::spawn(program(program_stdin, program_stdout, program_stderr, self.site.clone(), fate.clone()));
-        Ok(Actor { pipes: Some((stdin.on_cut(dies(&fate)), stdout.on_cut(dies(&fate)), stderr)), fate })
+        tokio::spawn(program(program_stdin, program_stdout, program_stderr, self.site.clone(), exit_slot.clone()));
+        Ok(FakeChild {
+            pipes: Some((stdin.on_cut(dies(&exit_slot)), stdout.on_cut(dies(&exit_slot)), stderr)),
+            exit_slot,
+        })
     }
 }
 
-/// A server program: hears lines, answers lines, and ends with its stdin.
-async fn program(stdin: DuplexStream, mut stdout: DuplexStream, stderr: DuplexStream, site: Site, fate: Fate) {
+/// A server program: reads lines, answers lines, and ends with its stdin.
+async fn program(stdin: DuplexStream, mut stdout: DuplexStream, stderr: DuplexStream, site: Site, exit_slot: ExitSlot) {
     let mut lines = BufReader::new(stdin).split(b'\n');
     let mut code = 0;
     while let Ok(Some(line)) = lines.next_segment().await {
-        // The last piece before the end of stdin may lack its line end; half a message is not one.
+        // The last line may be incomplete; half a message is ignored.
         let Ok(message) = serde_json::from_slice(&line) else {
             code = 1;
             continue;
         };
-        let (said, goes_on) = site.hear(&message);
-        if let Some(said) = said {
-            // Nobody may listen any more; the work is done all the same.
-            let _ = stdout.write_all(format!("{said}\n").as_bytes()).await;
+        let (reply, goes_on) = site.handle(&message);
+        if let Some(reply) = reply {
+            // The reader may be gone. The call has run in any case.
+            let _ = stdout.write_all(format!("{reply}\n").as_bytes()).await;
         }
         if !goes_on {
             code = 3;
@@ -82,67 +85,67 @@ async fn program(stdin: DuplexStream, mut stdout: DuplexStream, stderr: DuplexSt
         }
     }
     drop(stderr);
-    fate.seal(Exit::Code(code));
+    exit_slot.set(Exit::Code(code));
 }
 
-/// How a child ended, once it has.
+/// The exit status of a child, once it has exited.
 #[derive(Clone, Default)]
-struct Fate(Arc<Mutex<(Option<Exit>, Option<Waker>)>>);
+struct ExitSlot(Arc<Mutex<(Option<Exit>, Option<Waker>)>>);
 
-impl Fate {
-    fn seal(&self, exit: Exit) {
-        let mut fate = self.0.lock().unwrap();
-        fate.0.get_or_insert(exit);
-        if let Some(waker) = fate.1.take() {
+impl ExitSlot {
+    fn set(&self, exit: Exit) {
+        let mut exit_slot = self.0.lock().unwrap();
+        exit_slot.0.get_or_insert(exit);
+        if let Some(waker) = exit_slot.1.take() {
             waker.wake();
         }
     }
 }
 
-/// A child as the driver sees it.
-pub struct Actor {
-    pipes: Option<(Cable, Cable, DuplexStream)>,
-    fate: Fate,
+/// A child of the driver.
+pub struct FakeChild {
+    pipes: Option<(FaultyStream, FaultyStream, DuplexStream)>,
+    exit_slot: ExitSlot,
 }
 
-impl Child for Actor {
-    type Stdin = Cable;
-    type Stdout = Cable;
+impl Child for FakeChild {
+    type Stdin = FaultyStream;
+    type Stdout = FaultyStream;
     type Stderr = DuplexStream;
 
     fn pid(&self) -> u32 {
         4711
     }
 
-    fn pipes(&mut self) -> Option<(Cable, Cable, DuplexStream)> {
+    fn pipes(&mut self) -> Option<(FaultyStream, FaultyStream, DuplexStream)> {
         self.pipes.take()
     }
 
     fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut fate = self.fate.0.lock().unwrap();
-        if fate.0.is_some() {
+        let mut exit_slot = self.exit_slot.0.lock().unwrap();
+        if exit_slot.0.is_some() {
             return Poll::Ready(());
         }
-        fate.1 = Some(cx.waker().clone());
+        exit_slot.1 = Some(cx.waker().clone());
         Poll::Pending
     }
 
     fn signal(&mut self, signal: Signal) {
-        self.fate.seal(match signal {
+        self.exit_slot.set(match signal {
             Signal::Term => Exit::Signal(15),
             Signal::Kill => Exit::Signal(9),
         });
     }
 
     fn bury(&mut self) -> Exit {
-        self.fate.0.lock().unwrap().0.expect("buried alive")
+        self.exit_slot.0.lock().unwrap().0.expect("reaped before it exited")
     }
 
-    fn unread(&self, _: &Cable) -> u64 {
+    fn unread(&self, _: &FaultyStream) -> u64 {
         0
     }
 
-    fn drain_stdout(&self, stdout: &mut Cable, into: &mut BytesMut) -> Drained {
+    fn drain_stdout(&self, stdout: &mut FaultyStream, into: &mut BytesMut) -> Drained {
         let mut space = vec![0; CHUNK];
         let mut buffer = ReadBuf::new(&mut space);
         let read = Pin::new(stdout).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer);
@@ -160,20 +163,24 @@ impl Child for Actor {
     }
 }
 
-/// Dials the site.
-pub struct Cables {
+/// A dialer of the server.
+pub struct FaultyDialer {
     wire: Wire,
     site: Site,
     meter: Meter,
 }
 
-impl Dial for Cables {
-    type Io = Cable;
+impl Dial for FaultyDialer {
+    type Io = FaultyStream;
 
-    fn dial(&self, _: &Place, _: Duration) -> impl Future<Output = Result<Dialed<Cable>, DialError>> + Send + 'static {
+    fn dial(
+        &self,
+        _: &Place,
+        _: Duration,
+    ) -> impl Future<Output = Result<Dialed<FaultyStream>, DialError>> + Send + 'static {
         let (wire, site, meter) = (self.wire, self.site.clone(), self.meter.clone());
         async move {
-            let (cable, theirs) = Cable::new(&meter);
+            let (cable, theirs) = FaultyStream::new(&meter);
             tokio::spawn(async move {
                 match wire {
                     Wire::Stdio | Wire::Http1 => http1::serve(theirs, site).await,

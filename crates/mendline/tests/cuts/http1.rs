@@ -1,4 +1,4 @@
-//! The server's side of one HTTP/1.1 connection, by hand: it takes a request when it is there whole and not before.
+//! The server side of one HTTP/1.1 connection. It handles a request only when it is complete.
 
 use std::io;
 
@@ -6,17 +6,17 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::site::{Body, Reply, Request, Site};
 
-/// Serves a connection until it ends, one way or another.
+/// Serves a connection until it ends.
 pub async fn serve(mut io: impl AsyncRead + AsyncWrite + Unpin, site: Site) {
     let mut unread = Vec::new();
     while let Some(request) = next(&mut io, &mut unread).await {
-        if say(&mut io, site.answer(&request)).await.is_err() {
+        if send(&mut io, site.answer(&request)).await.is_err() {
             return;
         }
     }
 }
 
-/// The next whole request.
+/// Reads the next complete request.
 async fn next(io: &mut (impl AsyncRead + Unpin), unread: &mut Vec<u8>) -> Option<Request> {
     loop {
         if let Some((request, length)) = parse(unread) {
@@ -29,7 +29,7 @@ async fn next(io: &mut (impl AsyncRead + Unpin), unread: &mut Vec<u8>) -> Option
     }
 }
 
-/// A request and its length, if these bytes begin with a whole one.
+/// Parses a complete request at the start of these bytes. Returns it with its length.
 fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
     let head_length = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&bytes[..head_length]).into_owned();
@@ -49,7 +49,7 @@ fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
     Some((request, head_length + body_length))
 }
 
-async fn say(io: &mut (impl AsyncRead + AsyncWrite + Unpin), reply: Reply) -> io::Result<()> {
+async fn send(io: &mut (impl AsyncRead + AsyncWrite + Unpin), reply: Reply) -> io::Result<()> {
     let mut head = format!("HTTP/1.1 {} Said\r\n", reply.status);
     for (name, value) in reply.headers() {
         head += &format!("{name}: {value}\r\n");
@@ -60,7 +60,7 @@ async fn say(io: &mut (impl AsyncRead + AsyncWrite + Unpin), reply: Reply) -> io
     };
     put(io, &format!("{head}Transfer-Encoding: chunked\r\n\r\n")).await?;
     loop {
-        // A stream that waits must notice that nobody listens any more, as a server over TCP does.
+        // A waiting stream must notice a closed connection, like a server over TCP.
         let mut byte = [0];
         tokio::select! {
             biased;
@@ -76,7 +76,7 @@ async fn say(io: &mut (impl AsyncRead + AsyncWrite + Unpin), reply: Reply) -> io
     }
 }
 
-/// Under TLS, what is only written may lie in a buffer.
+/// Flushes, because TLS may buffer written bytes.
 async fn put(io: &mut (impl AsyncWrite + Unpin), text: &str) -> io::Result<()> {
     io.write_all(text.as_bytes()).await?;
     io.flush().await

@@ -1,4 +1,4 @@
-//! The server's side of one HTTP/2 connection.
+//! The server side of one HTTP/2 connection.
 
 use std::future::poll_fn;
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::site::{Body, Request, Site};
 
-/// Serves a connection until it ends, one way or another.
+/// Serves a connection until it ends.
 pub async fn serve(io: impl AsyncRead + AsyncWrite + Unpin, site: Site) {
     let Ok(mut connection) = h2::server::handshake(io).await else { return };
     while let Some(Ok((request, respond))) = connection.accept().await {
@@ -17,7 +17,7 @@ pub async fn serve(io: impl AsyncRead + AsyncWrite + Unpin, site: Site) {
     }
 }
 
-/// Answers one request, when it is there whole; what cannot be said any more is not said.
+/// Answers one complete request. Write errors are ignored.
 async fn answer(request: http::Request<RecvStream>, mut respond: SendResponse<Bytes>, site: Site) -> Option<()> {
     let (parts, mut stream) = request.into_parts();
     let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -48,7 +48,7 @@ async fn answer(request: http::Request<RecvStream>, mut respond: SendResponse<By
                 Some(piece) => out.send_data(piece.into(), false).ok()?,
                 None => return out.send_data(Bytes::new(), true).ok(),
             },
-            // Nobody listens any more.
+            // The client has closed the stream.
             _ = poll_fn(|cx| out.poll_reset(cx)) => return None,
         }
     }

@@ -1,8 +1,8 @@
-//! The server: what it answers, whatever carries the question, and the oracle that counts what it has run.
+//! The server: its answers over every transport, and the oracle that counts its runs.
 //!
-//! It is a good server. It runs a tool as soon as a request is there whole, keeps sessions across connections, replays
-//! what a resumed stream has missed, and asks a client that did not hear it once more. Everything that goes wrong, goes
-//! wrong on the way, unless the story has a [`Twist`].
+//! It is a correct server. It runs a tool as soon as a request is complete, keeps sessions across connections, replays
+//! the missed events of a resumed stream, and repeats an unanswered request to the client. All faults are in the
+//! connection, unless the conversation has a [`Variant`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,43 +10,43 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::cable::{Meter, Way};
+use super::faulty_stream::{Direction, Meter};
 
-/// How the server answers.
+/// The form of the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
-    /// Each request with JSON.
+pub enum AnswerMode {
+    /// JSON for each request.
     Json,
-    /// Each request with a stream of events.
+    /// An event stream for each request.
     Events,
-    /// The same, with event ids, so that a stream can be resumed; and it keeps a stream for notices open.
+    /// The same with event ids, so that a stream can be resumed, and with an open GET stream.
     ResumableEvents,
-    /// The same, but it ends each stream after an event that says nothing: the answer has to be fetched.
+    /// The same, but each stream ends after an empty event, and the client must fetch the answer.
     PolledEvents,
-    /// Everything over the one stream of the oldest HTTP transport.
-    Trunk,
+    /// All answers over the one stream of the 2024-11-05 transport.
+    Sse,
 }
 
-/// What makes a story more than questions and answers.
+/// An additional event in a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Twist {
-    /// Nothing does.
+pub enum Variant {
+    /// None.
     Plain,
-    /// The tool asks the client something before it answers, where its answer will come.
+    /// The tool sends a request to the client before its answer, over the same stream.
     Asks,
-    /// The same, over the stream for notices.
+    /// The same over the GET stream.
     AsksElsewhere,
-    /// The tool never answers, and the client cancels it.
+    /// The tool never answers, and the client cancels the call.
     Cancels,
-    /// Once the list has been read, the server knows no session any more.
+    /// The server loses all sessions after the list.
     Forgets,
-    /// Once the list has been read, the child ends.
+    /// The child exits after the list.
     Dies,
-    /// What is sent to its address has to be sent on to another.
+    /// The server redirects requests to another path.
     Redirects,
 }
 
-/// A request, whatever carried it.
+/// A request over any transport.
 #[derive(Debug, Default)]
 pub struct Request {
     pub verb: String,
@@ -56,7 +56,7 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-/// A response, whatever carries it.
+/// A response over any transport.
 pub struct Reply {
     pub status: u16,
     pub content_type: Option<&'static str>,
@@ -66,7 +66,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The headers that it has.
+    /// Returns the headers that are set.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = [
             ("content-type", self.content_type),
@@ -79,110 +79,109 @@ impl Reply {
 
 pub enum Body {
     Whole(String),
-    /// Events in pieces; the stream ends when no more can come.
+    /// Events in pieces; the stream ends with its sender.
     Events(UnboundedReceiver<String>),
 }
 
-/// One server, on however many connections.
+/// One server with any number of connections.
 #[derive(Clone)]
-pub struct Site(Arc<Mutex<Inside>>);
+pub struct Site(Arc<Mutex<State>>);
 
-struct Inside {
-    manner: Manner,
-    twist: Twist,
+struct State {
+    mode: AnswerMode,
+    variant: Variant,
     stateful: bool,
     sessions: u32,
     open: Vec<String>,
     streams: Vec<Stream>,
-    /// The stream for notices of each session.
-    notices: BTreeMap<String, usize>,
-    trunks: BTreeMap<String, UnboundedSender<String>>,
-    /// Calls that wait for what the client answers to a question: the question's id, the call's, and its stream.
+    /// The GET stream of each session.
+    get_streams: BTreeMap<String, usize>,
+    sse_streams: BTreeMap<String, UnboundedSender<String>>,
+    /// Calls that wait for a response of the client: the id of the server request, the id of the call, and its stream.
     waiting: Vec<(String, Value, Option<usize>)>,
-    asked: usize,
+    server_requests: usize,
     runs: BTreeMap<String, usize>,
-    twisted: bool,
+    with_variant: bool,
     cancelled: bool,
     resumed: usize,
     meter: Meter,
-    /// How many bytes had gone up when it refused something or sent it elsewhere, each time.
-    turned_away: Vec<usize>,
+    /// The number of bytes that had gone up at each refusal or redirect.
+    rejected: Vec<usize>,
 }
 
-/// A stream of events: what it has said, and who listens.
+/// An event stream: its sent events, and its live connection.
 #[derive(Default)]
 struct Stream {
-    said: Vec<String>,
+    sent: Vec<String>,
     ended: bool,
     live: Option<UnboundedSender<String>>,
 }
 
-/// What comes of a message.
-enum Heard {
+/// The reaction to a message.
+enum Reaction {
     Nothing,
     Answer(Value),
-    /// The answer has to wait for what the client says to this.
+    /// The answer waits for the client's response to this request.
     Question(Value),
-    /// The client said it: the answer to the call, and where it belongs.
+    /// The response arrived: the answer to the call, and its stream.
     Late(Value, Option<usize>),
-    /// No answer will ever come.
+    /// No answer ever comes.
     Silence,
 }
 
 impl Site {
-    pub fn new(manner: Manner, twist: Twist, stateful: bool, meter: Meter) -> Site {
-        Site(Arc::new(Mutex::new(Inside {
-            manner,
-            twist,
+    pub fn new(mode: AnswerMode, variant: Variant, stateful: bool, meter: Meter) -> Site {
+        Site(Arc::new(Mutex::new(State {
+            mode,
+            variant,
             stateful,
             sessions: 0,
             open: Vec::new(),
             streams: Vec::new(),
-            notices: BTreeMap::new(),
-            trunks: BTreeMap::new(),
+            get_streams: BTreeMap::new(),
+            sse_streams: BTreeMap::new(),
             waiting: Vec::new(),
-            asked: 0,
+            server_requests: 0,
             runs: BTreeMap::new(),
-            twisted: false,
+            with_variant: false,
             cancelled: false,
             resumed: 0,
             meter,
-            turned_away: Vec::new(),
+            rejected: Vec::new(),
         })))
     }
 
-    /// How often a tool has run.
+    /// Returns how often a tool has run.
     pub fn runs(&self, tool: &str) -> usize {
         self.0.lock().unwrap().runs.get(tool).copied().unwrap_or(0)
     }
 
-    /// How often a response was asked for again from where it broke off.
+    /// Returns how often a response was resumed.
     pub fn resumed(&self) -> usize {
         self.0.lock().unwrap().resumed
     }
 
-    /// How many bytes had gone up when it refused something or sent it elsewhere, each time.
-    pub fn turned_away(&self) -> Vec<usize> {
-        self.0.lock().unwrap().turned_away.clone()
+    /// Returns the number of bytes that had gone up at each refusal or redirect.
+    pub fn rejected(&self) -> Vec<usize> {
+        self.0.lock().unwrap().rejected.clone()
     }
 
-    /// Whether it was told that nobody waits for its tool any more: by a notification, or because nobody listens to a
-    /// response that is still open.
+    /// Returns true if the call was cancelled: by a notification, or because the client closed an open response.
     pub fn was_cancelled(&self) -> bool {
         let inside = self.0.lock().unwrap();
         let is_deserted = |stream: &Stream| stream.live.as_ref().is_some_and(UnboundedSender::is_closed);
         inside.cancelled || (!inside.stateful && inside.streams.iter().any(is_deserted))
     }
 
-    /// What a child has to say to a line, and whether it goes on.
-    pub fn hear(&self, message: &Value) -> (Option<Value>, bool) {
+    /// Handles a line for a child. Returns its reply, and whether the child continues.
+    pub fn handle(&self, message: &Value) -> (Option<Value>, bool) {
         let mut inside = self.0.lock().unwrap();
-        let said = match inside.hear(message) {
-            Heard::Nothing | Heard::Silence => None,
-            Heard::Answer(said) | Heard::Question(said) | Heard::Late(said, _) => Some(said),
+        let sent = match inside.handle(message) {
+            Reaction::Nothing | Reaction::Silence => None,
+            Reaction::Answer(sent) | Reaction::Question(sent) | Reaction::Late(sent, _) => Some(sent),
         };
-        let dies = inside.twists(Twist::Dies, message);
-        (said, !dies)
+        let dies = inside.is_due(Variant::Dies, message);
+        (sent, !dies)
     }
 
     /// Answers a request over HTTP.
@@ -190,22 +189,22 @@ impl Site {
         let mut inside = self.0.lock().unwrap();
         let reply = inside.answer(request);
         if reply.status >= 300 {
-            let so_far = inside.meter.carried(Way::Up).0;
-            inside.turned_away.push(so_far);
+            let so_far = inside.meter.carried(Direction::Up).0;
+            inside.rejected.push(so_far);
         }
         reply
     }
 }
 
-impl Inside {
+impl State {
     fn answer(&mut self, request: &Request) -> Reply {
-        if self.twist == Twist::Redirects && request.path == "/mcp" {
+        if self.variant == Variant::Redirects && request.path == "/mcp" {
             return Reply { location: Some("/mcp/here"), ..empty(307) };
         }
         match request.verb.as_str() {
-            "POST" if self.manner == Manner::Trunk => self.post_to_trunk(request),
+            "POST" if self.mode == AnswerMode::Sse => self.post_to_sse(request),
             "POST" => self.post(request),
-            "GET" if self.manner == Manner::Trunk => self.open_trunk(),
+            "GET" if self.mode == AnswerMode::Sse => self.open_sse(),
             "GET" => self.get(request),
             "DELETE" => {
                 self.open.retain(|session| Some(session) != request.session.as_ref());
@@ -215,23 +214,23 @@ impl Inside {
         }
     }
 
-    /// Whether this twist comes now: once, when the list has been read.
-    fn twists(&mut self, twist: Twist, message: &Value) -> bool {
-        let now = self.twist == twist && message["method"] == "tools/list" && !self.twisted;
-        self.twisted |= now;
+    /// Returns true if this variant happens now: once, after the list.
+    fn is_due(&mut self, variant: Variant, message: &Value) -> bool {
+        let now = self.variant == variant && message["method"] == "tools/list" && !self.with_variant;
+        self.with_variant |= now;
         now
     }
 
-    fn hear(&mut self, message: &Value) -> Heard {
+    fn handle(&mut self, message: &Value) -> Reaction {
         if message["method"] == "notifications/cancelled" {
             self.cancelled = true;
         }
-        let Some(id) = message.get("id") else { return Heard::Nothing };
+        let Some(id) = message.get("id") else { return Reaction::Nothing };
         let Some(method) = message["method"].as_str() else {
-            let asked = self.waiting.iter().position(|(question, _, _)| question == id);
-            return asked.map_or(Heard::Nothing, |place| {
+            let position = self.waiting.iter().position(|(question, _, _)| question == id);
+            return position.map_or(Reaction::Nothing, |place| {
                 let (_, call, stream) = self.waiting.remove(place);
-                Heard::Late(noted(&call), stream)
+                Reaction::Late(noted(&call), stream)
             });
         };
         let result = match method {
@@ -246,75 +245,75 @@ impl Inside {
             "tools/call" => {
                 let tool = message["params"]["name"].as_str().unwrap_or_default().to_owned();
                 *self.runs.entry(tool).or_default() += 1;
-                return match self.twist {
-                    Twist::Cancels => Heard::Silence,
-                    Twist::Asks | Twist::AsksElsewhere => {
-                        self.asked += 1;
-                        let question = format!("question-{}", self.asked);
+                return match self.variant {
+                    Variant::Cancels => Reaction::Silence,
+                    Variant::Asks | Variant::AsksElsewhere => {
+                        self.server_requests += 1;
+                        let question = format!("question-{}", self.server_requests);
                         self.waiting.push((question.clone(), id.clone(), None));
                         let params = json!({"message": "Really?", "requestedSchema": {"type": "object"}});
-                        Heard::Question(
+                        Reaction::Question(
                             json!({"jsonrpc": "2.0", "id": question, "method": "elicitation/create", "params": params}),
                         )
                     }
-                    _ => Heard::Answer(noted(id)),
+                    _ => Reaction::Answer(noted(id)),
                 };
             }
             _ => json!({}),
         };
-        Heard::Answer(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+        Reaction::Answer(json!({"jsonrpc": "2.0", "id": id, "result": result}))
     }
 
     fn post(&mut self, request: &Request) -> Reply {
         let Ok(message) = serde_json::from_slice::<Value>(&request.body) else { return empty(400) };
-        let greets = message["method"] == "initialize";
+        let is_initialize = message["method"] == "initialize";
         let known = request.session.as_ref().is_some_and(|session| self.open.contains(session));
-        if self.stateful && !greets && !known {
+        if self.stateful && !is_initialize && !known {
             return empty(404);
         }
-        let reply = match self.hear(&message) {
-            Heard::Nothing => return empty(202),
-            Heard::Late(answer, stream) => {
+        let reply = match self.handle(&message) {
+            Reaction::Nothing => return empty(202),
+            Reaction::Late(answer, stream) => {
                 if let Some(stream) = stream {
-                    self.say(stream, &answer.to_string());
+                    self.send(stream, &answer.to_string());
                     self.end(stream);
                 }
                 return empty(202);
             }
-            Heard::Answer(answer) if self.manner == Manner::Json => {
+            Reaction::Answer(answer) if self.mode == AnswerMode::Json => {
                 Reply { content_type: Some("application/json"), body: Body::Whole(answer.to_string()), ..empty(200) }
             }
-            Heard::Answer(answer) => {
+            Reaction::Answer(answer) => {
                 let stream = self.begin();
                 let reply = self.listen(stream, 0);
-                if self.manner == Manner::PolledEvents {
+                if self.mode == AnswerMode::PolledEvents {
                     self.streams[stream].live = None;
                 }
-                self.say(stream, &answer.to_string());
+                self.send(stream, &answer.to_string());
                 self.end(stream);
                 reply
             }
-            Heard::Question(question) => {
+            Reaction::Question(question) => {
                 let stream = self.begin();
                 if let Some((_, _, place)) = self.waiting.last_mut() {
                     *place = Some(stream);
                 }
-                let elsewhere = request.session.clone().filter(|_| self.twist == Twist::AsksElsewhere);
-                let asks = elsewhere.map_or(stream, |session| self.notices(&session));
-                self.say(asks, &question.to_string());
+                let elsewhere = request.session.clone().filter(|_| self.variant == Variant::AsksElsewhere);
+                let asks = elsewhere.map_or(stream, |session| self.get_stream(&session));
+                self.send(asks, &question.to_string());
                 self.listen(stream, 0)
             }
-            Heard::Silence => {
+            Reaction::Silence => {
                 let stream = self.begin();
                 self.listen(stream, 0)
             }
         };
-        let session = (self.stateful && greets).then(|| {
+        let session = (self.stateful && is_initialize).then(|| {
             self.sessions += 1;
             format!("session-{}", self.sessions)
         });
         self.open.extend(session.clone());
-        if self.twists(Twist::Forgets, &message) {
+        if self.is_due(Variant::Forgets, &message) {
             self.open.clear();
         }
         Reply { session, ..reply }
@@ -328,29 +327,30 @@ impl Inside {
             return empty(404);
         };
         let Some(last) = &request.last_event else {
-            // Whoever names no event has seen none: a stream begins with one that has a name and nothing to say.
-            let stream = self.notices(&session);
+            // A client without an event id has seen no event: a stream starts with an empty event that has an id.
+            let stream = self.get_stream(&session);
             return self.listen(stream, 0);
         };
-        let place = last.split_once('/').and_then(|(stream, seen)| Some((stream.parse().ok()?, seen.parse().ok()?)));
-        let Some((stream, seen)) = place.filter(|(stream, _): &(usize, usize)| *stream < self.streams.len()) else {
+        let place =
+            last.split_once('/').and_then(|(stream, observed)| Some((stream.parse().ok()?, observed.parse().ok()?)));
+        let Some((stream, observed)) = place.filter(|(stream, _): &(usize, usize)| *stream < self.streams.len()) else {
             return empty(404);
         };
-        self.resumed += usize::from(self.notices.values().all(|notices| *notices != stream));
-        self.listen(stream, seen + 1)
+        self.resumed += usize::from(self.get_streams.values().all(|get_streams| *get_streams != stream));
+        self.listen(stream, observed + 1)
     }
 
     fn has_ids(&self) -> bool {
-        matches!(self.manner, Manner::ResumableEvents | Manner::PolledEvents)
+        matches!(self.mode, AnswerMode::ResumableEvents | AnswerMode::PolledEvents)
     }
 
-    /// The stream for notices of this session.
-    fn notices(&mut self, session: &str) -> usize {
-        if let Some(stream) = self.notices.get(session) {
+    /// Returns the GET stream of this session.
+    fn get_stream(&mut self, session: &str) -> usize {
+        if let Some(stream) = self.get_streams.get(session) {
             return *stream;
         }
         let stream = self.begin();
-        self.notices.insert(session.to_owned(), stream);
+        self.get_streams.insert(session.to_owned(), stream);
         stream
     }
 
@@ -358,25 +358,25 @@ impl Inside {
         self.streams.push(Stream::default());
         let stream = self.streams.len() - 1;
         if self.has_ids() {
-            self.say(stream, "");
+            self.send(stream, "");
         }
         stream
     }
 
-    fn say(&mut self, number: usize, data: &str) {
+    fn send(&mut self, number: usize, data: &str) {
         let has_ids = self.has_ids();
         let Some(stream) = self.streams.get_mut(number) else { return };
         let event = if has_ids {
-            let retry = if self.manner == Manner::PolledEvents && data.is_empty() { "retry: 100\n" } else { "" };
-            format!("id: {number}/{}\n{retry}data: {data}\n\n", stream.said.len())
+            let retry = if self.mode == AnswerMode::PolledEvents && data.is_empty() { "retry: 100\n" } else { "" };
+            format!("id: {number}/{}\n{retry}data: {data}\n\n", stream.sent.len())
         } else {
             format!("event: message\ndata: {data}\n\n")
         };
         if let Some(live) = &stream.live {
-            // Whoever listened may be gone; it can ask again.
+            // The connection may be closed. The client can resume the stream.
             let _ = live.send(event.clone());
         }
-        stream.said.push(event);
+        stream.sent.push(event);
     }
 
     fn end(&mut self, number: usize) {
@@ -386,11 +386,11 @@ impl Inside {
         }
     }
 
-    /// What this stream has said from here on, and what it will say.
+    /// Returns the events of this stream from this number on, and all later ones.
     fn listen(&mut self, number: usize, from: usize) -> Reply {
         let Some(stream) = self.streams.get_mut(number) else { return empty(404) };
         let (sender, receiver) = unbounded_channel();
-        for event in stream.said.iter().skip(from) {
+        for event in stream.sent.iter().skip(from) {
             let _ = sender.send(event.clone());
         }
         if !stream.ended {
@@ -399,26 +399,26 @@ impl Inside {
         events(receiver)
     }
 
-    fn open_trunk(&mut self) -> Reply {
+    fn open_sse(&mut self) -> Reply {
         self.sessions += 1;
         let path = format!("/messages?session={}", self.sessions);
         let (sender, receiver) = unbounded_channel();
         let _ = sender.send(format!("event: endpoint\ndata: {path}\n\n"));
-        self.trunks.insert(path, sender);
+        self.sse_streams.insert(path, sender);
         events(receiver)
     }
 
-    fn post_to_trunk(&mut self, request: &Request) -> Reply {
+    fn post_to_sse(&mut self, request: &Request) -> Reply {
         let Ok(message) = serde_json::from_slice::<Value>(&request.body) else { return empty(400) };
-        if self.trunks.get(&request.path).is_none_or(UnboundedSender::is_closed) {
+        if self.sse_streams.get(&request.path).is_none_or(UnboundedSender::is_closed) {
             return empty(404);
         }
-        let said = match self.hear(&message) {
-            Heard::Nothing | Heard::Silence => return empty(202),
-            Heard::Answer(said) | Heard::Question(said) | Heard::Late(said, _) => said,
+        let sent = match self.handle(&message) {
+            Reaction::Nothing | Reaction::Silence => return empty(202),
+            Reaction::Answer(sent) | Reaction::Question(sent) | Reaction::Late(sent, _) => sent,
         };
-        if let Some(trunk) = self.trunks.get(&request.path) {
-            let _ = trunk.send(format!("event: message\ndata: {said}\n\n"));
+        if let Some(sse) = self.sse_streams.get(&request.path) {
+            let _ = sse.send(format!("event: message\ndata: {sent}\n\n"));
         }
         empty(202)
     }

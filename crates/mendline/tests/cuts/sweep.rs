@@ -1,63 +1,62 @@
-//! Which bytes are cut.
+//! The choice of the bytes that are cut.
 //!
-//! A conversation without a fault tells how many bytes there are and where its messages meet. [`Reach::Every`] byte is
-//! cut on request; [`Reach::Sample`], for every day, takes all bytes of a short conversation, and of a longer one every
-//! few bytes and all that lie near a seam between messages, because that is where things are decided. Each kind of fault
-//! begins at another byte, so that together they leave fewer out. What costs ten times as much, because of TLS, is
-//! sampled more thinly.
+//! A conversation without a fault shows the number of bytes and the boundaries of its messages. [`Coverage::Every`]
+//! cuts every byte. [`Coverage::Sample`] cuts every byte of a short conversation; of a longer one it cuts evenly spread
+//! bytes and those near a boundary. Each kind of fault starts at another offset, so that together they miss fewer
+//! bytes. Conversations with TLS cost ten times as much and have a smaller sample.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread;
 
-use super::cable::{Fault, Kind, Way};
 use super::conversation::Conversation;
-use super::tally::Tally;
+use super::faulty_stream::{Direction, Fault, Kind};
+use super::report::Report;
 
-/// Up to so many bytes in one direction, the sample is everything.
+/// Up to this number of bytes in one direction, the sample is complete.
 const SHORT: usize = 600;
-/// Beyond that, about so many bytes, evenly spread …
+/// The number of evenly spread bytes in a longer conversation.
 const SPREAD: usize = 130;
-/// … and so many to both sides of a seam.
+/// The number of bytes on both sides of a boundary.
 const NEAR: usize = 1;
-/// How many are spread over a conversation below TLS.
+/// The number of spread bytes in a conversation with TLS.
 const SPREAD_SECURE: usize = 40;
-/// One byte at a time is the same from wherever it begins, so a few beginnings are enough for every day.
+/// The distance of drip faults. Dripping has the same effect from any byte, so few offsets suffice.
 const DRIPS: usize = 97;
 
-/// How many of the bytes are cut.
+/// The share of the bytes that are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum Coverage {
     Every,
     Sample,
     One(usize),
 }
 
-/// Cuts one conversation, with these kinds of faults, on all processors.
-pub fn sweep(conversation: &Conversation, kinds: &[(&str, Kind, Way)], reach: Reach) -> Tally {
+/// Cuts one conversation with these kinds of faults, on all processors.
+pub fn sweep(conversation: &Conversation, kinds: &[(&str, Kind, Direction)], coverage: Coverage) -> Report {
     let plain = conversation.hold(None);
-    let mut tally = Tally::default();
-    tally.add(conversation.name, None, &plain);
+    let mut report = Report::default();
+    report.add(conversation.name, None, &plain);
     let faults: Vec<Fault> = kinds
         .iter()
         .enumerate()
-        .flat_map(|(offset, &(_, kind, way))| {
-            let carried = if way == Way::Up { &plain.up } else { &plain.down };
-            let bytes = match reach {
-                Reach::Every => (0..=carried.0).collect(),
-                Reach::One(at) => BTreeSet::from([at]),
-                Reach::Sample if kind == Kind::Drip => (0..carried.0).step_by(DRIPS).collect(),
-                Reach::Sample => sample(carried, offset, plain.wire.is_secure()),
+        .flat_map(|(offset, &(_, kind, direction))| {
+            let carried = if direction == Direction::Up { &plain.up } else { &plain.down };
+            let bytes = match coverage {
+                Coverage::Every => (0..=carried.0).collect(),
+                Coverage::One(at) => BTreeSet::from([at]),
+                Coverage::Sample if kind == Kind::Drip => (0..carried.0).step_by(DRIPS).collect(),
+                Coverage::Sample => sample(carried, offset, plain.wire.is_secure()),
             };
-            bytes.into_iter().map(move |at| Fault { kind, way, at })
+            bytes.into_iter().map(move |at| Fault { kind, direction, at })
         })
         .collect();
-    let (left, tallied) = (Mutex::new(faults.into_iter()), Mutex::new(tally));
+    let (left, tallied) = (Mutex::new(faults.into_iter()), Mutex::new(report));
     let cut = || {
         loop {
             let Some(fault) = left.lock().unwrap().next() else { return };
-            let seen = conversation.hold(Some(fault));
-            tallied.lock().unwrap().add(conversation.name, Some(fault), &seen);
+            let observed = conversation.hold(Some(fault));
+            tallied.lock().unwrap().add(conversation.name, Some(fault), &observed);
         }
     };
     thread::scope(|scope| {
@@ -69,7 +68,7 @@ pub fn sweep(conversation: &Conversation, kinds: &[(&str, Kind, Way)], reach: Re
     tallied.into_inner().unwrap()
 }
 
-/// The bytes that stand for all of so many.
+/// Returns the sample of the bytes of one direction.
 fn sample((total, seams): &(usize, Vec<usize>), offset: usize, is_secure: bool) -> BTreeSet<usize> {
     let (short, spread, near) = if is_secure { (0, SPREAD_SECURE, 0) } else { (SHORT, SPREAD, NEAR) };
     if *total <= short {
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_conversation_is_cut_everywhere_and_a_long_one_near_its_seams() {
+    fn short_conversation_is_cut_everywhere_and_long_one_sampled() {
         assert_eq!(sample(&(100, vec![50]), 0, false).len(), 101);
         let long = sample(&(10_000, vec![5_000]), 3, false);
         assert!((4_999..=5_001).all(|at| long.contains(&at)), "{long:?}");
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_fault_begins_at_another_byte() {
+    fn each_fault_kind_starts_at_another_offset() {
         let stride: BTreeSet<usize> =
             (0..7).map(|offset| *sample(&(2_000, Vec::new()), offset, false).first().unwrap()).collect();
         assert_eq!(stride.len(), 7);

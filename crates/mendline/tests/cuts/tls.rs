@@ -1,7 +1,6 @@
-//! An authority that lives as long as the test, and the certificate of the server.
+//! A certificate authority for the test, and the certificate of the server.
 //!
-//! Its keys are Ed25519 because their signatures always have the same length: the number of a byte must mean the same in
-//! every run.
+//! The keys are Ed25519, whose signatures have a fixed length: the number of a byte must mean the same in every run.
 
 use std::sync::{Arc, LazyLock};
 
@@ -35,12 +34,12 @@ static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| {
     Authority { trust, acceptor: TlsAcceptor::from(Arc::new(config)) }
 });
 
-/// Whom a client has to trust.
+/// Returns the trust options of a client.
 pub fn trust() -> TlsOptions {
     AUTHORITY.trust.clone()
 }
 
-/// The server's side of every handshake.
+/// Returns the acceptor of the server.
 pub fn acceptor() -> TlsAcceptor {
     AUTHORITY.acceptor.clone()
 }

@@ -1,4 +1,4 @@
-//! What comes back, in every shape that a server may give it.
+//! Responses in every form that a server may send.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use mendline_core::Secret;
 use mendline_core::port::{Ask, ExchangeId, Verb};
 use tokio::time::{Instant, timeout};
 
-use super::stage::{EVENTS_HEAD, PING, PONG, Stage, cables, events, get, json, line, post, target};
+use super::stage::{EVENTS_HEAD, PING, PONG, Stage, events, get, json, line, memory_dialer, post, target};
 
 #[tokio::test(start_paused = true)]
-async fn a_message_goes_out_and_its_answer_comes_back() {
-    let (dial, mut servers) = cables();
+async fn message_is_sent_and_answer_returned() {
+    let (dial, mut servers) = memory_dialer();
     let target = target("http://x.test:81/mcp").header("Authorization", &Secret::new("Bearer t")).unwrap();
     let mut stage = Stage::new(target, dial);
     let mut ask = post(PING);
@@ -34,21 +34,21 @@ async fn a_message_goes_out_and_its_answer_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_read_the_same_wherever_the_stream_is_split() {
+async fn events_are_equal_for_any_split_of_stream() {
     let text =
         events(&["id: 1\ndata:\n\n", ": hello\r\n\r\n", "event: message\r\ndata: {\"a\":", "1}\r\n\r\ndata: b\n\n"]);
     let expected =
         ["reached", "head 200 Events", "event id=1", "event data={\"a\":1}", "event data=b", "end Complete Whole"];
     for split in 0..=text.len() {
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(target("http://x.test/"), dial);
         stage.begin(get());
         let serve = async {
             let mut server = servers.next().await;
             server.request().await;
-            server.say(&text[..split]).await;
+            server.write(&text[..split]).await;
             tokio::time::sleep(Duration::from_millis(1)).await;
-            server.say(&text[split..]).await;
+            server.write(&text[split..]).await;
             server
         };
         let (facts, _server) = tokio::join!(stage.facts(1), serve);
@@ -57,7 +57,7 @@ async fn events_read_the_same_wherever_the_stream_is_split() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_answer_has_its_facts() {
+async fn every_kind_of_answer_is_reported() {
     let error = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}"#;
     let whole = |status: &str, headers: &str, body: &str| {
         format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len())
@@ -80,7 +80,7 @@ async fn every_kind_of_answer_has_its_facts() {
         ),
         ("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n".to_owned(), vec!["head 204 Empty"]),
     ] {
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(target("http://x.test/"), dial);
         stage.begin(post(PING));
         let serve = async {
@@ -95,9 +95,9 @@ async fn every_kind_of_answer_has_its_facts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_in_many_chunks_is_one_message() {
+async fn chunked_body_is_one_message() {
     let long = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"text":"{}"}}}}"#, "x".repeat(200_000));
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(json(&long)).await });
@@ -106,8 +106,8 @@ async fn a_body_in_many_chunks_is_one_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_ends_with_its_connection_is_whole() {
-    let (dial, mut servers) = cables();
+async fn body_ended_by_close_is_complete() {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{PONG}");
@@ -116,8 +116,8 @@ async fn a_body_that_ends_with_its_connection_is_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_read_from_a_stream_without_leave() {
-    let (dial, mut servers) = cables();
+async fn stream_is_read_only_with_permission() {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     let id = stage.begin(get());
     let serve = async {
@@ -129,18 +129,18 @@ async fn nothing_is_read_from_a_stream_without_leave() {
     let ((reached, head), _server) = tokio::join!(head, serve);
     assert_eq!((&*reached, &*head), ("reached", "head 200 Events"));
     let denied = std::future::poll_fn(|cx| stage.http.poll_input(cx, |asked| asked != id));
-    assert!(timeout(Duration::from_millis(100), denied).await.is_err(), "it was read without leave");
+    assert!(timeout(Duration::from_millis(100), denied).await.is_err(), "it was read without permission");
     assert_eq!(stage.facts(1).await, ["event data=1", "event data=2", "end Complete Whole"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exchange_can_be_given_up_at_any_stage() {
-    let (dial, mut servers) = cables();
+async fn exchange_can_be_aborted_at_any_stage() {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     let id = stage.begin(post(PING));
     stage.http.abort(id);
     assert_eq!(stage.facts(1).await, ["end Aborted Nothing"], "before it had a connection");
-    assert_eq!(servers.unseen(), 0, "and nobody was dialed for it");
+    assert_eq!(servers.unseen(), 0, "no dial");
 
     let id = stage.begin(post(PING));
     let mut server = stage.next_server(&mut servers).await;
@@ -163,18 +163,18 @@ async fn an_exchange_can_be_given_up_at_any_stage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_is_resolved_where_it_was_named_and_nowhere_else() {
+async fn endpoint_is_resolved_against_its_own_stream() {
     let endpoint =
         |named: &str| Ask { target: Some(named.to_owned()), verb: Verb::Get, headers: Vec::new(), body: None };
     for (named, path) in [("/messages?id=1", "/messages?id=1"), ("msg", "/a/msg"), ("http://x.test/m", "/m")] {
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(target("http://x.test/a/sse"), dial);
         stage.begin(endpoint(named));
         let (facts, request) = tokio::join!(stage.facts(1), async { servers.next().await.answer(json("")).await });
         assert_eq!(facts[2], "end Complete Whole");
         assert_eq!(request.lines().next(), Some(&*format!("GET {path} HTTP/1.1")));
     }
-    let (dial, servers) = cables();
+    let (dial, servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/sse"), dial);
     let facts = stage.exchange(endpoint("http://evil.test/messages?secret")).await;
     let words = "the server at http://x.test names an endpoint at http://evil.test, where nothing may be sent";
@@ -188,8 +188,8 @@ async fn an_endpoint_is_resolved_where_it_was_named_and_nowhere_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_may_be_silent_for_as_long_as_it_likes() {
-    let (dial, mut servers) = cables();
+async fn silent_stream_is_kept() {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     let start = Instant::now();
     stage.begin(get());
@@ -199,7 +199,7 @@ async fn a_stream_may_be_silent_for_as_long_as_it_likes() {
         let (head, rest) = text.split_at(text.find("\r\n\r\n").unwrap() + 4);
         server.answer(head).await;
         tokio::time::sleep(Duration::from_secs(3600)).await;
-        server.say(rest).await;
+        server.write(rest).await;
         server
     };
     let (facts, _server) = tokio::join!(stage.facts(1), serve);

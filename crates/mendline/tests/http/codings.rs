@@ -1,4 +1,4 @@
-//! Bodies that come compressed although nothing but `identity` was asked for.
+//! Compressed bodies, although the request accepts only `identity`.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};
 use miniz_oxide::{MZFlush, MZStatus};
 use tokio::io::AsyncWriteExt as _;
 
-use super::stage::{PING, PONG, Stage, cables, get, line, post, target};
+use super::stage::{PING, PONG, Stage, get, line, memory_dialer, post, target};
 
 const GZIP_HEAD: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03";
 
-/// The check sum of gzip, bit by bit.
+/// Computes the CRC-32 of gzip bit by bit.
 fn check_sum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 })
@@ -35,14 +35,14 @@ fn response(kind: &str, coding: &str, body: &[u8]) -> Vec<u8> {
 }
 
 async fn answered(answer: Vec<u8>) -> Vec<String> {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let limits = Limits { message_bytes: 100_000, ..Limits::default() };
     let mut stage = Stage::new(target("http://x.test/").limits(limits), dial);
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
         server.request().await;
-        // What is not wanted is not taken.
+        // The client may stop reading.
         let _ = tokio::time::timeout(Duration::from_secs(5), server.0.write_all(&answer)).await;
         server
     };
@@ -64,8 +64,8 @@ async fn r23_compressed_body_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r23_little_that_becomes_much_is_too_large() {
-    // Two hundred times the limit, in a fifth of it.
+async fn r23_decompression_bomb_is_too_large() {
+    // Two hundred times the limit, compressed to a fifth of it.
     let bomb = gzip(&vec![b' '; 20_000_000]);
     assert!(bomb.len() < 25_000, "{}", bomb.len());
     for kind in ["application/json", "text/html"] {
@@ -76,7 +76,7 @@ async fn r23_little_that_becomes_much_is_too_large() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r23_unknown_coding_is_an_error_that_names_it() {
+async fn r23_unknown_coding_error_names_it() {
     for kind in ["application/json", "text/event-stream"] {
         let facts = answered(response(kind, "br", b"\x0b\x02\x80{}\x03")).await;
         assert_eq!(facts.len(), 1, "{facts:?}");
@@ -96,8 +96,8 @@ async fn r23_damaged_or_cut_body_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r23_compressed_event_is_read_when_it_comes() {
-    let (dial, mut servers) = cables();
+async fn r23_compressed_event_is_read_at_once() {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(get());
     let mut server = stage.next_server(&mut servers).await;
@@ -110,7 +110,7 @@ async fn r23_compressed_event_is_read_when_it_comes() {
         let mut out = [0; 1000];
         let done = deflate(&mut compressor, &event, &mut out, MZFlush::Sync);
         assert_eq!(done.status, Ok(MZStatus::Ok));
-        server.say(&out[..done.bytes_written]).await;
+        server.write(&out[..done.bytes_written]).await;
         assert_eq!(line(&stage.next().await), format!("event data={number}"));
     }
 }

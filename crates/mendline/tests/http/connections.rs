@@ -1,4 +1,4 @@
-//! Which connection carries what, and for how long it is kept.
+//! The connection pool: reuse, idle time and limits.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,17 +10,19 @@ use mendline_core::port::Reuse;
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep};
 
-use super::stage::{Cables, EVENTS_HEAD, PING, PONG, Server, Servers, Stage, cables, get, json, post, target};
+use super::stage::{
+    EVENTS_HEAD, MemoryDialer, PING, PONG, Server, Servers, Stage, get, json, memory_dialer, post, target,
+};
 
-/// One exchange on the connection at hand.
-async fn again(stage: &mut Stage<Cables>, server: &mut Server, reuse: Reuse) {
+/// Performs one exchange on this connection.
+async fn again(stage: &mut Stage<MemoryDialer>, server: &mut Server, reuse: Reuse) {
     stage.begin_with(post(PING), reuse);
     let (facts, _) = tokio::join!(stage.facts(1), server.answer(json(PONG)));
     assert!(facts.last().unwrap().ends_with("end Complete Whole"), "{facts:?}");
 }
 
-async fn first(answer: &str) -> (Stage<Cables>, Servers, Server) {
-    let (dial, mut servers) = cables();
+async fn first(answer: &str) -> (Stage<MemoryDialer>, Servers, Server) {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let serve = async {
@@ -34,7 +36,7 @@ async fn first(answer: &str) -> (Stage<Cables>, Servers, Server) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_is_used_again_while_it_is_warm() {
+async fn recent_connection_is_reused() {
     let (mut stage, servers, mut server) = first(&json(PONG)).await;
     for _ in 0..10 {
         stage.during(sleep(Duration::from_millis(3900))).await;
@@ -47,7 +49,7 @@ async fn a_connection_is_used_again_while_it_is_warm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_must_not_race_takes_a_fresh_connection_after_a_second() {
+async fn unsafe_call_takes_fresh_connection_after_one_idle_second() {
     let (mut stage, mut servers, _old) = first(&json(PONG)).await;
     stage.during(sleep(Duration::from_millis(1100))).await;
     stage.begin_with(post(PING), Reuse::Fresh);
@@ -56,7 +58,7 @@ async fn a_call_that_must_not_race_takes_a_fresh_connection_after_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resting_connection_is_closed_before_its_server_would() {
+async fn idle_connection_is_closed_before_server_timeout() {
     let keep_alive =
         |seconds: u32| json(PONG).replace("\r\n\r\n", &format!("\r\nKeep-Alive: timeout={seconds}\r\n\r\n"));
     for (answer, rests) in
@@ -70,7 +72,7 @@ async fn a_resting_connection_is_closed_before_its_server_would() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_to_be_closed_does_not_rest() {
+async fn connection_close_header_prevents_reuse() {
     for header in ["Connection: close", "Keep-Alive: timeout=1"] {
         let (mut stage, _servers, mut server) =
             first(&json(PONG).replace("\r\n\r\n", &format!("\r\n{header}\r\n\r\n"))).await;
@@ -81,7 +83,7 @@ async fn a_connection_that_is_to_be_closed_does_not_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_the_server_closed_is_not_used() {
+async fn connection_closed_by_server_is_not_reused() {
     let (mut stage, mut servers, server) = first(&json(PONG)).await;
     drop(server);
     stage.begin(post(PING));
@@ -90,7 +92,7 @@ async fn a_connection_that_the_server_closed_is_not_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_word_of_courtesy_does_not_cost_the_connection() {
+async fn body_of_202_keeps_connection() {
     let accepted = "HTTP/1.1 202 Accepted\r\nContent-Length: 8\r\n\r\nAccepted";
     let (mut stage, servers, mut server) = first(accepted).await;
     again(&mut stage, &mut server, Reuse::Any).await;
@@ -98,7 +100,7 @@ async fn a_word_of_courtesy_does_not_cost_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_courtesy_without_end_costs_the_connection_and_nothing_else() {
+async fn unfinished_body_of_202_costs_only_connection() {
     let (mut stage, mut servers, mut server) =
         first("HTTP/1.1 202 Accepted\r\nContent-Length: 1000000\r\n\r\nAccep").await;
     stage.begin(post(PING));
@@ -108,8 +110,8 @@ async fn a_courtesy_without_end_costs_the_connection_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pool_grows_with_the_exchanges_and_keeps_sixty_four() {
-    let (dial, mut servers) = cables();
+async fn pool_grows_with_exchanges_and_keeps_sixty_four() {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     for _ in 0..70 {
         stage.begin(post(PING));
@@ -137,8 +139,8 @@ async fn the_pool_grows_with_the_exchanges_and_keeps_sixty_four() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_keeps_its_connection_for_itself() {
-    let (dial, mut servers) = cables();
+async fn event_stream_occupies_its_connection() {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(get());
     let mut stream = stage.next_server(&mut servers).await;
@@ -150,7 +152,7 @@ async fn a_stream_keeps_its_connection_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn close_drops_what_rests_and_nothing_else() {
+async fn close_drops_only_idle_connections() {
     let (mut stage, mut servers, mut resting) = first(&json(PONG)).await;
     stage.begin(get());
     stage.next().await;
@@ -166,11 +168,11 @@ async fn close_drops_what_rests_and_nothing_else() {
     let start = Instant::now();
     assert!(stage.during(second.is_closed()).await);
     assert_eq!(start.elapsed(), Duration::ZERO);
-    resting.say(json(PONG)).await;
+    resting.write(json(PONG)).await;
     assert_eq!(stage.facts(1).await.last().unwrap(), "2: end Complete Whole");
 }
 
-/// Never answers.
+/// A dialer that never connects.
 struct BlackHole;
 
 impl Dial for BlackHole {
@@ -186,7 +188,7 @@ impl Dial for BlackHole {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_black_hole_is_given_up_after_the_connect_timeout() {
+async fn unanswered_dial_ends_at_connect_timeout() {
     let mut stage = Stage::new(target("http://x.test/"), BlackHole);
     let start = Instant::now();
     stage.begin(post(PING));
@@ -202,9 +204,9 @@ async fn a_black_hole_is_given_up_after_the_connect_timeout() {
     );
 }
 
-/// The first dial makes a cable; the others hang, and tell when they are given up.
-struct OneCable {
-    cables: Cables,
+/// A dialer whose first dial succeeds. Later dials hang, and count when they are aborted.
+struct SingleDial {
+    memory_dialer: MemoryDialer,
     dials: AtomicUsize,
     given_up: Arc<AtomicUsize>,
 }
@@ -217,7 +219,7 @@ impl Drop for Hanging {
     }
 }
 
-impl Dial for OneCable {
+impl Dial for SingleDial {
     type Io = DuplexStream;
 
     fn dial(
@@ -225,7 +227,7 @@ impl Dial for OneCable {
         place: &Place,
         patience: Duration,
     ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
-        let first = (self.dials.fetch_add(1, Ordering::Relaxed) == 0).then(|| self.cables.dial(place, patience));
+        let first = (self.dials.fetch_add(1, Ordering::Relaxed) == 0).then(|| self.memory_dialer.dial(place, patience));
         let hanging = Hanging(Arc::clone(&self.given_up));
         async move {
             match first {
@@ -243,10 +245,10 @@ impl Dial for OneCable {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dial_that_nobody_waits_for_any_more_is_given_up() {
-    let (cables, mut servers) = cables();
+async fn dial_without_waiting_exchange_is_aborted() {
+    let (memory_dialer, mut servers) = memory_dialer();
     let given_up = Arc::new(AtomicUsize::new(0));
-    let dial = OneCable { cables, dials: AtomicUsize::new(0), given_up: Arc::clone(&given_up) };
+    let dial = SingleDial { memory_dialer, dials: AtomicUsize::new(0), given_up: Arc::clone(&given_up) };
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let mut server = stage.next_server(&mut servers).await;

@@ -1,15 +1,15 @@
-//! The connection breaks at any byte, in either direction, and what is told about it is true.
+//! Cuts of a connection at any byte in either direction, and the reported end of the exchange.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 
-use super::stage::{CABLE, Fragile, PING, PONG, Stage, cables, events, get, json, post, target};
+use super::stage::{BreakingDialer, CAPACITY, PING, PONG, Stage, events, get, json, memory_dialer, post, target};
 
-/// How long the request of these tests is, head and body.
+/// Returns the length of the request of these tests, head and body.
 async fn request_length() -> usize {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let (_, request) = tokio::join!(stage.facts(1), async { servers.next().await.answer(json(PONG)).await });
@@ -17,10 +17,10 @@ async fn request_length() -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_cut_at_any_byte_is_told_as_what_it_is() {
+async fn request_cut_at_any_byte_is_reported_correctly() {
     let length = request_length().await;
     for accepted in 0..=length {
-        let (dial, mut servers) = Fragile::new(&[accepted]);
+        let (dial, mut servers) = BreakingDialer::new(&[accepted]);
         let mut stage = Stage::new(target("http://x.test/"), dial);
         stage.begin(post(PING));
         let serve = async {
@@ -46,11 +46,11 @@ async fn a_request_cut_at_any_byte_is_told_as_what_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_cut_at_any_byte_is_a_cut_and_never_half_a_body() {
+async fn answer_cut_at_any_byte_never_yields_partial_body() {
     let text = json(PONG);
     let head = text.find("\r\n\r\n").unwrap() + 4;
     for sent in 0..text.len() {
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(target("http://x.test/"), dial);
         stage.begin(post(PING));
         let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(&text[..sent]).await });
@@ -61,10 +61,10 @@ async fn an_answer_cut_at_any_byte_is_a_cut_and_never_half_a_body() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_cut_at_any_byte_delivers_the_events_that_were_whole() {
+async fn stream_cut_at_any_byte_delivers_complete_events() {
     let text = events(&["data: one\n\n", "data: two\n\n"]);
     for sent in 0..text.len() {
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(target("http://x.test/"), dial);
         stage.begin(get());
         let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(&text[..sent]).await });
@@ -80,8 +80,8 @@ async fn a_stream_cut_at_any_byte_delivers_the_events_that_were_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_http_is_a_cut_with_words() {
-    let (dial, mut servers) = cables();
+async fn non_http_response_is_cut_with_reason() {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let (facts, _) =
@@ -91,13 +91,13 @@ async fn what_is_not_http_is_a_cut_with_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_early_answer_is_taken_and_its_connection_is_not_used_again() {
-    let (dial, mut servers) = cables();
+async fn early_answer_is_accepted_and_connection_not_reused() {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
-    stage.begin(post(format!("\"{}\"", "x".repeat(10 * CABLE))));
+    stage.begin(post(format!("\"{}\"", "x".repeat(10 * CAPACITY))));
     let serve = async {
         let mut server = servers.next().await;
-        server.say("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n").await;
+        server.write("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n").await;
         server
     };
     let (facts, _first) = tokio::join!(stage.facts(1), serve);
@@ -108,15 +108,15 @@ async fn an_early_answer_is_taken_and_its_connection_is_not_used_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_came_before_the_reset_is_not_lost_to_it() {
-    // The server reads a little, answers, and lets the rest of the request run into a closed connection.
-    let (dial, mut servers) = cables();
+async fn answer_received_before_reset_is_kept() {
+    // The server reads a little, answers, and closes the connection while the request is being written.
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
-    stage.begin(post("\"x\"".repeat(CABLE)));
+    stage.begin(post("\"x\"".repeat(CAPACITY)));
     let serve = async {
         let mut server = servers.next().await;
         tokio::time::sleep(Duration::from_millis(1)).await;
-        server.say(json(PONG).replace("200 OK", "400 No")).await;
+        server.write(json(PONG).replace("200 OK", "400 No")).await;
         server.0.shutdown().await.unwrap();
     };
     let (facts, ()) = tokio::join!(stage.facts(1), serve);
@@ -124,14 +124,14 @@ async fn an_answer_that_came_before_the_reset_is_not_lost_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reused_connection_that_takes_no_byte_is_replaced_silently_and_only_once() {
+async fn dead_reused_connection_is_replaced_once() {
     let length = request_length().await;
     for (limits, expected, dials) in [
         (vec![length], vec!["2: reached", "2: head 200 Json", "2: end Complete Whole"], 2),
         (vec![length, 0], vec!["2: reached", "2: end Cut(\"the connection was reset\") Nothing"], 2),
         (vec![length + 1], vec!["2: reached", "2: end Cut(\"the connection was reset\") Partly"], 1),
     ] {
-        let (dial, mut servers) = Fragile::new(&limits);
+        let (dial, mut servers) = BreakingDialer::new(&limits);
         let dialed = dial.dials.clone();
         let mut stage = Stage::new(target("http://x.test/"), dial);
         stage.begin(post(PING));
@@ -157,8 +157,8 @@ async fn a_reused_connection_that_takes_no_byte_is_replaced_silently_and_only_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_accepts_and_closes_is_dialed_once_per_exchange() {
-    let (dial, mut servers) = cables();
+async fn accept_and_close_is_dialed_once_per_exchange() {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.begin(post(PING));
     let (facts, ()) = tokio::join!(stage.facts(1), async { drop(servers.next().await) });

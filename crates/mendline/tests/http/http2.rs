@@ -1,4 +1,4 @@
-//! HTTP/2 with frames written by hand, so that the server can refuse, reset and vanish exactly where a test wants it.
+//! HTTP/2 with explicit frames, so that the server can refuse, reset and close at an exact point.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use mendline_core::port::Reuse;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep};
 
-use super::stage::{CABLE, Cables, PING, PONG, Server, Servers, Stage, cables, get, post, target};
+use super::stage::{CAPACITY, MemoryDialer, PING, PONG, Server, Servers, Stage, get, memory_dialer, post, target};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -24,7 +24,7 @@ const ACK: u8 = 1;
 const REFUSED_STREAM: u32 = 7;
 const INTERNAL_ERROR: u32 = 2;
 
-/// `:status: 200` and a content type, as the static table of HPACK and literals write them.
+/// Returns `:status: 200` and a content type, encoded with the static table of HPACK and literals.
 fn head(content_type: &str) -> Vec<u8> {
     let mut block = vec![0x88, 0x0f, 0x10, u8::try_from(content_type.len()).unwrap()];
     block.extend(content_type.as_bytes());
@@ -57,8 +57,8 @@ impl Server {
         self.0.write_all(&frame).await.unwrap();
     }
 
-    /// The preface of both sides, with these settings of ours.
-    async fn greet(&mut self, settings: &[(u16, u32)]) {
+    /// Exchanges the connection prefaces, with these settings of the server.
+    async fn exchange_settings(&mut self, settings: &[(u16, u32)]) {
         let mut preface = [0; 24];
         self.0.read_exact(&mut preface).await.unwrap();
         assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
@@ -70,7 +70,7 @@ impl Server {
         self.send(SETTINGS, 0, 0, &payload).await;
     }
 
-    /// Reads up to the end of one request and says on which stream it came.
+    /// Reads one complete request and returns its stream.
     async fn stream(&mut self) -> u32 {
         loop {
             let frame = self.frame().await;
@@ -98,8 +98,8 @@ impl Server {
     }
 }
 
-fn stage() -> (Stage<Cables>, Servers) {
-    let (dial, servers) = cables();
+fn stage() -> (Stage<MemoryDialer>, Servers) {
+    let (dial, servers) = memory_dialer();
     (Stage::new(target("http://x.test/mcp").protocol(Protocol::Http2), dial), servers)
 }
 
@@ -115,7 +115,7 @@ async fn exchanges_share_one_connection_in_any_order() {
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         let (first, second) = (server.stream().await, server.stream().await);
         server.respond(second, PONG).await;
         server.respond(first, PONG).await;
@@ -129,12 +129,12 @@ async fn exchanges_share_one_connection_in_any_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_come_as_they_are_sent_and_giving_up_resets_the_stream() {
+async fn events_arrive_at_once_and_abort_resets_stream() {
     let (mut stage, mut servers) = stage();
     let id = stage.begin(get());
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         let stream = server.stream().await;
         server.send(HEADERS, END_HEADERS, stream, &head("text/event-stream")).await;
         server.send(DATA, 0, stream, b"data: 1\n\nda").await;
@@ -170,13 +170,13 @@ async fn events_come_as_they_are_sent_and_giving_up_resets_the_stream() {
     assert_eq!(facts, complete("2: ", PONG), "the connection goes on");
 }
 
-/// One request on a fresh connection, and what the server does about it.
+/// Makes one request on a new connection, with this behaviour of the server.
 async fn met_with(act: impl AsyncFnOnce(&mut Server, u32)) -> Vec<String> {
     let (mut stage, mut servers) = stage();
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         let stream = server.stream().await;
         act(&mut server, stream).await;
         sleep(Duration::from_millis(1)).await;
@@ -187,7 +187,7 @@ async fn met_with(act: impl AsyncFnOnce(&mut Server, u32)) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_stream_and_a_goaway_below_it_prove_that_nothing_was_processed() {
+async fn refused_stream_and_lower_goaway_prove_unprocessed() {
     let refused = ["reached", "end Refused Whole"];
     assert_eq!(met_with(async |server, stream| server.reset(stream, REFUSED_STREAM).await).await, refused);
     assert_eq!(met_with(async |server, _| server.go_away(0, 0).await).await, refused);
@@ -195,7 +195,7 @@ async fn a_refused_stream_and_a_goaway_below_it_prove_that_nothing_was_processed
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_other_reset_leaves_it_open_what_was_done() {
+async fn other_resets_leave_outcome_unknown() {
     let facts = met_with(async |server, stream| server.reset(stream, INTERNAL_ERROR).await).await;
     assert!(
         facts[1].starts_with("end Cut(\"the server reset the stream (") && facts[1].ends_with(" Whole"),
@@ -208,7 +208,7 @@ async fn every_other_reset_leaves_it_open_what_was_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_after_the_answer_has_begun_proves_nothing() {
+async fn refusal_after_response_start_proves_nothing() {
     let facts = met_with(async |server, stream| {
         server.send(HEADERS, END_HEADERS, stream, &head("application/json")).await;
         server.reset(stream, REFUSED_STREAM).await;
@@ -219,12 +219,12 @@ async fn a_refusal_after_the_answer_has_begun_proves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_the_window_held_back_is_partly_written() {
+async fn body_blocked_by_window_is_partly_written() {
     let (mut stage, mut servers) = stage();
     stage.begin(post(format!("\"{}\"", "x".repeat(100_000))));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         let mut seen = 0;
         while seen < 65_535 {
             let frame = server.frame().await;
@@ -236,15 +236,15 @@ async fn a_body_that_the_window_held_back_is_partly_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_the_window_let_through_and_the_cable_did_not_is_partly_written() {
-    for length in [2 * CABLE, 3 * CABLE, 65_000] {
+async fn body_within_window_but_unsent_is_partly_written() {
+    for length in [2 * CAPACITY, 3 * CAPACITY, 65_000] {
         let (mut stage, mut servers) = stage();
         stage.begin(post(format!("\"{}\"", "x".repeat(length - 2))));
         let serve = async {
             let mut server = servers.next().await;
-            server.greet(&[]).await;
+            server.exchange_settings(&[]).await;
             while server.frame().await.kind != HEADERS {}
-            // Time enough for everything to go where it can.
+            // Lets all bytes arrive.
             sleep(Duration::from_millis(1)).await;
         };
         let (facts, ()) = tokio::join!(stage.facts(1), serve);
@@ -253,12 +253,12 @@ async fn a_body_that_the_window_let_through_and_the_cable_did_not_is_partly_writ
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_of_which_the_cable_took_the_last_byte_may_have_been_read() {
+async fn body_with_last_byte_sent_is_fully_written() {
     let (mut stage, mut servers) = stage();
-    stage.begin(post(format!("\"{}\"", "x".repeat(CABLE / 2))));
+    stage.begin(post(format!("\"{}\"", "x".repeat(CAPACITY / 2))));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         while server.frame().await.kind != HEADERS {}
         sleep(Duration::from_millis(1)).await;
     };
@@ -267,13 +267,13 @@ async fn a_body_of_which_the_cable_took_the_last_byte_may_have_been_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_body_follows_the_window() {
+async fn long_body_respects_flow_control_window() {
     let (mut stage, mut servers) = stage();
     let body = format!("\"{}\"", "x".repeat(300_000));
     stage.begin(post(body.clone()));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         let mut seen: Vec<u8> = Vec::new();
         loop {
             let frame = server.frame().await;
@@ -296,7 +296,7 @@ async fn a_long_body_follows_the_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_peers_limit_on_streams_is_kept_by_another_connection() {
+async fn stream_limit_of_peer_opens_another_connection() {
     let (mut stage, mut servers) = stage();
     let max_concurrent_streams = (3, 1);
     let mut first = warm(&mut stage, &mut servers, &[max_concurrent_streams]).await;
@@ -306,7 +306,7 @@ async fn the_peers_limit_on_streams_is_kept_by_another_connection() {
     stage.begin(post(PING));
     let serve = async {
         let mut second = servers.next().await;
-        second.greet(&[]).await;
+        second.exchange_settings(&[]).await;
         let stream = second.stream().await;
         second.respond(stream, PONG).await;
         second
@@ -315,12 +315,12 @@ async fn the_peers_limit_on_streams_is_kept_by_another_connection() {
     assert_eq!(facts, complete("3: ", PONG));
 }
 
-/// A connection that has carried one exchange.
-async fn warm(stage: &mut Stage<Cables>, servers: &mut Servers, settings: &[(u16, u32)]) -> Server {
+/// Creates a connection that has carried one exchange.
+async fn warm(stage: &mut Stage<MemoryDialer>, servers: &mut Servers, settings: &[(u16, u32)]) -> Server {
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(settings).await;
+        server.exchange_settings(settings).await;
         let stream = server.stream().await;
         server.respond(stream, PONG).await;
         server
@@ -331,7 +331,7 @@ async fn warm(stage: &mut Stage<Cables>, servers: &mut Servers, settings: &[(u16
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_is_closed_with_a_goodbye() {
+async fn connection_is_closed_with_goaway() {
     let (mut stage, mut servers) = stage();
     let mut server = warm(&mut stage, &mut servers, &[]).await;
     stage.http.close();
@@ -346,14 +346,14 @@ async fn a_connection_is_closed_with_a_goodbye() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_goodbye_new_exchanges_take_a_new_connection() {
+async fn new_exchange_after_goaway_takes_new_connection() {
     let (mut stage, mut servers) = stage();
     let mut first = warm(&mut stage, &mut servers, &[]).await;
     first.go_away(1, 0).await;
     stage.begin(post(PING));
     let serve = async {
         let mut second = servers.next().await;
-        second.greet(&[]).await;
+        second.exchange_settings(&[]).await;
         let stream = second.stream().await;
         second.respond(stream, PONG).await;
         second
@@ -363,7 +363,7 @@ async fn after_a_goodbye_new_exchanges_take_a_new_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_must_not_race_trusts_a_connection_only_if_it_was_just_heard() {
+async fn unsafe_call_reuses_only_recently_active_connection() {
     let (mut stage, mut servers) = stage();
     let mut first = warm(&mut stage, &mut servers, &[]).await;
     stage.during(sleep(Duration::from_millis(900))).await;
@@ -379,7 +379,7 @@ async fn a_call_that_must_not_race_trusts_a_connection_only_if_it_was_just_heard
     stage.begin_with(post(PING), Reuse::Fresh);
     let serve = async {
         let mut second = servers.next().await;
-        second.greet(&[]).await;
+        second.exchange_settings(&[]).await;
         let stream = second.stream().await;
         second.respond(stream, PONG).await;
         second
@@ -389,14 +389,14 @@ async fn a_call_that_must_not_race_trusts_a_connection_only_if_it_was_just_heard
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_peer_is_asked_after_thirty_seconds_and_given_up_after_ten_more() {
+async fn silent_peer_is_pinged_at_30s_and_dropped_at_40s() {
     let (mut stage, mut servers) = stage();
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         server.stream().await;
-        // It answers the first question and not the second.
+        // The server answers the first PING and not the second.
         loop {
             let frame = server.frame().await;
             if frame.kind == PING_FRAME {
@@ -413,14 +413,14 @@ async fn a_silent_peer_is_asked_after_thirty_seconds_and_given_up_after_ten_more
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_header_list_beyond_the_limit_is_too_large_and_no_refusal_of_the_peer() {
-    let (dial, mut servers) = cables();
+async fn overlong_header_list_is_too_large_not_refused() {
+    let (dial, mut servers) = memory_dialer();
     let target = target("http://x.test/").protocol(Protocol::Http2).head_bytes(1000);
     let mut stage = Stage::new(target, dial);
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         let stream = server.stream().await;
         let mut block = head("application/json");
         for _ in 0..12 {
@@ -435,12 +435,12 @@ async fn a_header_list_beyond_the_limit_is_too_large_and_no_refusal_of_the_peer(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_early_answer_does_not_wait_for_the_rest_of_the_body() {
+async fn early_answer_does_not_wait_for_request_body() {
     let (mut stage, mut servers) = stage();
     stage.begin(post(format!("\"{}\"", "x".repeat(100_000))));
     let serve = async {
         let mut server = servers.next().await;
-        server.greet(&[]).await;
+        server.exchange_settings(&[]).await;
         loop {
             let frame = server.frame().await;
             if frame.kind == HEADERS {
@@ -450,7 +450,7 @@ async fn an_early_answer_does_not_wait_for_the_rest_of_the_body() {
     };
     let facts = tokio::select! {
         facts = stage.facts(1) => facts,
-        () = serve => unreachable!("it serves for ever"),
+        () = serve => unreachable!("the server does not end"),
     };
     let [reached, head, body, _] = complete("", PONG);
     assert_eq!(facts, [reached, head, body, "end Complete Partly".to_owned()]);

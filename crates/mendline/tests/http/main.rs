@@ -1,5 +1,5 @@
-//! The HTTP transport against servers whose every byte is written by hand, over cables in memory with paused time and
-//! over loopback sockets.
+//! The HTTP transport with servers that the tests write byte by byte, over in-memory streams on paused time and over
+//! loopback sockets.
 
 #![allow(clippy::unwrap_used, reason = "what fails in the scenery of a test fails the test")]
 

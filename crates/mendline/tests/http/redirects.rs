@@ -1,15 +1,15 @@
-//! A redirect is followed within the origin when it keeps the request, and nothing goes anywhere else.
+//! Redirects: only those within the origin that keep the request are followed.
 
 use mendline_core::Secret;
 
-use super::stage::{PING, PONG, Stage, cables, json, post, target};
+use super::stage::{PING, PONG, Stage, json, memory_dialer, post, target};
 
 fn redirect(status: u16, to: &str) -> String {
     format!("HTTP/1.1 {status} Elsewhere\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
 }
 
 async fn followed(answers: &[String]) -> (Vec<String>, Vec<String>, usize) {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let target = target("http://x.test/mcp").header("Authorization", &Secret::new("Bearer t")).unwrap();
     let mut stage = Stage::new(target, dial);
     stage.begin(post(PING));
@@ -26,7 +26,7 @@ async fn followed(answers: &[String]) -> (Vec<String>, Vec<String>, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_307_or_308_within_the_origin_is_followed_with_the_same_request() {
+async fn redirect_307_or_308_within_origin_repeats_request() {
     for status in [307, 308] {
         let (facts, requests, _) = followed(&[redirect(status, "v2/?a"), json(PONG)]).await;
         assert_eq!(facts, ["reached", "head 200 Json", &format!("body {PONG}"), "end Complete Whole"]);
@@ -38,7 +38,7 @@ async fn a_307_or_308_within_the_origin_is_followed_with_the_same_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_redirects_are_followed_and_a_fourth_is_not() {
+async fn at_most_three_redirects_are_followed() {
     let more = |last: String| [redirect(307, "/1"), redirect(307, "/2"), redirect(307, "/3"), last];
     let (facts, _, _) = followed(&more(json(PONG))).await;
     assert_eq!(facts.last().unwrap(), "end Complete Whole");
@@ -48,7 +48,7 @@ async fn three_redirects_are_followed_and_a_fourth_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_leads_elsewhere_or_changes_the_request_is_told_and_not_followed() {
+async fn redirect_to_other_origin_or_method_is_not_followed() {
     for (status, to, words) in [
         (307, "https://x.test/mcp", "http://x.test redirects (307) to https://x.test, where nothing may be sent"),
         (308, "//evil.test/?secret", "http://x.test redirects (308) to http://evil.test, where nothing may be sent"),
@@ -72,7 +72,7 @@ async fn what_leads_elsewhere_or_changes_the_request_is_told_and_not_followed() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_3xx_that_names_no_place_is_an_answer_like_any_other() {
+async fn redirect_without_location_is_ordinary_answer() {
     let (facts, _, _) = followed(&["HTTP/1.1 300 Choices\r\nContent-Length: 2\r\n\r\nhi".to_owned()]).await;
     assert_eq!(facts, ["reached", "head 300 Other", "broken hi", "end Complete Whole"]);
 }

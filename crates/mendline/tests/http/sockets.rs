@@ -1,4 +1,4 @@
-//! Over loopback sockets: what only a real kernel shows.
+//! The transport over loopback sockets.
 
 use mendline::transport::http::{ProxyRules, TcpDial};
 use tokio::io::AsyncReadExt as _;
@@ -16,13 +16,13 @@ async fn accept(listener: &TcpListener) -> Server<TcpStream> {
     Server(listener.accept().await.unwrap().0)
 }
 
-/// The next close sends a reset instead of an end.
+/// Makes the next close send a reset.
 fn will_reset(server: &Server<TcpStream>) {
     rustix::net::sockopt::set_socket_linger(&server.0, Some(std::time::Duration::ZERO)).unwrap();
 }
 
 #[tokio::test]
-async fn a_message_goes_out_and_its_answer_comes_back() {
+async fn message_is_sent_and_answer_returned() {
     let (listener, place) = listener().await;
     let mut stage = Stage::new(target(&format!("http://{place}/mcp")), TcpDial);
     let serve = async {
@@ -41,8 +41,8 @@ async fn a_message_goes_out_and_its_answer_comes_back() {
 }
 
 #[tokio::test]
-async fn where_nothing_listens_is_told_in_plain_words() {
-    // Bound and never listened on: nobody else gets the port meanwhile.
+async fn refused_connection_is_reported_with_reason() {
+    // Bound without a listener, so that no other process gets the port.
     let kept = TcpSocket::new_v4().unwrap();
     kept.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let place = kept.local_addr().unwrap();
@@ -52,7 +52,7 @@ async fn where_nothing_listens_is_told_in_plain_words() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_or_reset_while_idle_is_replaced_silently() {
+async fn connection_closed_while_idle_is_replaced_silently() {
     for reset in [false, true] {
         let (listener, place) = listener().await;
         let mut stage = Stage::new(target(&format!("http://{place}/")), TcpDial);
@@ -67,7 +67,7 @@ async fn a_connection_that_was_closed_or_reset_while_idle_is_replaced_silently()
         if reset {
             will_reset(&first);
         }
-        // The transport is not polled between the close and the next request, so that only the kernel knows.
+        // The transport is not polled between the close and the next request, so only the kernel knows of the close.
         drop(first);
         stage.begin(post(PING));
         let serve = async { accept(&listener).await.answer(json(PONG)).await };
@@ -77,7 +77,7 @@ async fn a_connection_that_was_closed_or_reset_while_idle_is_replaced_silently()
 }
 
 #[tokio::test]
-async fn a_reset_in_the_middle_of_a_long_request_is_told_as_partly_written() {
+async fn reset_during_request_is_partly_written() {
     let (listener, place) = listener().await;
     let mut stage = Stage::new(target(&format!("http://{place}/")), TcpDial);
     stage.begin(post(format!("\"{}\"", "x".repeat(64 << 20))));
@@ -91,7 +91,7 @@ async fn a_reset_in_the_middle_of_a_long_request_is_told_as_partly_written() {
 }
 
 #[tokio::test]
-async fn a_reset_after_the_whole_request_is_told_as_whole() {
+async fn reset_after_request_is_fully_written() {
     let (listener, place) = listener().await;
     let mut stage = Stage::new(target(&format!("http://{place}/")), TcpDial);
     stage.begin(post(PING));
@@ -105,7 +105,7 @@ async fn a_reset_after_the_whole_request_is_told_as_whole() {
 }
 
 #[tokio::test]
-async fn a_plain_server_is_asked_for_through_the_proxy_by_its_whole_url() {
+async fn plain_request_through_proxy_has_absolute_url() {
     let (listener, place) = listener().await;
     let rules = ProxyRules::from_variables([("http_proxy", format!("http://me:pw@{place}"))]).unwrap();
     let mut stage = Stage::new(target("http://far.test:81/mcp").proxies(&rules), TcpDial);
@@ -117,7 +117,7 @@ async fn a_plain_server_is_asked_for_through_the_proxy_by_its_whole_url() {
 }
 
 #[tokio::test]
-async fn a_name_leads_to_whichever_of_its_addresses_answers() {
+async fn any_answering_address_of_name_is_used() {
     let (listener, place) = listener().await;
     let (_, port) = place.rsplit_once(':').unwrap();
     let mut stage = Stage::new(target(&format!("http://localhost:{port}/")), TcpDial);

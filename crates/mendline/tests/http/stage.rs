@@ -1,4 +1,4 @@
-//! What the tests share: a transport with its facts as lines of text, and cables in memory.
+//! Shared helpers: a transport with its facts as lines of text, and in-memory connections.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -19,8 +19,8 @@ use tokio::sync::mpsc;
 pub const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 pub const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 
-/// How many bytes lie in a cable at most.
-pub const CABLE: usize = 16 * 1024;
+/// The capacity of a connection in bytes.
+pub const CAPACITY: usize = 16 * 1024;
 
 pub fn target(url: &str) -> Target {
     Target::parse(url).unwrap()
@@ -35,7 +35,7 @@ pub fn get() -> Ask {
     Ask { verb: Verb::Get, target: None, headers: Vec::new(), body: None }
 }
 
-/// A transport, and what it tells.
+/// A transport and its facts.
 pub struct Stage<D: Dial> {
     pub http: Http<D>,
     next: u64,
@@ -57,12 +57,12 @@ impl<D: Dial> Stage<D> {
         id
     }
 
-    /// The next fact.
+    /// Returns the next fact.
     pub async fn next(&mut self) -> Input {
         poll_fn(|cx| self.http.poll_input(cx, |_| true)).await
     }
 
-    /// The facts up to the end of `count` exchanges, as lines.
+    /// Returns the facts up to the end of `count` exchanges, as lines.
     pub async fn facts(&mut self, count: usize) -> Vec<String> {
         let mut lines = Vec::new();
         let mut ends = 0;
@@ -74,13 +74,13 @@ impl<D: Dial> Stage<D> {
         lines
     }
 
-    /// One exchange from its beginning to its end.
+    /// Performs one complete exchange.
     pub async fn exchange(&mut self, ask: Ask) -> Vec<String> {
         self.begin(ask);
         self.facts(1).await
     }
 
-    /// Lets the transport work while something else happens.
+    /// Runs the transport beside another future.
     pub async fn during<T>(&mut self, other: impl Future<Output = T>) -> T {
         tokio::select! {
             done = other => done,
@@ -89,7 +89,7 @@ impl<D: Dial> Stage<D> {
     }
 }
 
-/// A fact as a line: the number of the exchange only when it is not the first.
+/// Formats a fact as a line, with the number of the exchange unless it is the first.
 pub fn line(fact: &Input) -> String {
     let (id, text) = match fact {
         Input::Reached { exchange } => (exchange, "reached".to_owned()),
@@ -126,15 +126,15 @@ pub fn line(fact: &Input) -> String {
     if id.0 == 1 { text } else { format!("{}: {text}", id.0) }
 }
 
-/// Dials cables: each dial sends the far end of a new one to the test.
-pub struct Cables(mpsc::UnboundedSender<Server>);
+/// A dialer of in-memory connections. It sends the server side of each to the test.
+pub struct MemoryDialer(mpsc::UnboundedSender<Server>);
 
-pub fn cables() -> (Cables, Servers) {
+pub fn memory_dialer() -> (MemoryDialer, Servers) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    (Cables(sender), Servers(receiver))
+    (MemoryDialer(sender), Servers(receiver))
 }
 
-impl Dial for Cables {
+impl Dial for MemoryDialer {
     type Io = DuplexStream;
 
     fn dial(
@@ -142,13 +142,13 @@ impl Dial for Cables {
         _: &Place,
         _: Duration,
     ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
-        let (near, far) = tokio::io::duplex(CABLE);
-        let sent = self.0.send(Server(far)).map_err(|_| DialError::Failed("there is nobody".to_owned()));
+        let (near, far) = tokio::io::duplex(CAPACITY);
+        let sent = self.0.send(Server(far)).map_err(|_| DialError::Failed("the test has ended".to_owned()));
         async move { sent.map(|()| Dialed { io: near, looks_open: None }) }
     }
 }
 
-/// The far ends, in the order of the dials.
+/// The server sides, in the order of the dials.
 pub struct Servers(mpsc::UnboundedReceiver<Server>);
 
 impl Servers {
@@ -156,13 +156,13 @@ impl Servers {
         self.0.recv().await.unwrap()
     }
 
-    /// How many connections were made and not looked at.
+    /// Returns the number of connections that the test has not taken.
     pub fn unseen(&self) -> usize {
         self.0.len()
     }
 }
 
-/// The far end of one cable.
+/// The server side of one connection.
 pub struct Server<Io = DuplexStream>(pub Io);
 
 impl<Io: AsyncRead + AsyncWrite + Unpin> Server<Io> {
@@ -182,34 +182,34 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Server<Io> {
         }
     }
 
-    pub async fn say(&mut self, text: impl AsRef<[u8]>) {
+    pub async fn write(&mut self, text: impl AsRef<[u8]>) {
         self.0.write_all(text.as_ref()).await.unwrap();
         self.0.flush().await.unwrap();
     }
 
-    /// Answers one request with this text.
+    /// Reads one request and answers it with this text.
     pub async fn answer(&mut self, text: impl AsRef<[u8]>) -> String {
         let request = self.request().await;
-        self.say(text).await;
+        self.write(text).await;
         request
     }
 
-    /// True once the other end is closed and nothing more comes.
+    /// Returns true once the other side is closed and all bytes are read.
     pub async fn is_closed(&mut self) -> bool {
         matches!(self.0.read_u8().await, Err(error) if error.kind() == io::ErrorKind::UnexpectedEof)
     }
 }
 
-/// A response in JSON.
+/// Returns a JSON response.
 pub fn json(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// How a response in events begins.
+/// The head of an event stream.
 pub const EVENTS_HEAD: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// A response in events, chunked.
+/// Returns a chunked response with these events.
 pub fn events(events: &[&str]) -> String {
     let mut text =
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
@@ -219,48 +219,48 @@ pub fn events(events: &[&str]) -> String {
     text + "0\r\n\r\n"
 }
 
-/// Dials cables whose writes fail after so many bytes, counted over one connection.
-pub struct Fragile {
-    cables: Cables,
+/// A dialer of connections that break after a number of written bytes.
+pub struct BreakingDialer {
+    memory_dialer: MemoryDialer,
     limits: Arc<Mutex<Vec<usize>>>,
     pub dials: Arc<AtomicUsize>,
 }
 
-impl Fragile {
-    /// The first connection takes the first number of bytes, and so on; further ones take everything.
-    pub fn new(limits: &[usize]) -> (Fragile, Servers) {
-        let (cables, servers) = cables();
+impl BreakingDialer {
+    /// Each connection takes its number of bytes; further connections take all.
+    pub fn new(limits: &[usize]) -> (BreakingDialer, Servers) {
+        let (memory_dialer, servers) = memory_dialer();
         let limits = limits.iter().rev().copied().collect();
-        (Fragile { cables, limits: Arc::new(Mutex::new(limits)), dials: Arc::default() }, servers)
+        (BreakingDialer { memory_dialer, limits: Arc::new(Mutex::new(limits)), dials: Arc::default() }, servers)
     }
 }
 
-impl Dial for Fragile {
-    type Io = FragileIo;
+impl Dial for BreakingDialer {
+    type Io = BreakingStream;
 
     fn dial(
         &self,
         place: &Place,
         patience: Duration,
-    ) -> impl Future<Output = Result<Dialed<FragileIo>, DialError>> + Send + 'static {
+    ) -> impl Future<Output = Result<Dialed<BreakingStream>, DialError>> + Send + 'static {
         let left = self.limits.lock().unwrap().pop().unwrap_or(usize::MAX);
         self.dials.fetch_add(1, Ordering::Relaxed);
-        let dialed = self.cables.dial(place, patience);
+        let dialed = self.memory_dialer.dial(place, patience);
         async move {
             let Dialed { io, .. } = dialed.await?;
-            Ok(Dialed { io: FragileIo { io, left, broken: false }, looks_open: None })
+            Ok(Dialed { io: BreakingStream { io, left, broken: false }, looks_open: None })
         }
     }
 }
 
-/// A cable that a peer resets: once the bytes that it takes are used up, writes and reads fail.
-pub struct FragileIo {
+/// A connection that the peer resets: after its number of bytes, writes and reads fail.
+pub struct BreakingStream {
     io: DuplexStream,
     left: usize,
     broken: bool,
 }
 
-impl AsyncRead for FragileIo {
+impl AsyncRead for BreakingStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.broken {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
@@ -269,7 +269,7 @@ impl AsyncRead for FragileIo {
     }
 }
 
-impl AsyncWrite for FragileIo {
+impl AsyncWrite for BreakingStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         if self.left == 0 {
             self.broken = true;
@@ -293,14 +293,14 @@ impl AsyncWrite for FragileIo {
 }
 
 impl<D: Dial> Stage<D> {
-    /// The next connection, once an exchange has reached it.
+    /// Returns the next connection, once an exchange has reached it.
     pub async fn next_server(&mut self, servers: &mut Servers) -> Server {
         let reached = async {
             let fact = line(&self.next().await);
             assert!(fact.ends_with("reached"), "{fact}");
         };
         let ((), server) = tokio::join!(reached, servers.next());
-        // The bytes are written when the connection is polled next; a fact that comes before an answer is a mistake.
+        // The bytes are written when the connection is polled next. A fact before the answer is an error.
         let settle = tokio::time::sleep(Duration::from_millis(1));
         self.during(settle).await;
         server

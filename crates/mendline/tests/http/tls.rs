@@ -1,4 +1,4 @@
-//! Trust, tunnels, and the truth about what was written when the bytes are encrypted.
+//! TLS: trust, proxy tunnels, and the reported end of encrypted requests.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,9 +14,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::stage::{Cables, Fragile, PING, PONG, Server, Servers, Stage, cables, json, post, target};
+use super::stage::{
+    BreakingDialer, MemoryDialer, PING, PONG, Server, Servers, Stage, json, memory_dialer, post, target,
+};
 
-/// An authority of our own, and what it signs.
+/// A certificate authority of the test.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -60,7 +62,7 @@ async fn secure(servers: &mut Servers, acceptor: &TlsAcceptor) -> std::io::Resul
 }
 
 async fn end_of(target: Target, acceptor: &TlsAcceptor) -> String {
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target, dial);
     stage.begin(post(PING));
     let serve = async {
@@ -73,7 +75,7 @@ async fn end_of(target: Target, acceptor: &TlsAcceptor) -> String {
 }
 
 #[tokio::test]
-async fn a_server_is_trusted_by_its_name_its_date_and_its_authority() {
+async fn certificate_needs_valid_name_date_and_authority() {
     let authority = Authority::new("ours");
     let http1 = &["http/1.1"][..];
     let good = authority.server("x.test", VALID, http1);
@@ -90,7 +92,7 @@ async fn a_server_is_trusted_by_its_name_its_date_and_its_authority() {
     assert_eq!(end_of(authority.trusted(), &foreign).await, format!("end Forbidden({words:?}) Nothing"));
 }
 
-/// A server whose certificate vouches for itself, and that certificate.
+/// Returns a server with a self-signed certificate, and that certificate.
 fn self_signed(name: &str, until: i32, is_ca: IsCa) -> (TlsAcceptor, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -102,7 +104,7 @@ fn self_signed(name: &str, until: i32, is_ca: IsCa) -> (TlsAcceptor, String) {
     (acceptor(&certificate, &key), certificate.pem())
 }
 
-/// A server that shows this certificate and signs with this key, whether they belong together or not.
+/// Returns a server with this certificate and this key, which need not match.
 fn acceptor(certificate: &rcgen::Certificate, key: &KeyPair) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let der = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
@@ -122,14 +124,14 @@ fn trusting(pem: &str) -> Target {
 const KINDS: [IsCa; 3] = [IsCa::NoCa, IsCa::ExplicitNoCa, IsCa::Ca(BasicConstraints::Unconstrained)];
 
 #[tokio::test]
-async fn u06_self_signed_certificate_is_accepted_when_it_is_trusted() {
+async fn u06_trusted_self_signed_certificate_is_accepted() {
     for kind in KINDS {
         let (server, pem) = self_signed("x.test", VALID, kind);
         assert_eq!(end_of(trusting(&pem), &server).await, "end Complete Whole", "{kind:?}");
         let store = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(store.path(), &pem).unwrap();
         let mut options = TlsOptions::default();
-        // Something has to be in the store of authorities, whatever machine this is.
+        // The certificate store must not be empty.
         options.trust(Authority::new("ours").pem.as_bytes()).unwrap();
         options.store(store.path().to_owned());
         let end = end_of(target("https://x.test/mcp").tls(options), &server).await;
@@ -155,7 +157,7 @@ async fn u06_other_self_signed_certificate_is_refused_with_advice() {
                  NODE_EXTRA_CA_CERTS=/path/cert.pem";
     for kind in KINDS {
         let (server, _) = self_signed("x.test", VALID, kind);
-        // The same names and dates, another key.
+        // The same names and dates with another key.
         let (_, other) = self_signed("x.test", VALID, kind);
         let end = end_of(trusting(&other), &server).await;
         assert!(end.starts_with("end Forbidden(") && end.ends_with(" Nothing"), "{kind:?}: {end}");
@@ -195,13 +197,13 @@ async fn u06_authority_as_server_is_refused_with_advice() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_told_apart_from_one_that_is_not_trusted() {
-    let (dial, mut servers) = cables();
+async fn plain_server_is_not_reported_as_untrusted() {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(Authority::new("ours").trusted(), dial);
     stage.begin(post(PING));
     let serve = async {
         let mut server = servers.next().await;
-        server.say("HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        server.write("HTTP/1.1 400 Bad Request\r\n\r\n").await;
         server
     };
     let (facts, _server) = tokio::join!(stage.facts(1), serve);
@@ -210,8 +212,8 @@ async fn a_server_without_tls_is_told_apart_from_one_that_is_not_trusted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_that_does_not_end_is_told_as_that() {
-    let (dial, mut servers) = cables();
+async fn unfinished_tls_handshake_is_reported() {
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(Authority::new("ours").trusted(), dial);
     stage.begin(post(PING));
     let (facts, _server) = tokio::join!(stage.facts(1), servers.next());
@@ -220,7 +222,7 @@ async fn a_handshake_that_does_not_end_is_told_as_that() {
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_where_both_sides_know_it() {
+async fn http2_is_negotiated_when_both_sides_support_it() {
     let authority = Authority::new("ours");
     for (offers, protocol, http2) in [
         (&["h2", "http/1.1"][..], Protocol::Negotiated, true),
@@ -229,7 +231,7 @@ async fn http_2_is_spoken_where_both_sides_know_it() {
         (&["h2", "http/1.1"], Protocol::Http1, false),
     ] {
         let acceptor = authority.server("x.test", VALID, offers);
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(authority.trusted().protocol(protocol), dial);
         stage.begin(post(PING));
         let serve = async {
@@ -244,10 +246,10 @@ async fn http_2_is_spoken_where_both_sides_know_it() {
 }
 
 #[tokio::test]
-async fn exchanges_that_begin_together_share_the_first_handshake() {
+async fn concurrent_exchanges_share_first_tls_handshake() {
     let authority = Authority::new("ours");
     let acceptor = authority.server("x.test", VALID, &["h2"]);
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(authority.trusted(), dial);
     for _ in 0..3 {
         stage.begin(post(PING));
@@ -272,10 +274,10 @@ async fn exchanges_that_begin_together_share_the_first_handshake() {
     assert_eq!(servers.unseen(), 0);
 }
 
-/// Dials cables and remembers where to.
-struct Noted(Cables, Arc<std::sync::Mutex<Vec<Place>>>);
+/// A dialer that records its targets.
+struct RecordingDialer(MemoryDialer, Arc<std::sync::Mutex<Vec<Place>>>);
 
-impl Dial for Noted {
+impl Dial for RecordingDialer {
     type Io = DuplexStream;
 
     fn dial(
@@ -289,18 +291,18 @@ impl Dial for Noted {
 }
 
 #[tokio::test]
-async fn a_secure_server_is_reached_through_a_tunnel() {
+async fn https_server_is_reached_through_proxy_tunnel() {
     let authority = Authority::new("ours");
     let acceptor = authority.server("x.test", VALID, &["http/1.1"]);
     let rules = ProxyRules::from_variables([("https_proxy", "http://me:pw@proxy.test:3128")]).unwrap();
-    let (dial, mut servers) = cables();
+    let (dial, mut servers) = memory_dialer();
     let places = Arc::default();
-    let mut stage = Stage::new(authority.trusted().proxies(&rules), Noted(dial, Arc::clone(&places)));
+    let mut stage = Stage::new(authority.trusted().proxies(&rules), RecordingDialer(dial, Arc::clone(&places)));
     stage.begin(post(PING));
     let serve = async {
         let mut proxy = servers.next().await;
         let asked = proxy.request().await;
-        proxy.say("HTTP/1.1 200 Connection established\r\n\r\n").await;
+        proxy.write("HTTP/1.1 200 Connection established\r\n\r\n").await;
         let mut server = Server(acceptor.accept(proxy.0).await.unwrap());
         (asked, server.answer(json(PONG)).await)
     };
@@ -313,13 +315,13 @@ async fn a_secure_server_is_reached_through_a_tunnel() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_makes_no_tunnel_is_named() {
+async fn proxy_refusing_tunnel_is_named() {
     for (answer, words) in [
         ("HTTP/1.1 407 x\r\n\r\n", "Forbidden(\"the proxy proxy.test:3128 wants other credentials (407)\")"),
         ("HTTP/1.1 502 x\r\n\r\n", "NoConnection(\"the proxy proxy.test:3128 made no tunnel to x.test:443 (502)\")"),
     ] {
         let rules = ProxyRules::from_variables([("https_proxy", "proxy.test:3128")]).unwrap();
-        let (dial, mut servers) = cables();
+        let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(Authority::new("ours").trusted().proxies(&rules), dial);
         stage.begin(post(PING));
         let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(answer).await });
@@ -327,14 +329,14 @@ async fn a_proxy_that_makes_no_tunnel_is_named() {
     }
 }
 
-/// How many bytes the client sends in a whole exchange, and what becomes of a request whose connection takes fewer.
+/// Cuts an encrypted request after each number of bytes, and compares the reported end with what the server received.
 #[tokio::test]
-async fn an_encrypted_request_cut_at_any_byte_is_never_told_as_less_than_the_server_has() {
+async fn cut_tls_request_is_never_underreported() {
     let authority = Authority::new("ours");
     let acceptor = authority.server("x.test", VALID, &["http/1.1"]);
-    let mut told = [0; 3];
+    let mut counts = [0; 3];
     for accepted in (150..1100).step_by(7).chain(500..900) {
-        let (dial, mut servers) = Fragile::new(&[accepted]);
+        let (dial, mut servers) = BreakingDialer::new(&[accepted]);
         let dials = Arc::clone(&dial.dials);
         let mut stage = Stage::new(authority.trusted(), dial);
         stage.begin(post(PING));
@@ -343,7 +345,7 @@ async fn an_encrypted_request_cut_at_any_byte_is_never_told_as_less_than_the_ser
                 return None;
             };
             let mut plain = Vec::new();
-            // What is whole is answered; what is not ends with the connection.
+            // The server answers a complete request. An incomplete one ends with the connection.
             let whole = loop {
                 match tokio::time::timeout(Duration::from_millis(200), server.0.read_buf(&mut plain)).await {
                     Ok(Ok(1..)) if plain.ends_with(PING.as_bytes()) => break true,
@@ -357,14 +359,16 @@ async fn an_encrypted_request_cut_at_any_byte_is_never_told_as_less_than_the_ser
         let (facts, seen) = tokio::join!(stage.facts(1), serve);
         let end = facts.last().unwrap();
         match seen {
-            Some((true, _)) => assert!(end.ends_with(" Whole"), "{accepted}: the server has it all, told {end}"),
-            Some((false, 1..)) => assert!(!end.ends_with(" Nothing"), "{accepted}: the server has some, told {end}"),
+            Some((true, _)) => assert!(end.ends_with(" Whole"), "{accepted}: the server has it all, reported {end}"),
+            Some((false, 1..)) => {
+                assert!(!end.ends_with(" Nothing"), "{accepted}: the server has some, reported {end}")
+            }
             _ => {}
         }
-        told[0] += usize::from(end.ends_with(" Nothing"));
-        told[1] += usize::from(end.ends_with(" Partly"));
-        told[2] += usize::from(end.ends_with(" Whole"));
+        counts[0] += usize::from(end.ends_with(" Nothing"));
+        counts[1] += usize::from(end.ends_with(" Partly"));
+        counts[2] += usize::from(end.ends_with(" Whole"));
         assert_eq!(dials.load(Ordering::Relaxed), 1);
     }
-    assert!(told.iter().all(|count| *count > 10), "the cuts meet every case: {told:?}");
+    assert!(counts.iter().all(|count| *count > 10), "the cuts meet every case: {counts:?}");
 }

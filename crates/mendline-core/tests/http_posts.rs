@@ -1,0 +1,149 @@
+//! POSTs besides calls: notifications, responses to server requests, and cancellations. Few are in flight at a time,
+//! and calls do not wait for them.
+
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::config::Dialect;
+use mendline_core::event::{Dropped, Event};
+use mendline_core::port::{Content, EndHow};
+use mendline_core::{Input, defaults};
+use stage::http::{INITIALIZE, SentRequest, Stage, call};
+
+/// Creates a stage with an open GET stream for server requests.
+fn with_get_stream() -> (Stage, SentRequest) {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_sends(INITIALIZE);
+    stage.answer_initialize("s1");
+    stage.client_reads().unwrap();
+    let get_stream = stage.send_initialized();
+    stage.status(get_stream.id, 200, Content::Events, None);
+    (stage, get_stream)
+}
+
+/// Sends so many server requests that most have to be declined.
+fn server_requests(stage: &mut Stage, over: &SentRequest, count: usize) {
+    for id in 0..count {
+        stage.event(over.id, None, &format!(r#"{{"jsonrpc":"2.0","id":"q{id}","method":"roots/list"}}"#));
+    }
+}
+
+fn dropped(stage: &Stage) -> usize {
+    stage.events.iter().filter(|event| matches!(event, Event::MessageDropped { why: Dropped::NoWay, .. })).count()
+}
+
+fn accept(stage: &mut Stage, seen: &SentRequest) {
+    stage.status(seen.id, 202, Content::Empty, None);
+    stage.end(seen.id, EndHow::Complete);
+}
+
+#[test]
+fn s04_endless_server_requests_get_sixteen_concurrent_posts() {
+    let (mut stage, get_stream) = with_get_stream();
+    server_requests(&mut stage, &get_stream, 20_000);
+    assert_eq!(stage.seen.len(), defaults::NOTES);
+    let declined = 20_000 - defaults::ASKS;
+    assert_eq!(dropped(&stage), declined - defaults::NOTES - defaults::LINK_QUEUE);
+    // Waiting POSTs are sent in order, one for each that is accepted.
+    let mut ids = Vec::new();
+    while let Some(seen) = stage.seen.pop_front() {
+        ids.push(seen.json()["id"].as_str().unwrap().to_owned());
+        accept(&mut stage, &seen);
+        assert!(stage.seen.len() <= defaults::NOTES);
+    }
+    let expected: Vec<_> =
+        (defaults::ASKS..).map(|id| format!("q{id}")).take(defaults::NOTES + defaults::LINK_QUEUE).collect();
+    assert_eq!(ids, expected);
+}
+
+#[test]
+fn s04_unaccepted_post_times_out_and_frees_slot() {
+    let (mut stage, get_stream) = with_get_stream();
+    server_requests(&mut stage, &get_stream, defaults::ASKS + 3 * defaults::NOTES);
+    for round in 1..=3 {
+        assert_eq!(stage.seen.len(), round * defaults::NOTES);
+        assert_eq!(stage.aborted.len(), (round - 1) * defaults::NOTES);
+        stage.advance(defaults::NOTE);
+    }
+    assert_eq!((stage.aborted.len(), dropped(&stage)), (3 * defaults::NOTES, 3 * defaults::NOTES));
+    assert_eq!(stage.engine.load().for_links, 0);
+}
+
+#[test]
+fn s04_calls_and_cancellations_do_not_wait_for_other_posts() {
+    let (mut stage, get_stream) = with_get_stream();
+    server_requests(&mut stage, &get_stream, 1_000);
+    stage.seen.clear();
+    stage.client_sends(&call(1, "create_note"));
+    assert_eq!(stage.next_sent().method(), "tools/call");
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    assert_eq!(stage.next_sent().method(), "notifications/cancelled");
+    assert!(stage.seen.is_empty());
+}
+
+#[test]
+fn s04_cancellations_are_limited_and_none_is_dropped() {
+    let (mut stage, _notices) = with_get_stream();
+    let count = 3 * defaults::NOTES;
+    for id in 1..=count {
+        stage.client_sends(&call(id as u32, "create_note"));
+        stage.input(Input::Reached { exchange: stage.seen.back().unwrap().id });
+        stage.client_sends(&format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+        ));
+    }
+    let mut taken = 0;
+    loop {
+        stage.seen.retain(|seen| seen.method() == "notifications/cancelled");
+        assert!(stage.seen.len() <= defaults::NOTES);
+        let Some(seen) = stage.seen.pop_front() else { break };
+        accept(&mut stage, &seen);
+        taken += 1;
+    }
+    assert_eq!((taken, dropped(&stage)), (count, 0));
+}
+
+#[test]
+fn s04_posts_of_lost_session_free_their_slots() {
+    let (mut stage, get_stream) = with_get_stream();
+    stage.use_session();
+    server_requests(&mut stage, &get_stream, 1_000);
+    assert_eq!(stage.seen.len(), defaults::NOTES);
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.seen.pop_back().unwrap();
+    assert_eq!(seen.method(), "tools/call");
+    stage.seen.clear();
+    stage.status(seen.id, 404, Content::Empty, None);
+    stage.end(seen.id, EndHow::Complete);
+    stage.confirm_loss(404);
+    // POSTs of the lost session are not sent in the next one, and the handshake does not wait for them.
+    stage.answer_initialize("s2");
+    let initialized = stage.next_sent();
+    assert_eq!(initialized.method(), "notifications/initialized");
+    accept(&mut stage, &initialized);
+    assert!(stage.seen.iter().any(|seen| seen.ask.body.is_some() && seen.method() == "tools/call"));
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    assert_eq!(stage.seen.back().unwrap().method(), "notifications/roots/list_changed");
+}
+
+#[test]
+fn s04_initialized_is_sent_while_every_slot_is_taken() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_sends(INITIALIZE);
+    let handshake = stage.next_sent();
+    stage.status(handshake.id, 200, Content::Events, Some("s1"));
+    // A server may send requests before it answers the handshake, and accept the responses slowly.
+    server_requests(&mut stage, &handshake, 1_000);
+    assert_eq!(stage.seen.len(), defaults::NOTES);
+    stage.seen.clear();
+    let id = &handshake.json()["id"];
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25"}}}}"#);
+    stage.event(handshake.id, None, &answer);
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    assert_eq!(stage.next_sent().method(), "notifications/initialized");
+    assert!(stage.seen.is_empty());
+    stage.advance(Duration::from_secs(1));
+}
