@@ -76,7 +76,7 @@ fn isolated_server_gets_no_calls_until_resumed() {
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "breaker_open", "{result}");
     let output = stage.control(&["isolate", "notes"]);
-    assert!(output.code == Some(0) && output.stdout.contains("it was isolated before"), "{output:?}");
+    assert!(output.code == Some(0) && output.stdout.contains("it is isolated already"), "{output:?}");
     let output = stage.control(&["reconnect", "notes"]);
     assert!(output.code == Some(1) && output.stdout.contains("`mendline resume notes`"), "{output:?}");
     let output = stage.control(&["resume", "--all"]);
