@@ -396,12 +396,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_about_reconnecting_keeps_its_default() {
+    fn unset_reconnect_options_keep_their_defaults() {
         assert_eq!(Reconnect::from(AutoReconnect::default()), Reconnect::default());
     }
 
     #[test]
-    fn the_block_people_write_becomes_a_policy() {
+    fn reconnect_options_become_a_policy() {
         let said = AutoReconnect {
             enabled: Some(true),
             max_retries: Some(Some(10)),
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn no_retries_and_not_enabled_are_the_same_and_minus_one_has_no_end() {
+    fn zero_retries_equals_disabled_and_minus_one_is_unlimited() {
         let never = Reconnect::from(AutoReconnect { max_retries: Some(Some(0)), ..AutoReconnect::default() });
         let off = Reconnect::from(AutoReconnect {
             enabled: Some(false),

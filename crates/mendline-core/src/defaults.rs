@@ -153,9 +153,9 @@ pub const KEEP_ALIVE_PAUSE: Duration = Duration::from_secs(1);
 // Sessions and children
 
 /// So many answers in a row that only say that a connection is gone mean that the child, a bridge itself, will not mend it.
-pub const DEAD_ANSWERS: u32 = 3;
+pub const DEAD_CONNECTION_ANSWERS: u32 = 3;
 /// By how much progress grows that we report ourselves while a call waits: it must grow, and must not get in the server's way.
-pub const MADE_UP_PROGRESS: f64 = 1e-6;
+pub const OWN_PROGRESS_STEP: f64 = 1e-6;
 /// Resources whose subscription is kept for the next session.
 pub const SUBSCRIPTIONS: usize = 1024;
 /// With nothing known of a server, it has this long to answer the first handshake itself, since only it knows its

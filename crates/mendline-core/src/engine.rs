@@ -51,7 +51,7 @@ pub struct Engine {
     lifetime: Lifetime,
     phase: Phase,
     /// A client has ended or was lost, so that the end may be near.
-    some_left: bool,
+    client_gone: bool,
     now: Moment,
     timers: Timers<Alarm>,
     ledger: Ledger,
@@ -89,7 +89,7 @@ impl Engine {
             upstreams,
             lifetime: config.lifetime,
             phase: Phase::Running,
-            some_left: false,
+            client_gone: false,
             now: Moment::ZERO,
             timers: Timers::default(),
             ledger: Ledger::new(config.ledger_bytes),
@@ -119,11 +119,11 @@ impl Engine {
                 self.with_client(client, |it, cx| it.handle_received(received, cx));
             }
             Input::ClientEnded { client } => {
-                self.some_left = true;
+                self.client_gone = true;
                 self.with_client(client, ClientSession::handle_ended);
             }
             Input::ClientLost { client } => {
-                self.some_left = true;
+                self.client_gone = true;
                 self.with_client(client, ClientSession::handle_lost);
             }
             Input::Spawned { link, pid } => self.with_upstream(link, |it, cx| it.handle_spawned(link, pid, cx)),
@@ -244,7 +244,7 @@ impl Engine {
 
     /// A shell holds so many bytes of unfinished responses.
     pub fn note_buffered(&mut self, bytes: usize) {
-        self.ledger.note_elsewhere(bytes);
+        self.ledger.set_shell_bytes(bytes);
     }
 
     /// When to call [`Engine::handle_timeout`] next.
@@ -302,10 +302,10 @@ impl Engine {
         }
     }
 
-    fn with_upstream(&mut self, whose: impl Into<UpstreamId>, does: impl FnOnce(&mut Upstream, &mut Cx<'_>)) {
-        if let Some(upstream) = self.upstreams.get_mut(usize::from(whose.into().0)) {
+    fn with_upstream(&mut self, id: impl Into<UpstreamId>, does: impl FnOnce(&mut Upstream, &mut Cx<'_>)) {
+        if let Some(upstream) = self.upstreams.get_mut(usize::from(id.into().0)) {
             does(upstream, cx!(self));
-            upstream.renew_when_quiet(cx!(self));
+            upstream.replace_when_idle(cx!(self));
         }
     }
 
@@ -333,7 +333,7 @@ impl Engine {
 
     /// Takes the end a step further, if its time has come. Asked after everything that happens, and nearly always in vain.
     fn advance(&mut self) {
-        if self.phase == Phase::Running && !self.some_left {
+        if self.phase == Phase::Running && !self.client_gone {
             return;
         }
         if self.phase == Phase::Running && self.lifetime == Lifetime::WithClients && !self.clients.is_empty() {

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_of_the_promise_has_its_outcome() {
+    fn every_row_of_the_evidence_table_has_its_outcome() {
         use Written::{Nothing, Partly, Whole};
         let rows = [
             // not_sent: the peer cannot have the whole request.
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wholly_written_call_is_never_called_unsent() {
+    fn fully_written_call_is_never_not_sent() {
         let replies = [Reply::None, Reply::Unreadable, Reply::SessionGone, Reply::RefusedByTransport]
             .into_iter()
             .chain((100..600).map(Reply::Status));

@@ -110,14 +110,14 @@ mod tests {
         }
 
         #[test]
-        fn the_middle_of_a_bucket_is_in_it(micros in 0u64..(1 << LONGEST)) {
+        fn middle_of_a_bucket_lies_in_the_bucket(micros in 0u64..(1 << LONGEST)) {
             let bucket = bucket_of(micros);
             prop_assert_eq!(bucket_of(middle_of(bucket)), bucket);
         }
     }
 
     #[test]
-    fn there_is_a_bucket_for_everything_and_none_too_many() {
+    fn every_duration_has_exactly_one_bucket() {
         let mut histogram = Histogram::default();
         histogram.note(Duration::ZERO);
         histogram.note(Duration::MAX);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_there_is_no_percentile() {
+    fn empty_histogram_has_no_percentile() {
         assert_eq!(Histogram::default().per_mille(500), None);
     }
 }

@@ -9,19 +9,19 @@
 pub struct Ledger {
     held: usize,
     /// What shells hold of what has not come to its end.
-    elsewhere: usize,
+    shell_bytes: usize,
     limit: usize,
 }
 
 impl Ledger {
     /// An account with this limit.
     pub fn new(limit: usize) -> Self {
-        Ledger { held: 0, elsewhere: 0, limit }
+        Ledger { held: 0, shell_bytes: 0, limit }
     }
 
     /// Charges `bytes` if they fit.
     pub fn try_charge(&mut self, bytes: usize) -> bool {
-        let fits = self.held.saturating_add(self.elsewhere).saturating_add(bytes) <= self.limit;
+        let fits = self.held.saturating_add(self.shell_bytes).saturating_add(bytes) <= self.limit;
         if fits {
             self.held += bytes;
         }
@@ -45,8 +45,8 @@ impl Ledger {
     }
 
     /// Takes down what shells hold: it leaves less for what waits here.
-    pub fn note_elsewhere(&mut self, bytes: usize) {
-        self.elsewhere = bytes;
+    pub fn set_shell_bytes(&mut self, bytes: usize) {
+        self.shell_bytes = bytes;
     }
 
     /// How much shells may hold: all that is not held here.
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_not_charged_and_what_must_be_kept_is() {
+    fn try_charge_respects_the_limit_and_charge_does_not() {
         let mut ledger = Ledger::new(100);
         assert!(ledger.try_charge(60));
         assert!(!ledger.try_charge(41));
@@ -72,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn s05_what_shells_hold_leaves_less_for_what_waits() {
+    fn s05_shell_bytes_reduce_the_budget_of_the_engine() {
         let mut ledger = Ledger::new(100);
-        ledger.note_elsewhere(60);
+        ledger.set_shell_bytes(60);
         assert!(!ledger.try_charge(41));
         assert!(ledger.try_charge(40));
         assert_eq!((ledger.held(), ledger.left()), (40, 60));
-        ledger.note_elsewhere(0);
+        ledger.set_shell_bytes(0);
         assert!(ledger.try_charge(60));
     }
 }

@@ -112,10 +112,10 @@ impl ListCache {
     /// Writes it down. The answers stand in it as they came.
     pub fn write(&self) -> Vec<u8> {
         let mut text = br#"{"jsonrpc":"2.0","method":"catalogue","params":{"entries":["#.to_vec();
-        for (place, entry) in self.entries.iter().enumerate() {
+        for (index, entry) in self.entries.iter().enumerate() {
             let CacheKey { version, method, cursor } = &entry.key;
             let age = u64::try_from(entry.age.as_millis()).unwrap_or(u64::MAX);
-            let between = if place == 0 { "" } else { "," };
+            let between = if index == 0 { "" } else { "," };
             let method = quote(method.name().unwrap_or_default());
             let cursor = cursor.as_ref().map_or(String::new(), |cursor| format!(r#""cursor":{},"#, quote(cursor)));
             let head = format!(
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_byte_for_byte() {
+    fn written_cache_reads_back_byte_for_byte() {
         let tools = "{ \"jsonrpc\":\"2.0\",\t \"id\" : 7, \"result\":{\"tools\":[ {\"name\":\"a\\u0062\"} ],\"x\":1e3,\"nextCursor\":\"\\\"é\"}}";
         let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
         let kept = ListCache::new(vec![
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_known_by_name_each_once() {
+    fn tool_names_are_listed_once() {
         let list = |names: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{names}]}}}}"#);
         let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","tools":[{"name":"no"}]}}"#;
         let kept = ListCache::new(vec![
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_an_answer_is_kept() {
+    fn only_valid_answers_are_cached() {
         let list = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#;
         let other = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":{}}}"#;
         let unknown = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}"#;
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_catalogue_is_refused_and_what_lies_in_one_is_left_out() {
+    fn invalid_cache_is_refused_and_invalid_entries_are_skipped() {
         for text in ["", "{}", "[]", r#"{"jsonrpc":"2.0","method":"other","params":{"entries":[]}}"#] {
             assert!(ListCache::read(text.as_bytes()).is_err(), "{text}");
         }
@@ -242,7 +242,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_whatever_makes_reading_fail_otherwise_than_with_words(text in ".{0,300}", cut in 0usize..400) {
+        fn reading_arbitrary_text_never_panics(text in ".{0,300}", cut in 0usize..400) {
             let _ = ListCache::read(text.as_bytes());
             let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#;
             let whole = ListCache::new(vec![entry("v", Method::Initialize, None, hello).unwrap()]).write();

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn controls_are_taken_out_and_cut_respects_characters() {
+    fn quote_removes_controls_and_cuts_at_characters() {
         assert_eq!(Unredacted.quote("a\nb\u{1b}é".as_bytes(), 5), "a b ");
     }
 }

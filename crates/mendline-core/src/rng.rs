@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_falls_the_same_way_and_stays_within_its_bounds() {
+    fn same_seed_gives_same_values_within_bounds() {
         let (mut a, mut b) = (SeededRng::new(7), SeededRng::new(7));
         let (low, high) = (Duration::from_millis(100), Duration::from_millis(200));
         for _ in 0..1000 {

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_never_prints_itself() {
+    fn secret_is_never_printed() {
         let secret = Secret::new("hunter2");
         assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "‹secret› ‹secret› Some(‹secret›)");
         assert_eq!(secret.expose(), "hunter2");

@@ -115,7 +115,7 @@ impl<T> Slab<T> {
     }
 
     /// Was this name ever given out?
-    pub fn was_given(&self, key: Key) -> bool {
+    pub fn was_issued(&self, key: Key) -> bool {
         key.serial() >= 1 && key.serial() <= self.serial && key.slot() < self.slots.len()
     }
 
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_never_used_twice_and_finds_only_its_own_thing() {
+    fn keys_are_unique_and_find_only_their_own_item() {
         let mut slab = Slab::default();
         let a = slab.insert("a").unwrap();
         assert_eq!(slab.remove(a), Some("a"));
@@ -148,13 +148,13 @@ mod tests {
         assert_ne!(a, b, "same slot, new serial");
         assert_eq!(slab.remove(a), None);
         assert_eq!((slab.get(a), slab.get(b)), (None, Some(&"b")));
-        assert!(slab.was_given(a) && slab.was_given(b));
-        assert!(!slab.was_given(Key::from_number(b.number() + 65536)), "not given yet");
-        assert!(!slab.was_given(Key::from_number(0)), "never given");
+        assert!(slab.was_issued(a) && slab.was_issued(b));
+        assert!(!slab.was_issued(Key::from_number(b.number() + 65536)), "not given yet");
+        assert!(!slab.was_issued(Key::from_number(0)), "never given");
     }
 
     #[test]
-    fn a_renamed_thing_is_found_by_its_new_name_only() {
+    fn renamed_item_is_found_by_its_new_key_only() {
         let mut slab = Slab::default();
         let old = slab.insert(1).unwrap();
         let new = slab.rename(old).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_slab_says_so() {
+    fn full_slab_refuses_an_item() {
         let mut slab = Slab::default();
         for n in 0..CAPACITY {
             assert!(slab.insert(n).is_some());

@@ -259,14 +259,14 @@ impl UpstreamStatus {
 
             Event::BreakerOpened { tool, open_for, why, .. } => {
                 let open_for = Some((*open_for, why.clone()));
-                self.stand(tool.as_deref(), Held { state: BreakerState::Open, open_for });
+                self.set_breaker(tool.as_deref(), Held { state: BreakerState::Open, open_for });
             }
             Event::BreakerHalfOpened { tool, .. } => {
-                self.stand(tool.as_deref(), Held { state: BreakerState::HalfOpen, open_for: None });
+                self.set_breaker(tool.as_deref(), Held { state: BreakerState::HalfOpen, open_for: None });
             }
-            Event::BreakerClosed { tool, .. } => self.stand(tool.as_deref(), Held::default()),
-            Event::Isolated { .. } => self.stand(None, Held { state: BreakerState::Isolated, open_for: None }),
-            Event::Resumed { .. } => self.stand(None, Held::default()),
+            Event::BreakerClosed { tool, .. } => self.set_breaker(tool.as_deref(), Held::default()),
+            Event::Isolated { .. } => self.set_breaker(None, Held { state: BreakerState::Isolated, open_for: None }),
+            Event::Resumed { .. } => self.set_breaker(None, Held::default()),
             Event::Paused { wait, .. } => self.pause = Some(*wait),
             Event::PauseEnded { .. } => self.pause = None,
             Event::Reconfigured { rate_limit, place, .. } => {
@@ -317,16 +317,16 @@ impl UpstreamStatus {
     }
 
     fn lose(&mut self, why: Option<&Reason>) {
-        let (was_ready, is_wished) = (self.ready, std::mem::take(&mut self.asked));
+        let (was_ready, is_requested) = (self.ready, std::mem::take(&mut self.asked));
         (self.ready, self.lost) = (false, true);
-        if !is_wished {
+        if !is_requested {
             self.losses += u64::from(was_ready);
             self.dials_failed += u64::from(!was_ready);
             self.last_error = why.cloned().map(LastError::from);
         }
     }
 
-    fn stand(&mut self, tool: Option<&str>, held: Held) {
+    fn set_breaker(&mut self, tool: Option<&str>, held: Held) {
         match tool {
             None => self.breaker = held,
             Some(tool) if held.state == BreakerState::Closed => drop(self.tools.remove(tool)),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_ready_is_lost_and_one_that_never_was_has_failed() {
+    fn ready_server_counts_as_loss_and_unready_as_failed_dial() {
         let mut events = up();
         events.push(moved(LinkState::Up, LinkState::Waiting, None));
         let status = folded(&events);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_somebody_ends_by_hand_is_no_loss_and_no_error() {
+    fn manual_reconnect_is_no_loss_and_no_error() {
         let mut events = up();
         events.push(Event::ReconnectRequested { upstream: UPSTREAM });
         events.push(moved(LinkState::Up, LinkState::Draining, None));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_that_ends_after_a_day_was_not_slow() {
+    fn subscriptions_do_not_count_in_the_latency() {
         let answered = |method, took| {
             let (client, tool, trace) = (ClientId(1), None, None);
             let accepted = Event::CallAccepted { upstream: UPSTREAM, call: 1, client, method, tool, trace };

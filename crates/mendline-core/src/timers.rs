@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timers_go_off_in_order_and_only_when_due() {
+    fn timers_fire_in_order_and_only_when_due() {
         let mut timers = Timers::default();
         timers.arm(Moment(30), 'c');
         timers.arm(Moment(10), 'a');
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_short_calls_with_long_deadlines_leave_no_heap_behind() {
+    fn heap_stays_small_after_a_million_short_calls() {
         let mut timers = Timers::default();
         for n in 0..1_000_000u64 {
             let timer = timers.arm(Moment(n + 300_000_000_000), ()).unwrap();

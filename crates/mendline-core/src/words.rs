@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn w03_a_modern_result_names_its_type_and_a_legacy_one_does_not() {
+    fn w03_only_modern_results_name_their_type() {
         for (modern, expected) in [(true, json!("complete")), (false, Value::Null)] {
             let lost = Failure { modern, ..failure(Cause::OutcomeUnknown, Outcome::Unknown, false) };
             let tool: Value = serde_json::from_slice(&lost.response(&Id::number(1), Method::ToolsCall)).unwrap();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn t02_a_persons_problem_is_not_to_be_retried() {
+    fn t02_failure_that_needs_a_person_is_not_retryable() {
         let missing = Failure { needs_person: true, ..failure(Cause::Parked, Outcome::NotSent, false) };
         let text = missing.text();
         assert!(text.ends_with("Retrying will not help. Ask the user to run `mendline doctor notes`."), "{text}");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_told_what_happened_whether_it_ran_and_what_to_do() {
+    fn text_says_what_happened_whether_it_ran_and_next_step() {
         let lost = failure(Cause::OutcomeUnknown, Outcome::Unknown, false);
         assert_eq!(
             lost.text(),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_tool_call_is_a_result_and_anything_else_an_error_with_the_id_as_written() {
+    fn failed_tool_call_is_a_result_other_methods_get_errors() {
         let lost = failure(Cause::OutcomeUnknown, Outcome::Unknown, false);
         let id = Id::from_raw(b"123456789012345678901234567890");
         let tool: Value = serde_json::from_slice(&lost.response(&id, Method::ToolsCall)).unwrap();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_detail_cannot_break_out_of_its_string() {
+    fn hostile_detail_stays_inside_its_string() {
         let mut nasty = failure(Cause::Unavailable, Outcome::NotSent, true);
         nasty.why = Reason::ErrorBody { message: "\"},\"x\":\"\n\u{0}".into() };
         let response = nasty.response(&Id::number(1), Method::ToolsCall);

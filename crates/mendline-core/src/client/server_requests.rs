@@ -99,16 +99,16 @@ impl ServerRequests {
 
     /// A link is gone: all its questions are withdrawn; gives what the client is to be told.
     pub fn withdraw_all(&mut self, client: ClientId, link: LinkId, cx: &mut Cx<'_>) -> Vec<Spliced> {
-        let mut told = Vec::new();
+        let mut notifications = Vec::new();
         for key in self.open.keys_by_age() {
             if self.open.get(key).is_some_and(|server_request| server_request.link == link) {
                 self.open.remove(key);
                 cx.emit(Event::ServerRequestWithdrawn { client, link });
                 let id = Id::number(key.number());
-                told.push(Spliced::whole(words::cancelled(&id, "the server that asked has ended")));
+                notifications.push(Spliced::whole(words::cancelled(&id, "the server that asked has ended")));
             }
         }
-        told
+        notifications
     }
 
     /// The client cannot answer any more: every server that waits is told so.

@@ -38,7 +38,7 @@ pub struct ClientSession {
     outbox: Outbox,
     listening: usize,
     /// It had its chance to say who it is.
-    is_introduced: bool,
+    is_identified: bool,
     /// It will send no more.
     ended: bool,
     /// It can no longer be written to.
@@ -54,7 +54,7 @@ impl ClientSession {
             server_requests: ServerRequests::default(),
             outbox: Outbox::default(),
             listening: 0,
-            is_introduced: false,
+            is_identified: false,
             ended: false,
             lost: false,
         }
@@ -173,13 +173,13 @@ impl ClientSession {
             }
             ClientEvent::Withdraw { link, at, message } => {
                 match self.server_requests.withdraw(self.client, link, at, &message, cx) {
-                    Some(told) => self.push(told, cx),
+                    Some(notification) => self.push(notification, cx),
                     None => self.drop_message(Method::Cancelled, Dropped::StaleReply, cx),
                 }
             }
             ClientEvent::LinkGone { link } => {
-                for told in self.server_requests.withdraw_all(self.client, link, cx) {
-                    self.push(told, cx);
+                for notification in self.server_requests.withdraw_all(self.client, link, cx) {
+                    self.push(notification, cx);
                 }
             }
             ClientEvent::Notice { message, subscription: None } => {
@@ -215,7 +215,7 @@ impl ClientSession {
     fn handle_request(&mut self, message: Message, cx: &mut Cx<'_>) {
         let Some(id) = message.id().map(Id::from_raw) else { return };
         let method = message.method();
-        self.listen_for_a_name(&message, cx);
+        self.identify(&message, cx);
         let token = message.progress_token().map(|at| Patch::from(message.slice(at)));
         match self.requests.insert(Request { id: id.clone(), method, token }) {
             Some(request) => {
@@ -228,12 +228,12 @@ impl ClientSession {
     }
 
     /// Whoever speaks says who he is: in the handshake, or with every request where there is none.
-    fn listen_for_a_name(&mut self, message: &Message, cx: &mut Cx<'_>) {
-        if self.is_introduced || message.method() == Method::Ping {
+    fn identify(&mut self, message: &Message, cx: &mut Cx<'_>) {
+        if self.is_identified || message.method() == Method::Ping {
             return;
         }
         // Who has not said it by now never does; looking again would cost every request.
-        self.is_introduced = true;
+        self.is_identified = true;
         let member = |name: &str| match message.method() {
             Method::Initialize => message.get_str(&["clientInfo", name]),
             _ => message.get_str(&["_meta", meta::CLIENT_INFO, name]),

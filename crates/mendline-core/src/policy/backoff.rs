@@ -42,7 +42,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_quick_policy_does_not_make_a_storm_of_a_call_that_never_gets_out() {
+    fn unsent_call_backs_off_even_with_a_quick_policy() {
         let quick = Reconnect {
             first: None,
             initial: Duration::from_millis(50),
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_redial_is_quick_and_later_ones_double_up_to_the_cap() {
+    fn redial_delay_doubles_up_to_the_cap() {
         let policy = Reconnect::default();
         let mut rng = SeededRng::new(1);
         for (attempt, low, high) in [
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_delay_that_someone_chose_is_the_first() {
+    fn configured_first_delay_applies_to_the_first_redial() {
         let policy =
             Reconnect { first: None, initial: Duration::from_secs(2), multiplier: 1.5, ..Reconnect::default() };
         let mut rng = SeededRng::new(1);
@@ -94,14 +94,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_policy_can_make_a_delay_longer_than_its_cap(attempt in 0u32.., multiplier in -10.0f64..1e300, initial_ms in 0u64..10_000_000, seed: u64) {
+        fn redial_delay_never_exceeds_the_cap(attempt in 0u32.., multiplier in -10.0f64..1e300, initial_ms in 0u64..10_000_000, seed: u64) {
             let policy = Reconnect { multiplier, initial: Duration::from_millis(initial_ms), ..Reconnect::default() };
             let delay = redial(&policy, attempt, false, &mut SeededRng::new(seed));
             prop_assert!(delay <= policy.cap_idle);
         }
 
         #[test]
-        fn a_retry_never_waits_longer_than_its_cap(attempt in 0u32.., seed: u64) {
+        fn retry_delay_never_exceeds_the_cap(attempt in 0u32.., seed: u64) {
             prop_assert!(retry(&Retry::default(), attempt, &mut SeededRng::new(seed)) <= defaults::RETRY_CAP);
         }
     }

@@ -60,11 +60,11 @@ pub enum Sign {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// Yes.
-    Flows,
+    Allowed,
     /// As the one that finds out whether the others may.
-    Tries,
+    Trial,
     /// No; perhaps after this time.
-    Held(Option<Duration>),
+    Blocked(Option<Duration>),
 }
 
 /// What opened a breaker.
@@ -80,7 +80,7 @@ enum OpenedBy {
 
 /// A step from one state to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Edge {
+pub enum Transition {
     /// It holds calls back for this time.
     Opened(Duration),
     /// One call tries.
@@ -168,7 +168,7 @@ impl Breaker {
 
     /// Has it nothing to remember?
     pub fn is_healthy(&self, now: Moment) -> bool {
-        self.is_closed() && self.row == 0 && self.window.tally(now).failures == 0
+        self.is_closed() && self.row == 0 && self.window.counts(now).failures == 0
     }
 
     /// Returns what opened it.
@@ -184,15 +184,15 @@ impl Breaker {
     /// May a call go out now?
     pub fn admits(&self, now: Moment) -> Admission {
         match self.state {
-            State::Closed => Admission::Flows,
-            State::Open { until } if until <= now => Admission::Tries,
-            State::Open { until } => Admission::Held(Some(until.since(now))),
+            State::Closed => Admission::Allowed,
+            State::Open { until } if until <= now => Admission::Trial,
+            State::Open { until } => Admission::Blocked(Some(until.since(now))),
             // When it ends is not known.
             State::HalfOpen { trial: Some(trial), .. } if trial.holds_others_back(now) => {
-                Admission::Held(Some(defaults::BREAKER_TRIAL_HINT))
+                Admission::Blocked(Some(defaults::BREAKER_TRIAL_HINT))
             }
-            State::HalfOpen { .. } => Admission::Tries,
-            State::Isolated => Admission::Held(None),
+            State::HalfOpen { .. } => Admission::Trial,
+            State::Isolated => Admission::Blocked(None),
         }
     }
 
@@ -202,7 +202,7 @@ impl Breaker {
     }
 
     /// This call tries.
-    pub fn begin_trial(&mut self, call: u64) -> Option<Edge> {
+    pub fn begin_trial(&mut self, call: u64) -> Option<Transition> {
         let trial = Some(Trial { call, patience: None });
         match &mut self.state {
             State::HalfOpen { trial: last, .. } => {
@@ -211,7 +211,7 @@ impl Breaker {
             }
             State::Open { .. } => {
                 self.state = State::HalfOpen { trial, answered: 0 };
-                Some(Edge::HalfOpened)
+                Some(Transition::HalfOpened)
             }
             State::Closed | State::Isolated => None,
         }
@@ -237,7 +237,7 @@ impl Breaker {
     }
 
     /// This call is over. If it was the trial, it has said all that it will.
-    pub fn let_go(&mut self, call: u64) {
+    pub fn note_ended(&mut self, call: u64) {
         if let State::HalfOpen { trial, .. } = &mut self.state
             && trial.is_some_and(|trial| trial.call == call)
         {
@@ -246,7 +246,7 @@ impl Breaker {
     }
 
     /// An attempt of this call showed how the server is.
-    pub fn note(&mut self, call: u64, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Edge> {
+    pub fn note(&mut self, call: u64, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Transition> {
         let policy = self.policy?;
         match self.state {
             State::Closed => self.count(&policy, sign, now, rng),
@@ -270,7 +270,7 @@ impl Breaker {
         was_isolated
     }
 
-    fn count(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Edge> {
+    fn count(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Transition> {
         let (began, is_shared) = match sign {
             Sign::Healthy => {
                 self.row = 0;
@@ -288,18 +288,18 @@ impl Breaker {
             return None;
         }
         self.window.note_failure(now);
-        let tally = self.window.tally(now);
+        let counts = self.window.counts(now);
         if self.row >= policy.failures {
             Some(self.open(policy, OpenedBy::Row(self.row), now, rng))
-        } else if tally.calls() >= policy.window_calls && tally.is_below(policy.success_rate) {
-            let why = OpenedBy::Rate { failed: tally.failures, calls: tally.calls() };
+        } else if counts.calls() >= policy.window_calls && counts.is_below(policy.success_rate) {
+            let why = OpenedBy::Rate { failed: counts.failures, calls: counts.calls() };
             Some(self.open(policy, why, now, rng))
         } else {
             None
         }
     }
 
-    fn judge_trial(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Edge> {
+    fn judge_trial(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Transition> {
         let State::HalfOpen { trial, answered } = &mut self.state else { return None };
         if sign != Sign::Healthy {
             return Some(self.open(policy, OpenedBy::Trial, now, rng));
@@ -310,10 +310,10 @@ impl Breaker {
             return None;
         }
         *self = Breaker::new(self.policy);
-        Some(Edge::Closed)
+        Some(Transition::Closed)
     }
 
-    fn open(&mut self, policy: &config::Breaker, why: OpenedBy, now: Moment, rng: &mut SeededRng) -> Edge {
+    fn open(&mut self, policy: &config::Breaker, why: OpenedBy, now: Moment, rng: &mut SeededRng) -> Transition {
         self.open_for = match policy.open_for {
             OpenFor::Exactly(time) => time,
             OpenFor::Growing { first, cap } => {
@@ -326,7 +326,7 @@ impl Breaker {
         self.row = 0;
         self.window.clear();
         self.why = why;
-        Edge::Opened(self.open_for)
+        Transition::Opened(self.open_for)
     }
 }
 
@@ -357,23 +357,23 @@ mod tests {
     }
 
     #[test]
-    fn five_failures_in_a_row_open_it_and_a_success_in_between_does_not_let_them() {
+    fn five_failures_in_a_row_open_it_and_a_success_resets() {
         let (mut breaker, mut rng) = breaker();
         for n in 0..40 {
             let sign = if n % 5 == 4 { Sign::Healthy } else { Sign::Failed(at(n * 4_000)) };
             assert_eq!(breaker.note(n, sign, at(n * 4_000 + 1), &mut rng), None, "attempt {n}");
         }
         for n in 40..45 {
-            let edge = breaker.note(n, Sign::Failed(at(n * 4_000)), at(n * 4_000 + 1), &mut rng);
-            assert_eq!(edge.is_some(), n == 44, "attempt {n}");
+            let transition = breaker.note(n, Sign::Failed(at(n * 4_000)), at(n * 4_000 + 1), &mut rng);
+            assert_eq!(transition.is_some(), n == 44, "attempt {n}");
         }
-        let Admission::Held(Some(wait)) = breaker.admits(at(44 * 4_000 + 1)) else { panic!("it is open") };
+        let Admission::Blocked(Some(wait)) = breaker.admits(at(44 * 4_000 + 1)) else { panic!("it is open") };
         assert!((4_000..=6_000).contains(&wait.as_millis()), "{wait:?}");
         assert_eq!(breaker.reason(false), RefusalReason::BreakerFailures { calls: 5, of_tool: false });
     }
 
     #[test]
-    fn breakers_that_open_together_try_at_different_times_around_the_one_that_is_meant() {
+    fn open_time_has_jitter_around_the_configured_time() {
         let waits: Vec<Duration> = (0..40)
             .map(|seed| {
                 let (mut breaker, mut rng) = (breaker().0, SeededRng::new(seed));
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_policy_nothing_is_held_back_but_what_a_person_took_out() {
+    fn breaker_without_policy_only_opens_by_isolation() {
         let (mut breaker, mut rng) = breaker();
         fail_until_open(&mut breaker, &mut rng, Moment::ZERO);
         breaker.reconfigure(None);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn another_policy_holds_at_once_and_what_was_counted_stays_counted() {
+    fn new_policy_applies_at_once_and_keeps_the_counts() {
         let (mut breaker, mut rng) = breaker();
         for call in 0..3 {
             breaker.note(call, Sign::Failed(at(call * 100)), at(call * 100 + 1), &mut rng);
@@ -412,34 +412,34 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_has_the_time_that_it_was_open_and_not_a_moment_more() {
+    fn trial_blocks_others_for_as_long_as_the_breaker_was_open() {
         let (mut breaker, mut rng) = breaker();
         let now = fail_until_open(&mut breaker, &mut rng, Moment::ZERO) + Duration::from_secs(60);
         breaker.begin_trial(7);
         breaker.note_sent(7, now);
         let patience = now + breaker.open_for;
-        assert!(matches!(breaker.admits(Moment(patience.0 - 1)), Admission::Held(Some(_))));
-        assert!(matches!(breaker.admits(patience), Admission::Tries));
+        assert!(matches!(breaker.admits(Moment(patience.0 - 1)), Admission::Blocked(Some(_))));
+        assert!(matches!(breaker.admits(patience), Admission::Trial));
     }
 
     #[test]
-    fn calls_that_were_out_together_fall_together() {
+    fn concurrent_failures_count_once() {
         let (mut breaker, mut rng) = breaker();
         for call in 0..8 {
             assert_eq!(breaker.note(call, Sign::Broke(at(call)), at(100), &mut rng), None);
             assert_eq!(breaker.note(call, Sign::Failed(at(call)), at(101), &mut rng), None);
         }
         assert_eq!(breaker.row, 1);
-        assert_eq!(breaker.window.tally(at(101)).failures, 9, "each answer is the server's own, the break is one");
+        assert_eq!(breaker.window.counts(at(101)).failures, 9, "each answer is the server's own, the break is one");
     }
 
     #[test]
-    fn a_server_that_fails_more_than_every_other_call_is_found_out_by_the_window() {
+    fn low_success_rate_opens_the_breaker() {
         let (mut breaker, mut rng) = breaker();
         let mut opened = None;
         for n in 0..30 {
             let sign = if n % 5 < 2 { Sign::Healthy } else { Sign::Failed(at(n * 500)) };
-            if let Some(Edge::Opened(_)) = breaker.note(n, sign, at(n * 500 + 100), &mut rng) {
+            if let Some(Transition::Opened(_)) = breaker.note(n, sign, at(n * 500 + 100), &mut rng) {
                 opened = Some((n, breaker.reason(false).to_string()));
                 break;
             }
@@ -448,26 +448,26 @@ mod tests {
     }
 
     #[test]
-    fn one_call_tries_and_two_answers_close_it() {
+    fn one_trial_at_a_time_and_two_answers_close_it() {
         let (mut breaker, mut rng) = breaker();
         let opened = fail_until_open(&mut breaker, &mut rng, at(0));
-        assert!(matches!(breaker.admits(opened), Admission::Held(Some(_))));
+        assert!(matches!(breaker.admits(opened), Admission::Blocked(Some(_))));
         let later = opened + Duration::from_secs(6);
-        assert_eq!(breaker.admits(later), Admission::Tries);
-        assert_eq!(breaker.begin_trial(7), Some(Edge::HalfOpened));
-        assert!(matches!(breaker.admits(later), Admission::Held(Some(_))), "one at a time");
+        assert_eq!(breaker.admits(later), Admission::Trial);
+        assert_eq!(breaker.begin_trial(7), Some(Transition::HalfOpened));
+        assert!(matches!(breaker.admits(later), Admission::Blocked(Some(_))), "one at a time");
         assert_eq!(breaker.note(3, Sign::Healthy, later, &mut rng), None);
-        assert!(matches!(breaker.admits(later), Admission::Held(_)), "what was out before is no trial");
+        assert!(matches!(breaker.admits(later), Admission::Blocked(_)), "what was out before is no trial");
         assert_eq!(breaker.note(7, Sign::Healthy, later, &mut rng), None);
-        breaker.let_go(7);
-        assert_eq!(breaker.admits(later), Admission::Tries, "one may have been luck");
+        breaker.note_ended(7);
+        assert_eq!(breaker.admits(later), Admission::Trial, "one may have been luck");
         assert_eq!(breaker.begin_trial(8), None);
-        assert_eq!(breaker.note(8, Sign::Healthy, later, &mut rng), Some(Edge::Closed));
-        assert!(breaker.is_healthy(later) && breaker.admits(later) == Admission::Flows);
+        assert_eq!(breaker.note(8, Sign::Healthy, later, &mut rng), Some(Transition::Closed));
+        assert!(breaker.is_healthy(later) && breaker.admits(later) == Admission::Allowed);
     }
 
     #[test]
-    fn a_trial_that_fails_doubles_the_time_up_to_the_cap() {
+    fn failed_trial_doubles_the_open_time_up_to_the_cap() {
         let (mut breaker, mut rng) = breaker();
         let mut now = fail_until_open(&mut breaker, &mut rng, at(0));
         for seconds in [5u64, 10, 20, 40, 60, 60] {
@@ -475,12 +475,12 @@ mod tests {
             assert!((low..=high).contains(&breaker.open_for), "{:?} is not about {seconds} s", breaker.open_for);
             now = now + high;
             breaker.begin_trial(9);
-            assert!(matches!(breaker.note(9, Sign::Broke(now), now, &mut rng), Some(Edge::Opened(..))));
+            assert!(matches!(breaker.note(9, Sign::Broke(now), now, &mut rng), Some(Transition::Opened(..))));
         }
     }
 
     #[test]
-    fn a_time_that_somebody_said_is_meant_exactly() {
+    fn configured_open_time_is_exact() {
         let minute = Duration::from_secs(60);
         let policy = config::Breaker { open_for: OpenFor::Exactly(minute), failures: 1, ..config::Breaker::default() };
         let (mut breaker, mut rng) = (Breaker::new(Some(policy)), SeededRng::new(1));
@@ -488,28 +488,28 @@ mod tests {
             let now = Moment::ZERO + minute * round;
             breaker.begin_trial(1);
             assert!(
-                matches!(breaker.note(1, Sign::Failed(now), now, &mut rng), Some(Edge::Opened(time)) if time == minute)
+                matches!(breaker.note(1, Sign::Failed(now), now, &mut rng), Some(Transition::Opened(time)) if time == minute)
             );
         }
     }
 
     #[test]
-    fn a_trial_that_says_nothing_or_takes_for_ever_does_not_stand_in_the_way() {
+    fn inconclusive_or_slow_trial_does_not_block_the_next() {
         let (mut breaker, mut rng) = breaker();
         let mut now = fail_until_open(&mut breaker, &mut rng, at(0)) + Duration::from_secs(6);
         breaker.begin_trial(7);
-        breaker.let_go(6);
-        assert!(matches!(breaker.admits(now), Admission::Held(_)), "that was another one");
-        breaker.let_go(7);
-        assert_eq!(breaker.admits(now), Admission::Tries);
+        breaker.note_ended(6);
+        assert!(matches!(breaker.admits(now), Admission::Blocked(_)), "that was another one");
+        breaker.note_ended(7);
+        assert_eq!(breaker.admits(now), Admission::Trial);
         breaker.begin_trial(8);
         now = now + Duration::from_secs(60);
-        assert!(matches!(breaker.admits(now), Admission::Held(_)), "it has not even gone out");
+        assert!(matches!(breaker.admits(now), Admission::Blocked(_)), "it has not even gone out");
         breaker.note_sent(8, now);
         now = now + Duration::from_secs(6);
-        assert_eq!(breaker.admits(now), Admission::Tries, "nobody waits for the slow one");
+        assert_eq!(breaker.admits(now), Admission::Trial, "nobody waits for the slow one");
         breaker.note_waits(8);
-        assert!(matches!(breaker.admits(now), Admission::Held(_)), "but while it waits to go out again, all do");
+        assert!(matches!(breaker.admits(now), Admission::Blocked(_)), "but while it waits to go out again, all do");
         breaker.note_sent(8, now);
         now = now + Duration::from_secs(6);
         breaker.begin_trial(9);
@@ -518,13 +518,13 @@ mod tests {
     }
 
     #[test]
-    fn by_hand_it_stays_as_it_was_put() {
+    fn isolation_lasts_until_resumed() {
         let (mut breaker, mut rng) = breaker();
         assert!(breaker.isolate() && !breaker.isolate());
         assert_eq!(breaker.note(1, Sign::Healthy, at(1), &mut rng), None);
-        assert_eq!(breaker.admits(at(10_000_000)), Admission::Held(None));
+        assert_eq!(breaker.admits(at(10_000_000)), Admission::Blocked(None));
         assert!(breaker.resume() && !breaker.resume());
-        assert_eq!(breaker.admits(at(1)), Admission::Flows);
+        assert_eq!(breaker.admits(at(1)), Admission::Allowed);
         let mut without = Breaker::new(None);
         for n in 0..100 {
             assert_eq!(without.note(n, Sign::Failed(at(n)), at(n), &mut rng), None, "without a policy nothing counts");
@@ -543,7 +543,7 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Fate {
-        Well,
+        Answered,
         Failed,
         Broke,
         Silent,
@@ -551,7 +551,7 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         let fate = prop_oneof![
-            4 => Just(Fate::Failed), 3 => Just(Fate::Well), 2 => Just(Fate::Broke), 1 => Just(Fate::Silent),
+            4 => Just(Fate::Failed), 3 => Just(Fate::Answered), 2 => Just(Fate::Broke), 1 => Just(Fate::Silent),
         ];
         prop_oneof![3 => (1u64..3_000, fate).prop_map(|(took, fate)| Step::Call(took, fate)), 1 => (0u64..9_000).prop_map(Step::Pass)]
     }
@@ -559,7 +559,7 @@ mod tests {
     proptest! {
         /// The model: everything that was let in and is not over, and what was seen since the breaker last closed.
         #[test]
-        fn it_holds_back_when_open_tries_one_at_a_time_and_moves_only_for_a_reason(steps in prop::collection::vec(step(), 1..250), seed: u64) {
+        fn breaker_follows_the_model(steps in prop::collection::vec(step(), 1..250), seed: u64) {
             let policy = config::Breaker::default();
             let (mut breaker, mut rng) = (Breaker::new(Some(policy)), SeededRng::new(seed));
             let mut now = Moment::ZERO;
@@ -573,13 +573,13 @@ mod tests {
                     Step::Pass(millis) => now + Duration::from_millis(millis),
                     Step::Call(took, fate) => {
                         match (breaker.admits(now), breaker.state()) {
-                            (Admission::Flows, state) => prop_assert_eq!(state, BreakerState::Closed),
-                            (Admission::Held(wait), _) => {
+                            (Admission::Allowed, state) => prop_assert_eq!(state, BreakerState::Closed),
+                            (Admission::Blocked(wait), _) => {
                                 let wait = wait.expect("nobody isolated it");
                                 prop_assert!(wait > Duration::ZERO && wait <= Duration::from_secs(72));
                                 continue;
                             }
-                            (Admission::Tries, _) => {
+                            (Admission::Trial, _) => {
                                 trials.retain(|(_, patience)| *patience > now);
                                 prop_assert!(trials.is_empty(), "two try at once: {trials:?}");
                                 breaker.begin_trial(name);
@@ -597,11 +597,11 @@ mod tests {
                     out.remove(0);
                     now = at;
                     let sign = match fate {
-                        Fate::Well => Sign::Healthy,
+                        Fate::Answered => Sign::Healthy,
                         Fate::Failed => Sign::Failed(began),
                         Fate::Broke => Sign::Broke(began),
                         Fate::Silent => {
-                            breaker.let_go(call);
+                            breaker.note_ended(call);
                             trials.retain(|(trial, _)| *trial != call);
                             continue;
                         }
@@ -610,12 +610,12 @@ mod tests {
                     if before == BreakerState::Closed {
                         signs.push((now, sign == Sign::Healthy));
                     }
-                    let edge = breaker.note(call, sign, now, &mut rng);
-                    breaker.let_go(call);
+                    let transition = breaker.note(call, sign, now, &mut rng);
+                    breaker.note_ended(call);
                     trials.retain(|(trial, _)| *trial != call);
                     answered += u32::from(was_trial && sign == Sign::Healthy);
-                    match edge {
-                        Some(Edge::Opened(time)) => {
+                    match transition {
+                        Some(Transition::Opened(time)) => {
                             let row = signs.iter().rev().take_while(|(_, well)| !well).count();
                             // The window reaches back to somewhere in its last slice.
                             let ages = signs.iter().map(|(at, _)| now.since(*at));
@@ -637,12 +637,12 @@ mod tests {
                             signs.clear();
                             trials.clear();
                         }
-                        Some(Edge::Closed) => {
+                        Some(Transition::Closed) => {
                             prop_assert!(was_trial && answered >= policy.successes);
                             (answered, opened) = (0, 0);
                             signs.clear();
                         }
-                        Some(Edge::HalfOpened) => prop_assert!(false, "only a trial opens it by half"),
+                        Some(Transition::HalfOpened) => prop_assert!(false, "only a trial opens it by half"),
                         None => {
                             prop_assert_eq!(breaker.state(), before);
                         }
@@ -653,13 +653,13 @@ mod tests {
             // Whatever happened: after its time somebody may try, and two who are answered close it.
             now = now + Duration::from_secs(80);
             for call in 1_000..1_002 {
-                if breaker.admits(now) == Admission::Tries {
+                if breaker.admits(now) == Admission::Trial {
                     breaker.begin_trial(call);
                 }
                 breaker.note(call, Sign::Healthy, now, &mut rng);
-                breaker.let_go(call);
+                breaker.note_ended(call);
             }
-            prop_assert_eq!(breaker.admits(now), Admission::Flows);
+            prop_assert_eq!(breaker.admits(now), Admission::Allowed);
         }
     }
 }

@@ -59,7 +59,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_full_outage_spends_the_bucket_and_then_one_retry_every_six_seconds() {
+    fn outage_spends_the_bucket_then_one_retry_per_six_seconds() {
         let mut budget = Budget::new(Moment::ZERO);
         let spent = (0..100).filter(|_| budget.try_spend(Moment::ZERO)).count();
         assert_eq!(spent, 10);

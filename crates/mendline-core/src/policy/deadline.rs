@@ -39,7 +39,7 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
-    fn only_a_tool_that_was_named_has_a_deadline_of_its_own() {
+    fn only_configured_tools_have_their_own_deadline() {
         let slow = ToolPolicy { effect: None, timeout: Some(Duration::from_secs(1_200)) };
         let deadlines =
             Deadlines::new(&BTreeMap::from([("build".to_owned(), slow), ("look".to_owned(), ToolPolicy::default())]));

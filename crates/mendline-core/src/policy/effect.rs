@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_unsafe_until_its_server_says_otherwise_and_again_after_a_change() {
+    fn tool_is_unsafe_without_hints_and_after_a_change() {
         let mut tools = Tools::default();
         assert_eq!(tools.effect_of(&call("look")), Effect::Unsafe);
         let list = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"look","annotations":{"readOnlyHint":true}},
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_carries_a_request_state_is_unsafe_whatever_it_is() {
+    fn call_with_request_state_is_unsafe() {
         let mut tools = Tools::default();
         tools.learn(
             &message(
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_says_about_a_tool_counts_before_what_its_server_says() {
+    fn configured_effect_overrides_server_hints() {
         let said = |effect| ToolPolicy { effect: Some(effect), timeout: None };
         let mut tools = Tools::new(&BTreeMap::from([
             ("look".into(), said(Effect::Unsafe)),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_says_later_replaces_what_was_said_and_distrust_forgets_the_server() {
+    fn new_configuration_replaces_effects_and_distrust_drops_hints() {
         let said = |effect| ToolPolicy { effect: Some(effect), timeout: None };
         let mut tools = Tools::new(&BTreeMap::from([("sync".into(), said(Effect::Idempotent))]));
         let list =
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_method_is_unsafe() {
+    fn unknown_method_is_unsafe() {
         assert_eq!(
             Tools::default().effect_of(&message(r#"{"jsonrpc":"2.0","id":1,"method":"acme/list"}"#)),
             Effect::Unsafe

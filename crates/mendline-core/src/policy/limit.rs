@@ -66,7 +66,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_burst_goes_at_once_and_then_one_per_interval() {
+    fn burst_passes_at_once_then_one_call_per_interval() {
         let mut limit = Limit::new(RateLimit { burst: 3, per_second: 2.0 });
         let mut now = Moment::ZERO + Duration::from_secs(100);
         assert_eq!((0..10).filter(|_| limit.try_take(now)).count(), 3);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_slow_rather_than_without_limit() {
+    fn invalid_rate_is_slow_and_not_unlimited() {
         for per_second in [0.0, -1.0, f64::NAN, f64::MIN_POSITIVE, f64::INFINITY] {
             let mut limit = Limit::new(RateLimit { burst: 0, per_second });
             assert!(limit.try_take(Moment::ZERO), "{per_second}");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_said_as_a_person_would() {
+    fn rate_limit_reason_uses_readable_units() {
         let words = |burst, per_second| Limit::new(RateLimit { burst, per_second }).reason().to_string();
         assert_eq!(words(10, 10.0), "the configured limit is 10 calls a second, 10 at once");
         assert_eq!(words(1, 0.1), "the configured limit is one call in 10 s, 1 at once");
@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_stretch_of_time_sees_more_than_the_burst_and_the_rate_allow(
+        fn no_interval_exceeds_burst_plus_rate(
             burst in 1u32..20,
             per_second in 0.2f64..50.0,
             steps in prop::collection::vec(0u64..700, 1..300),
@@ -123,7 +123,7 @@ mod tests {
         }
 
         #[test]
-        fn the_turn_that_is_promised_is_the_turn_that_comes(burst in 1u32..10, per_second in 0.5f64..20.0, ahead in 0usize..30) {
+        fn announced_slot_is_the_actual_slot(burst in 1u32..10, per_second in 0.5f64..20.0, ahead in 0usize..30) {
             let mut limit = Limit::new(RateLimit { burst, per_second });
             let promised = limit.slot_after(ahead, Moment::ZERO);
             let mut now = Moment::ZERO;

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_grows_and_never_shrinks() {
+    fn pause_grows_and_never_shrinks() {
         let mut pause = Pause::default();
         let now = Moment(7);
         assert!(!pause.holds(now));
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_believes_an_hour_but_everybody_is_told_of_it() {
+    fn long_hint_is_capped_but_reported_in_full() {
         let mut pause = Pause::default();
         let hour = Duration::from_secs(3_600);
         assert_eq!(pause.extend(hour, Moment::ZERO), Some(defaults::PAUSE_CAP));

@@ -50,7 +50,7 @@ impl Rotation {
 
 /// The call that gives way to one of this client when there is no room, of those that wait, each client's oldest first. A call
 /// that must stay is counted, but not given.
-pub fn gives_way<T>(waiting: impl Iterator<Item = (ClientId, Option<T>)>, client: ClientId) -> Option<T> {
+pub fn evict_for<T>(waiting: impl Iterator<Item = (ClientId, Option<T>)>, client: ClientId) -> Option<T> {
     let mut lanes: BTreeMap<ClientId, (usize, Option<T>)> = BTreeMap::new();
     for (whose, call) in waiting {
         let (count, newest) = lanes.entry(whose).or_default();
@@ -72,9 +72,9 @@ mod tests {
     fn join(queue: &mut Vec<ClientId>, limit: usize, client: ClientId) -> Option<ClientId> {
         let mut out = None;
         if queue.len() >= limit {
-            let places = queue.iter().enumerate().map(|(place, whose)| (*whose, Some(place)));
-            match gives_way(places, client) {
-                Some(place) => out = Some(queue.remove(place)),
+            let indices = queue.iter().enumerate().map(|(index, whose)| (*whose, Some(index)));
+            match evict_for(indices, client) {
+                Some(index) => out = Some(queue.remove(index)),
                 None => return Some(client),
             }
         }
@@ -87,19 +87,19 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_call_of_whoever_has_most_gives_way() {
+    fn newest_call_of_the_largest_client_is_evicted() {
         let waiting = [(1, "a1"), (2, "b1"), (1, "a2"), (1, "a3"), (2, "b2")];
         let all = || waiting.iter().map(|(client, call)| (ClientId(*client), Some(*call)));
-        assert_eq!(gives_way(all(), ClientId(3)), Some("a3"));
-        assert_eq!(gives_way(all(), ClientId(2)), None, "one more is as good as equal");
-        assert_eq!(gives_way(all(), ClientId(1)), None, "nobody gives way to whoever has most");
+        assert_eq!(evict_for(all(), ClientId(3)), Some("a3"));
+        assert_eq!(evict_for(all(), ClientId(2)), None, "one more is as good as equal");
+        assert_eq!(evict_for(all(), ClientId(1)), None, "nobody gives way to whoever has most");
         let sent_before = |call: &&str| !["a2", "a3"].contains(call);
         let some = || all().map(|(client, call)| (client, call.filter(sent_before)));
-        assert_eq!(gives_way(some(), ClientId(3)), Some("a1"), "what must stay stays");
+        assert_eq!(evict_for(some(), ClientId(3)), Some("a1"), "what must stay stays");
     }
 
     #[test]
-    fn clients_take_turns_and_each_keeps_its_own_order() {
+    fn clients_alternate_and_each_keeps_its_order() {
         let mut rotation = Rotation::default();
         let waiting = [(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (2, "b2")];
         let calls = || waiting.iter().map(|(client, call)| (ClientId(*client), *call));
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_queue_is_bounded_and_everybody_has_a_share_of_it(
+        fn queue_is_bounded_and_every_client_has_a_share(
             steps in prop::collection::vec(prop::option::weighted(0.8, 0u32..4), 1..200),
             limit in 1usize..20,
         ) {
@@ -136,9 +136,9 @@ mod tests {
                         }
                     }
                     None => {
-                        let places = queue.iter().enumerate().map(|(place, whose)| (*whose, place));
-                        if let Some(place) = rotation.order(places).first() {
-                            rotation.note(queue.remove(*place));
+                        let indices = queue.iter().enumerate().map(|(index, whose)| (*whose, index));
+                        if let Some(index) = rotation.order(indices).first() {
+                            rotation.note(queue.remove(*index));
                         }
                     }
                 }
@@ -147,7 +147,7 @@ mod tests {
         }
 
         #[test]
-        fn with_one_client_the_queue_is_first_come_first_served(count in 1usize..50, limit in 1usize..20) {
+        fn queue_of_one_client_is_first_come_first_served(count in 1usize..50, limit in 1usize..20) {
             let mut queue = Vec::new();
             let rejected = (0..count).filter(|_| join(&mut queue, limit, ClientId(0)).is_some()).count();
             prop_assert_eq!((queue.len(), rejected), (count.min(limit), count.saturating_sub(limit)));
@@ -157,7 +157,7 @@ mod tests {
         }
 
         #[test]
-        fn nobody_who_waits_is_passed_by_twice_by_the_same_client(
+        fn waiting_client_is_not_overtaken_twice_by_another(
             waiting in prop::collection::vec(0u32..6, 1..120),
             last in prop::option::of(0u32..6),
         ) {

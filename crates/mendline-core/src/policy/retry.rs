@@ -30,27 +30,27 @@ pub enum Loss {
 
 /// May it be sent again?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
+pub enum RetryDecision {
     /// Without cost: nobody has seen it.
     Free,
     /// For an attempt, if there is one left, and for a piece of the budget.
-    ForAPrice,
+    Charged,
     /// No.
     Never,
 }
 
 /// The table.
-pub fn again(loss: Loss, effect: Effect, policy: &Retry) -> Again {
-    let if_so = |may: bool| if may { Again::ForAPrice } else { Again::Never };
+pub fn decide(loss: Loss, effect: Effect, policy: &Retry) -> RetryDecision {
+    let if_so = |may: bool| if may { RetryDecision::Charged } else { RetryDecision::Never };
     match loss {
-        Loss::Unanswered(Outcome::NotSent) => Again::Free,
-        Loss::Unanswered(Outcome::Refused) => Again::ForAPrice,
+        Loss::Unanswered(Outcome::NotSent) => RetryDecision::Free,
+        Loss::Unanswered(Outcome::Refused) => RetryDecision::Charged,
         Loss::Unanswered(Outcome::Unknown) => if_so(effect.is_repeatable()),
-        Loss::Unanswered(Outcome::Answered) => Again::Never,
+        Loss::Unanswered(Outcome::Answered) => RetryDecision::Never,
         Loss::Error(code) => match policy.codes.get(&code) {
-            Some(OnError::Always) => Again::ForAPrice,
+            Some(OnError::Always) => RetryDecision::Charged,
             Some(OnError::Reads) => if_so(effect == Effect::Read),
-            Some(OnError::Never) => Again::Never,
+            Some(OnError::Never) => RetryDecision::Never,
             None => if_so(code == code::INTERNAL_ERROR && effect == Effect::Read),
         },
     }
@@ -68,17 +68,17 @@ pub fn outcome_of_error(code: i64, policy: &Retry) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Again::{ForAPrice, Free, Never};
+    use RetryDecision::{Charged, Free, Never};
 
     #[test]
-    fn every_row_of_the_table_holds() {
+    fn every_row_of_the_retry_table_holds() {
         let policy = Retry::default();
         let rows = [
             ("no connection", Loss::Unanswered(Outcome::NotSent), [Free, Free, Free]),
-            ("429", Loss::Unanswered(Outcome::Refused), [ForAPrice, ForAPrice, ForAPrice]),
-            ("503, or the line broke", Loss::Unanswered(Outcome::Unknown), [ForAPrice, ForAPrice, Never]),
+            ("429", Loss::Unanswered(Outcome::Refused), [Charged, Charged, Charged]),
+            ("503, or the line broke", Loss::Unanswered(Outcome::Unknown), [Charged, Charged, Never]),
             ("answered", Loss::Unanswered(Outcome::Answered), [Never, Never, Never]),
-            ("internal error", Loss::Error(-32603), [ForAPrice, Never, Never]),
+            ("internal error", Loss::Error(-32603), [Charged, Never, Never]),
             ("malformed", Loss::Error(-32700), [Never, Never, Never]),
             ("no request", Loss::Error(-32600), [Never, Never, Never]),
             ("no such method", Loss::Error(-32601), [Never, Never, Never]),
@@ -87,20 +87,20 @@ mod tests {
             ("a code of the server's own", Loss::Error(17), [Never, Never, Never]),
         ];
         for (what, loss, expected) in rows {
-            let seen = [Effect::Read, Effect::Idempotent, Effect::Unsafe].map(|effect| again(loss, effect, &policy));
+            let seen = [Effect::Read, Effect::Idempotent, Effect::Unsafe].map(|effect| decide(loss, effect, &policy));
             assert_eq!(seen, expected, "{what}");
         }
     }
 
     #[test]
-    fn what_a_person_says_about_a_code_replaces_its_row() {
+    fn configured_code_replaces_its_row() {
         let codes = [(-32603, OnError::Never), (-32001, OnError::Reads), (-32002, OnError::Always)].into();
         let policy = Retry { codes, ..Retry::default() };
         let of =
-            |code| [Effect::Read, Effect::Idempotent, Effect::Unsafe].map(|it| again(Loss::Error(code), it, &policy));
+            |code| [Effect::Read, Effect::Idempotent, Effect::Unsafe].map(|it| decide(Loss::Error(code), it, &policy));
         assert_eq!(of(-32603), [Never, Never, Never]);
-        assert_eq!(of(-32001), [ForAPrice, Never, Never]);
-        assert_eq!(of(-32002), [ForAPrice, ForAPrice, ForAPrice]);
+        assert_eq!(of(-32001), [Charged, Never, Never]);
+        assert_eq!(of(-32002), [Charged, Charged, Charged]);
         assert_eq!(
             (outcome_of_error(-32001, &policy), outcome_of_error(-32002, &policy)),
             (Outcome::Unknown, Outcome::Refused)

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use mendline_wire::{Message, Method};
 
-use super::breaker::{Breaker, Edge, Sign};
+use super::breaker::{Breaker, Transition, Sign};
 use crate::config;
 use crate::defaults;
 use crate::moment::Moment;
@@ -60,10 +60,10 @@ impl ToolBreakers {
     }
 
     /// This call tries whether its tool is well.
-    pub fn begin_trial(&mut self, message: &Message, call: u64) -> Option<(String, Edge)> {
+    pub fn begin_trial(&mut self, message: &Message, call: u64) -> Option<(String, Transition)> {
         let tool = tool_of(message)?;
-        let edge = self.tools.get_mut(&tool)?.begin_trial(call)?;
-        Some((tool, edge))
+        let transition = self.tools.get_mut(&tool)?.begin_trial(call)?;
+        Some((tool, transition))
     }
 
     /// This call goes out.
@@ -77,8 +77,8 @@ impl ToolBreakers {
     }
 
     /// This call is over.
-    pub fn let_go(&mut self, call: u64) {
-        self.tools.values_mut().for_each(|breaker| breaker.let_go(call));
+    pub fn note_ended(&mut self, call: u64) {
+        self.tools.values_mut().for_each(|breaker| breaker.note_ended(call));
     }
 
     /// An attempt at this call showed how its tool is.
@@ -89,7 +89,7 @@ impl ToolBreakers {
         sign: Sign,
         now: Moment,
         rng: &mut SeededRng,
-    ) -> Option<(String, Edge)> {
+    ) -> Option<(String, Transition)> {
         if self.policy.is_none() || (sign == Sign::Healthy && self.tools.is_empty()) {
             return None;
         }
@@ -98,11 +98,11 @@ impl ToolBreakers {
             self.tools.insert(tool.clone(), Breaker::new(self.policy));
         }
         let breaker = self.tools.get_mut(&tool)?;
-        let edge = breaker.note(call, sign, now, rng);
+        let transition = breaker.note(call, sign, now, rng);
         if breaker.is_healthy(now) {
             self.tools.remove(&tool);
         }
-        edge.map(|edge| (tool, edge))
+        transition.map(|transition| (tool, transition))
     }
 
     /// Is there room for one more, if need be in place of one that holds nothing back?
@@ -149,24 +149,24 @@ mod tests {
         (ToolBreakers::new(Some(config::Breaker::default())), SeededRng::new(1))
     }
 
-    fn fail(breakers: &mut ToolBreakers, tool: &str, second: u64, rng: &mut SeededRng) -> Option<(String, Edge)> {
+    fn fail(breakers: &mut ToolBreakers, tool: &str, second: u64, rng: &mut SeededRng) -> Option<(String, Transition)> {
         breakers.note(&call(tool), second, Sign::Failed(at(second)), at(second) + Duration::from_millis(1), rng)
     }
 
     #[test]
-    fn a_tool_that_fails_is_held_back_and_no_other() {
+    fn only_the_failing_tool_is_blocked() {
         let (mut breakers, mut rng) = breakers();
         for second in 0..4 {
             assert_eq!(fail(&mut breakers, "bad", second, &mut rng), None);
         }
-        let (tool, edge) = fail(&mut breakers, "bad", 4, &mut rng).expect("the fifth");
-        assert!(tool == "bad" && matches!(edge, Edge::Opened(..)));
-        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(5)), Admission::Held(Some(_))));
+        let (tool, transition) = fail(&mut breakers, "bad", 4, &mut rng).expect("the fifth");
+        assert!(tool == "bad" && matches!(transition, Transition::Opened(..)));
+        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(5)), Admission::Blocked(Some(_))));
         assert!(breakers.of(&call("good")).is_none());
     }
 
     #[test]
-    fn only_tools_that_have_failed_are_kept_and_not_when_they_are_well_again() {
+    fn healthy_tools_have_no_breaker() {
         let (mut breakers, mut rng) = breakers();
         breakers.note(&call("good"), 1, Sign::Healthy, at(0), &mut rng);
         assert!(breakers.is_empty());
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn their_number_has_a_limit_and_one_that_is_open_is_not_forgotten_for_a_new_one() {
+    fn breakers_are_bounded_and_open_ones_are_not_evicted() {
         let (mut breakers, mut rng) = breakers();
         for second in 0..5 {
             fail(&mut breakers, "bad", second, &mut rng);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tool_has_no_breaker() {
+    fn other_methods_have_no_tool_breaker() {
         let (mut breakers, mut rng) = breakers();
         let list = Message::parse(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)).unwrap();
         assert_eq!(breakers.note(&list, 1, Sign::Failed(at(0)), at(1), &mut rng), None);
@@ -199,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_policy_nothing_is_kept() {
+    fn tool_breakers_without_policy_stay_empty() {
         let mut breakers = ToolBreakers::new(None);
         fail(&mut breakers, "bad", 1, &mut SeededRng::new(1));
         assert!(breakers.is_empty());
     }
 
     #[test]
-    fn a_trial_that_is_not_answered_gives_way_to_another_unless_it_waits_itself() {
+    fn unanswered_trial_yields_unless_it_waits() {
         let (mut breakers, mut rng) = breakers();
         for second in 0..5 {
             fail(&mut breakers, "bad", second, &mut rng);
@@ -216,26 +216,26 @@ mod tests {
         let long_after = at(1_000);
         breakers.begin_trial(&call("bad"), 9);
         breakers.note_sent(9, at(20));
-        assert_eq!(breakers.of(&call("bad")).unwrap().admits(long_after), Admission::Tries);
+        assert_eq!(breakers.of(&call("bad")).unwrap().admits(long_after), Admission::Trial);
         breakers.note_waits(9);
-        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(long_after), Admission::Held(_)));
+        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(long_after), Admission::Blocked(_)));
     }
 
     #[test]
-    fn a_tool_is_tried_by_one_call_like_a_server() {
+    fn tool_trial_admits_one_call() {
         let (mut breakers, mut rng) = breakers();
         for second in 0..5 {
             fail(&mut breakers, "bad", second, &mut rng);
         }
-        assert_eq!(breakers.begin_trial(&call("bad"), 9), Some(("bad".into(), Edge::HalfOpened)));
-        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Held(_)));
-        breakers.let_go(9);
-        assert_eq!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Tries);
+        assert_eq!(breakers.begin_trial(&call("bad"), 9), Some(("bad".into(), Transition::HalfOpened)));
+        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Blocked(_)));
+        breakers.note_ended(9);
+        assert_eq!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Trial);
         breakers.begin_trial(&call("bad"), 10);
         breakers.note(&call("bad"), 10, Sign::Healthy, at(21), &mut rng);
         breakers.begin_trial(&call("bad"), 11);
         let closed = breakers.note(&call("bad"), 11, Sign::Healthy, at(22), &mut rng);
-        assert_eq!(closed, Some(("bad".into(), Edge::Closed)));
+        assert_eq!(closed, Some(("bad".into(), Transition::Closed)));
         assert!(breakers.is_empty());
     }
 }

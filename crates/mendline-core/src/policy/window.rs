@@ -23,19 +23,19 @@ pub struct Window {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slice {
     number: u64,
-    tally: Tally,
+    counts: Counts,
 }
 
 /// So many of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct Counts {
     /// Calls that went well.
     pub successes: u32,
     /// Calls that did not.
     pub failures: u32,
 }
 
-impl Tally {
+impl Counts {
     /// All of them.
     pub fn calls(self) -> u32 {
         self.successes.saturating_add(self.failures)
@@ -56,23 +56,23 @@ impl Window {
 
     /// A call went well.
     pub fn note_success(&mut self, now: Moment) {
-        let tally = self.current(now);
-        tally.successes = tally.successes.saturating_add(1);
+        let counts = self.current(now);
+        counts.successes = counts.successes.saturating_add(1);
     }
 
     /// A call did not.
     pub fn note_failure(&mut self, now: Moment) {
-        let tally = self.current(now);
-        tally.failures = tally.failures.saturating_add(1);
+        let counts = self.current(now);
+        counts.failures = counts.failures.saturating_add(1);
     }
 
     /// What is in it now.
-    pub fn tally(&self, now: Moment) -> Tally {
+    pub fn counts(&self, now: Moment) -> Counts {
         let number = now.0 / self.slice;
         let young = self.slices.iter().filter(|slice| slice.number.saturating_add(SLICES as u64) > number);
-        young.fold(Tally::default(), |sum, slice| Tally {
-            successes: sum.successes.saturating_add(slice.tally.successes),
-            failures: sum.failures.saturating_add(slice.tally.failures),
+        young.fold(Counts::default(), |sum, slice| Counts {
+            successes: sum.successes.saturating_add(slice.counts.successes),
+            failures: sum.failures.saturating_add(slice.counts.failures),
         })
     }
 
@@ -81,13 +81,13 @@ impl Window {
         self.slices = [Slice::default(); SLICES];
     }
 
-    fn current(&mut self, now: Moment) -> &mut Tally {
+    fn current(&mut self, now: Moment) -> &mut Counts {
         let number = now.0 / self.slice;
         let slice = &mut self.slices[(number % SLICES as u64) as usize];
         if slice.number != number {
-            *slice = Slice { number, tally: Tally::default() };
+            *slice = Slice { number, counts: Counts::default() };
         }
-        &mut slice.tally
+        &mut slice.counts
     }
 }
 
@@ -99,29 +99,29 @@ mod tests {
     const LENGTH: Duration = Duration::from_secs(30);
 
     #[test]
-    fn the_window_slides() {
+    fn window_slides() {
         let mut window = Window::new(LENGTH);
         let at = |seconds| Moment::ZERO + Duration::from_secs(seconds);
         window.note_failure(at(1));
         window.note_success(at(20));
-        assert_eq!(window.tally(at(26)), Tally { successes: 1, failures: 1 });
-        assert_eq!(window.tally(at(31)), Tally { successes: 1, failures: 0 }, "what is old is gone though nobody came");
-        assert_eq!(window.tally(at(1_000)), Tally::default());
+        assert_eq!(window.counts(at(26)), Counts { successes: 1, failures: 1 });
+        assert_eq!(window.counts(at(31)), Counts { successes: 1, failures: 0 }, "what is old is gone though nobody came");
+        assert_eq!(window.counts(at(1_000)), Counts::default());
         window.note_success(at(1_000));
         window.clear();
-        assert_eq!(window.tally(at(1_000)), Tally::default());
+        assert_eq!(window.counts(at(1_000)), Counts::default());
     }
 
     #[test]
-    fn of_no_calls_nothing_can_be_said() {
-        assert!(!Tally::default().is_below(1.0));
-        assert!(Tally { successes: 4, failures: 6 }.is_below(0.5));
-        assert!(!Tally { successes: 5, failures: 5 }.is_below(0.5), "half is not less than half");
+    fn empty_window_is_not_below_any_share() {
+        assert!(!Counts::default().is_below(1.0));
+        assert!(Counts { successes: 4, failures: 6 }.is_below(0.5));
+        assert!(!Counts { successes: 5, failures: 5 }.is_below(0.5), "half is not less than half");
     }
 
     proptest! {
         #[test]
-        fn what_is_older_than_the_window_never_counts_and_what_is_younger_by_a_slice_always_does(
+        fn window_counts_exactly_the_recent_calls_within_one_slice(
             steps in prop::collection::vec((0u64..9_000, any::<bool>()), 1..300),
             length_ms in 1u64..60_000,
         ) {
@@ -135,11 +135,11 @@ mod tests {
                 let within = |age: Duration, what: bool| {
                     seen.iter().filter(|(at, success)| *success == what && now.since(*at) < age).count() as u32
                 };
-                let tally = window.tally(now);
+                let counts = window.counts(now);
                 let slice = length / SLICES as u32;
-                prop_assert!(tally.successes <= within(length, true) && tally.failures <= within(length, false));
-                prop_assert!(tally.successes >= within(length - slice, true));
-                prop_assert!(tally.failures >= within(length - slice, false));
+                prop_assert!(counts.successes <= within(length, true) && counts.failures <= within(length, false));
+                prop_assert!(counts.successes >= within(length - slice, true));
+                prop_assert!(counts.failures >= within(length - slice, false));
             }
         }
     }

@@ -14,10 +14,10 @@ use crate::event::LinkState;
 
 /// What was said last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Announced {
+pub enum Announcement {
     /// That all is well, or nothing at all.
     #[default]
-    Well,
+    Connected,
     /// That it is being reconnected, for the how-manieth time.
     Reconnecting(u32),
     /// That it is given up for now.
@@ -35,33 +35,33 @@ impl Upstream {
             LinkState::Waiting | LinkState::Dialing if redials.is_some() => {
                 // The one that comes next.
                 let done = redials.map_or(0, |(done, _)| done);
-                Announced::Reconnecting(if self.link.state() == LinkState::Dialing { done } else { done + 1 })
+                Announcement::Reconnecting(if self.link.state() == LinkState::Dialing { done } else { done + 1 })
             }
-            LinkState::Parked => Announced::GivenUp,
-            LinkState::Up if self.session.is_open() => Announced::Well,
+            LinkState::Parked => Announcement::GivenUp,
+            LinkState::Up if self.session.is_open() => Announcement::Connected,
             _ => return,
         };
-        let before = std::mem::replace(&mut self.announced, now);
+        let before = std::mem::replace(&mut self.last_announcement, now);
         if before == now {
             return;
         }
         let name = self.config.name.clone();
         match now {
-            Announced::Reconnecting(attempt) => {
+            Announcement::Reconnecting(attempt) => {
                 let of = redials.and_then(|(_, most)| most).map_or(String::new(), |most| format!(" of {most}"));
                 let words = format!("reconnecting to {name:?}, attempt {attempt}{of}");
                 self.send_own_progress(&words, cx);
-                if before == Announced::Well {
-                    let words = format!("lost the server {name:?} ({}); reconnecting", self.link.trouble());
+                if before == Announcement::Connected {
+                    let words = format!("lost the server {name:?} ({}); reconnecting", self.link.failure_reason());
                     self.send_log("warning", &words, cx);
                 }
             }
-            Announced::GivenUp => {
-                let why = self.link.trouble();
+            Announcement::GivenUp => {
+                let why = self.link.failure_reason();
                 let words = format!("the server {name:?} keeps failing ({why}); it is tried now and then");
                 self.send_log("error", &words, cx);
             }
-            Announced::Well => self.send_log("info", &format!("the server {name:?} is back"), cx),
+            Announcement::Connected => self.send_log("info", &format!("the server {name:?} is back"), cx),
         }
     }
 
@@ -69,7 +69,7 @@ impl Upstream {
     fn send_own_progress(&mut self, words: &str, cx: &mut Cx<'_>) {
         for key in self.waiting.clone() {
             let Some(call) = self.calls.get_mut(key) else { continue };
-            let (Owner::Client { client, request }, Some(progress)) = (call.owner, call.make_up_progress()) else {
+            let (Owner::Client { client, request }, Some(progress)) = (call.owner, call.next_own_progress()) else {
                 continue;
             };
             cx.send_to_client(client, ClientEvent::Reconnecting { request, progress, words: words.to_owned() });

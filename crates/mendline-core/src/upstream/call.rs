@@ -71,7 +71,7 @@ pub struct Call {
     pub worst_outcome: Outcome,
     pub arrived: Moment,
     /// When its current attempt was handed to the shell.
-    pub begun: Moment,
+    pub attempt_started: Moment,
     /// It was said to be out, and neither to have come back nor to be over.
     pub is_out: bool,
     /// How long it may take, if its tool has a time of its own.
@@ -96,11 +96,11 @@ pub struct Call {
     /// It was refused for its headers and waits until the tools have been looked up.
     pub awaits_lookup: bool,
     /// What happened to its last attempt, in half a sentence.
-    pub trouble: Option<Reason>,
+    pub last_failure: Option<Reason>,
     /// A subscription that the server has confirmed: the client relies on it from then on.
     pub confirmed: bool,
     /// We made progress up, so that the client sees that something is done.
-    made_up: bool,
+    has_own_progress: bool,
     /// A handshake that is answered in the server's stead then.
     pub grace: Option<Moment>,
     /// A handshake that the client made and no longer waits for: the server may take as long for it as for any call.
@@ -108,7 +108,7 @@ pub struct Call {
     /// How long it waits for its upstream at most, when that is less than others do.
     pub waits: Option<Duration>,
     /// What held when it came, if that has changed since.
-    kept: Option<Arc<UpstreamConfig>>,
+    pinned: Option<Arc<UpstreamConfig>>,
 }
 
 impl Call {
@@ -125,7 +125,7 @@ impl Call {
             attempts: 0,
             worst_outcome: Outcome::NotSent,
             arrived: now,
-            begun: now,
+            attempt_started: now,
             is_out: false,
             timeout: None,
             renewed: now,
@@ -139,25 +139,25 @@ impl Call {
             waited_since: None,
             unsent: 0,
             awaits_lookup: false,
-            trouble: None,
+            last_failure: None,
             confirmed: false,
-            made_up: false,
+            has_own_progress: false,
             grace: None,
             is_first_handshake: false,
             waits: None,
-            kept: None,
+            pinned: None,
         }
     }
 
     /// The configuration changes, and this call goes on under the old one.
     pub fn keep(&mut self, old: &Arc<UpstreamConfig>) {
-        self.kept.get_or_insert_with(|| Arc::clone(old));
+        self.pinned.get_or_insert_with(|| Arc::clone(old));
     }
 
     /// The policy that holds for it, of which `configured` is the one for those that come now. Whatever is decided about a
     /// call that has been taken on is decided by this one.
     pub fn policy<'a>(&'a self, configured: &'a UpstreamConfig) -> &'a UpstreamConfig {
-        self.kept.as_deref().unwrap_or(configured)
+        self.pinned.as_deref().unwrap_or(configured)
     }
 
     pub fn method(&self) -> Method {
@@ -249,7 +249,7 @@ impl Call {
     pub fn note_progress(&mut self, value: Option<f64>, now: Moment) -> bool {
         self.renewed = now;
         let Some(value) = value else { return true };
-        let is_first_hand = self.attempts <= 1 && !self.made_up;
+        let is_first_hand = self.attempts <= 1 && !self.has_own_progress;
         let is_news = is_first_hand || self.progress.is_none_or(|seen| value > seen);
         if is_news {
             self.progress = Some(value);
@@ -259,10 +259,10 @@ impl Call {
 
     /// Progress of our own, while it waits: a trifle more than the client has seen, so that the server's next is not kept
     /// back for it.
-    pub fn make_up_progress(&mut self) -> Option<f64> {
+    pub fn next_own_progress(&mut self) -> Option<f64> {
         self.token?;
-        let value = self.progress.unwrap_or(0.0) + defaults::MADE_UP_PROGRESS;
-        self.made_up = true;
+        let value = self.progress.unwrap_or(0.0) + defaults::OWN_PROGRESS_STEP;
+        self.has_own_progress = true;
         self.progress = Some(value);
         Some(value)
     }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_extends_the_deadline_but_never_beyond_the_hard_end() {
+    fn progress_extends_the_deadline_up_to_the_total_timeout() {
         let config = UpstreamConfig::child("notes", "notes-server");
         let timeouts = &config.timeouts;
         let mut call = call();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_of_a_second_attempt_is_shown_only_when_it_is_news() {
+    fn progress_of_a_second_attempt_never_falls() {
         let mut call = call();
         call.attempts = 1;
         assert!(call.note_progress(Some(5.0), Moment(1)));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_upstream_sees_our_number_as_id_and_as_progress_token() {
+    fn upstream_sees_our_number_as_id_and_progress_token() {
         let sent = call().spliced(Key::from_number(65_537)).to_bytes();
         assert_eq!(
             sent,

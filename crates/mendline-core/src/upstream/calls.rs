@@ -16,7 +16,7 @@ use crate::dispatch::ClientEvent;
 use crate::event::{Event, LinkState};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::moment::Moment;
-use crate::policy::retry::{self, Again, Loss};
+use crate::policy::retry::{self, RetryDecision, Loss};
 use crate::port::LinkId;
 use crate::reason::{LossReason, Reason, RefusalReason};
 use crate::slab::Key;
@@ -34,7 +34,7 @@ impl Upstream {
     }
 
     /// Is there a place for one more call on a link that can take it?
-    pub(super) fn has_place(&self) -> bool {
+    pub(super) fn has_slot(&self) -> bool {
         self.is_open() && self.in_flight() < self.config.limits.in_flight
     }
 
@@ -50,13 +50,13 @@ impl Upstream {
 
     /// Lets waiting calls go as far as there are places.
     pub(super) fn promote(&mut self, cx: &mut Cx<'_>) {
-        if self.clients.len() > 1 && self.waiting.len() > 1 && self.has_place() {
-            self.take_turns();
+        if self.clients.len() > 1 && self.waiting.len() > 1 && self.has_slot() {
+            self.order_by_client();
         }
         let mut index = 0;
         while index < self.waiting.len() {
-            let has_place = self.has_place();
-            if !has_place && (self.listens == 0 || !self.is_open()) {
+            let has_slot = self.has_slot();
+            if !has_slot && (self.listens == 0 || !self.is_open()) {
                 return;
             }
             if !self.gate.is_open(cx.now) {
@@ -68,11 +68,11 @@ impl Upstream {
                 Some(State::Waiting { not_before, .. }) => not_before <= cx.now,
                 _ => true,
             };
-            let may_go = has_place || call.is_some_and(Call::listens);
+            let may_go = has_slot || call.is_some_and(Call::listens);
             let is_held = call.is_some_and(|call| self.is_held(&call.message));
             if is_time && may_go && !is_held {
                 self.waiting.remove(index);
-                self.let_out(key, cx);
+                self.start_call(key, cx);
             } else {
                 index += 1;
             }
@@ -95,7 +95,7 @@ impl Upstream {
             return None;
         }
         if !self.link.is_up() {
-            return self.pull_stderr_tail(cx);
+            return self.pull_while_draining(cx);
         }
         loop {
             match self.outbox.pop(cx.ledger)? {
@@ -108,7 +108,7 @@ impl Upstream {
                     let text = call.spliced(key);
                     call.state = State::Sent(SentOver::Stdio(self.outbox.hand_over(text.len())));
                     call.attempts += 1;
-                    call.begun = cx.now;
+                    call.attempt_started = cx.now;
                     call.is_out = true;
                     self.gate.note_sent(call.name, cx.now);
                     cx.emit(call.sent(self.id, key));
@@ -120,7 +120,7 @@ impl Upstream {
 
     /// What was to be said to a child before its end was decided, it still hears: that a call is cancelled, above all. Calls
     /// are not begun any more. Its stdin is closed when nothing is left, and the shutdown sequence bounds how long that may take.
-    fn pull_stderr_tail(&mut self, cx: &mut Cx<'_>) -> Option<Spliced> {
+    fn pull_while_draining(&mut self, cx: &mut Cx<'_>) -> Option<Spliced> {
         if self.link.state() != LinkState::Draining {
             return None;
         }
@@ -130,14 +130,14 @@ impl Upstream {
     }
 
     /// Decides what becomes of a call whose attempt is lost. The one place where a call is sent again.
-    pub(super) fn settle(&mut self, key: Key, evidence: Evidence, again: Moment, cx: &mut Cx<'_>) {
+    pub(super) fn settle(&mut self, key: Key, evidence: Evidence, not_before: Moment, cx: &mut Cx<'_>) {
         let why = self.link_reason(evidence.reply);
         self.note_loss(key, evidence, cx);
-        self.settle_for(key, evidence, again, why, cx);
+        self.settle_for(key, evidence, not_before, why, cx);
     }
 
     /// Settles a call as [`Upstream::settle`] does, for this reason.
-    pub(super) fn settle_for(&mut self, key: Key, evidence: Evidence, again: Moment, why: Reason, cx: &mut Cx<'_>) {
+    pub(super) fn settle_for(&mut self, key: Key, evidence: Evidence, not_before: Moment, why: Reason, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         if matches!(call.owner, Owner::Us(_)) {
             return self.internal_lost(key, why, cx);
@@ -151,24 +151,24 @@ impl Upstream {
         }
         let lost_in = call.lost_in.take();
         let policy = &call.policy(&self.config).retry;
-        let price = retry::again(Loss::Unanswered(outcome), call.effect, policy);
-        if price == Again::Never || (price == Again::ForAPrice && call.attempts >= policy.attempts) {
+        let decision = retry::decide(Loss::Unanswered(outcome), call.effect, policy);
+        if decision == RetryDecision::Never || (decision == RetryDecision::Charged && call.attempts >= policy.attempts) {
             return self.fail(key, cause_of(evidence), outcome, why, cx);
         }
-        if price == Again::Free {
+        if decision == RetryDecision::Free {
             // It cannot have run, so it costs neither an attempt nor budget; the wait for the link bounds it.
             call.attempts -= 1;
             call.unsent += 1;
         }
         // Over HTTP a call looks for its own way, time and again; that is all one wait.
         let trying = call.waited_since.filter(|_| self.http.is_some() && outcome == Outcome::NotSent);
-        call.state = State::Waiting { since: trying.unwrap_or(cx.now), not_before: again };
+        call.state = State::Waiting { since: trying.unwrap_or(cx.now), not_before };
         if let Some((cause, in_the_way)) = self.gives_up_waiting(key, evidence, cx.now) {
             return self.fail(key, cause, outcome, in_the_way.unwrap_or(why), cx);
         }
-        let is_paid = price == Again::Free
+        let is_paid = decision == RetryDecision::Free
             || match (lost_in, &mut self.http) {
-                (Some(life), Some(http)) => http.pays_for_loss(life, &mut self.budget, cx.now),
+                (Some(session_number), Some(http)) => http.pays_for_loss(session_number, &mut self.budget, cx.now),
                 _ => self.budget.try_spend(cx.now),
             };
         if !is_paid {
@@ -181,7 +181,7 @@ impl Upstream {
         let Some(call) = self.calls.get_mut(key) else { return };
         self.gate.note_waits(call.name);
         let (method, tool, most) = (call.method(), call.tool.clone(), call.policy(&self.config).retry.attempts);
-        call.trouble = Some(why.clone()).filter(|why| *why != Reason::Loss(LossReason::TryingSse));
+        call.last_failure = Some(why.clone()).filter(|why| *why != Reason::Loss(LossReason::TryingSse));
         let (name, attempt) = (call.name, call.attempts + 1);
         if outcome == Outcome::NotSent {
             call.emit_return(self.id, cx);
@@ -200,7 +200,7 @@ impl Upstream {
     pub(super) fn link_reason(&self, reply: Reply) -> Reason {
         match reply {
             Reply::Unreadable => Reason::Unreadable { body: None },
-            _ => self.link.trouble(),
+            _ => self.link.failure_reason(),
         }
     }
 
@@ -208,13 +208,13 @@ impl Upstream {
     pub(super) fn take(&mut self, key: Key, cx: &mut Cx<'_>) -> Option<Call> {
         self.disarm(key, cx);
         let call = self.calls.remove(key)?;
-        self.gate.let_go(call.name);
+        self.gate.note_ended(call.name);
         cx.ledger.release(call.message.text().len());
         self.internal_requests -= usize::from(matches!(call.owner, Owner::Us(_)));
         self.listens -= usize::from(call.listens());
         match call.state {
             State::Waiting { .. } => self.waiting.retain(|it| *it != key),
-            State::Queued => self.outbox.take_back(key),
+            State::Queued => self.outbox.remove(key),
             State::Sent(_) => {}
         }
         Some(call)
@@ -268,7 +268,7 @@ impl Upstream {
     pub(super) fn needs_person(&self, cause: Cause) -> bool {
         match cause {
             Cause::NeedsLogin => true,
-            Cause::Parked | Cause::Unavailable => !self.closing && self.link.is_hopeless(),
+            Cause::Parked | Cause::Unavailable => !self.closing && self.link.has_failed_permanently(),
             _ => false,
         }
     }
@@ -276,13 +276,13 @@ impl Upstream {
     pub(super) fn give_up_if_parked(&mut self, cx: &mut Cx<'_>) {
         let cause = if self.link.is_parked() {
             Cause::Parked
-        } else if self.link.is_left_alone() {
+        } else if self.link.waits_for_request() {
             Cause::Unavailable
         } else {
             return;
         };
         for key in std::mem::take(&mut self.waiting) {
-            self.fail(key, cause, Outcome::NotSent, self.link.trouble().to_owned(), cx);
+            self.fail(key, cause, Outcome::NotSent, self.link.failure_reason().to_owned(), cx);
         }
     }
 
@@ -290,7 +290,7 @@ impl Upstream {
     pub fn close(&mut self, cx: &mut Cx<'_>) {
         self.closing = true;
         for key in self.calls.keys_by_age() {
-            self.take_back_unreached(key);
+            self.revert_unreached(key);
             match self.calls.get(key).map(|call| (call.state, call.owner)) {
                 Some((_, Owner::Us(_))) => drop(self.take(key, cx)),
                 Some((State::Sent(_), _)) => {
@@ -300,7 +300,7 @@ impl Upstream {
                 None => {}
             }
         }
-        self.keep_now(cx);
+        self.save_now(cx);
         self.link.stop(cx);
         self.close_http(cx);
     }
@@ -318,8 +318,8 @@ impl Upstream {
         if is_over(call.deadline(&self.config)) {
             self.expire(key, cx);
         } else if is_over(call.patience(&self.config)) {
-            let (cause, why) = match call.trouble.take() {
-                _ if !self.link.is_up() || !self.session.is_open() => (Cause::Unavailable, self.link.trouble()),
+            let (cause, why) = match call.last_failure.take() {
+                _ if !self.link.is_up() || !self.session.is_open() => (Cause::Unavailable, self.link.failure_reason()),
                 Some(why) => (Cause::Unavailable, why),
                 None if !self.gate.is_open(cx.now) => (Cause::RateLimited, self.gate.reason(cx.now).into()),
                 None => (Cause::Overloaded, RefusalReason::NoSlot.into()),
@@ -327,7 +327,7 @@ impl Upstream {
             self.fail(key, cause, Outcome::NotSent, why, cx);
             self.promote(cx);
         } else if is_over(call.grace) {
-            self.stand_in(key, cx);
+            self.answer_provisionally(key, cx);
         } else {
             if is_over(call.stream.resume_at) {
                 self.resume(key, cx);
@@ -335,11 +335,11 @@ impl Upstream {
             self.promote(cx);
             self.arm(key, cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     pub(super) fn expire(&mut self, key: Key, cx: &mut Cx<'_>) {
-        self.take_back_unreached(key);
+        self.revert_unreached(key);
         let Some(call) = self.calls.get(key) else { return };
         if let Owner::Us(internal) = call.owner {
             return self.internal_expired(key, internal, cx);
@@ -375,8 +375,8 @@ impl Upstream {
     /// Returns why a call has not been sent yet.
     fn why_unsent(&self, call: &Call) -> Reason {
         let (is_open, over_http) = (self.is_open(), self.http.is_some());
-        match &call.trouble {
-            _ if !is_open && (!over_http || self.link.had_trouble()) => self.link.trouble(),
+        match &call.last_failure {
+            _ if !is_open && (!over_http || self.link.has_failed()) => self.link.failure_reason(),
             Some(why) => why.clone(),
             None if over_http && (!is_open || call.state == State::Queued) => LossReason::NotConnected.into(),
             None if call.state == State::Queued => RefusalReason::NotRead.into(),

@@ -29,10 +29,10 @@ pub struct Catalogue {
     /// The revision of the legacy conversation, as the client was told.
     spoken: Option<String>,
     /// Something is in here that nobody has been asked to keep.
-    pub unkept: bool,
+    pub unsaved: bool,
     pub timer: Option<TimerId>,
     /// When it was last given away to be kept.
-    pub kept: Option<Moment>,
+    pub saved_at: Option<Moment>,
 }
 
 /// One answer.
@@ -135,13 +135,13 @@ impl Catalogue {
         let Some(Entry { key, answer, age }) = Entry::try_new(key, answer, Duration::ZERO) else { return };
         let is_news = self.page(&key).is_none_or(|page| page.answer.body() != answer.body());
         // That the same is true still is worth keeping, too, where its age matters.
-        self.unkept |= is_news || answer.find(&["ttlMs"]).is_some();
+        self.unsaved |= is_news || answer.find(&["ttlMs"]).is_some();
         self.put(Page { key, answer, age, at: now });
     }
 
     /// What is kept from an earlier time. What has been heard since is better.
-    pub fn recall(&mut self, remembered: ListCache, now: Moment) {
-        for Entry { key, answer, age } in remembered.into_entries() {
+    pub fn load(&mut self, cached: ListCache, now: Moment) {
+        for Entry { key, answer, age } in cached.into_entries() {
             if self.page(&key).is_none() {
                 self.put(Page { key, answer, age, at: now });
             }
@@ -165,13 +165,13 @@ impl Catalogue {
     pub fn forget_handshakes(&mut self) {
         let before = self.pages.len();
         self.pages.retain(|page| !matches!(page.key.method, Method::Initialize | Method::Discover));
-        self.unkept |= self.pages.len() < before;
+        self.unsaved |= self.pages.len() < before;
     }
 
     /// It is another server from now on, of which nothing is known.
-    pub fn start_anew(&mut self) {
+    pub fn reset(&mut self) {
         self.pages.clear();
-        self.unkept = false;
+        self.unsaved = false;
     }
 
     /// Every page of the tools, whatever the revision.
@@ -195,7 +195,7 @@ impl Catalogue {
 }
 
 /// An answer with its time to live set to this. To a modern client that is said even where the server was silent about it.
-pub fn living_for(answer: &Message, time: Duration) -> Message {
+pub fn with_ttl(answer: &Message, time: Duration) -> Message {
     let millis = time.as_millis().to_string();
     let text = edit::set_member(answer, &[], "ttlMs", millis.as_bytes()).to_bytes();
     Message::parse(text).unwrap_or_else(|_| answer.clone())
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_found_whole_or_not_at_all() {
+    fn incomplete_list_is_not_found() {
         let mut catalogue = initialized();
         let [first, second] = ["{}", r#"{"cursor":"b"}"#].map(|params| key(&catalogue, params).unwrap());
         catalogue.learn(first.clone(), &page("1", "b"), Moment::ZERO);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_page_that_is_asked_for_may_matter() {
+    fn request_with_other_params_is_not_cached() {
         let catalogue = initialized();
         assert!(key(&catalogue, r#"{"_meta":{"progressToken":1}}"#).is_some());
         assert!(key(&catalogue, r#"{"cursor":null}"#).unwrap().cursor.is_none());
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_is_answered_with_what_the_server_said_to_one_like_it() {
+    fn cached_handshake_matches_the_requested_revision() {
         let mut catalogue = Catalogue::default();
         let handshake = |version: &str| CacheKey { version: version.into(), method: Method::Initialize, cursor: None };
         let answer = message(r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18"}}"#);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_has_an_end_and_the_oldest_goes_first() {
+    fn catalogue_is_bounded_and_evicts_the_oldest() {
         let mut catalogue = initialized();
         let big = format!("\"{}\"", "x".repeat(defaults::CATALOGUE_BYTES / 4));
         for cursor in 0..8 {
@@ -284,21 +284,21 @@ mod tests {
     }
 
     #[test]
-    fn a_list_holds_for_as_long_as_its_server_said_and_no_longer_once_it_is_in_doubt() {
+    fn list_is_fresh_for_its_ttl_unless_invalidated() {
         let mut catalogue = initialized();
         let key = key(&catalogue, "{}").unwrap();
         let answer = message(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[],"ttlMs":60000,"cacheScope":"public"}}"#);
         catalogue.learn(key.clone(), &answer, Moment::ZERO);
         let later = Moment::ZERO + Duration::from_secs(45);
         assert_eq!(catalogue.find(&key).unwrap().holds_for(later), Duration::from_secs(15));
-        let mut remembered = catalogue.to_cache(later);
-        remembered.grow_older(Duration::from_secs(10));
+        let mut cached = catalogue.to_cache(later);
+        cached.grow_older(Duration::from_secs(10));
         let mut next = initialized();
-        next.recall(remembered, Moment::ZERO);
+        next.load(cached, Moment::ZERO);
         let page = next.find(&key).unwrap();
         assert_eq!(page.holds_for(Moment::ZERO), Duration::from_secs(5), "age outlives the process");
         assert_eq!(
-            living_for(&page.answer, Duration::ZERO).text(),
+            with_ttl(&page.answer, Duration::ZERO).text(),
             r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[],"ttlMs":0,"cacheScope":"public"}}"#
         );
         next.invalidate(Method::ToolsList);

@@ -69,7 +69,7 @@ impl Upstream {
             }
             UpstreamCommand::Close { client } => self.abandon(client, cx),
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     fn accept(&mut self, client: ClientId, request: Key, message: Message, cx: &mut Cx<'_>) {
@@ -80,7 +80,7 @@ impl Upstream {
             return;
         }
         if self.link.is_parked() && !self.gate.is_isolated() {
-            let why = self.link.trouble();
+            let why = self.link.failure_reason();
             self.link.wake(cx);
             return self.reject(client, request, &message, Cause::Parked, why, cx);
         }
@@ -92,11 +92,11 @@ impl Upstream {
             let why = RefusalReason::Subscriptions { limit: self.listens }.into();
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
-        let is_free = if listens { self.is_open() } else { self.has_place() };
+        let is_free = if listens { self.is_open() } else { self.has_slot() };
         let may_go = is_free && !self.is_held(&message) && self.gate.is_open(cx.now);
         let is_full = self.waiting.len() >= self.config.limits.waiting && (!may_go || self.is_crowded());
-        let gives_way = is_full.then(|| self.gives_way_to(client)).flatten();
-        if is_full && gives_way.is_none() {
+        let evict_for = is_full.then(|| self.call_to_evict(client)).flatten();
+        if is_full && evict_for.is_none() {
             let why = RefusalReason::QueueFull { limit: self.waiting.len() }.into();
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
@@ -105,14 +105,14 @@ impl Upstream {
             let why = RefusalReason::Memory { held: cx.ledger.held() }.into();
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
-        if let Some(key) = gives_way {
+        if let Some(key) = evict_for {
             let why = RefusalReason::Fairness { limit: self.waiting.len() }.into();
             self.fail(key, Cause::Overloaded, Outcome::NotSent, why, cx);
         }
         let effect = self.tools.effect_of(&message);
         let method = message.method();
         let grace = self.may_initialize_early(&message).then(|| cx.now + defaults::GRACE);
-        let is_early_list = self.told.is_some() && !self.ever_answered && ListKind::of(method).is_some();
+        let is_early_list = self.provisional_handshake.is_some() && !self.ever_answered && ListKind::of(method).is_some();
         let timeout = self.gate.deadlines.of(&message);
         let mut call = Call::new(Owner::Client { client, request }, message, effect, cx.now);
         (call.timeout, call.grace) = (timeout, grace);
@@ -133,7 +133,7 @@ impl Upstream {
         cx.emit(Event::CallAccepted { upstream: self.id, call: name, client, method, tool, trace });
         self.begin_trials(key, cx);
         if may_go && self.waiting.is_empty() {
-            self.let_out(key, cx);
+            self.start_call(key, cx);
         } else {
             self.waiting.push_back(key);
             self.emit_rate_limited(name, cx);
@@ -185,13 +185,13 @@ impl Upstream {
     fn cancel(&mut self, client: ClientId, request: Key, notice: &Message, cx: &mut Cx<'_>) {
         let owner = Owner::Client { client, request };
         let Some((key, _)) = self.calls.iter().find(|(_, call)| call.owner == owner) else { return };
-        self.take_back_unreached(key);
+        self.revert_unreached(key);
         let Some(call) = self.take(key, cx) else { return };
         let sent = matches!(call.state, State::Sent(_));
         cx.emit(Event::CallCancelled { upstream: self.id, call: call.name, sent, was_out: call.is_out });
         let by_closing = self.http.is_some() && meta::is_modern(&call.message);
-        let may_tell = sent && !by_closing && self.link.is_up() && self.session.is_open();
-        if let (true, Some(at)) = (may_tell, notice.find(&["requestId"])) {
+        let may_notify = sent && !by_closing && self.link.is_up() && self.session.is_open();
+        if let (true, Some(at)) = (may_notify, notice.find(&["requestId"])) {
             let text = Spliced::new(notice.text().clone(), [(at, Patch::number(key.number()))]);
             self.outbox.push_text(text, Method::Cancelled, cx.ledger);
         }

@@ -41,7 +41,7 @@ pub enum Purpose {
 pub struct Exchange {
     pub purpose: Purpose,
     /// In which of the upstream's sessions it was begun, counted.
-    pub life: u32,
+    pub session_number: u32,
     /// A connection carries it; before that nobody can have received a byte of it.
     pub reached: bool,
     /// The session that it named.
@@ -84,16 +84,16 @@ pub struct ErrorBody {
     pub code: i64,
     pub words: String,
     /// The call has been refused before: this is the server's final answer.
-    pub again: bool,
+    pub refused_before: bool,
     /// The error itself, as it came.
     pub message: Message,
 }
 
 impl ErrorBody {
     /// What an error says.
-    pub fn of(message: Message, again: bool, quote: &dyn Quote) -> ErrorBody {
+    pub fn of(message: Message, refused_before: bool, quote: &dyn Quote) -> ErrorBody {
         let words = quote.quote(message.get_str(&["message"]).unwrap_or_default().as_bytes(), defaults::QUOTED);
-        ErrorBody { code: error_code(&message).unwrap_or_default(), words, again, message }
+        ErrorBody { code: error_code(&message).unwrap_or_default(), words, refused_before, message }
     }
 }
 
@@ -101,7 +101,7 @@ impl Exchange {
     pub fn new(purpose: Purpose) -> Self {
         Exchange {
             purpose,
-            life: 0,
+            session_number: 0,
             reached: false,
             session_named: None,
             resumes: false,
@@ -241,7 +241,7 @@ fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written
         400 if around.reports_lost(exchange) && exchange.page.as_deref().is_some_and(names_session) => {
             Verdict::SessionReportedLost(answered())
         }
-        400 if matches!(exchange.error_body, Some(ErrorBody { code: -32020 | -32022, again: false, .. })) => {
+        400 if matches!(exchange.error_body, Some(ErrorBody { code: -32020 | -32022, refused_before: false, .. })) => {
             Verdict::Settle(Evidence { written, reply: Reply::HeadersRefused }, answered())
         }
         400 | 404 | 405 | 406 | 415 if around.unproven_era && !is_modern_refusal(exchange) => {
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_that_broke_off_is_resumed_if_it_can_be_and_unknown_if_not() {
+    fn cut_response_is_resumed_or_else_unknown() {
         let stream = ended(Some(200), Content::Events);
         let cut = EndHow::Cut(CutReason::Reset);
         let with_id = ExchangeContext { last_event: Some(Bytes::from_static(b"7")), ..ExchangeContext::default() };
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resumption_that_fails_never_makes_a_call_unsent() {
+    fn failed_resumption_never_means_not_sent() {
         let mut get = ended(None, Content::Empty);
         get.resumes = true;
         for how in [
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn r15_only_a_call_in_a_session_can_be_told_that_it_is_lost() {
+    fn r15_only_a_call_in_a_session_reports_its_loss() {
         let mut refused = ended(Some(404), Content::Json);
         refused.session_named = Some("s1".into());
         let initialized = ExchangeContext { can_lose_session: true, ..ExchangeContext::default() };
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn r15_a_400_speaks_of_the_session_only_if_its_words_do() {
+    fn r15_bare_400_does_not_report_session_loss() {
         let initialized = ExchangeContext { can_lose_session: true, ..ExchangeContext::default() };
         let mut refused = ended(Some(400), Content::Other);
         refused.session_named = Some("s1".into());
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn t01_the_first_words_of_a_page_are_its_title_or_its_text() {
+    fn t01_first_words_of_a_page_are_title_or_text() {
         let page =
             b"<!DOCTYPE html><html><head><Title lang=en> 503 Service\n Unavailable </title></head><body>x</body>";
         assert_eq!(first_words(page, &Unredacted).as_deref(), Some("503 Service Unavailable"));
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn no_status_and_no_end_proves_that_a_written_call_did_not_run() {
+    fn written_call_is_never_judged_as_not_run() {
         for status in (100..600).map(Some).chain([None]) {
             for content in [Content::Empty, Content::Json, Content::Events, Content::Other] {
                 for how in [
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn html_to_a_call_is_said_and_not_taken_for_an_answer() {
+    fn html_response_is_reported_and_is_no_answer() {
         let mut page = ended(Some(200), Content::Other);
         page.unreadable = true;
         let verdict = judge(&page, &EndHow::Complete, Written::Whole, &ExchangeContext::default());

@@ -132,10 +132,10 @@ impl Gate {
     }
 
     /// A call is over, however it ended.
-    pub fn let_go(&mut self, call: u64) {
+    pub fn note_ended(&mut self, call: u64) {
         if !self.is_quiet() {
-            self.breaker.let_go(call);
-            self.tools.let_go(call);
+            self.breaker.note_ended(call);
+            self.tools.note_ended(call);
         }
     }
 
@@ -149,9 +149,9 @@ impl Gate {
         [of_server, of_tool].into_iter().flatten().find_map(|(breaker, of_tool)| {
             let tries = call.is_some_and(|call| breaker.is_tried_by(call));
             match breaker.admits(now) {
-                Admission::Held(wait) if !tries => Some(Hold { breaker, of_tool, wait }),
+                Admission::Blocked(wait) if !tries => Some(Hold { breaker, of_tool, wait }),
                 // What came before it opened is not what it is tried with.
-                Admission::Tries if call.is_some() && !tries => {
+                Admission::Trial if call.is_some() && !tries => {
                     Some(Hold { breaker, of_tool, wait: Some(defaults::BREAKER_TRIAL_HINT) })
                 }
                 _ => None,
@@ -179,7 +179,7 @@ impl Upstream {
     pub(super) fn comes_back_in(&self, cause: Cause, message: &Message, now: Moment) -> Option<Duration> {
         let moment = Duration::from_secs(1);
         match cause {
-            Cause::Parked | Cause::Unavailable => Some(self.link.next_try(now).max(moment)),
+            Cause::Parked | Cause::Unavailable => Some(self.link.retry_after(now).max(moment)),
             Cause::BreakerOpen => self.gate.holds(message, None, now).map_or(Some(moment), |hold| hold.wait),
             Cause::RateLimited if self.gate.pause.holds(now) => Some(self.gate.pause.hint(now)),
             Cause::RateLimited if self.gate.is_open(now) => Some(moment),
@@ -235,7 +235,7 @@ impl Upstream {
         }
         // While it was out, nobody tested its line.
         self.watch(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 }
 

@@ -10,14 +10,14 @@ use super::gate::passes;
 use crate::cx::Cx;
 use crate::event::Event;
 use crate::evidence::{Evidence, Outcome, Reply};
-use crate::policy::breaker::{Admission, Edge, Sign};
+use crate::policy::breaker::{Admission, Transition, Sign};
 use crate::slab::Key;
 
 /// How the tool is that was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    Well,
-    Sick,
+    Healthy,
+    Unhealthy,
 }
 
 impl Upstream {
@@ -31,14 +31,14 @@ impl Upstream {
             return;
         }
         let (message, name) = (call.message.clone(), call.name);
-        if self.gate.breaker.admits(cx.now) == Admission::Tries {
-            let edge = self.gate.breaker.begin_trial(name);
-            self.emit_edge(None, edge, cx);
+        if self.gate.breaker.admits(cx.now) == Admission::Trial {
+            let transition = self.gate.breaker.begin_trial(name);
+            self.emit_transition(None, transition, cx);
         }
-        if self.gate.tools.of(&message).is_some_and(|tool| tool.admits(cx.now) == Admission::Tries)
-            && let Some((tool, edge)) = self.gate.tools.begin_trial(&message, name)
+        if self.gate.tools.of(&message).is_some_and(|tool| tool.admits(cx.now) == Admission::Trial)
+            && let Some((tool, transition)) = self.gate.tools.begin_trial(&message, name)
         {
-            self.emit_edge(Some(tool), Some(edge), cx);
+            self.emit_transition(Some(tool), Some(transition), cx);
         }
     }
 
@@ -47,25 +47,25 @@ impl Upstream {
     pub(super) fn note_loss(&mut self, key: Key, evidence: Evidence, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get(key).filter(|call| counts(call)) else { return };
         let sign = match (evidence.outcome(), evidence.reply) {
-            (Outcome::Unknown, Reply::None) => Sign::Broke(call.begun),
-            (Outcome::Unknown, _) => Sign::Failed(call.begun),
+            (Outcome::Unknown, Reply::None) => Sign::Broke(call.attempt_started),
+            (Outcome::Unknown, _) => Sign::Failed(call.attempt_started),
             _ => return,
         };
-        let edge = self.gate.breaker.note(call.name, sign, cx.now, cx.rng);
-        self.emit_edge(None, edge, cx);
+        let transition = self.gate.breaker.note(call.name, sign, cx.now, cx.rng);
+        self.emit_transition(None, transition, cx);
     }
 
     /// An attempt was answered, which says that the server is well. How its tool is depends on the answer.
     pub(super) fn note_health(&mut self, key: Key, tool: Option<Health>, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get(key).filter(|call| counts(call)) else { return };
-        let (name, begun) = (call.name, call.begun);
-        if let Some(edge) = self.gate.breaker.note(name, Sign::Healthy, cx.now, cx.rng) {
-            self.emit_edge(None, Some(edge), cx);
+        let (name, attempt_started) = (call.name, call.attempt_started);
+        if let Some(transition) = self.gate.breaker.note(name, Sign::Healthy, cx.now, cx.rng) {
+            self.emit_transition(None, Some(transition), cx);
         }
         match tool {
-            Some(Health::Well) if self.gate.tools.is_empty() => {}
-            Some(Health::Well) => self.note_tool(key, Sign::Healthy, cx),
-            Some(Health::Sick) => self.note_tool(key, Sign::Failed(begun), cx),
+            Some(Health::Healthy) if self.gate.tools.is_empty() => {}
+            Some(Health::Healthy) => self.note_tool(key, Sign::Healthy, cx),
+            Some(Health::Unhealthy) => self.note_tool(key, Sign::Failed(attempt_started), cx),
             None => {}
         }
     }
@@ -73,28 +73,28 @@ impl Upstream {
     /// No answer came in time: that is its tool's failure, and says nothing about the others.
     pub(super) fn note_silence(&mut self, key: Key, cx: &mut Cx<'_>) {
         if let Some(call) = self.calls.get(key).filter(|call| counts(call)) {
-            self.note_tool(key, Sign::Failed(call.begun), cx);
+            self.note_tool(key, Sign::Failed(call.attempt_started), cx);
         }
     }
 
     fn note_tool(&mut self, key: Key, sign: Sign, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get(key) else { return };
-        if let Some((tool, edge)) = self.gate.tools.note(&call.message, call.name, sign, cx.now, cx.rng) {
-            self.emit_edge(Some(tool), Some(edge), cx);
+        if let Some((tool, transition)) = self.gate.tools.note(&call.message, call.name, sign, cx.now, cx.rng) {
+            self.emit_transition(Some(tool), Some(transition), cx);
         }
     }
 
-    fn emit_edge(&mut self, tool: Option<String>, edge: Option<Edge>, cx: &mut Cx<'_>) {
+    fn emit_transition(&mut self, tool: Option<String>, transition: Option<Transition>, cx: &mut Cx<'_>) {
         let upstream = self.id;
-        match edge {
-            Some(Edge::Opened(open_for)) => {
+        match transition {
+            Some(Transition::Opened(open_for)) => {
                 let breaker = tool.as_deref().and_then(|tool| self.gate.tools.named(tool));
                 let why = breaker.unwrap_or(&self.gate.breaker).reason(false);
                 cx.emit(Event::BreakerOpened { upstream, tool, open_for, why });
                 self.answer_held(cx);
             }
-            Some(Edge::HalfOpened) => cx.emit(Event::BreakerHalfOpened { upstream, tool }),
-            Some(Edge::Closed) => cx.emit(Event::BreakerClosed { upstream, tool }),
+            Some(Transition::HalfOpened) => cx.emit(Event::BreakerHalfOpened { upstream, tool }),
+            Some(Transition::Closed) => cx.emit(Event::BreakerClosed { upstream, tool }),
             None => {}
         }
     }

@@ -71,11 +71,11 @@ pub struct Http {
     /// A modern request has been answered well.
     speaks_modern: bool,
     /// It has been said that its answers are not labelled as what they are.
-    told_of_label: bool,
+    content_type_reported: bool,
     /// Counts the sessions that were lost.
-    life: u32,
+    session_number: u32,
     /// The session that was confirmed to be lost last, by the same count.
-    lost_life: Option<u32>,
+    lost_session: Option<u32>,
     /// The current session has answered something beside its handshake.
     has_answered: bool,
     /// The current session is said to be lost, and a ping finds out.
@@ -87,22 +87,22 @@ pub struct Http {
     held_by: Option<ExchangeId>,
     held_until: Option<TimerId>,
     /// When the next note has had time enough to be taken.
-    notes_until: Option<TimerId>,
+    one_way_timer: Option<TimerId>,
     notices: Notices,
     /// Which arguments of which tools are repeated as headers.
     params: Params,
     /// Where a legacy SSE server wants its POSTs.
     endpoint: Option<String>,
     /// When posts whose SSE stream is gone are no longer waited for.
-    orphans_until: Option<TimerId>,
+    orphans_timer: Option<TimerId>,
     /// How far we are with leaving, and until when that may take.
-    leaving: Leaving,
+    close_state: CloseState,
     close_session: Option<TimerId>,
 }
 
 /// How far we are with leaving a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Leaving {
+enum CloseState {
     /// We stay.
     #[default]
     Not,
@@ -125,29 +125,29 @@ impl Http {
             early_session: None,
             version: None,
             speaks_modern: false,
-            told_of_label: false,
-            life: 0,
-            lost_life: None,
+            content_type_reported: false,
+            session_number: 0,
+            lost_session: None,
             has_answered: false,
             suspicion: None,
             refused_pings: RefusedPings::default(),
             paid_for: None,
             held_by: None,
             held_until: None,
-            notes_until: None,
+            one_way_timer: None,
             notices: Notices::default(),
             params: Params::default(),
             endpoint: None,
-            orphans_until: None,
-            leaving: Leaving::default(),
+            orphans_timer: None,
+            close_state: CloseState::default(),
             close_session: None,
         }
     }
 
     /// It is at another place now, of which nothing is known.
-    pub fn start_anew(&mut self, dialect: Dialect) {
+    pub fn reset(&mut self, dialect: Dialect) {
         (self.configured, self.dialect, self.refused) = (dialect, dialect, None);
-        (self.speaks_modern, self.told_of_label) = (false, false);
+        (self.speaks_modern, self.content_type_reported) = (false, false);
         (self.params, self.endpoint) = (Params::default(), None);
         self.refused_pings = RefusedPings::default();
     }
@@ -171,7 +171,7 @@ impl Http {
 
     fn begin(&mut self, mut exchange: Exchange, request: HttpRequest, reuse: Reuse, cx: &mut Cx<'_>) -> ExchangeId {
         self.made += 1;
-        exchange.life = self.life;
+        exchange.session_number = self.session_number;
         let id = ExchangeId::new(self.upstream, self.made);
         exchange.session_named =
             request.headers.iter().find(|(name, _)| *name == headers::SESSION_ID).map(|(_, session)| session.clone());
@@ -207,7 +207,7 @@ impl Http {
     /// Is this the POST of a call whose SSE stream is gone?
     fn is_orphan(&self, exchange: &Exchange) -> bool {
         let posts = matches!(exchange.purpose, Purpose::Call(_));
-        posts && self.dialect == Dialect::Sse && exchange.life != self.life
+        posts && self.dialect == Dialect::Sse && exchange.session_number != self.session_number
     }
 
     fn sse_stream(&self) -> Option<ExchangeId> {
@@ -215,23 +215,23 @@ impl Http {
     }
 
     /// Does a call look for a connection already? One that has had its connection for long finds nothing out.
-    fn is_looking(&self) -> bool {
+    fn is_probing(&self) -> bool {
         self.exchanges.values().any(|it| matches!(it.purpose, Purpose::Call(_)) && !it.reached)
     }
 }
 
 impl Upstream {
     /// Does what the state of things allows: finds a path while there is none, sends what waits once there is.
-    pub(super) fn keep_moving(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn advance_http(&mut self, cx: &mut Cx<'_>) {
         if self.http.is_some() {
-            self.find_path(cx);
+            self.start_probe(cx);
             self.promote(cx);
             self.pump(cx);
         }
     }
 
     /// While the upstream is not up, exactly one exchange looks whether it can be reached.
-    fn find_path(&mut self, cx: &mut Cx<'_>) {
+    fn start_probe(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         if self.link.state() != LinkState::Dialing {
             return;
@@ -245,8 +245,8 @@ impl Upstream {
             }
             return;
         }
-        let places = http.places();
-        if http.is_looking() || self.outbox.any(|out| places.has_room_for(out)) {
+        let slots = http.free_slots();
+        if http.is_probing() || self.outbox.any(|out| slots.has_room_for(out)) {
             return;
         }
         if let Some(handshake) = self.session.reinitialize() {
@@ -256,11 +256,11 @@ impl Upstream {
             return self.watch_gate(cx);
         }
         match self.waiting.pop_front() {
-            Some(key) => self.let_out(key, cx),
+            Some(key) => self.start_call(key, cx),
             // Nobody wants anything. In a session there may be news, so it is looked for; else the next call will look.
             None if self.session.is_initialized() && self.config.keep_alive.is_some() => self.ping(cx),
             None if !self.session.was_initialized() && self.read_old_list(cx) => {}
-            None => self.link.rest(cx),
+            None => self.link.go_idle(cx),
         }
     }
 
@@ -271,8 +271,8 @@ impl Upstream {
             if http.held_by.is_some() || (http.dialect == Dialect::Sse && http.endpoint.is_none()) {
                 return;
             }
-            let places = http.places();
-            match self.outbox.pop_where(|out| places.has_room_for(out), cx.ledger) {
+            let slots = http.free_slots();
+            match self.outbox.pop_where(|out| slots.has_room_for(out), cx.ledger) {
                 // A call that waited for `initialized` in vain: now it waits for the end of the pause.
                 Some(Out::Call(key)) if self.gate.is_paused(cx.now) && self.is_clients(key) => {
                     self.put_back(key, cx);
@@ -301,7 +301,7 @@ impl Upstream {
         };
         call.state = State::Sent(SentOver::Exchange);
         call.attempts += 1;
-        call.begun = cx.now;
+        call.attempt_started = cx.now;
         call.is_out = true;
         self.gate.note_sent(call.name, cx.now);
         cx.emit(call.sent(self.id, key));
@@ -322,7 +322,7 @@ impl Upstream {
 
     /// A call that was handed to the shell and has no connection yet cannot have been received. Whoever is about to end it
     /// takes it back first: it is as if it had never left the queue, and the attempt does not count.
-    pub(super) fn take_back_unreached(&mut self, key: Key) {
+    pub(super) fn revert_unreached(&mut self, key: Key) {
         let (Some(http), Some(call)) = (&self.http, self.calls.get_mut(key)) else { return };
         let carries = |exchange: &&Exchange| exchange.purpose == Purpose::Call(key);
         let is_unreached = |exchange: &Exchange| !exchange.reached && !exchange.resumes;
@@ -338,13 +338,13 @@ impl Upstream {
     pub(super) fn close_http(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.release(cx);
-        cx.disarm(&mut http.orphans_until);
-        cx.disarm(&mut http.notes_until);
+        cx.disarm(&mut http.orphans_timer);
+        cx.disarm(&mut http.one_way_timer);
         self.end_notices(cx);
         self.withdraw_questions(cx);
         let Some(http) = &mut self.http else { return };
         http.abort_where(|purpose| !matches!(purpose, Purpose::OneWay | Purpose::SseStream), cx);
-        http.leaving = Leaving::Flushing;
+        http.close_state = CloseState::Flushing;
         self.close_session(cx);
         let Some(http) = &mut self.http else { return };
         if http.open() > 0 {
@@ -355,11 +355,11 @@ impl Upstream {
     /// Gives up what is left, and ends the session, if there is one; once all that was to be said has been.
     fn close_session(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        let has_more_to_say = || http.exchanges.values().any(|it| it.purpose == Purpose::OneWay);
-        if http.leaving != Leaving::Flushing || has_more_to_say() {
+        let has_pending = || http.exchanges.values().any(|it| it.purpose == Purpose::OneWay);
+        if http.close_state != CloseState::Flushing || has_pending() {
             return;
         }
-        http.leaving = Leaving::ClosingSession;
+        http.close_state = CloseState::ClosingSession;
         http.abort_where(|_| true, cx);
         if http.session.is_some() {
             let headers = http.session_headers(false);
@@ -371,7 +371,7 @@ impl Upstream {
     /// A server that has not taken our stderr tail by now will not take a session close either.
     pub fn handle_close_timer(&mut self, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
-            http.leaving = Leaving::ClosingSession;
+            http.close_state = CloseState::ClosingSession;
             http.abort_where(|_| true, cx);
         }
     }

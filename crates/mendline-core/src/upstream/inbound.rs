@@ -18,7 +18,7 @@ use crate::event::{Answered, Dropped, Event};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::list_cache::error_code;
 use crate::policy::backoff;
-use crate::policy::retry::{self, Again, Loss};
+use crate::policy::retry::{self, RetryDecision, Loss};
 use crate::port::{LinkId, Written};
 use crate::reason::{HandshakeError, LossReason, Reason, RefusalReason};
 use crate::slab::Key;
@@ -77,12 +77,12 @@ impl Upstream {
     fn handle_response(&mut self, message: Message, cx: &mut Cx<'_>) {
         let Some(key) = self.find_answered(&message, cx) else { return };
         self.note_answer(&message, cx);
-        if self.dead_answers == 0 {
+        if self.dead_connection_answers == 0 {
             let health = self.health_of_tool(&message);
             self.note_health(key, health, cx);
         }
         let is_error = message.kind() == Kind::Error;
-        if is_error && self.asks_once_more(key, &message, cx) {
+        if is_error && self.retries_error(key, &message, cx) {
             return;
         }
         let Some(call) = self.take(key, cx) else { return };
@@ -106,7 +106,7 @@ impl Upstream {
                     attempts: call.attempts,
                     result: answered(&call, &message),
                     took: cx.now.since(call.arrived),
-                    attempt_took: cx.now.since(call.begun),
+                    attempt_took: cx.now.since(call.attempt_started),
                 });
                 cx.send_to_client(client, ClientEvent::Answer { request, message });
             }
@@ -115,8 +115,8 @@ impl Upstream {
         self.promote(cx);
         self.resync_lists(cx);
         self.watch(cx);
-        if self.dead_answers >= defaults::DEAD_ANSWERS {
-            self.dead_answers = 0;
+        if self.dead_connection_answers >= defaults::DEAD_CONNECTION_ANSWERS {
+            self.dead_connection_answers = 0;
             self.drain_link(LossReason::DeadBridge.into(), EndedBy::Us, cx);
         }
     }
@@ -125,11 +125,11 @@ impl Upstream {
     /// and after a few of these no hope either. Over HTTP there is nothing that could be replaced.
     fn note_answer(&mut self, answer: &Message, cx: &mut Cx<'_>) {
         self.ever_answered = true;
-        if self.http.is_none() && speaks_of_a_dead_connection(answer) {
-            self.dead_answers += 1;
+        if self.http.is_none() && reports_dead_connection(answer) {
+            self.dead_connection_answers += 1;
             self.link.note_unhealthy();
         } else {
-            self.dead_answers = 0;
+            self.dead_connection_answers = 0;
             self.link.note_answer(cx);
         }
     }
@@ -138,29 +138,29 @@ impl Upstream {
     fn health_of_tool(&self, answer: &Message) -> Option<Health> {
         let is_counted = || self.config.breaker.is_some_and(|breaker| breaker.count_tool_errors);
         match answer.kind() {
-            Kind::Error => (error_code(answer) == Some(code::INTERNAL_ERROR)).then_some(Health::Sick),
-            _ if is_counted() && answer.get(&["isError"]) == Some(b"true") => Some(Health::Sick),
-            _ => Some(Health::Well),
+            Kind::Error => (error_code(answer) == Some(code::INTERNAL_ERROR)).then_some(Health::Unhealthy),
+            _ if is_counted() && answer.get(&["isError"]) == Some(b"true") => Some(Health::Unhealthy),
+            _ => Some(Health::Healthy),
         }
     }
 
     /// Some errors may be gone the next time, an internal one to a read for instance; it costs an attempt and budget like any
     /// other second try.
-    fn asks_once_more(&mut self, key: Key, answer: &Message, cx: &mut Cx<'_>) -> bool {
+    fn retries_error(&mut self, key: Key, answer: &Message, cx: &mut Cx<'_>) -> bool {
         let Some(call) = self.calls.get(key) else { return false };
         let code = error_code(answer).unwrap_or_default();
         let policy = &call.policy(&self.config).retry;
         let may_repeat = matches!(call.owner, Owner::Client { .. })
-            && retry::again(Loss::Error(code), call.effect, policy) == Again::ForAPrice
+            && retry::decide(Loss::Error(code), call.effect, policy) == RetryDecision::Charged
             && call.attempts < policy.attempts
             && !self.is_held_back(call, cx.now)
             && self.budget.try_spend(cx.now);
         let Some(call) = self.calls.get_mut(key).filter(|_| may_repeat) else { return false };
         let policy = &call.policy(&self.config).retry;
-        let again = cx.now + backoff::retry(policy, call.attempts + 1, cx.rng);
+        let not_before = cx.now + backoff::retry(policy, call.attempts + 1, cx.rng);
         // It was there, and did whatever it did: what becomes of the next attempt cannot undo that.
         call.worst_outcome = call.worst_outcome.max(retry::outcome_of_error(code, policy));
-        call.state = State::Waiting { since: cx.now, not_before: again };
+        call.state = State::Waiting { since: cx.now, not_before };
         call.is_out = false;
         let (name, attempt) = (call.name, call.attempts + 1);
         self.gate.note_waits(name);
@@ -189,7 +189,7 @@ impl Upstream {
     fn find_answered(&mut self, message: &Message, cx: &mut Cx<'_>) -> Option<Key> {
         let id = message.id().unwrap_or(b"null");
         let number = Id::number_in(id).map(|number| (number, false));
-        let Some((number, in_disguise)) = number.or_else(|| number_in_disguise(id).map(|number| (number, true))) else {
+        let Some((number, is_retyped)) = number.or_else(|| number_of_other_type(id).map(|number| (number, true))) else {
             let why = if id == b"null" { Dropped::Nameless } else { Dropped::Unknown };
             self.drop_message(Method::None, why, cx);
             return None;
@@ -198,13 +198,13 @@ impl Upstream {
         match self.calls.get(key) {
             // An answer to something that has not was sent is nobody's.
             Some(call) if matches!(call.state, State::Sent(_)) => {
-                if in_disguise {
+                if is_retyped {
                     cx.emit(Event::IdTypeRepaired { upstream: self.id, call: call.name });
                 }
                 Some(key)
             }
             _ => {
-                let why = if self.calls.was_given(key) { Dropped::Late } else { Dropped::Unknown };
+                let why = if self.calls.was_issued(key) { Dropped::Late } else { Dropped::Unknown };
                 self.drop_message(Method::None, why, cx);
                 None
             }
@@ -215,7 +215,7 @@ impl Upstream {
     fn learn(&mut self, call: &Call, answer: &Message, cx: &mut Cx<'_>) {
         match call.method() {
             Method::Initialize => {
-                self.told = None;
+                self.provisional_handshake = None;
                 self.is_initialized_once = true;
                 self.cache_handshake(&call.message, answer, cx);
                 self.session.learn_handshake(call.message.clone());
@@ -283,7 +283,7 @@ impl Upstream {
                 // From here on it is a new beginning: what it took to get here is nothing against it.
                 call.attempts = call.attempts.min(1);
                 if std::mem::replace(&mut call.confirmed, true) {
-                    return self.show_reopened(key, cx);
+                    return self.notify_reopened(key, cx);
                 }
                 is_confirmed = Some(key);
             }
@@ -308,8 +308,8 @@ impl Upstream {
         cx.emit(Event::OutputSkipped { upstream: self.id, text: what.to_owned() });
         let Some((key, call)) = self.find_named(id).and_then(|key| Some((key, self.calls.get(key)?))) else { return };
         let is_initialize = call.method() == Method::Initialize;
-        let again = cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
-        self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, again, cx);
+        let not_before = cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
+        self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, not_before, cx);
         self.sort_waiting();
         if is_initialize {
             // Nobody knows what was agreed, and a server must not be initialized twice: the next one is.
@@ -355,7 +355,7 @@ fn without_our_facts(answer: &Message) -> Option<Message> {
 }
 
 /// Does this answer come from a bridge that has lost what it bridges to?
-fn speaks_of_a_dead_connection(answer: &Message) -> bool {
+fn reports_dead_connection(answer: &Message) -> bool {
     const SIGNS: [&str; 7] =
         ["closed", "not connected", "disconnected", "timed out", "timeout", "fetch failed", "connection to the remote"];
     if answer.kind() != Kind::Error || !matches!(error_code(answer), Some(-32001 | -32000)) {
@@ -366,7 +366,7 @@ fn speaks_of_a_dead_connection(answer: &Message) -> bool {
 }
 
 /// One of our numbers, come back as a string or with a fraction of zero.
-pub(super) fn number_in_disguise(id: &[u8]) -> Option<u64> {
+pub(super) fn number_of_other_type(id: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(id).ok()?;
     match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
         Some(text) => Id::number_in(text.as_bytes()),

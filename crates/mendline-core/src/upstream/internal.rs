@@ -138,20 +138,20 @@ impl Upstream {
         }
         if internal == InternalRequest::Confirm && exchange.status.is_some() {
             drop(self.take(key, cx));
-            return self.confirmation_ended(exchange.life, Refusal::of(exchange), false, cx);
+            return self.confirmation_ended(exchange.session_number, Refusal::of(exchange), false, cx);
         }
-        let hopeless = matches!(verdict, Verdict::Forbidden(_));
+        let permanent = matches!(verdict, Verdict::Forbidden(_));
         match verdict {
             Verdict::SessionReportedLost(why) => {
                 self.internal_lost(key, why, cx);
                 if let Some(refusal) = Refusal::of(exchange) {
-                    self.session_reported_lost(exchange.life, refusal, None, cx);
+                    self.session_reported_lost(exchange.session_number, refusal, None, cx);
                 }
             }
             Verdict::Unreachable(why) | Verdict::Forbidden(why) => {
                 self.internal_lost(key, why.clone(), cx);
                 if !self.has_sse_stream() {
-                    self.unreachable(why, hopeless, cx);
+                    self.unreachable(why, permanent, cx);
                 }
             }
             verdict => self.internal_lost(key, verdict.reason(), cx),
@@ -191,7 +191,7 @@ impl Upstream {
     }
 
     /// A session that is over has confirmed it; the one that took its place has to be told.
-    pub(super) fn tell_again(&mut self, confirmed: Message, cx: &mut Cx<'_>) {
+    pub(super) fn restore_again(&mut self, confirmed: Message, cx: &mut Cx<'_>) {
         self.to_restore.push_back(confirmed);
         self.restore(cx);
     }
@@ -220,7 +220,7 @@ impl Upstream {
             cx.emit(Event::InternalRequestFailed { upstream: self.id, method: asked.method(), why });
             self.session.forget_subscription(asked);
         } else if asked.method() == Method::ResourcesSubscribe {
-            self.show_update(asked, cx);
+            self.notify_updated(asked, cx);
         }
         self.restore(cx);
     }

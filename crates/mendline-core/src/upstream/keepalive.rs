@@ -25,22 +25,22 @@ use crate::timers::TimerId;
 #[derive(Debug)]
 pub struct KeepAlive {
     timer: Option<TimerId>,
-    heard: Moment,
+    last_received: Moment,
     /// When it was tested last.
     tested: Option<Moment>,
     /// There was a reason to test it again, too soon after the last test.
-    doubted: bool,
+    suspected: bool,
     misses: u32,
 }
 
 impl KeepAlive {
     pub fn new() -> Self {
-        KeepAlive { timer: None, heard: Moment::ZERO, tested: None, doubted: false, misses: 0 }
+        KeepAlive { timer: None, last_received: Moment::ZERO, tested: None, suspected: false, misses: 0 }
     }
 
     /// Something was heard.
     pub fn note_received(&mut self, now: Moment) {
-        self.heard = now;
+        self.last_received = now;
     }
 
     /// The ping was answered.
@@ -55,12 +55,12 @@ impl Upstream {
         if let (None, true, Some(policy)) =
             (self.keep_alive.timer, self.session.is_initialized(), self.config.keep_alive)
         {
-            self.keep_alive.timer = cx.timers.arm(self.keep_alive.heard + policy.interval, Alarm::KeepAlive(self.id));
+            self.keep_alive.timer = cx.timers.arm(self.keep_alive.last_received + policy.interval, Alarm::KeepAlive(self.id));
         }
     }
 
     /// Another policy holds: the line is watched by it from now on.
-    pub(super) fn watch_anew(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn restart_watch(&mut self, cx: &mut Cx<'_>) {
         cx.disarm(&mut self.keep_alive.timer);
         self.watch(cx);
     }
@@ -72,7 +72,7 @@ impl Upstream {
         }
         match self.keep_alive.tested.map(|tested| tested + defaults::KEEP_ALIVE_PAUSE) {
             Some(soon) if soon > cx.now => {
-                self.keep_alive.doubted = true;
+                self.keep_alive.suspected = true;
                 cx.disarm(&mut self.keep_alive.timer);
                 self.keep_alive.timer = cx.timers.arm(soon, Alarm::KeepAlive(self.id));
             }
@@ -81,8 +81,8 @@ impl Upstream {
     }
 
     fn can_be_tested(&self) -> bool {
-        let is_left_alone = self.closing || self.gate.is_isolated();
-        self.config.keep_alive.is_some() && self.link.is_up() && self.session.is_initialized() && !is_left_alone
+        let waits_for_request = self.closing || self.gate.is_isolated();
+        self.config.keep_alive.is_some() && self.link.is_up() && self.session.is_initialized() && !waits_for_request
     }
 
     fn is_busy(&self) -> bool {
@@ -100,21 +100,21 @@ impl Upstream {
             // The next answer on the next link starts the watch again.
             return;
         }
-        let doubted = std::mem::take(&mut self.keep_alive.doubted);
-        let by_us = if doubted { cx.now } else { self.keep_alive.heard + policy.interval };
+        let suspected = std::mem::take(&mut self.keep_alive.suspected);
+        let wanted_at = if suspected { cx.now } else { self.keep_alive.last_received + policy.interval };
         // It may have been tested for another reason meanwhile.
-        let due = self.keep_alive.tested.map_or(by_us, |tested| by_us.max(tested + defaults::KEEP_ALIVE_PAUSE));
+        let due = self.keep_alive.tested.map_or(wanted_at, |tested| wanted_at.max(tested + defaults::KEEP_ALIVE_PAUSE));
         let next = if self.is_busy() || self.gate.is_paused(cx.now) {
             cx.now + policy.interval
         } else if due > cx.now {
-            self.keep_alive.doubted = doubted;
+            self.keep_alive.suspected = suspected;
             due
         } else {
             self.ping(cx);
             cx.now + policy.interval
         };
         self.keep_alive.timer = cx.timers.arm(next, Alarm::KeepAlive(self.id));
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     /// Sends a ping, unless one is on its way.
@@ -128,13 +128,13 @@ impl Upstream {
     /// A ping was not answered: in time, or because it was lost on the way.
     pub(super) fn ping_missed(&mut self, cx: &mut Cx<'_>) {
         let Some(policy) = self.config.keep_alive else { return };
-        if !self.link.is_up() || cx.now.since(self.keep_alive.heard) < policy.timeout {
+        if !self.link.is_up() || cx.now.since(self.keep_alive.last_received) < policy.timeout {
             // It is known to be gone, or it spoke of something else meanwhile: it is there.
             return;
         }
         self.keep_alive.misses += 1;
         if self.keep_alive.misses < defaults::KEEP_ALIVE_MISSES {
-            self.keep_alive.doubted = true;
+            self.keep_alive.suspected = true;
             cx.disarm(&mut self.keep_alive.timer);
             self.keep_alive.timer = cx.wake_in(defaults::KEEP_ALIVE_PAUSE, Alarm::KeepAlive(self.id));
             return;

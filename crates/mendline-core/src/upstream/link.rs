@@ -95,12 +95,12 @@ pub struct Link {
     wakes_at: Moment,
     stopped: bool,
     /// The last loss was of a kind that only a person can mend: no such command, a server that is not trusted.
-    hopeless: bool,
+    permanent: bool,
     /// A person wants it left alone.
     held: bool,
     /// The server wants to be left alone until then.
-    put_off: Moment,
-    trouble: Option<Reason>,
+    not_before: Moment,
+    last_failure: Option<Reason>,
     stderr_tail: VecDeque<String>,
 }
 
@@ -123,10 +123,10 @@ impl Link {
             timer: None,
             wakes_at: Moment::ZERO,
             stopped: false,
-            hopeless: false,
+            permanent: false,
             held: false,
-            put_off: Moment::ZERO,
-            trouble: None,
+            not_before: Moment::ZERO,
+            last_failure: None,
             stderr_tail: VecDeque::new(),
         }
     }
@@ -151,7 +151,7 @@ impl Link {
     }
 
     /// Lost, and not dialed again until someone asks for it.
-    pub fn is_left_alone(&self) -> bool {
+    pub fn waits_for_request(&self) -> bool {
         self.state == LinkState::Idle && self.incident.is_some() && !self.policy.is_by_itself()
     }
 
@@ -167,9 +167,9 @@ impl Link {
     }
 
     /// Returns why it cannot be used.
-    pub fn trouble(&self) -> Reason {
+    pub fn failure_reason(&self) -> Reason {
         let is_child = self.transport == Transport::Child;
-        self.trouble.clone().unwrap_or_else(|| {
+        self.last_failure.clone().unwrap_or_else(|| {
             Reason::Loss(match self.state {
                 LinkState::Up if is_child => LossReason::StartedNotInitialized,
                 LinkState::Up => LossReason::ConnectedNotInitialized,
@@ -180,17 +180,17 @@ impl Link {
     }
 
     /// Whether only a person can make it usable.
-    pub fn is_hopeless(&self) -> bool {
-        self.hopeless && self.state != LinkState::Up
+    pub fn has_failed_permanently(&self) -> bool {
+        self.permanent && self.state != LinkState::Up
     }
 
     /// Has anything gone wrong so far?
-    pub fn had_trouble(&self) -> bool {
-        self.trouble.is_some()
+    pub fn has_failed(&self) -> bool {
+        self.last_failure.is_some()
     }
 
     /// How long until it is tried next, or can be woken by a call.
-    pub fn next_try(&self, now: Moment) -> Duration {
+    pub fn retry_after(&self, now: Moment) -> Duration {
         match self.state {
             LinkState::Parked => self.wakes_at.min(self.dialed + defaults::PARKED_COOL_DOWN).since(now),
             LinkState::Waiting => self.wakes_at.since(now),
@@ -209,7 +209,7 @@ impl Link {
 
     pub fn handle_spawn_failed(&mut self, why: &SpawnError, called: bool, cx: &mut Cx<'_>) {
         cx.emit(Event::DialFailed { upstream: self.upstream, why: why.clone() });
-        self.trouble = Some(why.clone().into());
+        self.last_failure = Some(why.clone().into());
         self.health = Health::default();
         self.lose(why.clone().into(), why.is_permanent(), called, cx);
     }
@@ -346,13 +346,13 @@ impl Link {
         }
     }
 
-    fn lose(&mut self, why: Reason, hopeless: bool, called: bool, cx: &mut Cx<'_>) {
+    fn lose(&mut self, why: Reason, permanent: bool, called: bool, cx: &mut Cx<'_>) {
         cx.disarm(&mut self.timer);
         if self.stopped {
             return self.move_to(LinkState::Idle, Some(why), cx);
         }
-        self.trouble = Some(why.clone());
-        self.hopeless = hopeless;
+        self.last_failure = Some(why.clone());
+        self.permanent = permanent;
         let fresh = Incident { since: cx.now, redials: 0, parked: false };
         let proven =
             self.health.answered && self.health.ready.is_some_and(|ready| cx.now.since(ready) >= defaults::PROVEN);
@@ -363,7 +363,7 @@ impl Link {
         // What this link proved is used up: the next one has to prove it anew.
         self.health = Health::default();
         let spent = incident.redials >= self.policy.attempts && cx.now.since(incident.since) >= self.policy.patience;
-        incident.parked |= hopeless || spent || self.crash_loops(cx.now);
+        incident.parked |= permanent || spent || self.crash_loops(cx.now);
         self.incident = Some(incident);
         if self.held {
             return self.move_to(LinkState::Idle, Some(why), cx);
@@ -388,13 +388,13 @@ impl Link {
 
     /// `wished`, or later if that would be one dial too many for any minute. A quick policy that has used up its burst goes on
     /// at a steady pace: one that spent its whole minute in a second would not be there when the server comes back.
-    fn earliest_dial(&self, by_us: Moment) -> Moment {
+    fn earliest_dial(&self, wanted_at: Moment) -> Moment {
         const MINUTE: Duration = Duration::from_secs(60);
-        let by_us = by_us.max(self.put_off);
+        let wanted_at = wanted_at.max(self.not_before);
         let burst = self.dials.len().checked_sub(defaults::DIAL_BURST).and_then(|at| self.dials.get(at));
         let steady = match (burst, self.dials.back()) {
-            (Some(first), Some(last)) if *first + MINUTE > by_us => by_us.max(*last + defaults::DIAL_PACE),
-            _ => by_us,
+            (Some(first), Some(last)) if *first + MINUTE > wanted_at => wanted_at.max(*last + defaults::DIAL_PACE),
+            _ => wanted_at,
         };
         match self.dials.front() {
             Some(first) if self.dials.len() >= defaults::DIALS_PER_MINUTE => steady.max(*first + MINUTE),

@@ -39,7 +39,7 @@ use std::collections::VecDeque;
 
 use mendline_wire::{Kind, Message, Method, Spliced};
 
-use self::announce::Announced;
+use self::announce::Announcement;
 use self::call::{Call, Owner, SentOver, State};
 use self::catalogue::Catalogue;
 use self::gate::Gate;
@@ -90,16 +90,16 @@ pub struct Upstream {
     /// What it last said of itself.
     catalogue: Catalogue,
     /// What the client was told of it before it was there.
-    told: Option<Message>,
+    provisional_handshake: Option<Message>,
     tool_names: ToolNames,
     /// How many calls of clients were accepted: the number of the last one.
     calls_accepted: u64,
     /// The server was away, and what changed meanwhile has not been looked at.
     resync_due: bool,
     keep_alive: KeepAlive,
-    announced: Announced,
+    last_announcement: Announcement,
     /// Answers in a row that only say that a connection is gone.
-    dead_answers: u32,
+    dead_connection_answers: u32,
     budget: Budget,
     gate: Gate,
     /// Calls that listen until somebody ends them, whatever their state.
@@ -112,7 +112,7 @@ pub struct Upstream {
     /// Takes no new calls.
     closing: bool,
     /// The way to it has changed, and it has not been replaced yet.
-    to_renew: bool,
+    replace_due: bool,
 }
 
 impl Upstream {
@@ -138,20 +138,20 @@ impl Upstream {
             restore_lost: false,
             lists: Lists::default(),
             catalogue: Catalogue::default(),
-            told: None,
+            provisional_handshake: None,
             tool_names: ToolNames::default(),
             calls_accepted: 0,
             resync_due: false,
             keep_alive: KeepAlive::new(),
-            announced: Announced::default(),
-            dead_answers: 0,
+            last_announcement: Announcement::default(),
+            dead_connection_answers: 0,
             budget: Budget::new(Moment::ZERO),
             listens: 0,
             ever_answered: false,
             is_initialized_once: false,
             wants_login: false,
             closing: false,
-            to_renew: false,
+            replace_due: false,
         }
     }
 
@@ -206,7 +206,7 @@ impl Upstream {
             Ending::Ready
         } else if self.wants_login {
             Ending::NeedsLogin
-        } else if self.link.had_trouble() {
+        } else if self.link.has_failed() {
             Ending::NeverReady
         } else {
             Ending::Ready
@@ -306,7 +306,7 @@ impl Upstream {
     pub fn handle_link_timer(&mut self, cx: &mut Cx<'_>) {
         self.link.handle_timer(cx);
         self.announce(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     /// Someone asked for a new connection manually.
@@ -321,14 +321,14 @@ impl Upstream {
         } else {
             self.link.reconnect(cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     /// The machine was asleep, or the network has changed: what is lost is looked for, and what seems to be there is tested.
     pub fn handle_connectivity_changed(&mut self, change: ConnectivityChange, cx: &mut Cx<'_>) {
         self.link.dial_soon(change, cx);
         self.probe(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     /// Stopped, and nothing of it is left.

@@ -79,8 +79,8 @@ impl Outbox {
 
     /// The first one that may go; what has to wait is overtaken, and keeps its order.
     pub fn pop_where(&mut self, may_go: impl Fn(&Out) -> bool, ledger: &mut Ledger) -> Option<Out> {
-        let place = self.queue.iter().position(may_go)?;
-        let out = self.queue.remove(place)?;
+        let index = self.queue.iter().position(may_go)?;
+        let out = self.queue.remove(index)?;
         if let Out::Text(text, _) = &out {
             ledger.release(text.len());
             self.text_bytes -= text.len();
@@ -98,15 +98,15 @@ impl Outbox {
     }
 
     /// Takes a call back that was not pulled yet.
-    pub fn take_back(&mut self, call: Key) {
+    pub fn remove(&mut self, call: Key) {
         self.queue.retain(|out| !matches!(out, Out::Call(key) if *key == call));
     }
 
     /// Notes that a message of `length` bytes was handed to the shell, which adds a newline.
     pub fn hand_over(&mut self, length: usize) -> ByteRange {
-        let place = ByteRange { start: self.handed, end: self.handed + length as u64 };
-        self.handed = place.end + 1;
-        place
+        let range = ByteRange { start: self.handed, end: self.handed + length as u64 };
+        self.handed = range.end + 1;
+        range
     }
 
     /// Forgets everything: the next link starts at its first byte.
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_that_were_accepted_tell_for_each_message_what_can_have_arrived() {
+    fn accepted_bytes_tell_what_each_message_can_have_written() {
         let mut outbox = Outbox::default();
         let (first, second) = (outbox.hand_over(10), outbox.hand_over(5));
         for (accepted, of_first, of_second) in [

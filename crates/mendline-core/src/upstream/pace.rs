@@ -23,7 +23,7 @@ impl Upstream {
     pub(super) fn pause(&mut self, hint: Duration, cx: &mut Cx<'_>) {
         let Some(wait) = self.gate.pause.extend(hint, cx.now) else { return };
         self.gate.is_paused = true;
-        self.link.put_off(self.gate.pause.until(), cx);
+        self.link.postpone_until(self.gate.pause.until(), cx);
         cx.emit(Event::Paused { upstream: self.id, wait, hint });
         self.answer_late(cx);
         self.watch_gate(cx);
@@ -62,7 +62,7 @@ impl Upstream {
     }
 
     /// A call goes out: its turn is used up.
-    pub(super) fn let_out(&mut self, key: Key, cx: &mut Cx<'_>) {
+    pub(super) fn start_call(&mut self, key: Key, cx: &mut Cx<'_>) {
         if let Some(limit) = &mut self.gate.limit {
             limit.try_take(cx.now);
         }
@@ -101,7 +101,7 @@ impl Upstream {
 
     /// The waiting call that gives way to one of this client, for want of room. One that has been out before, or that its
     /// client relies on, never does.
-    pub(super) fn gives_way_to(&self, client: ClientId) -> Option<Key> {
+    pub(super) fn call_to_evict(&self, client: ClientId) -> Option<Key> {
         if self.clients.len() <= 1 {
             return None;
         }
@@ -110,11 +110,11 @@ impl Upstream {
                 self.calls.get(*key).is_some_and(|call| call.worst_outcome == Outcome::NotSent && !call.confirmed);
             Some((self.client_of(*key)?, Some(*key).filter(|_| is_new)))
         };
-        queue::gives_way(self.waiting.iter().filter_map(waits), client)
+        queue::evict_for(self.waiting.iter().filter_map(waits), client)
     }
 
     /// Several clients wait: they take turns.
-    pub(super) fn take_turns(&mut self) {
+    pub(super) fn order_by_client(&mut self) {
         let waiting = self.waiting.iter().filter_map(|key| Some((self.client_of(*key)?, *key)));
         self.waiting = self.gate.rotation.order(waiting).into();
     }
@@ -140,6 +140,6 @@ impl Upstream {
             self.watch_gate(cx);
         }
         self.promote(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 }

@@ -45,35 +45,35 @@ impl Upstream {
             }
         }
         if !is_watched_alike {
-            self.watch_anew(cx);
+            self.restart_watch(cx);
         }
-        self.to_renew |= change == Change::Transport;
+        self.replace_due |= change == Change::Transport;
         // There may be more places than before.
         self.promote(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     /// Replaces a server whose way has changed, if no call is with it now.
-    pub fn renew_when_quiet(&mut self, cx: &mut Cx<'_>) {
-        if !self.to_renew || self.closing || self.in_flight() > 0 {
+    pub fn replace_when_idle(&mut self, cx: &mut Cx<'_>) {
+        if !self.replace_due || self.closing || self.in_flight() > 0 {
             return;
         }
         // A child that is being started is waited for: it is told to end when it is there.
         if self.http.is_none() && self.link.state() == LinkState::Dialing {
             return;
         }
-        self.to_renew = false;
+        self.replace_due = false;
         cx.emit(Event::ServerReplaced { upstream: self.id });
         if self.http.is_some() {
             self.leave_origin(cx);
         }
-        self.catalogue.start_anew();
+        self.catalogue.reset();
         cx.output(Output::Renew { upstream: self.id });
-        self.link.start_anew(cx);
+        self.link.reset(cx);
         if self.http.is_none() {
             self.drain_link(LossReason::ConfigurationChanged.into(), EndedBy::Us, cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     /// Gives up what hangs on the old origin: its session, its streams, and what was found out about it. What only listens
@@ -96,7 +96,7 @@ impl Upstream {
         }
         self.sort_waiting();
         if let (Some(http), Transport::Http(dialect)) = (&mut self.http, self.config.transport) {
-            http.start_anew(dialect);
+            http.reset(dialect);
         }
     }
 }

@@ -322,7 +322,7 @@ impl Upstream {
     }
 
     /// A resource that the client has subscribed to may have changed during the gap.
-    pub(super) fn show_update(&mut self, subscribe: &Message, cx: &mut Cx<'_>) {
+    pub(super) fn notify_updated(&mut self, subscribe: &Message, cx: &mut Cx<'_>) {
         let Some(uri) = subscribe.get_str(&["uri"]) else { return };
         let notice = json!({
             "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri },
@@ -339,7 +339,7 @@ impl Upstream {
     }
 
     /// A stream of notices was opened again after it had been lost: what it was opened for is said to have changed.
-    pub(super) fn show_reopened(&mut self, key: Key, cx: &mut Cx<'_>) {
+    pub(super) fn notify_reopened(&mut self, key: Key, cx: &mut Cx<'_>) {
         let Some(Call { owner: Owner::Client { client, request }, message: listen, .. }) = self.calls.get(key) else {
             return;
         };

@@ -31,7 +31,7 @@ use serde_json::json;
 
 use super::Upstream;
 use super::call::{Call, Owner, State};
-use super::catalogue::{is_known_legacy, living_for};
+use super::catalogue::{is_known_legacy, with_ttl};
 use super::internal::InternalRequest;
 use super::resync::ListKind;
 use crate::config::Startup;
@@ -45,17 +45,17 @@ use crate::slab::Key;
 
 impl Upstream {
     /// What was kept of it from an earlier time.
-    pub fn handle_cached(&mut self, remembered: ListCache, cx: &mut Cx<'_>) {
+    pub fn handle_cached(&mut self, cached: ListCache, cx: &mut Cx<'_>) {
         if !self.config.catalogue.cache {
             return;
         }
-        self.catalogue.recall(remembered, cx.now);
+        self.catalogue.load(cached, cx.now);
         if self.config.trust_hints {
             for tools in self.catalogue.tools() {
                 self.tools.learn(tools, false);
             }
         }
-        self.recall_params();
+        self.learn_cached_params();
     }
 
     /// Answers a request without the server, if that can be done.
@@ -90,13 +90,13 @@ impl Upstream {
         let requested = message.get_str(&["protocolVersion"]).unwrap_or_default();
         let Some(answer) = self.catalogue.handshake(&requested).cloned() else { return false };
         cx.emit(Event::AnsweredFromCatalogue { upstream: self.id, method: Method::Initialize, stale: true });
-        self.tell_early(client, request, answer, cx);
+        self.send_provisional_handshake(client, request, answer, cx);
         self.initialize_in_background(message.clone(), cx);
         true
     }
 
     /// The server did not answer the client's handshake for as long as it may: it is answered in its stead.
-    pub(super) fn stand_in(&mut self, key: Key, cx: &mut Cx<'_>) {
+    pub(super) fn answer_provisionally(&mut self, key: Key, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.grace = None;
         let Owner::Client { client, request } = call.owner else { return };
@@ -104,7 +104,7 @@ impl Upstream {
             return;
         }
         let handshake = call.message.clone();
-        let Some(answer) = made_up(&handshake, &self.config.name) else { return };
+        let Some(answer) = provisional_answer(&handshake, &self.config.name) else { return };
         let took = cx.now.since(call.arrived);
         let was_out = std::mem::take(&mut call.is_out);
         cx.emit(Event::ProvisionalAnswer { upstream: self.id, call: call.name, was_out, took });
@@ -120,13 +120,13 @@ impl Upstream {
             drop(self.take(key, cx));
             self.initialize_in_background(handshake, cx);
         }
-        self.tell_early(client, request, answer, cx);
+        self.send_provisional_handshake(client, request, answer, cx);
     }
 
-    fn tell_early(&mut self, client: ClientId, request: Key, answer: Message, cx: &mut Cx<'_>) {
+    fn send_provisional_handshake(&mut self, client: ClientId, request: Key, answer: Message, cx: &mut Cx<'_>) {
         self.catalogue.learn_version(&answer);
         self.lists.clear();
-        self.told = Some(answer.clone());
+        self.provisional_handshake = Some(answer.clone());
         cx.send_to_client(client, ClientEvent::Answer { request, message: answer });
     }
 
@@ -142,8 +142,8 @@ impl Upstream {
 
     /// The server answered the handshake for the first time: what the client was told in its stead is held against that.
     pub(super) fn compare_handshake(&mut self, answer: &Message, cx: &mut Cx<'_>) {
-        let Some(told) = &self.told else { return };
-        let differs = |member: &&str| told.get(&[member]) != answer.get(&[member]);
+        let Some(provisional) = &self.provisional_handshake else { return };
+        let differs = |member: &&str| provisional.get(&[member]) != answer.get(&[member]);
         let members = ["protocolVersion", "capabilities", "serverInfo", "instructions"];
         let members: Vec<_> = members.into_iter().filter(differs).collect();
         if !members.is_empty() {
@@ -160,16 +160,16 @@ impl Upstream {
         let Some(key) = self.catalogue.key(message).filter(|_| self.config.catalogue.cache) else { return false };
         let (method, modern) = (message.method(), meta::is_modern(message));
         let (kind, is_ready) = (ListKind::of(method), self.is_ready(modern));
-        let begun = kind.zip(key.cursor.as_deref()).and_then(|(kind, cursor)| self.lists.rest(kind, cursor));
+        let continued = kind.zip(key.cursor.as_deref()).and_then(|(kind, cursor)| self.lists.rest(kind, cursor));
         let page = self.catalogue.find(&key);
         let left = page.map(|page| page.holds_for(cx.now)).unwrap_or_default();
-        let holds = modern && is_ready && !left.is_zero() && begun.is_none();
+        let holds = modern && is_ready && !left.is_zero() && continued.is_none();
         // Who has begun to read the old list reads it to its end, whoever is there by then.
-        let Some(answer) = begun.or(page.filter(|_| !is_ready || holds).map(|page| &page.answer)) else { return false };
+        let Some(answer) = continued.or(page.filter(|_| !is_ready || holds).map(|page| &page.answer)) else { return false };
         let answer = match (modern, holds) {
             (false, _) => answer.clone(),
-            (true, true) => living_for(answer, left),
-            (true, false) => living_for(answer, Duration::ZERO),
+            (true, true) => with_ttl(answer, left),
+            (true, false) => with_ttl(answer, Duration::ZERO),
         };
         cx.emit(Event::AnsweredFromCatalogue { upstream: self.id, method, stale: !holds });
         if let (Some(kind), false) = (kind, holds) {
@@ -201,7 +201,7 @@ impl Upstream {
     pub(super) fn empty_list(&self, call: &Call, answer: &Message) -> Option<Message> {
         let is_unknown = answer.kind() == Kind::Error && error_code(answer) == Some(code::METHOD_NOT_FOUND);
         let kind = ListKind::of(call.method()).filter(|_| is_unknown && !meta::is_modern(&call.message))?;
-        self.told.as_ref()?;
+        self.provisional_handshake.as_ref()?;
         let text = format!(r#"{{"jsonrpc":"2.0","id":0,"result":{{"{}":[]}}}}"#, kind.member());
         Message::parse(Bytes::from(text)).ok()
     }
@@ -212,32 +212,32 @@ impl Upstream {
     pub(super) fn cache(&mut self, request: &Message, answer: &Message, cx: &mut Cx<'_>) {
         if let Some(key) = self.catalogue.key(request).filter(|_| self.config.catalogue.cache) {
             self.catalogue.learn(key, answer, cx.now);
-            self.keep_soon(cx);
+            self.save_soon(cx);
         }
     }
 
     pub(super) fn cache_handshake(&mut self, handshake: &Message, answer: &Message, cx: &mut Cx<'_>) {
         // What the client was told is what its lists are about.
-        if self.told.is_none() {
+        if self.provisional_handshake.is_none() {
             self.catalogue.learn_version(answer);
         }
         if let Some(version) = handshake.get_str(&["protocolVersion"]).filter(|_| self.config.catalogue.cache) {
             let key = CacheKey { version: version.into_owned(), method: Method::Initialize, cursor: None };
             self.catalogue.learn(key, answer, cx.now);
-            self.keep_soon(cx);
+            self.save_soon(cx);
         }
     }
 
     /// The server refuses a handshake that it took once: what it said then is no longer true.
     pub(super) fn forget_handshakes(&mut self, cx: &mut Cx<'_>) {
         self.catalogue.forget_handshakes();
-        self.keep_soon(cx);
+        self.save_soon(cx);
     }
 
-    fn keep_soon(&mut self, cx: &mut Cx<'_>) {
-        if self.catalogue.unkept && self.catalogue.timer.is_none() {
+    fn save_soon(&mut self, cx: &mut Cx<'_>) {
+        if self.catalogue.unsaved && self.catalogue.timer.is_none() {
             let soon = cx.now + defaults::CACHE_AFTER;
-            let at = self.catalogue.kept.map_or(soon, |kept| soon.max(kept + defaults::CACHE_PAUSE));
+            let at = self.catalogue.saved_at.map_or(soon, |saved_at| soon.max(saved_at + defaults::CACHE_PAUSE));
             self.catalogue.timer = cx.timers.arm(at, Alarm::Cache(self.id));
         }
     }
@@ -245,21 +245,21 @@ impl Upstream {
     /// There was time enough for what else is read at the beginning.
     pub fn handle_cache_timer(&mut self, cx: &mut Cx<'_>) {
         self.catalogue.timer = None;
-        self.keep_now(cx);
+        self.save_now(cx);
     }
 
     /// Asks for the catalogue to be kept, if there is anything new in it.
-    pub(super) fn keep_now(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn save_now(&mut self, cx: &mut Cx<'_>) {
         cx.disarm(&mut self.catalogue.timer);
-        if std::mem::take(&mut self.catalogue.unkept) {
-            self.catalogue.kept = Some(cx.now);
+        if std::mem::take(&mut self.catalogue.unsaved) {
+            self.catalogue.saved_at = Some(cx.now);
             cx.output(Output::Cache { upstream: self.id, what: self.catalogue.to_cache(cx.now) });
         }
     }
 }
 
 /// An answer to a handshake in a server's stead: only what holds whatever the server turns out to be.
-fn made_up(handshake: &Message, name: &str) -> Option<Message> {
+fn provisional_answer(handshake: &Message, name: &str) -> Option<Message> {
     let changes = || json!({ "listChanged": true });
     let answer = json!({
         "jsonrpc": "2.0",

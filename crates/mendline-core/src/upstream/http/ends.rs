@@ -46,7 +46,7 @@ impl Upstream {
             Purpose::CloseSession | Purpose::Dropped => {}
         }
         self.close_session(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     fn call_ended(&mut self, key: Key, exchange: &Exchange, how: &EndHow, written: Written, cx: &mut Cx<'_>) {
@@ -91,30 +91,30 @@ impl Upstream {
                     Outcome::NotSent => backoff::unsent(&policy.reconnect, unsent, cx.rng),
                     _ => backoff::retry(&policy.retry, call.attempts + 1, cx.rng),
                 };
-                let again = self.gate.resumes_at(cx.now) + pause;
+                let not_before = self.gate.resumes_at(cx.now) + pause;
                 call.misdirected_once |= evidence.reply == Reply::Status(421);
                 if is_orphan && evidence.reply == Reply::SessionGone && self.session.was_initialized() {
-                    (call.refused_once, call.lost_in) = (true, Some(exchange.life));
+                    (call.refused_once, call.lost_in) = (true, Some(exchange.session_number));
                 }
                 let is_initialize = call.method() == Method::Initialize && evidence.outcome() == Outcome::Unknown;
                 if !is_busy {
                     self.note_loss(key, evidence, cx);
                 }
-                self.settle_for(key, evidence, again, why, cx);
+                self.settle_for(key, evidence, not_before, why, cx);
                 self.sort_waiting();
                 if is_initialize && over_sse {
                     // A server must not be initialized twice, and it may have been initialized.
                     self.drain_link(HandshakeError::Unknown.into(), EndedBy::Us, cx);
                 }
                 if let (true, Some(404), Some(refusal)) = (exchange.resumes, exchange.status, Refusal::of(exchange)) {
-                    self.session_reported_lost(exchange.life, refusal, None, cx);
+                    self.session_reported_lost(exchange.session_number, refusal, None, cx);
                 }
                 self.promote(cx);
             }
             // The SSE stream stands, so it is not the upstream that is away, only a way for this one.
             Verdict::Unreachable(why) if over_sse || is_orphan => {
-                let again = cx.now + backoff::unsent(&policy.reconnect, unsent, cx.rng);
-                self.settle_for(key, Evidence::UNSENT, again, why, cx);
+                let not_before = cx.now + backoff::unsent(&policy.reconnect, unsent, cx.rng);
+                self.settle_for(key, Evidence::UNSENT, not_before, why, cx);
                 self.sort_waiting();
             }
             Verdict::Unreachable(why) => {
@@ -134,7 +134,7 @@ impl Upstream {
             Verdict::SessionReportedLost(why) => {
                 if let Some(refusal) = Refusal::of(exchange) {
                     let refused = Refused { key, refusal, answer: None, why };
-                    self.session_reported_lost(exchange.life, refusal, Some(refused), cx);
+                    self.session_reported_lost(exchange.session_number, refusal, Some(refused), cx);
                 }
             }
             Verdict::Resume(_) => {
@@ -186,16 +186,16 @@ impl Upstream {
     /// case: a server that has it already ignores the second, and one that has not would wait until the call's deadline.
     fn one_way_to_repeat(&self, exchange: &Exchange, how: &EndHow, written: Written) -> Option<OneWay> {
         let one_way = exchange.one_way.as_ref()?;
-        let is_current = self.http.as_ref().is_some_and(|http| http.life == exchange.life);
+        let is_current = self.http.as_ref().is_some_and(|http| http.session_number == exchange.session_number);
         let was_cut = matches!(how, EndHow::Cut(_) | EndHow::Refused);
         let may_repeat = one_way.method == Method::None || written != Written::Whole || *how == EndHow::Refused;
         let lost = one_way.lost + 1;
         (is_current && was_cut && may_repeat && lost < one_way.most).then(|| OneWay { lost, ..one_way.clone() })
     }
 
-    pub(in crate::upstream) fn unreachable(&mut self, why: Reason, hopeless: bool, cx: &mut Cx<'_>) {
+    pub(in crate::upstream) fn unreachable(&mut self, why: Reason, permanent: bool, cx: &mut Cx<'_>) {
         let called = !self.waiting.is_empty();
-        self.link.handle_unreachable(why, hopeless, called, cx);
+        self.link.handle_unreachable(why, permanent, called, cx);
         self.give_up_if_parked(cx);
         self.announce(cx);
     }

@@ -57,7 +57,7 @@ impl Upstream {
             Some(404) if exchange.session_named.is_some() => {
                 http.notices.failures += 1;
                 let refusal = Refusal::of(exchange).unwrap_or(Refusal::bare(404));
-                self.notices_reported_lost(exchange.life, refusal, cx);
+                self.notices_reported_lost(exchange.session_number, refusal, cx);
             }
             Some(400..500) => http.notices.wanted = false,
             _ => {

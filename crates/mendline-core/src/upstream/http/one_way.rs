@@ -18,12 +18,12 @@ use crate::upstream::outbox::Out;
 
 /// How many places are free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct FreeSlots {
     one_way: usize,
     cancellations: usize,
 }
 
-impl Places {
+impl FreeSlots {
     pub(super) fn has_room_for(self, out: &Out) -> bool {
         match out {
             Out::Call(_) | Out::Text(_, Method::Initialized) => true,
@@ -35,14 +35,14 @@ impl Places {
 
 impl Http {
     /// Where notes may still go.
-    pub(super) fn places(&self) -> Places {
+    pub(super) fn free_slots(&self) -> FreeSlots {
         let under_way = |is_meant: fn(Method) -> bool| {
             let one_way = self.exchanges.values().filter(|exchange| exchange.purpose == Purpose::OneWay);
             one_way.filter(|exchange| exchange.one_way.as_ref().is_some_and(|one_way| is_meant(one_way.method))).count()
         };
         let cancellations = under_way(|method| method == Method::Cancelled);
         let one_way = under_way(|method| !matches!(method, Method::Cancelled | Method::Initialized));
-        Places {
+        FreeSlots {
             one_way: defaults::ONE_WAY_IN_FLIGHT.saturating_sub(one_way),
             cancellations: defaults::ONE_WAY_IN_FLIGHT.saturating_sub(cancellations),
         }
@@ -50,11 +50,11 @@ impl Http {
 
     /// Sees to it that the note whose time ends first is looked at then. `initialized` has a timer of its own.
     fn watch_one_way(&mut self, cx: &mut Cx<'_>) {
-        if self.notes_until.is_none() {
+        if self.one_way_timer.is_none() {
             let timed =
                 self.exchanges.iter().filter(|(id, it)| it.purpose == Purpose::OneWay && Some(**id) != self.held_by);
             let next = timed.filter_map(|(_, it)| it.one_way.as_ref().map(|one_way| one_way.until)).min();
-            self.notes_until = next.and_then(|until| cx.wake_in(until.since(cx.now), Alarm::OneWay(self.upstream)));
+            self.one_way_timer = next.and_then(|until| cx.wake_in(until.since(cx.now), Alarm::OneWay(self.upstream)));
         }
     }
 }
@@ -80,7 +80,7 @@ impl Upstream {
     /// A server had time enough to take what was posted first. What it has not taken is given up, and makes room.
     pub fn handle_one_way_timer(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        http.notes_until = None;
+        http.one_way_timer = None;
         let is_late = |id: &ExchangeId, exchange: &Exchange| {
             let is_due = exchange.one_way.as_ref().is_some_and(|one_way| one_way.until <= cx.now);
             exchange.purpose == Purpose::OneWay && is_due && Some(*id) != http.held_by
@@ -92,7 +92,7 @@ impl Upstream {
         if let Some(http) = &mut self.http {
             http.watch_one_way(cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     /// What was posted in a session that is over is of no use to the next, and must not take its places.

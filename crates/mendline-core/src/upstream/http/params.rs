@@ -53,13 +53,13 @@ impl Params {
     /// Learns the marks of a page of tools. Gives the place and the name of each tool whose marks break the rules, and why.
     fn learn(&mut self, page: &Message) -> Vec<(usize, String, String)> {
         let mut faulty = Vec::new();
-        for (place, tool) in page.elements(&["tools"]).enumerate() {
+        for (index, tool) in page.elements(&["tools"]).enumerate() {
             let Some(schema) = tool.at(&["inputSchema"]) else { continue };
             let name = tool.get_str(&["name"]).unwrap_or_default();
             match ParamHeader::of_schema(schema) {
                 Ok(marks) if marks.is_empty() => drop(self.tools.remove(name.as_ref())),
                 Ok(marks) => drop(self.tools.insert(name.into_owned(), marks)),
-                Err(fault) => faulty.push((place, name.into_owned(), fault.to_string())),
+                Err(fault) => faulty.push((index, name.into_owned(), fault.to_string())),
             }
         }
         faulty
@@ -68,7 +68,7 @@ impl Params {
 
 impl Upstream {
     /// Learns the marks from what is remembered of the tools: the first call may come before the first list.
-    pub(in crate::upstream) fn recall_params(&mut self) {
+    pub(in crate::upstream) fn learn_cached_params(&mut self) {
         let Some(http) = &mut self.http else { return };
         for tools in self.catalogue.tools().filter(|tools| ParamHeader::may_be_in(tools)) {
             http.params.learn(tools);
@@ -90,8 +90,8 @@ impl Upstream {
             return answer;
         }
         let mut faulty = Vec::new();
-        for (place, tool, why) in http.params.learn(&answer) {
-            faulty.push(place);
+        for (index, tool, why) in http.params.learn(&answer) {
+            faulty.push(index);
             let [tool, problem] = [tool, why].map(|text| cx.quote.quote(text.as_bytes(), defaults::QUOTED));
             cx.emit(Event::ToolRemoved { upstream: self.id, tool, problem });
         }
@@ -101,7 +101,7 @@ impl Upstream {
         let tools: Vec<Value<'_>> = answer.elements(&["tools"]).collect();
         let spans: Vec<Span> = tools.iter().map(Value::span).collect();
         let nothing = || Patch::from(&b""[..]);
-        let edits = faulty.iter().enumerate().map(|(cut, place)| (cut_out(&spans, *place, *place > cut), nothing()));
+        let edits = faulty.iter().enumerate().map(|(cut, index)| (cut_out(&spans, *index, *index > cut), nothing()));
         Message::parse(Spliced::new(answer.text().clone(), edits).to_bytes()).unwrap_or(answer)
     }
 
@@ -109,12 +109,12 @@ impl Upstream {
     pub(super) fn headers_refused(&mut self, key: Key, evidence: Evidence, why: Reason, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.awaits_lookup = call.method() == Method::ToolsCall && meta::is_modern(&call.message);
-        let again = if call.awaits_lookup {
+        let not_before = if call.awaits_lookup {
             cx.now + defaults::LOOKUP
         } else {
             cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng)
         };
-        self.settle_for(key, evidence, again, why, cx);
+        self.settle_for(key, evidence, not_before, why, cx);
         self.sort_waiting();
         self.look_up(cx);
         self.promote(cx);
@@ -148,14 +148,14 @@ impl Upstream {
         if let Some(cursor) = answer.get_str(&["nextCursor"])
             && pages < defaults::LOOKUP_PAGES
         {
-            self.put_off(cx);
+            self.extend_lookup_waits(cx);
             return self.ask_for_tools(list_tools(asked, Some(&cursor)), cx);
         }
         self.not_before(cx.now, cx);
     }
 
     /// Those who wait for the tools wait for one more page.
-    fn put_off(&mut self, cx: &mut Cx<'_>) {
+    fn extend_lookup_waits(&mut self, cx: &mut Cx<'_>) {
         self.not_before(cx.now + defaults::LOOKUP, cx);
     }
 
@@ -187,12 +187,12 @@ fn list_tools(call: &Message, cursor: Option<&str>) -> Option<Message> {
 
 /// What has to go from an array so that the element at this place is gone, and its comma with it: the one before it if
 /// something stays there, else the one behind it.
-fn cut_out(elements: &[Span], place: usize, follows: bool) -> Span {
-    let Span { start, end } = elements[place];
+fn cut_out(elements: &[Span], index: usize, follows: bool) -> Span {
+    let Span { start, end } = elements[index];
     if follows {
-        Span { start: elements[place - 1].end, end }
+        Span { start: elements[index - 1].end, end }
     } else {
-        Span { start, end: elements.get(place + 1).map_or(end, |next| next.start) }
+        Span { start, end: elements.get(index + 1).map_or(end, |next| next.start) }
     }
 }
 
@@ -201,16 +201,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_cut_out_of_a_list_leaves_a_list_of_the_rest() {
+    fn removing_elements_leaves_a_valid_list() {
         let text = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[ {"n":0} , {"n":1},{"n":2} ,{"n":3}]}}"#;
         let list = Message::parse(Bytes::from_static(text.as_bytes())).unwrap();
         let spans: Vec<Span> = list.elements(&["tools"]).map(|tool| tool.span()).collect();
         for chosen in 0..16_u32 {
-            let faulty: Vec<usize> = (0..4).filter(|place| chosen & 1 << place != 0).collect();
-            let cuts = faulty.iter().enumerate().map(|(cut, place)| cut_out(&spans, *place, *place > cut));
+            let faulty: Vec<usize> = (0..4).filter(|index| chosen & 1 << index != 0).collect();
+            let cuts = faulty.iter().enumerate().map(|(cut, index)| cut_out(&spans, *index, *index > cut));
             let edits = cuts.map(|span| (span, Patch::from(&b""[..])));
             let rest = Message::parse(Spliced::new(list.text().clone(), edits).to_bytes()).expect("still a message");
-            let left: Vec<usize> = (0..4).filter(|place| !faulty.contains(place)).collect();
+            let left: Vec<usize> = (0..4).filter(|index| !faulty.contains(index)).collect();
             let said = rest.elements(&["tools"]).map(|tool| usize::from(tool.raw()[5] - b'0'));
             assert_eq!(said.collect::<Vec<_>>(), left, "without {faulty:?}");
         }

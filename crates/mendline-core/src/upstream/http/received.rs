@@ -26,7 +26,7 @@ impl Upstream {
         if http.dialect != Dialect::Sse {
             self.path_found(cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     fn path_found(&mut self, cx: &mut Cx<'_>) {
@@ -86,7 +86,7 @@ impl Upstream {
         if purpose == Purpose::OneWay {
             self.note_taken(id, head.status, cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     pub fn handle_event(&mut self, id: ExchangeId, event: ReceivedEvent, cx: &mut Cx<'_>) {
@@ -121,7 +121,7 @@ impl Upstream {
             Purpose::SseStream if endpoint.is_some() => {
                 http.endpoint = endpoint;
                 self.sse_stream_ready(cx);
-                return self.keep_moving(cx);
+                return self.advance_http(cx);
             }
             Purpose::SseStream => {}
             Purpose::OneWay | Purpose::CloseSession | Purpose::Dropped => return,
@@ -129,12 +129,12 @@ impl Upstream {
         if let Some(received) = received {
             self.handle_http_received(id, received, cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     pub fn handle_body(&mut self, id: ExchangeId, received: Received, cx: &mut Cx<'_>) {
         self.handle_http_received(id, received, cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     fn handle_http_received(&mut self, id: ExchangeId, received: Received, cx: &mut Cx<'_>) {
@@ -148,7 +148,7 @@ impl Upstream {
         }
         if let Some(http) = &mut self.http
             && is_mislabelled
-            && !std::mem::replace(&mut http.told_of_label, true)
+            && !std::mem::replace(&mut http.content_type_reported, true)
         {
             cx.emit(Event::ContentTypeMismatch { upstream: self.id });
         }
@@ -210,13 +210,13 @@ impl Upstream {
         }
         if let (Kind::Error, Some((key, _))) = (message.kind(), call) {
             let named = message.id().and_then(|raw| Id::from_raw(raw).as_u64()) == Some(key.number());
-            let again = self.calls.get(key).is_some_and(|call| call.refused_once);
-            let error_body = ErrorBody::of(message.clone(), again, cx.quote);
+            let refused_before = self.calls.get(key).is_some_and(|call| call.refused_once);
+            let error_body = ErrorBody::of(message.clone(), refused_before, cx.quote);
             if self.reports_session_lost(id, key, &error_body) {
                 return self.refused_for_session(id, key, &error_body, cx);
             }
             // Said once it is a refusal, after which the call goes out again; said twice it is the server's answer.
-            let headers_refused = refused && error_body.code == code::HEADER_MISMATCH && !error_body.again;
+            let headers_refused = refused && error_body.code == code::HEADER_MISMATCH && !error_body.refused_before;
             if headers_refused && let Some(call) = self.calls.get_mut(key) {
                 call.refused_once = true;
             }
@@ -238,7 +238,7 @@ impl Upstream {
         }
         let message = self.learn_params(message, cx);
         let Some(http) = &self.http else { return };
-        let is_stale = http.exchanges.get(&id).is_none_or(|exchange| exchange.life != http.life);
+        let is_stale = http.exchanges.get(&id).is_none_or(|exchange| exchange.session_number != http.session_number);
         let is_handshake = call.is_some_and(|(key, _)| self.is_handshake(key));
         if let (Some(http), true, false, false) = (&mut self.http, call.is_some(), is_stale, is_handshake) {
             http.note_session_answer();
@@ -254,7 +254,7 @@ impl Upstream {
         };
         self.handle_message(link, message, cx);
         if let Some(confirmed) = confirmed {
-            self.tell_again(confirmed, cx);
+            self.restore_again(confirmed, cx);
         }
     }
 

@@ -25,11 +25,11 @@ use crate::words::Cause;
 impl Http {
     /// However many calls a lost session refuses, its loss is one event and is paid for once. Each of them goes out at most
     /// once more for that reason, so this is no way around the budget.
-    pub(in crate::upstream) fn pays_for_loss(&mut self, life: u32, budget: &mut Budget, now: Moment) -> bool {
-        if self.paid_for != Some(life) && budget.try_spend(now) {
-            self.paid_for = Some(life);
+    pub(in crate::upstream) fn pays_for_loss(&mut self, session_number: u32, budget: &mut Budget, now: Moment) -> bool {
+        if self.paid_for != Some(session_number) && budget.try_spend(now) {
+            self.paid_for = Some(session_number);
         }
-        self.paid_for == Some(life)
+        self.paid_for == Some(session_number)
     }
 }
 
@@ -38,7 +38,7 @@ impl Upstream {
     pub(super) fn note_taken(&mut self, id: ExchangeId, status: u16, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.get(&id) else { return };
-        let (life, named) = (exchange.life, exchange.session_named.is_some());
+        let (session_number, named) = (exchange.session_number, exchange.session_named.is_some());
         let held = http.held_by == Some(id);
         // A session that is not known when its handshake is completed was never made.
         if held && (status == 429 || status >= 500 || (status == 404 && named)) {
@@ -49,7 +49,7 @@ impl Upstream {
             http.release(cx);
         }
         match status {
-            404 if named => self.session_reported_lost(life, Refusal::bare(status), None, cx),
+            404 if named => self.session_reported_lost(session_number, Refusal::bare(status), None, cx),
             200..300 if held => {
                 http.notices.wanted = http.dialect != Dialect::Sse;
                 self.open_notices(cx);
@@ -73,7 +73,7 @@ impl Upstream {
         let Some(link) = self.link.current() else { return };
         drop(self.take(key, cx));
         self.session.lose();
-        let hopeless = matches!(verdict, Verdict::Forbidden(_));
+        let permanent = matches!(verdict, Verdict::Forbidden(_));
         let is_other_dialect = matches!(verdict, Verdict::OtherDialect(_));
         let cause = match &verdict {
             Verdict::NeedsLogin(_) => Some(Cause::NeedsLogin),
@@ -87,7 +87,7 @@ impl Upstream {
         if let (true, Some(http)) = (is_other_dialect, &mut self.http) {
             http.dialect = Dialect::Sse;
             http.refused = Some(why);
-            return self.link.look_again(cx);
+            return self.link.return_to_dialing(cx);
         }
         self.drop_sse_stream(cx);
         if let (Some(cause), false) = (cause, self.is_initialized_once) {
@@ -100,7 +100,7 @@ impl Upstream {
                 self.fail(key, cause, Outcome::NotSent, why.clone(), cx);
             }
         }
-        self.unreachable(why, hopeless, cx);
+        self.unreachable(why, permanent, cx);
     }
 
     /// Nobody knows whether `initialized` arrived, and a server may refuse whatever comes without it: the handshake is made
@@ -125,7 +125,7 @@ impl Upstream {
             http.abort(sse_stream, cx);
             self.unreachable(HandshakeError::NoEndpoint.into(), false, cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     /// Everything that hangs on a session is gone: its name, its streams, the questions asked in it, and what was about to
@@ -135,7 +135,7 @@ impl Upstream {
         let Some(http) = &mut self.http else { return };
         (http.session, http.early_session, http.has_answered) = (None, None, false);
         http.version = None;
-        http.life += 1;
+        http.session_number += 1;
         http.release(cx);
         self.give_up_one_way(cx);
         self.end_notices(cx);

@@ -31,7 +31,7 @@ use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
 use crate::upstream::exchange::{ErrorBody, Exchange, Purpose, names_session};
-use crate::upstream::inbound::number_in_disguise;
+use crate::upstream::inbound::number_of_other_type;
 use crate::upstream::internal::InternalRequest;
 use crate::upstream::keepalive::ping;
 use crate::words::{Cause, error_response};
@@ -124,7 +124,7 @@ impl Http {
     /// Something other than a handshake was answered in the current session.
     pub(super) fn note_session_answer(&mut self) {
         self.has_answered = true;
-        if self.refused_pings == RefusedPings::In(self.life) {
+        if self.refused_pings == RefusedPings::In(self.session_number) {
             self.refused_pings = RefusedPings::InLiveSession;
         }
     }
@@ -140,9 +140,9 @@ impl Http {
         }
     }
 
-    fn note_refused_ping(&mut self, life: u32) {
-        if life == self.life && self.refused_pings != RefusedPings::InLiveSession {
-            self.refused_pings = RefusedPings::In(life);
+    fn note_refused_ping(&mut self, session_number: u32) {
+        if session_number == self.session_number && self.refused_pings != RefusedPings::InLiveSession {
+            self.refused_pings = RefusedPings::In(session_number);
         }
     }
 }
@@ -171,32 +171,32 @@ impl Upstream {
     pub(super) fn refused_for_session(&mut self, id: ExchangeId, key: Key, error_body: &ErrorBody, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.get(&id) else { return };
-        let life = exchange.life;
+        let session_number = exchange.session_number;
         let refusal = Refusal::with(exchange.status.unwrap_or(200), error_body.code, &error_body.words);
         let why = Reason::ErrorBody { message: error_body.words.clone() };
         http.leave(id, cx);
         if matches!(self.calls.get(key).map(|call| call.owner), Some(Owner::Us(_))) {
             self.internal_lost(key, why, cx);
-            return self.session_reported_lost(life, refusal, None, cx);
+            return self.session_reported_lost(session_number, refusal, None, cx);
         }
         let refused = Refused { key, refusal, answer: answer_of(error_body, key), why };
-        self.session_reported_lost(life, refusal, Some(refused), cx);
+        self.session_reported_lost(session_number, refusal, Some(refused), cx);
     }
 
     /// The server says that a session is lost. The call that heard so waits until that is known.
     pub(in crate::upstream) fn session_reported_lost(
         &mut self,
-        life: u32,
+        session_number: u32,
         refusal: Refusal,
         refused: Option<Refused>,
         cx: &mut Cx<'_>,
     ) {
         let Some(http) = &mut self.http else { return };
-        if life != http.life {
+        if session_number != http.session_number {
             // It has been replaced meanwhile, perhaps for this very reason.
-            let finding = if http.lost_life == Some(life) { Finding::Lost } else { Finding::Unconfirmed };
+            let finding = if http.lost_session == Some(session_number) { Finding::Lost } else { Finding::Unconfirmed };
             if let Some(refused) = refused {
-                self.settle_refused(refused, finding, life, cx);
+                self.settle_refused(refused, finding, session_number, cx);
                 self.sort_waiting();
             }
             return;
@@ -225,8 +225,8 @@ impl Upstream {
     }
 
     /// The stream for notices was refused as if the session were lost.
-    pub(super) fn notices_reported_lost(&mut self, life: u32, refusal: Refusal, cx: &mut Cx<'_>) {
-        self.session_reported_lost(life, refusal, None, cx);
+    pub(super) fn notices_reported_lost(&mut self, session_number: u32, refusal: Refusal, cx: &mut Cx<'_>) {
+        self.session_reported_lost(session_number, refusal, None, cx);
         if let Some(suspicion) = self.http.as_mut().and_then(|http| http.suspicion.as_mut()) {
             suspicion.by_notices = true;
         }
@@ -238,24 +238,24 @@ impl Upstream {
         let code = error_code(answer).unwrap_or_default();
         let words = answer.get_str(&["message"]).unwrap_or_default();
         let refusal = Refusal::with(exchange.status.unwrap_or(200), code, &words);
-        let (life, is_error) = (exchange.life, answer.kind() == Kind::Error);
+        let (session_number, is_error) = (exchange.session_number, answer.kind() == Kind::Error);
         drop(self.take(key, cx));
         if let Some(http) = &mut self.http {
             http.leave(id, cx);
         }
-        self.confirmation_ended(life, is_error.then_some(refusal), !is_error, cx);
+        self.confirmation_ended(session_number, is_error.then_some(refusal), !is_error, cx);
     }
 
     /// The ping that is to confirm a loss is over: refused like this, answered, or neither.
     pub(in crate::upstream) fn confirmation_ended(
         &mut self,
-        life: u32,
+        session_number: u32,
         refusal: Option<Refusal>,
         is_answered: bool,
         cx: &mut Cx<'_>,
     ) {
         let Some(http) = &self.http else { return };
-        let Some(suspicion) = http.suspicion.as_ref().filter(|_| http.life == life) else { return };
+        let Some(suspicion) = http.suspicion.as_ref().filter(|_| http.session_number == session_number) else { return };
         let finding = match refusal {
             _ if is_answered => Finding::Alive,
             Some(refusal) if refusal.confirms(suspicion.refusal) => Finding::Lost,
@@ -268,7 +268,7 @@ impl Upstream {
 
     /// Whether an exchange was made in the session that is the current one.
     pub(in crate::upstream) fn is_current(&self, exchange: &Exchange) -> bool {
-        self.http.as_ref().is_some_and(|http| http.life == exchange.life)
+        self.http.as_ref().is_some_and(|http| http.session_number == exchange.session_number)
     }
 
     /// The ping that is to confirm a loss got no answer.
@@ -279,7 +279,7 @@ impl Upstream {
     /// A ping that tested an idle connection was refused. That begins nothing: it may be all that this server refuses.
     pub(in crate::upstream) fn ping_refused(&mut self, exchange: &Exchange) {
         if let (Some(http), Some(400..500)) = (&mut self.http, exchange.status) {
-            http.note_refused_ping(exchange.life);
+            http.note_refused_ping(exchange.session_number);
         }
     }
 
@@ -298,15 +298,15 @@ impl Upstream {
     fn settle_suspicion(&mut self, finding: Finding, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(suspicion) = http.suspicion.take() else { return };
-        let (life, was_made) = (http.life, http.has_answered);
+        let (session_number, was_made) = (http.session_number, http.has_answered);
         for refused in suspicion.refused {
-            self.settle_refused(refused, finding, life, cx);
+            self.settle_refused(refused, finding, session_number, cx);
         }
         self.sort_waiting();
         let Some(http) = &mut self.http else { return };
         let is_lost = match finding {
             Finding::Lost => {
-                http.lost_life = Some(life);
+                http.lost_session = Some(session_number);
                 true
             }
             // Nothing can tell it from a refusal of its own; a new handshake does no harm.
@@ -330,16 +330,16 @@ impl Upstream {
     }
 
     /// Decides about one refused call.
-    fn settle_refused(&mut self, refused: Refused, finding: Finding, life: u32, cx: &mut Cx<'_>) {
+    fn settle_refused(&mut self, refused: Refused, finding: Finding, session_number: u32, cx: &mut Cx<'_>) {
         let Refused { key, refusal, answer, why } = refused;
         let Some(call) = self.calls.get_mut(key) else { return };
         let is_repeatable = call.effect.is_repeatable();
         let pause = backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
-        let again = self.gate.resumes_at(cx.now) + pause;
+        let not_before = self.gate.resumes_at(cx.now) + pause;
         match (finding, answer) {
             (Finding::Lost, _) => {
                 call.refused_once = true;
-                call.lost_in = Some(life);
+                call.lost_in = Some(session_number);
                 let evidence = Evidence { written: Written::Whole, reply: Reply::SessionGone };
                 self.settle_for(key, evidence, cx.now, LossReason::SessionLost.into(), cx);
             }
@@ -352,11 +352,11 @@ impl Upstream {
             }
             (Finding::Alive, None) => {
                 let evidence = Evidence { written: Written::Whole, reply: Reply::Status(refusal.status) };
-                self.settle_for(key, evidence, again, why, cx);
+                self.settle_for(key, evidence, not_before, why, cx);
             }
             (Finding::Unconfirmed | Finding::CannotBeConfirmed, _) => {
                 let why = Reason::LossUnconfirmed(Box::new(why));
-                self.settle_for(key, Evidence::SILENCE, again, why, cx);
+                self.settle_for(key, Evidence::SILENCE, not_before, why, cx);
             }
         }
     }
@@ -401,7 +401,7 @@ impl Upstream {
 /// The answer that an error is to a call. One that names the call is the server's own answer and passes as it came. One that
 /// names another id, or none, is quoted: its code, and its words without secrets.
 pub(in crate::upstream) fn answer_of(error: &ErrorBody, key: Key) -> Option<Message> {
-    let number = error.message.id().and_then(|raw| Id::from_raw(raw).as_u64().or_else(|| number_in_disguise(raw)));
+    let number = error.message.id().and_then(|raw| Id::from_raw(raw).as_u64().or_else(|| number_of_other_type(raw)));
     if number == Some(key.number()) {
         return Some(error.message.clone());
     }

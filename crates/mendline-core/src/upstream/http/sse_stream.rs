@@ -28,7 +28,7 @@ impl Upstream {
         http.refused = Some(why);
         self.settle_for(key, Evidence::UNSENT, cx.now, LossReason::TryingSse.into(), cx);
         self.sort_waiting();
-        self.link.look_again(cx);
+        self.link.return_to_dialing(cx);
     }
 
     pub(super) fn sse_stream_ready(&mut self, cx: &mut Cx<'_>) {
@@ -83,8 +83,8 @@ impl Upstream {
             http.dialect = Dialect::Auto;
         }
         self.give_up_posts(cx);
-        let hopeless = matches!(how, EndHow::Forbidden(_)) && exchange.status.is_none();
-        self.link.handle_unreachable(why, hopeless, !self.calls.is_empty(), cx);
+        let permanent = matches!(how, EndHow::Forbidden(_)) && exchange.status.is_none();
+        self.link.handle_unreachable(why, permanent, !self.calls.is_empty(), cx);
         // Whoever's POST has ended was received.
         self.lose_calls(|_| Written::Whole, cx);
         self.give_up_if_parked(cx);
@@ -104,15 +104,15 @@ impl Upstream {
     /// connection and no answer of their own stay for a moment.
     pub(super) fn give_up_posts(&mut self, cx: &mut Cx<'_>) {
         for key in self.calls.keys_by_age() {
-            self.take_back_unreached(key);
+            self.revert_unreached(key);
         }
         let Some(http) = &mut self.http else { return };
         let is_clients = |key: Key| self.calls.get(key).is_some_and(|call| matches!(call.owner, Owner::Client { .. }));
         let is_useless = |exchange: &Exchange| match exchange.purpose {
             Purpose::OneWay => true,
             Purpose::Call(key) => {
-                let may_tell = exchange.reached && !matches!(exchange.status, Some(200..300));
-                !may_tell || !is_clients(key)
+                let is_conclusive = exchange.reached && !matches!(exchange.status, Some(200..300));
+                !is_conclusive || !is_clients(key)
             }
             _ => false,
         };
@@ -122,10 +122,10 @@ impl Upstream {
         }
         self.forget_session(cx);
         if let Some(http) = &mut self.http
-            && http.orphans_until.is_none()
+            && http.orphans_timer.is_none()
             && http.exchanges.values().any(|exchange| http.is_orphan(exchange))
         {
-            http.orphans_until = cx.wake_in(defaults::ORPHAN, Alarm::Orphans(self.id));
+            http.orphans_timer = cx.wake_in(defaults::ORPHAN, Alarm::Orphans(self.id));
         }
     }
 
@@ -139,7 +139,7 @@ impl Upstream {
     /// Posts whose SSE stream is gone have had time enough: what they carry may have been received.
     pub fn handle_orphans_timer(&mut self, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
-            http.orphans_until = None;
+            http.orphans_timer = None;
         }
         for key in self.orphans() {
             self.drop_exchange(key, cx);
@@ -148,6 +148,6 @@ impl Upstream {
         self.sort_waiting();
         self.give_up_if_parked(cx);
         self.promote(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 }

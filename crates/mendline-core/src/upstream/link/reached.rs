@@ -25,21 +25,21 @@ impl Link {
     }
 
     /// Over HTTP: no connection could be made. While one that is lost already is waited for, that is no news.
-    pub fn handle_unreachable(&mut self, why: Reason, hopeless: bool, called: bool, cx: &mut Cx<'_>) {
+    pub fn handle_unreachable(&mut self, why: Reason, permanent: bool, called: bool, cx: &mut Cx<'_>) {
         if matches!(self.state, LinkState::Dialing | LinkState::Up) {
-            self.lose(why, hopeless, called, cx);
+            self.lose(why, permanent, called, cx);
         }
     }
 
     /// Over HTTP: nobody wants anything, so nothing is tried until someone does.
-    pub fn rest(&mut self, cx: &mut Cx<'_>) {
+    pub fn go_idle(&mut self, cx: &mut Cx<'_>) {
         if self.state == LinkState::Dialing {
             self.rest_because(LossReason::Unused, cx);
         }
     }
 
     /// Over HTTP: reached, but not yet in a language that it speaks.
-    pub fn look_again(&mut self, cx: &mut Cx<'_>) {
+    pub fn return_to_dialing(&mut self, cx: &mut Cx<'_>) {
         if self.state == LinkState::Up {
             self.move_to(LinkState::Dialing, Some(LossReason::TryingSse.into()), cx);
         }

@@ -60,8 +60,8 @@ impl Link {
     }
 
     /// The server wants to be left alone until then: the next dial is not before.
-    pub fn put_off(&mut self, until: Moment, cx: &mut Cx<'_>) {
-        self.put_off = self.put_off.max(until);
+    pub fn postpone_until(&mut self, until: Moment, cx: &mut Cx<'_>) {
+        self.not_before = self.not_before.max(until);
         if matches!(self.state, LinkState::Waiting | LinkState::Parked) && self.wakes_at < until {
             self.sleep_until(until, cx);
         }
@@ -79,9 +79,9 @@ impl Link {
 
     /// Another policy holds from now on. Who was left alone under the old one and would not be under the new one is dialed.
     pub fn reconfigure(&mut self, policy: Reconnect, cx: &mut Cx<'_>) {
-        let was_left_alone = self.is_left_alone();
+        let was_waiting_for_request = self.waits_for_request();
         self.policy = policy;
-        if was_left_alone && !self.is_left_alone() && !self.stopped && !self.held {
+        if was_waiting_for_request && !self.waits_for_request() && !self.stopped && !self.held {
             self.move_to(LinkState::Waiting, Some(LossReason::ConfigurationChanged.into()), cx);
             self.sleep_until(self.earliest_dial(cx.now), cx);
         }
@@ -90,7 +90,7 @@ impl Link {
     /// The way to the server is another one: what was learned about the old one is worth nothing, and what waits for it waits
     /// no longer. Whoever edits the way to a server that is up wants it to be up: it is dialed again without being asked for. A
     /// child that is up has to be ended for that.
-    pub fn start_anew(&mut self, cx: &mut Cx<'_>) {
+    pub fn reset(&mut self, cx: &mut Cx<'_>) {
         self.incident = None;
         self.health = Health::default();
         self.exits.clear();
