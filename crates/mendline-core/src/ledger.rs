@@ -1,20 +1,19 @@
-//! How many bytes the engine holds for others.
+//! The memory budget: the bytes that the engine and the shells hold.
 //!
-//! Everything that waits (a call for its upstream, a message for a slow client) is charged here by its size and paid back
-//! when it leaves. Each queue has its own limit in number; the ledger is the limit over all of them together, so that many
-//! queues, each within its rights, cannot fill the memory between them.
+//! Everything that waits (a call for its upstream, a message for a slow client) is charged here by its size and
+//! released when it leaves. Each queue has its own limit in number; the ledger is the limit over all of them together.
 
-/// The account.
+/// The memory budget.
 #[derive(Debug)]
 pub struct Ledger {
     held: usize,
-    /// What shells hold of what has not come to its end.
+    /// The bytes of unfinished messages that shells hold.
     shell_bytes: usize,
     limit: usize,
 }
 
 impl Ledger {
-    /// An account with this limit.
+    /// A budget with this limit.
     pub fn new(limit: usize) -> Self {
         Ledger { held: 0, shell_bytes: 0, limit }
     }
@@ -28,28 +27,28 @@ impl Ledger {
         fits
     }
 
-    /// Charges `bytes` that must be kept whatever the limit says: an answer is never dropped.
+    /// Charges `bytes` without regard to the limit: an answer is never dropped.
     pub fn charge(&mut self, bytes: usize) {
         self.held = self.held.saturating_add(bytes);
     }
 
-    /// Pays back.
+    /// Releases charged bytes.
     pub fn release(&mut self, bytes: usize) {
-        debug_assert!(bytes <= self.held, "paid back more than was charged");
+        debug_assert!(bytes <= self.held, "released more than was charged");
         self.held = self.held.saturating_sub(bytes);
     }
 
-    /// What is held now.
+    /// The bytes held now.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Takes down what shells hold: it leaves less for what waits here.
+    /// Sets the bytes that shells hold. They reduce the budget.
     pub fn set_shell_bytes(&mut self, bytes: usize) {
         self.shell_bytes = bytes;
     }
 
-    /// How much shells may hold: all that is not held here.
+    /// The bytes that shells may hold.
     pub fn left(&self) -> usize {
         self.limit.saturating_sub(self.held)
     }

@@ -1,8 +1,8 @@
-//! How long to wait before the next try.
+//! The waits before redials and retries.
 //!
-//! Redials use *equal jitter* (half of the delay is certain, half is chance): the certain half is a floor that bounds the
-//! dial rate, the chance disperses a herd. Calls that are sent again use *full jitter*: the link is up, so there is no floor
-//! to keep, and dispersion is all that counts.
+//! Redials use *equal jitter* (half of the delay is fixed, half is random): the fixed half bounds the dial rate, the
+//! random half disperses clients. Retried calls use *full jitter*: the link is up, so no lower bound is needed, and
+//! dispersion is all that counts.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub fn redial(policy: &Reconnect, attempt: u32, called: bool, rng: &mut SeededRn
     rng.between(delay / 2, delay)
 }
 
-/// The wait before a call that did not get out whole, for the `times`th time, is tried again on a link that stayed up. It
-/// costs no attempt, so however quick a policy is: what is usual is the least.
+/// The wait before an unsent call is tried again on a link that stayed up, for the `times`th time. It costs no attempt,
+/// so the default policy is the lower bound.
 pub fn unsent(policy: &Reconnect, times: u32, rng: &mut SeededRng) -> Duration {
     redial(policy, times, true, rng).max(redial(&Reconnect::default(), times, true, rng))
 }

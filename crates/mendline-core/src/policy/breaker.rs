@@ -1,26 +1,26 @@
-//! When is a server, or one of its tools, sick?
+//! The circuit breaker of a server or a tool.
 //!
-//! The link knows whether an upstream is *down*. The breaker knows whether one that is up is *sick*: it counts only attempts
-//! that reached it. Being busy (429) is the pause's business, a client's mistake is the client's.
+//! The link knows whether an upstream is *down*. The breaker knows whether one that is up is *unhealthy*: it counts
+//! only attempts that reached the server. An overloaded server (429) is handled by the pause; errors of the client do
+//! not count.
 //!
-//! # When it opens
+//! # Opening
 //!
-//! Several failures in a row open it, which is quick at MCP's low rates; and so does a window with too few successes in it,
-//! which catches a server that fails every other call and so never five times in a row.
+//! Several failures in a row open it, which is quick at MCP's low rates. So does a window with a low success rate,
+//! which detects a server that fails every other call.
 //!
-//! Calls that were out together fall together: a server that is killed under eight calls has failed once, not eight times. So
-//! a failure is one more in the row only if its attempt did not begin before the last one was seen. In the window an answer that is a
-//! failure always counts, for it is the server's own; a line that broke under many calls counts once there too.
+//! Calls that are in flight together fail together: a server that is killed during eight calls has failed once. So a
+//! failure extends the row only if its attempt started after the last failure was seen. In the window an answer that is
+//! a failure always counts; a connection that broke under many calls counts once.
 //!
-//! # How it recovers
+//! # Recovery
 //!
-//! After its time, the next call is a *trial*: one goes out, the others are still held back. (They do not wait for the trial
-//! to end, since nobody knows how long it takes: a caller who is told to come back in a moment loses less than one who hangs
-//! with it.) A trial that fails opens the breaker again for twice as long; a few that are answered, one after the other, close
-//! it. A trial that ends without saying anything about the server (it was cancelled, or never got out) is forgotten, and one
-//! that is out for longer than the breaker stayed open no longer keeps the next from trying.
+//! After the open time, the next call is a *trial*: one call is admitted, the others are still rejected. They do not
+//! wait for the trial, because its duration is unknown. A failed trial opens the breaker again for twice the time; a
+//! few answered trials in a row close it. A trial without a result about the server (cancelled, or never sent) is
+//! dropped, and one that takes longer than the open time no longer blocks the next.
 //!
-//! A person can take an upstream out manually; it is *isolated* then, until a person brings it back.
+//! An operator can isolate an upstream; it stays *isolated* until an operator resumes it.
 
 use std::time::Duration;
 
@@ -31,61 +31,61 @@ use crate::moment::Moment;
 use crate::reason::RefusalReason;
 use crate::rng::SeededRng;
 
-/// Where a breaker stands.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BreakerState {
-    /// Calls flow.
+    /// Calls are admitted.
     #[default]
     Closed,
-    /// Calls are held back.
+    /// Calls are rejected.
     Open,
-    /// One call tries.
+    /// One trial call is admitted.
     HalfOpen,
-    /// Calls are held back because a person said so.
+    /// Calls are rejected by the operator.
     Isolated,
 }
 
-/// What an attempt that reached the server says about its health.
+/// The result of an attempt that reached the server, as a sign of its health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// It was answered.
     Healthy,
-    /// What came back is a failure, of an attempt that began then.
+    /// The answer is a failure; the attempt started at this time.
     Failed(Moment),
-    /// The line broke under an attempt that began then, and under all others that were out.
+    /// The connection broke under this and all other attempts in flight; this one started at this time.
     Broke(Moment),
 }
 
-/// May a call go out?
+/// The decision about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Yes.
+    /// It may be sent.
     Allowed,
-    /// As the one that finds out whether the others may.
+    /// It may be sent as the trial.
     Trial,
-    /// No; perhaps after this time.
+    /// It is rejected; a retry makes sense after this time.
     Blocked(Option<Duration>),
 }
 
-/// What opened a breaker.
+/// The cause that opened a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OpenedBy {
-    /// So many calls failed in a row.
+    /// This many failures in a row.
     Row(u32),
-    /// So many of the last calls failed.
+    /// The failure rate in the window.
     Rate { failed: u32, calls: u32 },
-    /// The call that tried it while it was half open failed.
+    /// A failed trial.
     Trial,
 }
 
-/// A step from one state to another.
+/// A transition between states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
-    /// It holds calls back for this time.
+    /// Calls are rejected for this time.
     Opened(Duration),
-    /// One call tries.
+    /// One trial call is admitted.
     HalfOpened,
-    /// Calls flow again.
+    /// Calls are admitted again.
     Closed,
 }
 
@@ -97,7 +97,7 @@ enum State {
     Isolated,
 }
 
-/// The call that tries, and when another may: not while it waits for its own turn.
+/// The trial call, and the time after which another may follow; `None` while it waits to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Trial {
     call: u64,
@@ -113,17 +113,17 @@ impl Trial {
 /// One breaker.
 #[derive(Clone, Debug)]
 pub struct Breaker {
-    /// None: nothing is counted; it can still be isolated manually.
+    /// None: nothing is counted; it can still be isolated.
     policy: Option<config::Breaker>,
     state: State,
     /// Failures in a row, and when the last of them was seen.
     row: u32,
     failed: Option<Moment>,
     window: Window,
-    /// How often it has opened since it was last closed, and for how long the last time.
+    /// The number of openings since it was last closed, and the last open time.
     times: u32,
     open_for: Duration,
-    /// What opened it, in half a sentence.
+    /// The cause that opened it.
     why: OpenedBy,
 }
 
@@ -142,8 +142,7 @@ impl Breaker {
         }
     }
 
-    /// Another policy holds from now on: what was counted stays counted, but without a policy nothing is held back, unless by
-    /// hand.
+    /// Applies a new policy. Counts are kept; without a policy the breaker closes, unless it is isolated.
     pub fn reconfigure(&mut self, policy: Option<config::Breaker>) {
         if policy.is_none() && self.state != State::Isolated {
             *self = Breaker::new(None);
@@ -151,7 +150,7 @@ impl Breaker {
         self.policy = policy;
     }
 
-    /// Where it stands.
+    /// The state.
     pub fn state(&self) -> BreakerState {
         match self.state {
             State::Closed => BreakerState::Closed,
@@ -161,17 +160,17 @@ impl Breaker {
         }
     }
 
-    /// Do calls flow?
+    /// Returns whether calls are admitted.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// Has it nothing to remember?
+    /// Returns whether it is closed and has counted no failure.
     pub fn is_healthy(&self, now: Moment) -> bool {
         self.is_closed() && self.row == 0 && self.window.counts(now).failures == 0
     }
 
-    /// Returns what opened it.
+    /// Returns the cause that opened it.
     pub fn reason(&self, of_tool: bool) -> RefusalReason {
         match (self.state, self.why) {
             (State::Isolated, _) => RefusalReason::Isolated,
@@ -181,13 +180,13 @@ impl Breaker {
         }
     }
 
-    /// May a call go out now?
+    /// Decides whether a call may be sent now.
     pub fn admits(&self, now: Moment) -> Admission {
         match self.state {
             State::Closed => Admission::Allowed,
             State::Open { until } if until <= now => Admission::Trial,
             State::Open { until } => Admission::Blocked(Some(until.since(now))),
-            // When it ends is not known.
+            // The end of the trial is not known.
             State::HalfOpen { trial: Some(trial), .. } if trial.holds_others_back(now) => {
                 Admission::Blocked(Some(defaults::BREAKER_TRIAL_HINT))
             }
@@ -196,12 +195,12 @@ impl Breaker {
         }
     }
 
-    /// Is this the call that tries?
+    /// Returns whether this call is the trial.
     pub fn is_tried_by(&self, call: u64) -> bool {
         matches!(self.state, State::HalfOpen { trial: Some(trial), .. } if trial.call == call)
     }
 
-    /// This call tries.
+    /// Makes this call the trial.
     pub fn begin_trial(&mut self, call: u64) -> Option<Transition> {
         let trial = Some(Trial { call, patience: None });
         match &mut self.state {
@@ -217,13 +216,13 @@ impl Breaker {
         }
     }
 
-    /// This call goes out. If it is the trial, its time runs from now on.
+    /// Records that this call is sent. If it is the trial, its time starts now.
     pub fn note_sent(&mut self, call: u64, now: Moment) {
         let patience = Some(now + self.open_for);
         self.set_patience(call, patience);
     }
 
-    /// This call is to go out again and waits for that. If it is the trial, nobody else tries meanwhile.
+    /// Records that this call waits to be sent again. If it is the trial, no other call becomes the trial meanwhile.
     pub fn note_waits(&mut self, call: u64) {
         self.set_patience(call, None);
     }
@@ -236,7 +235,7 @@ impl Breaker {
         }
     }
 
-    /// This call is over. If it was the trial, it has said all that it will.
+    /// Records the end of this call. If it was the trial, another may follow.
     pub fn note_ended(&mut self, call: u64) {
         if let State::HalfOpen { trial, .. } = &mut self.state
             && trial.is_some_and(|trial| trial.call == call)
@@ -245,23 +244,23 @@ impl Breaker {
         }
     }
 
-    /// An attempt of this call showed how the server is.
+    /// Records the result of an attempt of this call.
     pub fn note(&mut self, call: u64, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Transition> {
         let policy = self.policy?;
         match self.state {
             State::Closed => self.count(&policy, sign, now, rng),
             State::HalfOpen { .. } if self.is_tried_by(call) => self.judge_trial(&policy, sign, now, rng),
-            // What was sent before it opened says nothing new.
+            // An attempt from before the opening proves nothing new.
             State::Open { .. } | State::HalfOpen { .. } | State::Isolated => None,
         }
     }
 
-    /// A person takes it out. Says whether that is news.
+    /// Isolates it. Returns whether the state changed.
     pub fn isolate(&mut self) -> bool {
         std::mem::replace(&mut self.state, State::Isolated) != State::Isolated
     }
 
-    /// A person brings it back, and what was before does not count. Says whether that is news.
+    /// Resumes it with cleared counts. Returns whether the state changed.
     pub fn resume(&mut self) -> bool {
         let was_isolated = self.state == State::Isolated;
         if was_isolated {
@@ -299,7 +298,13 @@ impl Breaker {
         }
     }
 
-    fn judge_trial(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Transition> {
+    fn judge_trial(
+        &mut self,
+        policy: &config::Breaker,
+        sign: Sign,
+        now: Moment,
+        rng: &mut SeededRng,
+    ) -> Option<Transition> {
         let State::HalfOpen { trial, answered } = &mut self.state else { return None };
         if sign != Sign::Healthy {
             return Some(self.open(policy, OpenedBy::Trial, now, rng));
@@ -343,7 +348,7 @@ mod tests {
         (Breaker::new(Some(config::Breaker::default())), SeededRng::new(1))
     }
 
-    /// One attempt after the other fails, the last at the moment that is given back.
+    /// Records failures until it opens; returns the time of the last.
     fn fail_until_open(breaker: &mut Breaker, rng: &mut SeededRng, from: Moment) -> Moment {
         let mut now = from;
         for call in 0..5 {
@@ -457,7 +462,7 @@ mod tests {
         assert_eq!(breaker.begin_trial(7), Some(Transition::HalfOpened));
         assert!(matches!(breaker.admits(later), Admission::Blocked(Some(_))), "one at a time");
         assert_eq!(breaker.note(3, Sign::Healthy, later, &mut rng), None);
-        assert!(matches!(breaker.admits(later), Admission::Blocked(_)), "what was out before is no trial");
+        assert!(matches!(breaker.admits(later), Admission::Blocked(_)), "an earlier call is no trial");
         assert_eq!(breaker.note(7, Sign::Healthy, later, &mut rng), None);
         breaker.note_ended(7);
         assert_eq!(breaker.admits(later), Admission::Trial, "one may have been luck");
@@ -499,21 +504,24 @@ mod tests {
         let mut now = fail_until_open(&mut breaker, &mut rng, at(0)) + Duration::from_secs(6);
         breaker.begin_trial(7);
         breaker.note_ended(6);
-        assert!(matches!(breaker.admits(now), Admission::Blocked(_)), "that was another one");
+        assert!(matches!(breaker.admits(now), Admission::Blocked(_)), "the ended call was not the trial");
         breaker.note_ended(7);
         assert_eq!(breaker.admits(now), Admission::Trial);
         breaker.begin_trial(8);
         now = now + Duration::from_secs(60);
-        assert!(matches!(breaker.admits(now), Admission::Blocked(_)), "it has not even gone out");
+        assert!(matches!(breaker.admits(now), Admission::Blocked(_)), "the trial is not sent yet");
         breaker.note_sent(8, now);
         now = now + Duration::from_secs(6);
-        assert_eq!(breaker.admits(now), Admission::Trial, "nobody waits for the slow one");
+        assert_eq!(breaker.admits(now), Admission::Trial, "a slow trial blocks no other");
         breaker.note_waits(8);
-        assert!(matches!(breaker.admits(now), Admission::Blocked(_)), "but while it waits to go out again, all do");
+        assert!(
+            matches!(breaker.admits(now), Admission::Blocked(_)),
+            "a trial that waits for its retry blocks the others"
+        );
         breaker.note_sent(8, now);
         now = now + Duration::from_secs(6);
         breaker.begin_trial(9);
-        assert_eq!(breaker.note(8, Sign::Failed(at(0)), now, &mut rng), None, "and its end means nothing any more");
+        assert_eq!(breaker.note(8, Sign::Failed(at(0)), now, &mut rng), None, "its end does not count any more");
         assert_eq!(breaker.state(), BreakerState::HalfOpen);
     }
 
@@ -532,10 +540,10 @@ mod tests {
         assert!(without.isolate());
     }
 
-    /// What can happen to a breaker.
+    /// The inputs of the model test.
     #[derive(Clone, Debug)]
     enum Step {
-        /// A call comes; if it is let in, it ends like this after so many milliseconds.
+        /// A call; if it is admitted, it ends like this after so many milliseconds.
         Call(u64, Fate),
         /// Time passes.
         Pass(u64),
@@ -557,14 +565,14 @@ mod tests {
     }
 
     proptest! {
-        /// The model: everything that was let in and is not over, and what was seen since the breaker last closed.
+        /// The model: all admitted calls in flight, and the results since the breaker last closed.
         #[test]
         fn breaker_follows_the_model(steps in prop::collection::vec(step(), 1..250), seed: u64) {
             let policy = config::Breaker::default();
             let (mut breaker, mut rng) = (Breaker::new(Some(policy)), SeededRng::new(seed));
             let mut now = Moment::ZERO;
             let mut out: Vec<(Moment, u64, Moment, Fate)> = Vec::new();
-            // Since it last closed: failures and successes, and since it last opened: answered trials.
+            // Failures and successes since it last closed, and answered trials since it last opened.
             let (mut signs, mut answered, mut opened) = (Vec::<(Moment, bool)>::new(), 0, 0u32);
             let mut trials: Vec<(u64, Moment)> = Vec::new();
             for (name, step) in steps.into_iter().enumerate() {
@@ -575,7 +583,7 @@ mod tests {
                         match (breaker.admits(now), breaker.state()) {
                             (Admission::Allowed, state) => prop_assert_eq!(state, BreakerState::Closed),
                             (Admission::Blocked(wait), _) => {
-                                let wait = wait.expect("nobody isolated it");
+                                let wait = wait.expect("it is not isolated");
                                 prop_assert!(wait > Duration::ZERO && wait <= Duration::from_secs(72));
                                 continue;
                             }
@@ -617,7 +625,7 @@ mod tests {
                     match transition {
                         Some(Transition::Opened(time)) => {
                             let row = signs.iter().rev().take_while(|(_, well)| !well).count();
-                            // The window reaches back to somewhere in its last slice.
+                            // The window starts somewhere in its last slice.
                             let ages = signs.iter().map(|(at, _)| now.since(*at));
                             let reach = policy.window * 9 / 10..policy.window;
                             let is_unhealthy = |back: Duration| {
@@ -650,7 +658,7 @@ mod tests {
                 }
                 now = now.max(end);
             }
-            // Whatever happened: after its time somebody may try, and two who are answered close it.
+            // After the open time a trial is admitted, and two answered trials close it.
             now = now + Duration::from_secs(80);
             for call in 1_000..1_002 {
                 if breaker.admits(now) == Admission::Trial {

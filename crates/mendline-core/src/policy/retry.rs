@@ -1,17 +1,17 @@
-//! What is worth sending again, and what never is: one table.
+//! The retry table.
 //!
-//! | What became of the attempt | Examples | Sent again |
+//! | Result of the attempt | Examples | Sent again |
 //! |---|---|---|
-//! | not sent | no connection; cut short of its end | whatever it is; costs nothing, the wait bounds it |
-//! | refused | 429; a lost session; 421; REFUSED_STREAM | whatever it is; costs an attempt and budget |
+//! | not sent | no connection; partial write | always; costs nothing, the wait bounds it |
+//! | refused | 429; a lost session; 421; REFUSED_STREAM | always; costs an attempt and budget |
 //! | refused for good | 401, 403, 404, 405, 413 … | never: it would be refused again |
-//! | unknown | a dropped connection; 5xx, 400, 408 …; silence of the line | if it may run twice; costs an attempt and budget |
+//! | unknown | a dropped connection; 5xx, 400, 408 …; silence | if it may run twice; costs an attempt and budget |
 //! | answered: internal error | -32603 | if it is a read; costs an attempt and budget |
-//! | answered: anything else | -32700 malformed, -32600 no request, -32601 no such method or tool, -32602 wrong parameters; a result, `isError` or not | never: it is the server's answer, and would be again |
-//! | its deadline has passed | | never: nobody waits any more |
+//! | answered: anything else | -32700 malformed, -32600 invalid request, -32601 no such method or tool, -32602 invalid parameters; a result, `isError` or not | never: it is the server's answer |
+//! | its deadline has passed | | never |
 //!
-//! What a person says about an error code (`retry.codes`) replaces its row. Whatever the table says: no more attempts than
-//! are allowed, and none that the budget does not pay for.
+//! A configured rule for an error code (`retry.codes`) replaces its row. The limit of attempts and the retry budget
+//! always apply.
 
 use mendline_wire::code;
 
@@ -19,27 +19,27 @@ use super::effect::Effect;
 use crate::config::{OnError, Retry};
 use crate::evidence::Outcome;
 
-/// What became of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// It got no answer that could be passed on.
+    /// No answer that could be passed on.
     Unanswered(Outcome),
-    /// It was answered by an error with this code.
+    /// A JSON-RPC error with this code.
     Error(i64),
 }
 
-/// May it be sent again?
+/// The decision about a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryDecision {
-    /// Without cost: nobody has seen it.
+    /// Sent again without cost: the peer did not receive it.
     Free,
-    /// For an attempt, if there is one left, and for a piece of the budget.
+    /// Sent again for an attempt, if one is left, and one retry of the budget.
     Charged,
-    /// No.
+    /// Not sent again.
     Never,
 }
 
-/// The table.
+/// Looks up the table.
 pub fn decide(loss: Loss, effect: Effect, policy: &Retry) -> RetryDecision {
     let if_so = |may: bool| if may { RetryDecision::Charged } else { RetryDecision::Never };
     match loss {
@@ -56,8 +56,8 @@ pub fn decide(loss: Loss, effect: Effect, policy: &Retry) -> RetryDecision {
     }
 }
 
-/// What is known of a call that is sent again after an error: as a rule it may have done whatever it does. Who says that a
-/// code is *always* worth another attempt says that nothing was done.
+/// The outcome of an attempt that is retried after an error. Usually *unknown*: it may have run. The rule *always* for
+/// a code states that the server did nothing.
 pub fn outcome_of_error(code: i64, policy: &Retry) -> Outcome {
     match policy.codes.get(&code) {
         Some(OnError::Always) => Outcome::Refused,

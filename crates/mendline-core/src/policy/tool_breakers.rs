@@ -1,14 +1,14 @@
-//! One bad tool does not block the others.
+//! Breakers per tool: one failing tool does not block the others.
 //!
-//! A server that is well can have a tool that is not: its own dependency hangs, its own code fails. So timeouts and internal
-//! errors are counted per tool. Only a tool that has failed has a breaker; one that is well again is forgotten, and with no
-//! failing tool at all nobody looks at a name. Their number has a limit like everything else: names come from outside.
+//! A healthy server can have an unhealthy tool. So timeouts and internal errors are counted per tool. Only a tool that
+//! has failed has a breaker; a healthy one is removed, and without failing tools no name is parsed. The number of
+//! breakers is bounded, because names come from outside.
 
 use std::collections::BTreeMap;
 
 use mendline_wire::{Message, Method};
 
-use super::breaker::{Breaker, Transition, Sign};
+use super::breaker::{Breaker, Sign, Transition};
 use crate::config;
 use crate::defaults;
 use crate::moment::Moment;
@@ -22,12 +22,12 @@ pub struct ToolBreakers {
 }
 
 impl ToolBreakers {
-    /// No tool has failed yet.
+    /// Breakers without a failed tool.
     pub fn new(policy: Option<config::Breaker>) -> ToolBreakers {
         ToolBreakers { policy, tools: BTreeMap::new() }
     }
 
-    /// Another policy holds from now on.
+    /// Applies a new policy.
     pub fn reconfigure(&mut self, policy: Option<config::Breaker>) {
         self.policy = policy;
         match policy {
@@ -36,17 +36,17 @@ impl ToolBreakers {
         }
     }
 
-    /// Is there nothing to look at? So it is nearly always.
+    /// Returns whether no tool has failed, which is the usual case.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 
-    /// How many there are.
+    /// The number of breakers.
     pub fn len(&self) -> usize {
         self.tools.len()
     }
 
-    /// The breaker of the tool that is called, if it has one.
+    /// The breaker of the called tool, if it has one.
     pub fn of(&self, call: &Message) -> Option<&Breaker> {
         if self.tools.is_empty() {
             return None;
@@ -59,29 +59,29 @@ impl ToolBreakers {
         self.tools.get(tool)
     }
 
-    /// This call tries whether its tool is well.
+    /// Makes this call the trial of its tool.
     pub fn begin_trial(&mut self, message: &Message, call: u64) -> Option<(String, Transition)> {
         let tool = tool_of(message)?;
         let transition = self.tools.get_mut(&tool)?.begin_trial(call)?;
         Some((tool, transition))
     }
 
-    /// This call goes out.
+    /// Records that this call is sent.
     pub fn note_sent(&mut self, call: u64, now: Moment) {
         self.tools.values_mut().for_each(|breaker| breaker.note_sent(call, now));
     }
 
-    /// This call is to go out again.
+    /// Records that this call waits to be sent again.
     pub fn note_waits(&mut self, call: u64) {
         self.tools.values_mut().for_each(|breaker| breaker.note_waits(call));
     }
 
-    /// This call is over.
+    /// Records the end of this call.
     pub fn note_ended(&mut self, call: u64) {
         self.tools.values_mut().for_each(|breaker| breaker.note_ended(call));
     }
 
-    /// An attempt at this call showed how its tool is.
+    /// Records the result of an attempt of this call.
     pub fn note(
         &mut self,
         message: &Message,
@@ -105,7 +105,7 @@ impl ToolBreakers {
         transition.map(|transition| (tool, transition))
     }
 
-    /// Is there room for one more, if need be in place of one that holds nothing back?
+    /// Makes room for one more, if need be by removing a closed one. Returns whether there is room.
     fn make_room(&mut self, now: Moment) -> bool {
         if self.tools.len() < defaults::TOOL_BREAKERS {
             return true;
@@ -119,12 +119,12 @@ impl ToolBreakers {
     }
 }
 
-/// The name of the tool that is called.
+/// The name of the called tool.
 pub fn tool_of(call: &Message) -> Option<String> {
     if call.method() != Method::ToolsCall {
         return None;
     }
-    // A name comes from outside and is kept: only so much of it.
+    // The name comes from outside, so its kept length is bounded.
     let name = call.get_str(&["name"])?;
     Some(name.chars().take(defaults::TOOL_NAME).collect())
 }
@@ -172,7 +172,7 @@ mod tests {
         assert!(breakers.is_empty());
         fail(&mut breakers, "bad", 1, &mut rng);
         breakers.note(&call("bad"), 2, Sign::Healthy, at(2), &mut rng);
-        assert_eq!(breakers.len(), 1, "its window remembers for a while");
+        assert_eq!(breakers.len(), 1, "the window still has the failure");
         breakers.note(&call("bad"), 3, Sign::Healthy, at(60), &mut rng);
         assert!(breakers.is_empty());
     }

@@ -1,21 +1,20 @@
-//! What share of the calls of the last while went well?
+//! A sliding window of successes and failures.
 //!
-//! The time is cut into slices, and each slice only counts; so a call costs the same however many there were before it, and
-//! nothing is kept per call. What is older than the window is never counted, what is younger than the window less one slice
-//! always is. A slice is found again by its number since the beginning of time, so that one that has not been touched for a
-//! whole turn of the ring is known to be old without anybody having cleared it.
+//! Time is cut into slices that only count, so the cost per call is constant and nothing is stored per call. Calls
+//! older than the window are never counted; calls younger than the window less one slice always are. A slice stores its
+//! number since time zero, so an outdated slice is recognised without a cleanup.
 
 use std::time::Duration;
 
 use crate::moment::Moment;
 
-/// Into how many slices a window is cut: a tenth of it is as exact as a share of ten calls needs.
+/// The number of slices: a tenth of the window is precise enough for a rate of ten calls.
 const SLICES: usize = 10;
 
-/// The calls of the last while, counted.
+/// A sliding window.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// How long a slice is, in nanoseconds.
+    /// The length of a slice, in nanoseconds.
     slice: u64,
     slices: [Slice; SLICES],
 }
@@ -26,47 +25,47 @@ struct Slice {
     counts: Counts,
 }
 
-/// So many of each.
+/// The number of successes and failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Calls that went well.
+    /// Successful calls.
     pub successes: u32,
-    /// Calls that did not.
+    /// Failed calls.
     pub failures: u32,
 }
 
 impl Counts {
-    /// All of them.
+    /// All calls.
     pub fn calls(self) -> u32 {
         self.successes.saturating_add(self.failures)
     }
 
-    /// Did fewer than this share go well? Of no calls nothing can be said.
+    /// Returns whether the success rate is below `share`; false without calls.
     pub fn is_below(self, share: f64) -> bool {
         self.calls() > 0 && f64::from(self.successes) < share * f64::from(self.calls())
     }
 }
 
 impl Window {
-    /// A window of this length in which nothing has happened yet.
+    /// An empty window of this length.
     pub fn new(length: Duration) -> Window {
         let slice = u64::try_from(length.as_nanos() / SLICES as u128).unwrap_or(u64::MAX).max(1);
         Window { slice, slices: [Slice::default(); SLICES] }
     }
 
-    /// A call went well.
+    /// Records a success.
     pub fn note_success(&mut self, now: Moment) {
         let counts = self.current(now);
         counts.successes = counts.successes.saturating_add(1);
     }
 
-    /// A call did not.
+    /// Records a failure.
     pub fn note_failure(&mut self, now: Moment) {
         let counts = self.current(now);
         counts.failures = counts.failures.saturating_add(1);
     }
 
-    /// What is in it now.
+    /// The counts of the window.
     pub fn counts(&self, now: Moment) -> Counts {
         let number = now.0 / self.slice;
         let young = self.slices.iter().filter(|slice| slice.number.saturating_add(SLICES as u64) > number);
@@ -105,7 +104,7 @@ mod tests {
         window.note_failure(at(1));
         window.note_success(at(20));
         assert_eq!(window.counts(at(26)), Counts { successes: 1, failures: 1 });
-        assert_eq!(window.counts(at(31)), Counts { successes: 1, failures: 0 }, "what is old is gone though nobody came");
+        assert_eq!(window.counts(at(31)), Counts { successes: 1, failures: 0 }, "old calls expire without new ones");
         assert_eq!(window.counts(at(1_000)), Counts::default());
         window.note_success(at(1_000));
         window.clear();

@@ -1,8 +1,7 @@
-//! What clients are told about reconnecting, unless it is to be silent.
+//! Notifications to clients about reconnects, unless they are disabled.
 //!
-//! A call that waits and has a progress token sees "reconnecting, attempt 3 of 10" as its progress, so that a person who
-//! watches knows that something is done. A client that has asked for log messages gets one when the server is lost, one
-//! when it is given up for now, and one when it is back.
+//! A waiting call with a progress token receives "reconnecting, attempt 3 of 10" as progress. A client that has enabled
+//! log messages receives one when the server is lost, one when it is parked, and one when it is back.
 
 use serde_json::json;
 
@@ -12,20 +11,20 @@ use crate::cx::Cx;
 use crate::dispatch::ClientEvent;
 use crate::event::LinkState;
 
-/// What was said last.
+/// The last announcement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Announcement {
-    /// That all is well, or nothing at all.
+    /// The server is connected, or nothing was announced.
     #[default]
     Connected,
-    /// That it is being reconnected, for the how-manieth time.
+    /// The server is being reconnected, at this attempt.
     Reconnecting(u32),
-    /// That it is given up for now.
-    GivenUp,
+    /// The server is parked.
+    Parked,
 }
 
 impl Upstream {
-    /// Tells what is new about the link to those who want to hear it.
+    /// Announces a change of the link's state.
     pub(super) fn announce(&mut self, cx: &mut Cx<'_>) {
         if self.config.reconnect.silent {
             return;
@@ -33,11 +32,11 @@ impl Upstream {
         let redials = self.link.redials();
         let now = match self.link.state() {
             LinkState::Waiting | LinkState::Dialing if redials.is_some() => {
-                // The one that comes next.
+                // The next attempt.
                 let done = redials.map_or(0, |(done, _)| done);
                 Announcement::Reconnecting(if self.link.state() == LinkState::Dialing { done } else { done + 1 })
             }
-            LinkState::Parked => Announcement::GivenUp,
+            LinkState::Parked => Announcement::Parked,
             LinkState::Up if self.session.is_open() => Announcement::Connected,
             _ => return,
         };
@@ -56,16 +55,16 @@ impl Upstream {
                     self.send_log("warning", &words, cx);
                 }
             }
-            Announcement::GivenUp => {
+            Announcement::Parked => {
                 let why = self.link.failure_reason();
-                let words = format!("the server {name:?} keeps failing ({why}); it is tried now and then");
+                let words = format!("the server {name:?} keeps failing ({why}); it is parked and probed rarely");
                 self.send_log("error", &words, cx);
             }
             Announcement::Connected => self.send_log("info", &format!("the server {name:?} is back"), cx),
         }
     }
 
-    /// As progress of every call that waits and wants to know of it.
+    /// Sends progress to every waiting call that has a progress token.
     fn send_own_progress(&mut self, words: &str, cx: &mut Cx<'_>) {
         for key in self.waiting.clone() {
             let Some(call) = self.calls.get_mut(key) else { continue };
@@ -76,7 +75,7 @@ impl Upstream {
         }
     }
 
-    /// As a log message, for a client that has asked for messages of this level.
+    /// Sends a log message to the clients, if they have enabled this level.
     fn send_log(&mut self, level: &str, words: &str, cx: &mut Cx<'_>) {
         const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
         let rank = |level: &str| LEVELS.iter().position(|it| *it == level);

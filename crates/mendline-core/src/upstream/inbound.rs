@@ -1,8 +1,7 @@
-//! What a server says: answers, progress, questions, notices, and noise.
+//! Messages of a server: answers, progress, requests, notifications and noise.
 //!
-//! Answers are matched by the number that we gave out; one that is late, unknown or in disguise is told apart here, so that a
-//! call is never ended by an answer to another. What is not protocol is skipped and told, and harms at most the call that it
-//! names.
+//! Answers are matched by our numbers. A late, unknown or retyped id is recognised here, so an answer never ends
+//! another call. Text that is not protocol is skipped and logged, and harms at most the call that it names.
 
 use mendline_wire::{Id, Kind, Message, Method, Patch, Received, Spliced, code, meta};
 
@@ -18,7 +17,7 @@ use crate::event::{Answered, Dropped, Event};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::list_cache::error_code;
 use crate::policy::backoff;
-use crate::policy::retry::{self, RetryDecision, Loss};
+use crate::policy::retry::{self, Loss, RetryDecision};
 use crate::port::{LinkId, Written};
 use crate::reason::{HandshakeError, LossReason, Reason, RefusalReason};
 use crate::slab::Key;
@@ -73,7 +72,7 @@ impl Upstream {
         }
     }
 
-    /// The upstream answered. The one place where a call ends well.
+    /// Handles an answer. Calls succeed nowhere else.
     fn handle_response(&mut self, message: Message, cx: &mut Cx<'_>) {
         let Some(key) = self.find_answered(&message, cx) else { return };
         self.note_answer(&message, cx);
@@ -121,8 +120,8 @@ impl Upstream {
         }
     }
 
-    /// Someone answered. One who only says that a connection is gone is a bridge whose other end is dead: no sign of health,
-    /// and after a few of these no hope either. Over HTTP there is nothing that could be replaced.
+    /// Records an answer. An answer that only reports a dead connection comes from a bridge without its server: it is
+    /// no sign of health, and after a few of these the child is replaced. Over HTTP nothing could be replaced.
     fn note_answer(&mut self, answer: &Message, cx: &mut Cx<'_>) {
         self.ever_answered = true;
         if self.http.is_none() && reports_dead_connection(answer) {
@@ -134,7 +133,7 @@ impl Upstream {
         }
     }
 
-    /// How the tool is that gave this answer. A client's mistake says nothing about it.
+    /// The health of the tool that gave this answer. Errors of the client say nothing about it.
     fn health_of_tool(&self, answer: &Message) -> Option<Health> {
         let is_counted = || self.config.breaker.is_some_and(|breaker| breaker.count_tool_errors);
         match answer.kind() {
@@ -144,8 +143,7 @@ impl Upstream {
         }
     }
 
-    /// Some errors may be gone the next time, an internal one to a read for instance; it costs an attempt and budget like any
-    /// other second try.
+    /// Retries some errors, for example an internal error of a read. It costs an attempt and budget.
     fn retries_error(&mut self, key: Key, answer: &Message, cx: &mut Cx<'_>) -> bool {
         let Some(call) = self.calls.get(key) else { return false };
         let code = error_code(answer).unwrap_or_default();
@@ -153,12 +151,12 @@ impl Upstream {
         let may_repeat = matches!(call.owner, Owner::Client { .. })
             && retry::decide(Loss::Error(code), call.effect, policy) == RetryDecision::Charged
             && call.attempts < policy.attempts
-            && !self.is_held_back(call, cx.now)
+            && !self.is_blocked(call, cx.now)
             && self.budget.try_spend(cx.now);
         let Some(call) = self.calls.get_mut(key).filter(|_| may_repeat) else { return false };
         let policy = &call.policy(&self.config).retry;
         let not_before = cx.now + backoff::retry(policy, call.attempts + 1, cx.rng);
-        // It was there, and did whatever it did: what becomes of the next attempt cannot undo that.
+        // It may have run: the next attempt cannot undo that.
         call.worst_outcome = call.worst_outcome.max(retry::outcome_of_error(code, policy));
         call.state = State::Waiting { since: cx.now, not_before };
         call.is_out = false;
@@ -181,7 +179,7 @@ impl Upstream {
             self.disarm(key, cx);
             self.arm(key, cx);
         }
-        // Its place is free until then; and if it need not wait at all, it goes now.
+        // Its slot is free until then; without a backoff it is sent now.
         self.promote(cx);
         true
     }
@@ -189,14 +187,15 @@ impl Upstream {
     fn find_answered(&mut self, message: &Message, cx: &mut Cx<'_>) -> Option<Key> {
         let id = message.id().unwrap_or(b"null");
         let number = Id::number_in(id).map(|number| (number, false));
-        let Some((number, is_retyped)) = number.or_else(|| number_of_other_type(id).map(|number| (number, true))) else {
+        let Some((number, is_retyped)) = number.or_else(|| number_of_other_type(id).map(|number| (number, true)))
+        else {
             let why = if id == b"null" { Dropped::Nameless } else { Dropped::Unknown };
             self.drop_message(Method::None, why, cx);
             return None;
         };
         let key = Key::from_number(number);
         match self.calls.get(key) {
-            // An answer to something that has not was sent is nobody's.
+            // An answer to a call that was not sent is unknown.
             Some(call) if matches!(call.state, State::Sent(_)) => {
                 if is_retyped {
                     cx.emit(Event::IdTypeRepaired { upstream: self.id, call: call.name });
@@ -211,7 +210,7 @@ impl Upstream {
         }
     }
 
-    /// What an answer teaches us, beyond being passed on.
+    /// Learns from an answer: lists, handshake, log level, subscriptions.
     fn learn(&mut self, call: &Call, answer: &Message, cx: &mut Cx<'_>) {
         match call.method() {
             Method::Initialize => {
@@ -250,7 +249,7 @@ impl Upstream {
         self.drop_message(Method::Progress, Dropped::StaleProgress, cx);
     }
 
-    /// The server cancels: a question of its own, or a subscription of the client's that it ends.
+    /// Handles a cancellation by the server: of its own request, or of a client's subscription.
     fn handle_cancelled(&mut self, link: LinkId, message: Message, cx: &mut Cx<'_>) {
         let Some(at) = message.find(&["requestId"]) else {
             return self.drop_message(Method::Cancelled, Dropped::Unknown, cx);
@@ -280,7 +279,7 @@ impl Upstream {
             if let Some(key) = key.filter(|_| message.method() == Method::SubscriptionsAcknowledged)
                 && let Some(call) = self.calls.get_mut(key)
             {
-                // From here on it is a new beginning: what it took to get here is nothing against it.
+                // A confirmed subscription starts with fresh attempts.
                 call.attempts = call.attempts.min(1);
                 if std::mem::replace(&mut call.confirmed, true) {
                     return self.notify_reopened(key, cx);
@@ -303,7 +302,7 @@ impl Upstream {
         }
     }
 
-    /// A line that is no message. If it names a call of ours, that call has had its answer, and it cannot be read.
+    /// Handles a line that is no message. If it names a call, that call's answer is unreadable.
     pub(super) fn handle_unreadable(&mut self, id: Option<Id>, what: &str, cx: &mut Cx<'_>) {
         cx.emit(Event::OutputSkipped { upstream: self.id, text: what.to_owned() });
         let Some((key, call)) = self.find_named(id).and_then(|key| Some((key, self.calls.get(key)?))) else { return };
@@ -312,7 +311,7 @@ impl Upstream {
         self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, not_before, cx);
         self.sort_waiting();
         if is_initialize {
-            // Nobody knows what was agreed, and a server must not be initialized twice: the next one is.
+            // The negotiated version is unknown, and a server must not be initialized twice: the child is replaced.
             self.session.lose();
             self.drain_link(HandshakeError::Unreadable.into(), EndedBy::Us, cx);
         }
@@ -343,7 +342,7 @@ impl Upstream {
     }
 }
 
-/// An answer of a server's without the facts that only we may state about a call.
+/// A server's answer without the facts that only Mendline may state about a call.
 fn without_our_facts(answer: &Message) -> Option<Message> {
     match answer.kind() {
         Kind::Error if error_code(answer).is_some_and(|code| words::CODES.contains(&code)) => {
@@ -354,7 +353,7 @@ fn without_our_facts(answer: &Message) -> Option<Message> {
     }
 }
 
-/// Does this answer come from a bridge that has lost what it bridges to?
+/// Returns whether this answer comes from a bridge that has lost its server.
 fn reports_dead_connection(answer: &Message) -> bool {
     const SIGNS: [&str; 7] =
         ["closed", "not connected", "disconnected", "timed out", "timeout", "fetch failed", "connection to the remote"];
@@ -365,7 +364,7 @@ fn reports_dead_connection(answer: &Message) -> bool {
     SIGNS.iter().any(|sign| words.contains(sign))
 }
 
-/// One of our numbers, come back as a string or with a fraction of zero.
+/// One of our numbers that came back as a string or with a fraction of zero.
 pub(super) fn number_of_other_type(id: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(id).ok()?;
     match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
@@ -382,7 +381,7 @@ fn answered(call: &Call, answer: &Message) -> Answered {
     if answer.kind() == Kind::Error {
         return Answered::Error(error_code(answer).unwrap_or_default());
     }
-    // The search is cheap, and nearly no result has the member at all.
+    // A cheap search first: few results have the member.
     let is_tool = call.method() == Method::ToolsCall;
     let may_be_error = is_tool && memchr::memmem::find(answer.text(), b"isError").is_some();
     if may_be_error && answer.get(&["isError"]) == Some(b"true") { Answered::ToolError } else { Answered::Ok }

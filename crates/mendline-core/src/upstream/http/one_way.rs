@@ -1,9 +1,8 @@
-//! What goes out besides calls: notifications, answers to the server, cancellations.
+//! Messages without a response: notifications, answers to the server, cancellations.
 //!
-//! Each is a POST of its own, so that a server that asks without end and takes answers slowly would make us open connections
-//! without end. A few are under way at a time, each with its time; the others wait in the outbox, in their order, and calls
-//! pass them. Two kinds have places of their own, so that nothing else can hold them up: `initialized`, which everything waits
-//! for, and cancellations, which come to nothing when they come late.
+//! Each is a POST of its own, so their number in flight is bounded, and each has a timeout. The others wait in the
+//! outbox, in order; calls overtake them. Two kinds have slots of their own: `initialized`, which everything waits for,
+//! and cancellations, which are useless when late.
 
 use mendline_wire::Method;
 
@@ -16,7 +15,7 @@ use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, OneWay, Purpose};
 use crate::upstream::outbox::Out;
 
-/// How many places are free.
+/// The number of free slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FreeSlots {
     one_way: usize,
@@ -34,7 +33,7 @@ impl FreeSlots {
 }
 
 impl Http {
-    /// Where notes may still go.
+    /// The free slots.
     pub(super) fn free_slots(&self) -> FreeSlots {
         let under_way = |is_meant: fn(Method) -> bool| {
             let one_way = self.exchanges.values().filter(|exchange| exchange.purpose == Purpose::OneWay);
@@ -48,7 +47,7 @@ impl Http {
         }
     }
 
-    /// Sees to it that the note whose time ends first is looked at then. `initialized` has a timer of its own.
+    /// Arms the timer of the oldest message in flight. `initialized` has its own timer.
     fn watch_one_way(&mut self, cx: &mut Cx<'_>) {
         if self.one_way_timer.is_none() {
             let timed =
@@ -77,7 +76,7 @@ impl Upstream {
         http.watch_one_way(cx);
     }
 
-    /// A server had time enough to take what was posted first. What it has not taken is given up, and makes room.
+    /// Gives up messages that the server did not accept in time, which frees their slots.
     pub fn handle_one_way_timer(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.one_way_timer = None;
@@ -95,7 +94,7 @@ impl Upstream {
         self.advance_http(cx);
     }
 
-    /// What was posted in a session that is over is of no use to the next, and must not take its places.
+    /// Gives up messages of an ended session, which frees their slots.
     pub(super) fn give_up_one_way(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let is_meant = |exchange: &Exchange| exchange.purpose == Purpose::OneWay && exchange.status.is_none();
@@ -109,7 +108,7 @@ impl Upstream {
             if let Some(http) = &mut self.http {
                 http.abort(id, cx);
             }
-            // `initialized` is part of the handshake, which will be made again.
+            // `initialized` is part of the handshake, which is replayed.
             if method != Some(Method::Initialized) {
                 self.drop_message(method.unwrap_or(Method::None), Dropped::Undeliverable, cx);
             }

@@ -1,13 +1,12 @@
-//! Which arguments of a tool are repeated as headers, and how that is found out.
+//! Tool arguments that are repeated as headers.
 //!
-//! In the modern era a server may mark arguments that it wants to see as `Mcp-Param-*` headers too, and it refuses a call
-//! without them. Clients on stdio know nothing of headers, so here is where the marks are followed: they are read from every
-//! `tools/list` that passes, and a tool whose marks break the rules is left out of that list, as the specification demands of
-//! whoever speaks HTTP. Nothing else in the list is touched.
+//! In the modern era a server may mark arguments that it requires as `Mcp-Param-*` headers too, and it refuses a call
+//! without them. Clients on stdio do not set headers, so Mendline does: it reads the marks from every `tools/list`, and
+//! removes a tool with invalid marks from that list, as the specification requires of HTTP clients. The rest of the
+//! list is unchanged.
 //!
-//! A call that is refused for its headers may be one of a tool that was never listed here, or that has changed since. Then the
-//! tools are listed once on our own account, and the refused call goes out once more with what was learnt. A second refusal
-//! is the server's answer.
+//! A call that is refused for its headers may be of a tool that was not listed here, or has changed. Then Mendline
+//! lists the tools once and sends the call once more. A second refusal is the server's answer.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,7 +27,7 @@ use crate::upstream::Upstream;
 use crate::upstream::call::State;
 use crate::upstream::internal::InternalRequest;
 
-/// What is known of the tools' marks.
+/// The marks of the known tools.
 #[derive(Debug, Default)]
 pub(super) struct Params {
     tools: BTreeMap<String, Vec<ParamHeader>>,
@@ -37,9 +36,9 @@ pub(super) struct Params {
 }
 
 impl Params {
-    /// The headers that the arguments of a call ask for.
+    /// The headers for the arguments of a call.
     pub(super) fn headers(&self, call: &Message) -> Vec<(Cow<'static, str>, Arc<str>)> {
-        // Nearly no server has marks: no need to look at the call at all.
+        // Few servers have marks: usually the call is not parsed.
         if self.tools.is_empty() || call.method() != Method::ToolsCall {
             return Vec::new();
         }
@@ -50,7 +49,8 @@ impl Params {
         marks.iter().filter_map(header).collect()
     }
 
-    /// Learns the marks of a page of tools. Gives the place and the name of each tool whose marks break the rules, and why.
+    /// Learns the marks of a page of tools. Returns the index, the name and the problem of each tool with invalid
+    /// marks.
     fn learn(&mut self, page: &Message) -> Vec<(usize, String, String)> {
         let mut faulty = Vec::new();
         for (index, tool) in page.elements(&["tools"]).enumerate() {
@@ -67,7 +67,7 @@ impl Params {
 }
 
 impl Upstream {
-    /// Learns the marks from what is remembered of the tools: the first call may come before the first list.
+    /// Learns the marks from the cached tools: the first call may come before the first list.
     pub(in crate::upstream) fn learn_cached_params(&mut self) {
         let Some(http) = &mut self.http else { return };
         for tools in self.catalogue.tools().filter(|tools| ParamHeader::may_be_in(tools)) {
@@ -75,7 +75,7 @@ impl Upstream {
         }
     }
 
-    /// Learns the marks from an answer to `tools/list`; gives the answer without the tools whose marks break the rules.
+    /// Learns the marks from an answer to `tools/list`; returns the answer without the tools with invalid marks.
     pub(super) fn learn_params(&mut self, answer: Message, cx: &mut Cx<'_>) -> Message {
         let key = answer.id().and_then(Id::number_in).map(Key::from_number);
         let (Some(http), Some(call)) = (&mut self.http, key.and_then(|key| self.calls.get(key))) else { return answer };
@@ -105,7 +105,8 @@ impl Upstream {
         Message::parse(Spliced::new(answer.text().clone(), edits).to_bytes()).unwrap_or(answer)
     }
 
-    /// A call was refused for its headers. It goes out once more; a call of a tool only when the tools have been listed anew.
+    /// Handles a call that was refused for its headers. It is sent once more; a tool call only after a lookup of the
+    /// tools.
     pub(super) fn headers_refused(&mut self, key: Key, evidence: Evidence, why: Reason, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.awaits_lookup = call.method() == Method::ToolsCall && meta::is_modern(&call.message);
@@ -120,7 +121,7 @@ impl Upstream {
         self.promote(cx);
     }
 
-    /// Lists the tools on our own account, if a call waits for that and nobody does so yet.
+    /// Lists the tools, if a call waits for it and no lookup is in flight.
     fn look_up(&mut self, cx: &mut Cx<'_>) {
         let awaits = |key: &Key| self.calls.get(*key).filter(|call| call.awaits_lookup);
         let Some(refused) = self.waiting.iter().find_map(awaits) else { return };
@@ -131,10 +132,10 @@ impl Upstream {
         if let Some(http) = &mut self.http {
             http.params.pages = 0;
         }
-        self.ask_for_tools(request, cx);
+        self.request_tools(request, cx);
     }
 
-    fn ask_for_tools(&mut self, request: Option<Message>, cx: &mut Cx<'_>) {
+    fn request_tools(&mut self, request: Option<Message>, cx: &mut Cx<'_>) {
         let Some(request) = request else { return };
         if let Some(http) = &mut self.http {
             http.params.pages += 1;
@@ -142,19 +143,19 @@ impl Upstream {
         self.send_internal(InternalRequest::Lookup, request, cx);
     }
 
-    /// A page of the tools has come, and what it says has been learnt. With the last one the refused calls go out.
-    pub(in crate::upstream) fn lookup_answered(&mut self, asked: &Message, answer: &Message, cx: &mut Cx<'_>) {
+    /// Handles a page of the lookup. After the last one the refused calls are sent.
+    pub(in crate::upstream) fn lookup_answered(&mut self, request: &Message, answer: &Message, cx: &mut Cx<'_>) {
         let pages = self.http.as_ref().map_or(0, |http| http.params.pages);
         if let Some(cursor) = answer.get_str(&["nextCursor"])
             && pages < defaults::LOOKUP_PAGES
         {
             self.extend_lookup_waits(cx);
-            return self.ask_for_tools(list_tools(asked, Some(&cursor)), cx);
+            return self.request_tools(list_tools(request, Some(&cursor)), cx);
         }
         self.not_before(cx.now, cx);
     }
 
-    /// Those who wait for the tools wait for one more page.
+    /// Extends the wait of the refused calls by one more page.
     fn extend_lookup_waits(&mut self, cx: &mut Cx<'_>) {
         self.not_before(cx.now + defaults::LOOKUP, cx);
     }
@@ -171,22 +172,22 @@ impl Upstream {
     }
 }
 
-/// A `tools/list` in the name of whoever made this call: what it says of itself and no more.
+/// A `tools/list` with the metadata of this call.
 fn list_tools(call: &Message, cursor: Option<&str>) -> Option<Message> {
-    let mut said = Vec::new();
+    let mut names = Vec::new();
     for key in [meta::PROTOCOL_VERSION, meta::CLIENT_INFO, meta::CLIENT_CAPABILITIES] {
         if let Some(raw) = call.get(&["_meta", key]) {
-            said.push(format!("{}:{}", quote(key), String::from_utf8_lossy(raw)));
+            names.push(format!("{}:{}", quote(key), String::from_utf8_lossy(raw)));
         }
     }
     let cursor = cursor.map(|cursor| format!(r#","cursor":{}"#, quote(cursor))).unwrap_or_default();
-    let params = format!(r#"{{"_meta":{{{}}}{cursor}}}"#, said.join(","));
+    let params = format!(r#"{{"_meta":{{{}}}{cursor}}}"#, names.join(","));
     let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"tools/list","params":{params}}}"#);
     Message::parse(Bytes::from(text)).ok()
 }
 
-/// What has to go from an array so that the element at this place is gone, and its comma with it: the one before it if
-/// something stays there, else the one behind it.
+/// The span to remove from an array so that this element and one comma are gone: the comma before it if an element
+/// stays there, else the one after it.
 fn cut_out(elements: &[Span], index: usize, follows: bool) -> Span {
     let Span { start, end } = elements[index];
     if follows {
@@ -211,8 +212,8 @@ mod tests {
             let edits = cuts.map(|span| (span, Patch::from(&b""[..])));
             let rest = Message::parse(Spliced::new(list.text().clone(), edits).to_bytes()).expect("still a message");
             let left: Vec<usize> = (0..4).filter(|index| !faulty.contains(index)).collect();
-            let said = rest.elements(&["tools"]).map(|tool| usize::from(tool.raw()[5] - b'0'));
-            assert_eq!(said.collect::<Vec<_>>(), left, "without {faulty:?}");
+            let names = rest.elements(&["tools"]).map(|tool| usize::from(tool.raw()[5] - b'0'));
+            assert_eq!(names.collect::<Vec<_>>(), left, "without {faulty:?}");
         }
     }
 }
