@@ -279,8 +279,8 @@ impl Breaker {
             Sign::Failed(began) => (began, false),
             Sign::Broke(began) => (began, true),
         };
-        let is_news = self.failed.is_none_or(|failed| began >= failed);
-        if is_news {
+        let is_new = self.failed.is_none_or(|failed| began >= failed);
+        if is_new {
             self.row += 1;
             self.failed = Some(now);
         } else if is_shared {

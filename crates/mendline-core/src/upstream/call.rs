@@ -250,11 +250,11 @@ impl Call {
         self.renewed = now;
         let Some(value) = value else { return true };
         let is_first_hand = self.attempts <= 1 && !self.has_own_progress;
-        let is_news = is_first_hand || self.progress.is_none_or(|seen| value > seen);
-        if is_news {
+        let is_new = is_first_hand || self.progress.is_none_or(|seen| value > seen);
+        if is_new {
             self.progress = Some(value);
         }
-        is_news
+        is_new
     }
 
     /// The next progress value of Mendline while it waits: minimally above the client's last, so that the server's next

@@ -177,12 +177,12 @@ impl Upstream {
         if let Some((cause, in_the_way)) = self.reason_not_to_wait(key, evidence, cx.now) {
             return self.fail(key, cause, outcome, in_the_way.unwrap_or(why), cx);
         }
-        let is_paid = decision == RetryDecision::Free
+        let is_affordable = decision == RetryDecision::Free
             || match (lost_in, &mut self.http) {
-                (Some(session_number), Some(http)) => http.pays_for_loss(session_number, &mut self.budget, cx.now),
+                (Some(session_number), Some(http)) => http.charge_loss(session_number, &mut self.budget, cx.now),
                 _ => self.budget.try_spend(cx.now),
             };
-        if !is_paid {
+        if !is_affordable {
             if let Some(call) = self.calls.get(key) {
                 let (name, tool) = (call.name, call.tool.clone());
                 cx.emit(Event::RetryRefused { upstream: self.id, call: name, tool });

@@ -133,9 +133,9 @@ impl Catalogue {
         // A copy: the original may be a slice of a much larger buffer.
         let Ok(answer) = Message::parse(Bytes::copy_from_slice(answer.text())) else { return };
         let Some(Entry { key, answer, age }) = Entry::try_new(key, answer, Duration::ZERO) else { return };
-        let is_news = self.page(&key).is_none_or(|page| page.answer.body() != answer.body());
+        let is_new = self.page(&key).is_none_or(|page| page.answer.body() != answer.body());
         // An unchanged answer with a TTL is saved too, because its age matters.
-        self.unsaved |= is_news || answer.find(&["ttlMs"]).is_some();
+        self.unsaved |= is_new || answer.find(&["ttlMs"]).is_some();
         self.put(Page { key, answer, age, at: now });
     }
 

@@ -70,7 +70,7 @@ pub struct Http {
     early_session: Option<Arc<str>>,
     version: Option<Arc<str>>,
     /// A modern request was answered with success.
-    speaks_modern: bool,
+    supports_modern: bool,
     /// A wrong Content-Type was reported.
     content_type_reported: bool,
     /// The number of the current session, counted by lost ones.
@@ -83,10 +83,10 @@ pub struct Http {
     suspicion: Option<Suspicion>,
     refused_pings: RefusedPings,
     /// The number of the session whose loss was charged to the retry budget.
-    paid_for: Option<u32>,
+    charged_session: Option<u32>,
     /// `initialized` is in flight; a server may refuse requests that overtake it.
-    held_by: Option<ExchangeId>,
-    held_until: Option<TimerId>,
+    pending_initialized: Option<ExchangeId>,
+    handshake_timer: Option<TimerId>,
     /// The timer of the oldest notification or answer in flight.
     one_way_timer: Option<TimerId>,
     notices: Notices,
@@ -125,16 +125,16 @@ impl Http {
             session: None,
             early_session: None,
             version: None,
-            speaks_modern: false,
+            supports_modern: false,
             content_type_reported: false,
             session_number: 0,
             lost_session: None,
             has_answered: false,
             suspicion: None,
             refused_pings: RefusedPings::default(),
-            paid_for: None,
-            held_by: None,
-            held_until: None,
+            charged_session: None,
+            pending_initialized: None,
+            handshake_timer: None,
             one_way_timer: None,
             notices: Notices::default(),
             params: Params::default(),
@@ -148,7 +148,7 @@ impl Http {
     /// Resets the state for another target.
     pub fn reset(&mut self, dialect: Dialect) {
         (self.configured, self.dialect, self.refused) = (dialect, dialect, None);
-        (self.speaks_modern, self.content_type_reported) = (false, false);
+        (self.supports_modern, self.content_type_reported) = (false, false);
         (self.params, self.endpoint) = (Params::default(), None);
         self.refused_pings = RefusedPings::default();
     }
@@ -191,18 +191,18 @@ impl Http {
         }
     }
 
-    fn abort_where(&mut self, is_meant: impl Fn(&Purpose) -> bool, cx: &mut Cx<'_>) {
-        let meant: Vec<ExchangeId> =
-            self.exchanges.iter().filter(|(_, it)| is_meant(&it.purpose)).map(|(id, _)| *id).collect();
-        for id in meant {
+    fn abort_where(&mut self, matches: impl Fn(&Purpose) -> bool, cx: &mut Cx<'_>) {
+        let matching: Vec<ExchangeId> =
+            self.exchanges.iter().filter(|(_, it)| matches(&it.purpose)).map(|(id, _)| *id).collect();
+        for id in matching {
             self.abort(id, cx);
         }
     }
 
     /// Stops waiting for `initialized`.
     fn release(&mut self, cx: &mut Cx<'_>) {
-        self.held_by = None;
-        cx.disarm(&mut self.held_until);
+        self.pending_initialized = None;
+        cx.disarm(&mut self.handshake_timer);
     }
 
     /// Returns whether this is the POST of a call whose SSE stream is gone.
@@ -215,14 +215,14 @@ impl Http {
         self.exchanges.iter().find(|(_, it)| it.purpose == Purpose::SseStream).map(|(id, _)| *id)
     }
 
-    /// Returns whether a probe is in flight. An exchange with a connection is none.
+    /// Returns whether a probe is in flight. An exchange that has a connection is not a probe.
     fn is_probing(&self) -> bool {
         self.exchanges.values().any(|it| matches!(it.purpose, Purpose::Call(_)) && !it.reached)
     }
 }
 
 impl Upstream {
-    /// Starts a probe while the server is unreachable; otherwise sends the queued messages.
+    /// Advances the HTTP side: starts a probe if one is needed, then sends the messages that may be sent.
     pub(super) fn advance_http(&mut self, cx: &mut Cx<'_>) {
         if self.http.is_some() {
             self.start_probe(cx);
@@ -242,7 +242,7 @@ impl Upstream {
                 let request = HttpRequest { verb: Verb::Get, target: None, headers: Vec::new(), body: None };
                 http.begin(Exchange::new(Purpose::SseStream), request, Reuse::Fresh, cx);
                 http.release(cx);
-                http.held_until = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
+                http.handshake_timer = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
             }
             return;
         }
@@ -269,7 +269,7 @@ impl Upstream {
     fn pump(&mut self, cx: &mut Cx<'_>) {
         while !self.outbox.is_empty() {
             let Some(http) = &self.http else { return };
-            if http.held_by.is_some() || (http.dialect == Dialect::Sse && http.endpoint.is_none()) {
+            if http.pending_initialized.is_some() || (http.dialect == Dialect::Sse && http.endpoint.is_none()) {
                 return;
             }
             let slots = http.free_slots();

@@ -77,14 +77,14 @@ impl Upstream {
     /// Drops the state of the old origin: its session, its streams and its detected properties. Subscriptions are
     /// opened again at the new one.
     fn leave_origin(&mut self, cx: &mut Cx<'_>) {
-        let listens = |key: &Key| {
+        let is_open_subscription = |key: &Key| {
             let call = self.calls.get(*key);
             call.is_some_and(|call| call.is_subscription() && matches!(call.state, State::Sent(_)))
         };
-        let listening: Vec<Key> = self.calls.keys_by_age().into_iter().filter(listens).collect();
+        let open_subscriptions: Vec<Key> = self.calls.keys_by_age().into_iter().filter(is_open_subscription).collect();
         self.drop_sse_stream(cx);
         self.forget_session(cx);
-        for key in listening {
+        for key in open_subscriptions {
             self.drop_exchange(key, cx);
             self.disarm(key, cx);
             // A new key, as for every call that is sent again.

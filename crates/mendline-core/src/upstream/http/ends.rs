@@ -27,7 +27,7 @@ impl Upstream {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.remove(&id) else { return };
         match exchange.purpose {
-            Purpose::OneWay if http.held_by == Some(id) => {
+            Purpose::OneWay if http.pending_initialized == Some(id) => {
                 let why = match how {
                     EndHow::NoConnection(why) => why.clone().into(),
                     EndHow::Cut(why) => why.clone().into(),
@@ -71,7 +71,7 @@ impl Upstream {
                 && (!self.ever_answered || call.owner == Owner::Us(InternalRequest::Handshake)),
             over_sse: over_sse || is_orphan,
             is_orphan,
-            unproven_era: !http.speaks_modern && meta::is_modern(&call.message),
+            unproven_era: !http.supports_modern && meta::is_modern(&call.message),
         };
         let is_busy = exchange.retry_after.is_some();
         let unsent = call.unsent + 1;

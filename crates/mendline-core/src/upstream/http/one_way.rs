@@ -35,9 +35,9 @@ impl FreeSlots {
 impl Http {
     /// The free slots.
     pub(super) fn free_slots(&self) -> FreeSlots {
-        let under_way = |is_meant: fn(Method) -> bool| {
+        let under_way = |matches: fn(Method) -> bool| {
             let one_way = self.exchanges.values().filter(|exchange| exchange.purpose == Purpose::OneWay);
-            one_way.filter(|exchange| exchange.one_way.as_ref().is_some_and(|one_way| is_meant(one_way.method))).count()
+            one_way.filter(|exchange| exchange.one_way.as_ref().is_some_and(|one_way| matches(one_way.method))).count()
         };
         let cancellations = under_way(|method| method == Method::Cancelled);
         let one_way = under_way(|method| !matches!(method, Method::Cancelled | Method::Initialized));
@@ -50,8 +50,10 @@ impl Http {
     /// Arms the timer of the oldest message in flight. `initialized` has its own timer.
     fn watch_one_way(&mut self, cx: &mut Cx<'_>) {
         if self.one_way_timer.is_none() {
-            let timed =
-                self.exchanges.iter().filter(|(id, it)| it.purpose == Purpose::OneWay && Some(**id) != self.held_by);
+            let timed = self
+                .exchanges
+                .iter()
+                .filter(|(id, it)| it.purpose == Purpose::OneWay && Some(**id) != self.pending_initialized);
             let next = timed.filter_map(|(_, it)| it.one_way.as_ref().map(|one_way| one_way.until)).min();
             self.one_way_timer = next.and_then(|until| cx.wake_in(until.since(cx.now), Alarm::OneWay(self.upstream)));
         }
@@ -69,9 +71,9 @@ impl Upstream {
         let exchange = Exchange { one_way: Some(one_way), ..Exchange::new(Purpose::OneWay) };
         let id = http.begin(exchange, request, Reuse::Any, cx);
         if method == Method::Initialized {
-            http.held_by = Some(id);
-            cx.disarm(&mut http.held_until);
-            http.held_until = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
+            http.pending_initialized = Some(id);
+            cx.disarm(&mut http.handshake_timer);
+            http.handshake_timer = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
         }
         http.watch_one_way(cx);
     }
@@ -82,7 +84,7 @@ impl Upstream {
         http.one_way_timer = None;
         let is_late = |id: &ExchangeId, exchange: &Exchange| {
             let is_due = exchange.one_way.as_ref().is_some_and(|one_way| one_way.until <= cx.now);
-            exchange.purpose == Purpose::OneWay && is_due && Some(*id) != http.held_by
+            exchange.purpose == Purpose::OneWay && is_due && Some(*id) != http.pending_initialized
         };
         let late = http.exchanges.iter().filter(|(id, exchange)| is_late(id, exchange));
         let late: Vec<_> =
@@ -97,10 +99,11 @@ impl Upstream {
     /// Gives up messages of an ended session, which frees their slots.
     pub(super) fn give_up_one_way(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        let is_meant = |exchange: &Exchange| exchange.purpose == Purpose::OneWay && exchange.status.is_none();
-        let meant = http.exchanges.iter().filter(|(_, it)| is_meant(it));
-        let meant: Vec<_> = meant.map(|(id, it)| (*id, it.one_way.as_ref().map(|one_way| one_way.method))).collect();
-        self.give_up(meant, cx);
+        let matches = |exchange: &Exchange| exchange.purpose == Purpose::OneWay && exchange.status.is_none();
+        let matching = http.exchanges.iter().filter(|(_, it)| matches(it));
+        let matching: Vec<_> =
+            matching.map(|(id, it)| (*id, it.one_way.as_ref().map(|one_way| one_way.method))).collect();
+        self.give_up(matching, cx);
     }
 
     fn give_up(&mut self, one_way: Vec<(ExchangeId, Option<Method>)>, cx: &mut Cx<'_>) {

@@ -24,12 +24,12 @@ impl Upstream {
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
         exchange.reached = true;
         if http.dialect != Dialect::Sse {
-            self.handle_path_found(cx);
+            self.handle_reachable(cx);
         }
         self.advance_http(cx);
     }
 
-    fn handle_path_found(&mut self, cx: &mut Cx<'_>) {
+    fn handle_reachable(&mut self, cx: &mut Cx<'_>) {
         if self.link.handle_reached(Over::Http, cx) {
             match self.session.reinitialize() {
                 // The probe may be the handshake itself; then its answer opens the session.
@@ -60,13 +60,13 @@ impl Upstream {
         let is_sse = http.dialect == Dialect::Sse;
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
         // An answer over an old connection does not prove that the server is reachable now.
-        let is_news = !std::mem::replace(&mut exchange.reached, true);
+        let is_new = !std::mem::replace(&mut exchange.reached, true);
         exchange.status = Some(head.status);
         exchange.content = head.content;
         // A server names the session in its first response; a resumed one may omit it.
         exchange.session = head.session.or(exchange.session.take());
         exchange.retry_after = head.retry_after_ms.map(Duration::from_millis);
-        let busy = exchange.retry_after.filter(|_| matches!(head.status, 429 | 503));
+        let pause_hint = exchange.retry_after.filter(|_| matches!(head.status, 429 | 503));
         let purpose = exchange.purpose;
         if let (Purpose::Call(key), Some(session)) = (purpose, &exchange.session)
             && let Some(call) = self.calls.get_mut(key)
@@ -77,11 +77,11 @@ impl Upstream {
                 http.early_session = Some(session.as_str().into());
             }
         }
-        if let Some(hint) = busy {
+        if let Some(hint) = pause_hint {
             self.pause(hint, cx);
         }
-        if is_news && !is_sse {
-            self.handle_path_found(cx);
+        if is_new && !is_sse {
+            self.handle_reachable(cx);
         }
         if purpose == Purpose::OneWay {
             self.note_accepted(id, head.status, cx);
@@ -233,7 +233,7 @@ impl Upstream {
             if call.method() == Method::Initialize {
                 self.learn_session(id, &message);
             } else if let Some(http) = &mut self.http {
-                http.speaks_modern = http.speaks_modern || meta::is_modern(&call.message);
+                http.supports_modern = http.supports_modern || meta::is_modern(&call.message);
             }
         }
         let message = self.learn_params(message, cx);

@@ -26,11 +26,11 @@ use crate::words::Cause;
 impl Http {
     /// Charges the loss of a session to the retry budget, once for all calls that it refused. Each of them is sent at
     /// most once more for this reason.
-    pub(in crate::upstream) fn pays_for_loss(&mut self, session_number: u32, budget: &mut Budget, now: Moment) -> bool {
-        if self.paid_for != Some(session_number) && budget.try_spend(now) {
-            self.paid_for = Some(session_number);
+    pub(in crate::upstream) fn charge_loss(&mut self, session_number: u32, budget: &mut Budget, now: Moment) -> bool {
+        if self.charged_session != Some(session_number) && budget.try_spend(now) {
+            self.charged_session = Some(session_number);
         }
-        self.paid_for == Some(session_number)
+        self.charged_session == Some(session_number)
     }
 }
 
@@ -40,7 +40,7 @@ impl Upstream {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.get(&id) else { return };
         let (session_number, named) = (exchange.session_number, exchange.session_named.is_some());
-        let held = http.held_by == Some(id);
+        let held = http.pending_initialized == Some(id);
         // A session that is unknown when its handshake completes was never created.
         if held && (status == 429 || status >= 500 || (status == 404 && named)) {
             let why = HandshakeError::InitializedRejected { status: Some(status) };
@@ -117,8 +117,8 @@ impl Upstream {
     /// Handles a server that did not accept `initialized`, or did not name its SSE endpoint, in time.
     pub fn handle_handshake_timer(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        http.held_until = None;
-        if let Some(id) = http.held_by {
+        http.handshake_timer = None;
+        if let Some(id) = http.pending_initialized {
             http.abort(id, cx);
             self.handshake_incomplete(HandshakeError::InitializedTimedOut.into(), cx);
         } else if let (Some(sse_stream), None) = (http.sse_stream(), &http.endpoint) {
