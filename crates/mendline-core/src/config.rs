@@ -1,4 +1,4 @@
-//! What the engine is told about its upstreams: typed values that are right by the time they are here.
+//! The configuration of an engine and its upstreams. Its values are valid when they arrive here.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,68 +6,68 @@ use std::time::Duration;
 use crate::defaults;
 use crate::policy::effect::Effect;
 
-/// Everything that one engine needs to know before it starts.
+/// The configuration of one engine.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The servers, in the order of the configuration; [`crate::UpstreamId`] is the place in here.
+    /// The servers, in the order of the configuration; [`crate::UpstreamId`] is the index.
     pub upstreams: Vec<UpstreamConfig>,
-    /// All bytes that may be held for others, together.
+    /// The limit of all bytes that the engine holds.
     pub ledger_bytes: usize,
-    /// When the engine's work is done.
+    /// The condition that ends the engine.
     pub lifetime: Lifetime,
 }
 
-/// When an engine's work is done.
+/// The condition that ends an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
-    /// With its last client: a bridge.
+    /// The end of its last client: a bridge.
     WithClients,
-    /// When it is told to stop: a gateway.
+    /// A request to stop: a gateway.
     UntilStopped,
 }
 
 impl Config {
-    /// A configuration of these servers and otherwise defaults.
+    /// A configuration with these servers and defaults for the rest.
     pub fn new(upstreams: Vec<UpstreamConfig>) -> Self {
         Config { upstreams, ledger_bytes: defaults::LEDGER, lifetime: Lifetime::WithClients }
     }
 }
 
-/// One server and the policies that hold for it.
+/// One server and its policies.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
-    /// What people and models read it as.
+    /// The name that people and models see.
     pub name: String,
-    /// How it is called in words: the command of a child, the URL of a remote server.
+    /// The target in words: the command of a child, the URL of a remote server.
     pub place: String,
-    /// How it is reached.
+    /// The transport.
     pub transport: Transport,
-    /// Limits in time.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// Limits in number.
+    /// Limits of queues.
     pub limits: Limits,
-    /// When a call is sent again.
+    /// The retry policy.
     pub retry: Retry,
-    /// When calls are held back from a server that is sick; `None`: never.
+    /// The breaker policy; `None`: no breaker.
     pub breaker: Option<Breaker>,
-    /// How many calls it is sent in what time; `None`: as many as there are.
+    /// The rate limit; `None`: unlimited.
     pub rate_limit: Option<RateLimit>,
-    /// When to dial again.
+    /// The reconnect policy.
     pub reconnect: Reconnect,
-    /// How often an idle line is tested; `None`: never.
+    /// The keep-alive policy; `None`: idle connections are not tested.
     pub keep_alive: Option<KeepAlive>,
-    /// How often a response that broke off is asked for again since its last message.
+    /// The limit of resumptions of a response since its last message.
     pub resume_attempts: u32,
-    /// Whether the server's own hints about its tools are believed.
+    /// Whether the server's hints about its tools are trusted.
     pub trust_hints: bool,
-    /// What holds for single tools, whatever their server says.
+    /// Policies of single tools. They override the server's hints.
     pub tools: BTreeMap<String, ToolPolicy>,
-    /// What is answered before the server is there.
+    /// The policy for answers from the catalogue.
     pub catalogue: Catalogue,
 }
 
 impl UpstreamConfig {
-    /// A server that is reached over HTTP, with every policy at its default. `url` is for words only, without credentials.
+    /// An HTTP server with default policies. `url` is only displayed and has no credentials.
     pub fn http(name: impl Into<String>, url: impl Into<String>, dialect: Dialect) -> Self {
         let mut config = UpstreamConfig::child(name, url);
         config.transport = Transport::Http(dialect);
@@ -75,8 +75,8 @@ impl UpstreamConfig {
         config
     }
 
-    /// A server that is a child process, with every policy at its default. `command` is for words only; the shell knows
-    /// what to run.
+    /// A server that is a child process, with default policies. `command` is only displayed; the shell knows the
+    /// command to run.
     pub fn child(name: impl Into<String>, command: impl Into<String>) -> Self {
         UpstreamConfig {
             name: name.into(),
@@ -97,38 +97,38 @@ impl UpstreamConfig {
     }
 }
 
-/// How a server is reached.
+/// The transport of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// As a child process, over its pipes.
+    /// A child process, over stdio.
     Child,
     /// Over HTTP.
     Http(Dialect),
 }
 
-/// Which of the two ways to speak MCP over HTTP.
+/// The HTTP transport of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// Found out: Streamable HTTP first, legacy SSE if the server does not know it.
+    /// Detected: Streamable HTTP first, HTTP+SSE if the server does not support it.
     Auto,
     /// Streamable HTTP.
     Streamable,
-    /// The HTTP+SSE of 2024-11-05.
+    /// The HTTP+SSE transport of revision 2024-11-05.
     Sse,
 }
 
-/// Limits in time.
+/// Timeouts.
 #[derive(Clone, Debug)]
 pub struct Timeouts {
-    /// Of a call, from its arrival or its last progress.
+    /// The timeout of a call, from its arrival or its last progress.
     pub call: Duration,
-    /// Of a call in all.
+    /// The total timeout of a call.
     pub total: Duration,
-    /// Of waiting for an upstream that is not up.
+    /// The longest wait for an upstream that is not up.
     pub recovery: Duration,
-    /// Of a handshake that we replay.
+    /// The timeout of a replayed handshake.
     pub handshake: Duration,
-    /// Of a ping.
+    /// The timeout of a ping.
     pub ping: Duration,
 }
 
@@ -144,12 +144,12 @@ impl Default for Timeouts {
     }
 }
 
-/// Limits in number.
+/// Limits of queues.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Calls sent and not answered.
     pub in_flight: usize,
-    /// Calls that wait.
+    /// Waiting calls.
     pub waiting: usize,
 }
 
@@ -159,16 +159,16 @@ impl Default for Limits {
     }
 }
 
-/// When a call is sent again.
+/// The retry policy of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// Attempts per call, the first included.
     pub attempts: u32,
-    /// The first wait on a link that stayed up; doubles, with full jitter.
+    /// The first backoff on a link that stayed up; it doubles, with full jitter.
     pub initial: Duration,
-    /// The longest such wait.
+    /// The longest backoff.
     pub cap: Duration,
-    /// What a person says about single error codes.
+    /// Configured rules for error codes.
     pub codes: BTreeMap<i64, OnError>,
 }
 
@@ -183,33 +183,33 @@ impl Default for Retry {
     }
 }
 
-/// Which calls are sent again when they are answered by an error.
+/// The calls that are retried after a JSON-RPC error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
     /// None.
     Never,
-    /// Those that do nothing to the world.
+    /// Reads only.
     Reads,
-    /// All of them: who says so knows that the server did nothing.
+    /// All calls: the operator knows that the server did nothing.
     Always,
 }
 
-/// When calls are held back from a server, or a tool, that is sick.
+/// The breaker policy of a server or a tool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Breaker {
-    /// So many failures in a row open it.
+    /// The number of failures in a row that opens the breaker.
     pub failures: u32,
-    /// Or fewer successes than this share …
+    /// The success rate below which the breaker opens …
     pub success_rate: f64,
-    /// … over this time …
+    /// … over this window …
     pub window: Duration,
-    /// … with at least so many calls in it.
+    /// … with at least this many calls in it.
     pub window_calls: u32,
-    /// How long it stays open.
+    /// The time that the breaker stays open.
     pub open_for: OpenFor,
-    /// So many answered calls close it again.
+    /// The number of answered trials that closes the breaker.
     pub successes: u32,
-    /// Whether a result that says `isError` is a failure of its tool.
+    /// Whether a result with `isError` counts as a failure of its tool.
     pub count_tool_errors: bool,
 }
 
@@ -227,44 +227,44 @@ impl Default for Breaker {
     }
 }
 
-/// How long a breaker stays open.
+/// The time that a breaker stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenFor {
-    /// Twice as long each time that a trial fails, a little more or less by chance.
+    /// Doubles with each failed trial, with jitter.
     Growing {
         /// The first time.
         first: Duration,
         /// The longest.
         cap: Duration,
     },
-    /// As long as somebody said.
+    /// A fixed time.
     Exactly(Duration),
 }
 
-/// How many calls a server is sent in what time.
+/// A limit of calls per time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimit {
-    /// So many at once after a pause.
+    /// The number of calls that pass at once after a pause.
     pub burst: u32,
-    /// So many per second in the long run; a fraction is one in several seconds.
+    /// The sustained rate of calls per second; it may be below one.
     pub per_second: f64,
 }
 
-/// What holds for one tool, whatever its server says of it. What is not said follows the server's own policies.
+/// The policy of one tool. Unset fields follow the server's policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolPolicy {
-    /// What it does to the world.
+    /// The effect of the tool.
     pub effect: Option<Effect>,
-    /// How long its calls may take, from their arrival or their last progress.
+    /// The timeout of its calls, from their arrival or their last progress.
     pub timeout: Option<Duration>,
 }
 
-/// What is answered before the server is there.
+/// The policy for answers from the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Catalogue {
-    /// Whether its lists are kept, and answered from there while it is away.
+    /// Whether lists are cached, and answered from the cache while the server is away.
     pub cache: bool,
-    /// What a handshake waits for.
+    /// The moment at which a handshake is answered.
     pub startup: Startup,
 }
 
@@ -274,21 +274,21 @@ impl Default for Catalogue {
     }
 }
 
-/// What a client's handshake waits for.
+/// The moment at which a client's handshake is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Startup {
-    /// Nothing: it is answered while the server starts.
+    /// At once, while the server starts.
     AtOnce,
-    /// The server's own answer.
+    /// When the server has answered.
     Wait,
 }
 
-/// How an idle line is tested.
+/// The keep-alive policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// A line that has been silent for this long is tested.
+    /// A connection that is silent for this long is tested.
     pub interval: Duration,
-    /// How long the server has to answer.
+    /// The time that the server has to answer.
     pub timeout: Duration,
 }
 
@@ -298,25 +298,25 @@ impl Default for KeepAlive {
     }
 }
 
-/// When to dial again after a link was lost.
+/// The reconnect policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reconnect {
-    /// The first redial comes within this time; `None`: it waits like the others.
+    /// The first redial comes within this time; `None`: it uses the backoff.
     pub first: Option<Duration>,
-    /// The next waits about this long.
+    /// The wait before the second redial.
     pub initial: Duration,
-    /// Each further one waits this many times longer.
+    /// The factor by which each further wait grows.
     pub multiplier: f64,
-    /// The longest wait while nobody calls.
+    /// The longest wait while no call waits.
     pub cap_idle: Duration,
     /// The longest wait while a call waits.
     pub cap_called: Duration,
-    /// Redials in one incident before the upstream is parked. None at all means that it is dialed only when a call or a
-    /// person asks for it.
+    /// The number of redials in one incident before the upstream is parked. Zero: it is dialed only for a call or by
+    /// the operator.
     pub attempts: u32,
-    /// The youngest age of an incident at which it may be parked.
+    /// The shortest age of an incident at which the upstream may be parked.
     pub patience: Duration,
-    /// Whether the client is spared the news.
+    /// Whether clients are not notified about reconnects.
     pub silent: bool,
 }
 
@@ -336,34 +336,34 @@ impl Default for Reconnect {
 }
 
 impl Reconnect {
-    /// Is it ever dialed again without being asked to?
+    /// Returns whether the upstream is ever redialed automatically.
     pub fn is_by_itself(&self) -> bool {
         self.attempts > 0
     }
 }
 
-/// What a person says about reconnecting, in the words of the `autoReconnect` block. What is not said keeps its default.
+/// The `autoReconnect` block of the configuration. Unset fields keep their defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AutoReconnect {
-    /// False: no dial by itself; the next call dials once.
+    /// False: no automatic redial; the next call dials once.
     pub enabled: Option<bool>,
-    /// Redials of one incident; `Some(None)`: no end.
+    /// Redials of one incident; `Some(None)`: unlimited.
     pub max_retries: Option<Option<u32>>,
     /// The wait before the first redial.
     pub initial_retry_delay: Option<Duration>,
     /// The longest wait.
     pub max_retry_delay: Option<Duration>,
-    /// How many times longer each wait is than the one before.
+    /// The factor by which each wait grows.
     pub backoff_multiplier: Option<f64>,
-    /// False: the client is told.
+    /// False: clients are notified.
     pub silent: Option<bool>,
 }
 
 impl AutoReconnect {
-    /// A policy in which what is said here holds, and what is not said stays.
+    /// Returns the policy with the set fields of this block.
     pub fn over(self, mut policy: Reconnect) -> Reconnect {
         if let Some(initial) = self.initial_retry_delay {
-            // Who names the first delay does not want a quicker one before it.
+            // A configured first delay replaces the quick first redial.
             policy.first = None;
             policy.initial = initial;
         }
@@ -374,7 +374,7 @@ impl AutoReconnect {
         policy.multiplier = self.backoff_multiplier.unwrap_or(policy.multiplier);
         if let Some(retries) = self.max_retries {
             policy.attempts = retries.unwrap_or(u32::MAX);
-            // A number that someone chose is meant exactly.
+            // A configured number is exact.
             policy.patience = Duration::ZERO;
         }
         if self.enabled == Some(false) {
@@ -386,8 +386,8 @@ impl AutoReconnect {
 }
 
 impl From<AutoReconnect> for Reconnect {
-    fn from(said: AutoReconnect) -> Reconnect {
-        said.over(Reconnect::default())
+    fn from(options: AutoReconnect) -> Reconnect {
+        options.over(Reconnect::default())
     }
 }
 
@@ -396,13 +396,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_about_reconnecting_keeps_its_default() {
+    fn unset_reconnect_options_keep_their_defaults() {
         assert_eq!(Reconnect::from(AutoReconnect::default()), Reconnect::default());
     }
 
     #[test]
-    fn the_block_people_write_becomes_a_policy() {
-        let said = AutoReconnect {
+    fn reconnect_options_become_a_policy() {
+        let options = AutoReconnect {
             enabled: Some(true),
             max_retries: Some(Some(10)),
             initial_retry_delay: Some(Duration::from_secs(2)),
@@ -410,14 +410,14 @@ mod tests {
             backoff_multiplier: Some(1.5),
             silent: Some(true),
         };
-        let policy = Reconnect::from(said);
+        let policy = Reconnect::from(options);
         assert_eq!((policy.first, policy.initial, policy.multiplier), (None, Duration::from_secs(2), 1.5));
         assert_eq!((policy.attempts, policy.patience), (10, Duration::ZERO), "exactly that many");
         assert_eq!((policy.cap_idle, policy.cap_called), (Duration::from_secs(30), defaults::RECONNECT_CAP_CALLED));
     }
 
     #[test]
-    fn no_retries_and_not_enabled_are_the_same_and_minus_one_has_no_end() {
+    fn zero_retries_equals_disabled_and_minus_one_is_unlimited() {
         let never = Reconnect::from(AutoReconnect { max_retries: Some(Some(0)), ..AutoReconnect::default() });
         let off = Reconnect::from(AutoReconnect {
             enabled: Some(false),
@@ -428,6 +428,6 @@ mod tests {
         let endless = Reconnect::from(AutoReconnect { max_retries: Some(None), ..AutoReconnect::default() });
         assert_eq!(endless.attempts, u32::MAX);
         let short = AutoReconnect { max_retry_delay: Some(Duration::from_secs(1)), ..AutoReconnect::default() };
-        assert_eq!(Reconnect::from(short).cap_called, Duration::from_secs(1), "the longest wait holds for everybody");
+        assert_eq!(Reconnect::from(short).cap_called, Duration::from_secs(1), "the cap applies to waiting calls too");
     }
 }

@@ -1,4 +1,4 @@
-//! One turn of the engine: what every machine may use while it handles one thing.
+//! The context of one input: everything that the state machines may use while they handle it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,34 +13,34 @@ use crate::rng::SeededRng;
 use crate::slab::Key;
 use crate::timers::{TimerId, Timers};
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
-    /// A call's deadline, or the end of its patience.
+    /// A call's deadline, or the end of its wait.
     Call(UpstreamId, Key),
     /// The next step of a link: a dial, a probe, the next step of the shutdown sequence.
     Link(UpstreamId),
-    /// A line has been silent for long.
+    /// A connection has been silent for long.
     KeepAlive(UpstreamId),
-    /// The stream for notices may be opened again.
+    /// The stream for notifications may be reopened.
     Notices(UpstreamId),
-    /// A server had time enough for its part of the handshake: to name an endpoint, or to take `initialized`.
+    /// The server did not finish the handshake in time: it named no endpoint, or did not accept `initialized`.
     Handshake(UpstreamId),
-    /// A server had time enough to take a notification or an answer.
+    /// The server did not accept a notification or an answer in time.
     OneWay(UpstreamId),
-    /// Posts whose SSE stream is gone had time enough to end by themselves.
+    /// POSTs whose SSE stream is gone did not end in time.
     Orphans(UpstreamId),
-    /// A server had time enough for the end of the session.
+    /// The server did not end the session in time.
     Close(UpstreamId),
-    /// A pause is over, or the next call's turn has come.
+    /// A pause is over, or the rate limit admits the next call.
     Gate(UpstreamId),
-    /// What is known of a server should be kept.
+    /// The catalogue is to be saved.
     Cache(UpstreamId),
     /// The drain is over.
     Drain,
 }
 
-/// Borrowed for the length of one turn.
+/// The context of one input.
 pub struct Cx<'a> {
     pub now: Moment,
     pub timers: &'a mut Timers<Alarm>,
@@ -53,12 +53,12 @@ pub struct Cx<'a> {
 }
 
 impl Cx<'_> {
-    /// Asks something of the shell.
+    /// Queues an output for the shell.
     pub fn output(&mut self, output: Output) {
         self.outputs.push_back(output);
     }
 
-    /// Says that something happened.
+    /// Emits an event.
     pub fn emit(&mut self, event: Event) {
         self.outputs.push_back(Output::Event(event));
     }
@@ -68,7 +68,7 @@ impl Cx<'_> {
         self.timers.arm(self.now + delay, alarm)
     }
 
-    /// Disarms a timer and forgets it.
+    /// Disarms a timer and clears its id.
     pub fn disarm(&mut self, timer: &mut Option<TimerId>) {
         if let Some(timer) = timer.take() {
             self.timers.disarm(timer);

@@ -1,7 +1,8 @@
-//! What the machines say to each other.
+//! Commands and events between client sessions and upstreams.
 //!
-//! A client's conversation and an upstream never call each other; they put messages here, and the engine carries them until
-//! none is left. The words are neutral: neither side has to know which era or transport the other speaks.
+//! A client session and an upstream never call each other. They queue commands and events here, and the engine
+//! dispatches them until the queues are empty. The types are neutral: neither side knows the era or the transport of
+//! the other.
 
 use std::collections::VecDeque;
 
@@ -12,51 +13,51 @@ use crate::reason::RefusalReason;
 use crate::slab::Key;
 use crate::words::Failure;
 
-/// From a client's conversation to an upstream.
+/// A command of a client session to an upstream.
 #[derive(Debug)]
 pub enum UpstreamCommand {
-    /// A client has come that talks to this upstream.
+    /// A client of this upstream has connected.
     Open { client: ClientId },
     /// Make this call.
     Call { client: ClientId, request: Key, message: Message },
-    /// Nobody waits for this call any more; `message` is the client's own notification.
+    /// The client cancelled this call; `message` is its notification.
     Cancel { client: ClientId, request: Key, message: Message },
     /// The client's answer to a request of the server.
     Reply { link: LinkId, id: Id, message: Message },
-    /// We answer a request of the server ourselves, because the client cannot.
+    /// Mendline declines a request of the server, because the client cannot answer it.
     Decline { link: LinkId, id: Id, why: RefusalReason },
     /// The client's progress on a request of the server, with the server's own token.
     Progress { link: LinkId, token: Vec<u8>, at: Span, message: Message },
     /// Any other notification.
     Notice { message: Message },
-    /// The client has gone; what it asked for is of no use to anyone.
+    /// The client is gone; its calls are abandoned.
     Close { client: ClientId },
 }
 
-/// From an upstream to a client's conversation.
+/// An event of an upstream for a client session.
 #[derive(Debug)]
 pub enum ClientEvent {
     /// The upstream's answer.
     Answer { request: Key, message: Message },
-    /// No answer could be had; this is why.
+    /// The call failed.
     Fail { request: Key, failure: Box<Failure> },
-    /// The server ended this request by a cancellation of its own, with this notification.
+    /// The server cancelled this request with this notification.
     Ended { request: Key, at: Span, message: Message },
-    /// The server reports progress; the token stands at `at`.
+    /// The server reports progress; the token is at `at`.
     Progress { request: Key, at: Span, message: Message },
-    /// The call waits for its server; progress of our own says so.
+    /// The call waits for its server; Mendline reports this as progress.
     Reconnecting { request: Key, progress: f64, words: String },
-    /// The server asks the client something.
+    /// A request of the server for the client.
     ServerRequest { link: LinkId, message: Message },
-    /// The server no longer wants an answer to what it asked.
+    /// The server cancelled its request.
     Withdraw { link: LinkId, at: Span, message: Message },
-    /// A link is over, and with it everything that was asked over it.
+    /// A link is gone, and with it all server requests that came over it.
     LinkGone { link: LinkId },
-    /// A notification for this client; one that belongs to a subscription carries its id at `at`.
+    /// A notification for this client; that of a subscription has its id at `at`.
     Notice { message: Message, subscription: Option<(Key, Span)> },
 }
 
-/// The commands under way.
+/// The queues of commands and events.
 #[derive(Debug, Default)]
 pub struct Dispatch {
     pub to_upstream: VecDeque<(UpstreamId, UpstreamCommand)>,

@@ -1,14 +1,14 @@
-//! What a shell drives: one engine per process, one thread, no I/O.
+//! The engine that a shell drives: one per process, one thread, no I/O.
 //!
-//! Its methods, by what they are for:
-//! - **tell it**: [`Engine::handle`] for everything that happened, [`Engine::handle_timeout`] when the time of
+//! Its methods, by purpose:
+//! - **inputs**: [`Engine::handle`] for every fact, [`Engine::handle_timeout`] when the time of
 //!   [`Engine::poll_timeout`] has come;
-//! - **ask it**: [`Engine::poll_output`] until it is empty, [`Engine::poll_write`] for each port that can take bytes,
+//! - **outputs**: [`Engine::poll_output`] until it is empty, [`Engine::poll_write`] for each port that can take bytes,
 //!   [`Engine::may_read`] before reading from one, [`Engine::poll_timeout`] before sleeping;
-//! - **look at it**: the getters, for tests and status.
+//! - **inspection**: the getters, for tests and status.
 //!
-//! Inside, a client's conversation and an upstream never call each other. Each puts commands into the dispatch queues, and the engine
-//! carries them until none is left: down once, back once.
+//! A client session and an upstream never call each other. Each puts commands into the dispatch queues, and the engine
+//! dispatches them until the queues are empty.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::rng::SeededRng;
 use crate::timers::Timers;
 use crate::upstream::Upstream;
 
-/// How far the end has come.
+/// The phase of the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
@@ -43,15 +43,15 @@ enum Phase {
     Finished,
 }
 
-/// All decisions of one Mendline.
+/// The engine.
 #[derive(Debug)]
 pub struct Engine {
     clients: BTreeMap<ClientId, ClientSession>,
     upstreams: Vec<Upstream>,
     lifetime: Lifetime,
     phase: Phase,
-    /// A client has ended or was lost, so that the end may be near.
-    some_left: bool,
+    /// A client has ended or was lost, so a shutdown may be due.
+    client_gone: bool,
     now: Moment,
     timers: Timers<Alarm>,
     ledger: Ledger,
@@ -76,7 +76,7 @@ macro_rules! cx {
 }
 
 impl Engine {
-    /// An engine for these upstreams. Everything random in it comes from `seed`.
+    /// Creates an engine for these upstreams. Its randomness comes from `seed` alone.
     pub fn new(config: Config, seed: u64) -> Self {
         let upstreams = config
             .upstreams
@@ -89,7 +89,7 @@ impl Engine {
             upstreams,
             lifetime: config.lifetime,
             phase: Phase::Running,
-            some_left: false,
+            client_gone: false,
             now: Moment::ZERO,
             timers: Timers::default(),
             ledger: Ledger::new(config.ledger_bytes),
@@ -100,14 +100,14 @@ impl Engine {
         }
     }
 
-    /// From now on text of a peer is quoted like this.
+    /// Sets the function that quotes text of peers.
     pub fn quote_with(&mut self, quote: Arc<dyn Quote>) {
         self.quote = quote;
     }
 
-    // ---- tell it ----
+    // ---- inputs ----
 
-    /// Something happened.
+    /// Handles one input.
     pub fn handle(&mut self, input: Input, now: Moment) {
         self.now = self.now.max(now);
         match input {
@@ -119,11 +119,11 @@ impl Engine {
                 self.with_client(client, |it, cx| it.handle_received(received, cx));
             }
             Input::ClientEnded { client } => {
-                self.some_left = true;
+                self.client_gone = true;
                 self.with_client(client, ClientSession::handle_ended);
             }
             Input::ClientLost { client } => {
-                self.some_left = true;
+                self.client_gone = true;
                 self.with_client(client, ClientSession::handle_lost);
             }
             Input::Spawned { link, pid } => self.with_upstream(link, |it, cx| it.handle_spawned(link, pid, cx)),
@@ -176,7 +176,7 @@ impl Engine {
         self.advance();
     }
 
-    /// The time has come that [`Engine::poll_timeout`] named.
+    /// Fires the timers that are due.
     pub fn handle_timeout(&mut self, now: Moment) {
         self.now = self.now.max(now);
         while let Some(alarm) = self.timers.take_due(self.now) {
@@ -198,14 +198,14 @@ impl Engine {
         self.advance();
     }
 
-    // ---- ask it ----
+    // ---- outputs ----
 
-    /// The next thing for the shell to do or to tell.
+    /// Returns the next output for the shell.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// The next whole message for a port that can take bytes. The shell adds the newline.
+    /// Returns the next message for a port that can take bytes. The shell adds the newline.
     pub fn poll_write(&mut self, port: Port) -> Option<Spliced> {
         match port {
             Port::Client(client) => self.clients.get_mut(&client)?.pull(cx!(self)),
@@ -214,8 +214,8 @@ impl Engine {
         }
     }
 
-    /// May the shell read from this port now? A client that does not take its answers is not read from, and neither is a
-    /// child that only this client uses.
+    /// Returns whether the shell may read from this port now. A client that does not read its answers is not read from,
+    /// nor is a child that only this client uses.
     pub fn may_read(&self, port: Port) -> bool {
         match port {
             Port::Client(client) => self.clients.get(&client).is_none_or(|session| !session.outbox().is_stuck()),
@@ -224,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// Does the client that an upstream alone serves keep up with it?
+    /// Returns whether an upstream's only client keeps up with it.
     fn takes_more(&self, upstream: UpstreamId) -> bool {
         match self.upstreams.get(usize::from(upstream.0)).map(Upstream::clients) {
             Some([only]) => self.clients.get(only).is_none_or(|session| !session.outbox().is_behind()),
@@ -232,34 +232,34 @@ impl Engine {
         }
     }
 
-    /// How many bytes of unfinished responses a shell may hold now: the memory that is not taken by what waits here.
+    /// The bytes of unfinished responses that a shell may hold now: the memory budget less the bytes held here.
     pub fn read_budget(&self) -> usize {
         self.ledger.left()
     }
 
-    /// How many calls of an upstream may be out at a time, as it is configured now.
+    /// The limit of calls in flight of an upstream, as it is configured now.
     pub fn in_flight_limit(&self, upstream: UpstreamId) -> usize {
         self.upstreams.get(usize::from(upstream.0)).map_or(0, Upstream::in_flight_limit)
     }
 
-    /// A shell holds so many bytes of unfinished responses.
+    /// Records the bytes of unfinished responses that the shell holds.
     pub fn note_buffered(&mut self, bytes: usize) {
-        self.ledger.note_elsewhere(bytes);
+        self.ledger.set_shell_bytes(bytes);
     }
 
-    /// When to call [`Engine::handle_timeout`] next.
+    /// The time of the next [`Engine::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Moment> {
         self.timers.next()
     }
 
-    // ---- look at it ----
+    // ---- inspection ----
 
-    /// Where an upstream's link stands.
+    /// The state of an upstream's link.
     pub fn link_state(&self, upstream: UpstreamId) -> Option<LinkState> {
         self.upstreams.get(usize::from(upstream.0)).map(|upstream| upstream.link().state())
     }
 
-    /// Where an upstream's breaker stands.
+    /// The state of an upstream's breaker.
     pub fn breaker(&self, upstream: UpstreamId) -> Option<BreakerState> {
         self.upstreams.get(usize::from(upstream.0)).map(Upstream::breaker)
     }
@@ -269,12 +269,12 @@ impl Engine {
         self.upstreams.get(usize::from(upstream.0)).map_or(0, Upstream::open_calls)
     }
 
-    /// Those of them that are out.
+    /// Of these, the calls that are sent.
     pub fn calls_out(&self, upstream: UpstreamId) -> usize {
         self.upstreams.get(usize::from(upstream.0)).map_or(0, Upstream::calls_out)
     }
 
-    /// How much is queued and held, for those who check that it is bounded.
+    /// The sizes of all queues, for tests of their bounds.
     pub fn load(&self) -> Load {
         Load {
             requests: self.clients.values().map(ClientSession::open).sum(),
@@ -287,7 +287,7 @@ impl Engine {
         }
     }
 
-    // ---- inside ----
+    // ---- internals ----
 
     fn open(&mut self, client: ClientId, upstream: UpstreamId) {
         let cx = cx!(self);
@@ -302,14 +302,14 @@ impl Engine {
         }
     }
 
-    fn with_upstream(&mut self, whose: impl Into<UpstreamId>, does: impl FnOnce(&mut Upstream, &mut Cx<'_>)) {
-        if let Some(upstream) = self.upstreams.get_mut(usize::from(whose.into().0)) {
+    fn with_upstream(&mut self, id: impl Into<UpstreamId>, does: impl FnOnce(&mut Upstream, &mut Cx<'_>)) {
+        if let Some(upstream) = self.upstreams.get_mut(usize::from(id.into().0)) {
             does(upstream, cx!(self));
-            upstream.renew_when_quiet(cx!(self));
+            upstream.replace_when_idle(cx!(self));
         }
     }
 
-    /// What was connected may not be any more, and what was not may be.
+    /// Connections may be lost, and unreachable servers may be reachable.
     fn connectivity_changed(&mut self, change: ConnectivityChange) {
         let cx = cx!(self);
         cx.emit(Event::ConnectivityChanged { change });
@@ -318,7 +318,7 @@ impl Engine {
         }
     }
 
-    /// Carries commands until none is left.
+    /// Dispatches commands and events until the queues are empty.
     fn dispatch_all(&mut self) {
         loop {
             if let Some((upstream, command)) = self.dispatch.to_upstream.pop_front() {
@@ -331,9 +331,9 @@ impl Engine {
         }
     }
 
-    /// Takes the end a step further, if its time has come. Asked after everything that happens, and nearly always in vain.
+    /// Advances the shutdown if a step is due. Runs after every input.
     fn advance(&mut self) {
-        if self.phase == Phase::Running && !self.some_left {
+        if self.phase == Phase::Running && !self.client_gone {
             return;
         }
         if self.phase == Phase::Running && self.lifetime == Lifetime::WithClients && !self.clients.is_empty() {
@@ -355,8 +355,8 @@ impl Engine {
         self.clients.values().map(ClientSession::running).sum()
     }
 
-    /// Takes nothing new and lets running calls finish. When a client has merely ended its sending side, each call's own
-    /// deadline bounds that; when we were told to stop, the drain's does.
+    /// Accepts no new calls and lets running calls finish. After the end of a client's input, each call's deadline
+    /// bounds this; after a request to stop, the drain timeout does.
     fn begin_drain(&mut self) {
         self.phase = Phase::Draining;
         let running = self.running();
@@ -381,7 +381,7 @@ impl Engine {
 
     fn finish(&mut self) {
         self.phase = Phase::Finished;
-        // Nothing is owed to anyone any more; a timer that still runs would only wake the shell for nothing.
+        // A timer that is still armed would only wake the shell.
         self.timers = Timers::default();
         let ending = self.upstreams.iter().map(Upstream::ending).max().unwrap_or(Ending::Ready);
         let cx = cx!(self);
@@ -390,12 +390,12 @@ impl Engine {
     }
 }
 
-/// How much an engine holds.
+/// The sizes of an engine's queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Requests of clients without an answer.
     pub requests: usize,
-    /// Questions of servers without an answer.
+    /// Requests of servers without an answer.
     pub server_requests: usize,
     /// Messages that wait for clients.
     pub for_clients: usize,

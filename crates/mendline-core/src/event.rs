@@ -1,8 +1,8 @@
-//! What happened, in the past tense.
+//! Events: facts in the past tense.
 //!
-//! One stream of these feeds status, logs, metrics and traces, so they cannot disagree. An event is a fact with its
-//! figures. What it means to a person is written once, in `event/words.rs`; how loud it is, in `event/level.rs`. Events on
-//! the way of every healthy call carry no strings, so that telling them costs next to nothing.
+//! Status, logs, metrics and traces all read this one stream, so they cannot disagree. An event is a fact with its
+//! figures. Its text for people is in `event/words.rs`, its level in `event/level.rs`. Events of every healthy call
+//! carry no strings, so emitting them is cheap.
 
 mod level;
 mod name;
@@ -23,10 +23,10 @@ pub use level::Level;
 pub use tool::{ToolName, ToolNames, TraceParent};
 pub(crate) use words::Short;
 
-/// Where a link stands.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkState {
-    /// Never asked for.
+    /// Never dialed, or not needed.
     #[default]
     Idle,
     /// Being started.
@@ -37,33 +37,33 @@ pub enum LinkState {
     Draining,
     /// Lost; the next dial is scheduled.
     Waiting,
-    /// Given up for now: slow probes, and use wakes it.
+    /// Given up for now: probed slowly, and woken by calls.
     Parked,
 }
 
-/// What carries a link that is up.
+/// The transport of a link that is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Over {
     /// The pipes of a child process with this id.
     Child(u32),
     /// Streamable HTTP.
     Http,
-    /// The older HTTP with SSE.
+    /// HTTP+SSE of revision 2024-11-05.
     Sse,
 }
 
-/// Why a message was dropped.
+/// The reason why a message was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dropped {
     /// An answer to a call that was answered, cancelled or sent again before.
     Late,
-    /// An answer to something that was never asked.
+    /// An answer to an unknown request.
     Unknown,
     /// An error that names no request.
     Nameless,
-    /// A notification for which there was no way: the link is down or its queue full.
+    /// A notification that cannot be delivered: the link is down or its queue is full.
     Undeliverable,
-    /// Progress that would fall below what the client has seen, or that belongs to nothing.
+    /// Progress below the client's last, or without a request.
     StaleProgress,
     /// A client's answer to a request that is over.
     StaleReply,
@@ -80,7 +80,7 @@ pub enum Answered {
     Error(i64),
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the variants' names and their Display say it; fields are named for what they hold")]
@@ -89,7 +89,7 @@ pub enum Event {
         client: ClientId,
         upstream: UpstreamId,
     },
-    /// It said who it is.
+    /// The client named itself.
     ClientNamed {
         client: ClientId,
         upstream: UpstreamId,
@@ -118,21 +118,21 @@ pub enum Event {
         from: LinkState,
         to: LinkState,
         why: Option<Reason>,
-        /// What carries it from now on, when it has come up.
+        /// The transport, when the link has come up.
         over: Option<Over>,
         /// It is parked again after a probe, which was reported within the last hour.
         repeated: bool,
     },
-    /// Somebody wants a new connection.
+    /// The operator requested a new connection.
     ReconnectRequested {
         upstream: UpstreamId,
     },
-    /// It will be dialed after this wait, unless something happens before.
+    /// The next dial is scheduled after this wait.
     DialPlanned {
         upstream: UpstreamId,
         /// Since it was lost, counted from 1.
         attempt: u32,
-        /// After how many it is parked, if that is known: those that have patience may go on for longer.
+        /// The number of attempts before it is parked, if it is known.
         most: Option<u32>,
         wait: Duration,
     },
@@ -143,7 +143,7 @@ pub enum Event {
     Reconfigured {
         upstream: UpstreamId,
         change: Change,
-        /// What holds from now on.
+        /// The new rate limit.
         rate_limit: Option<RateLimit>,
         place: String,
     },
@@ -164,7 +164,7 @@ pub enum Event {
         link: LinkId,
         why: Reason,
     },
-    /// It lets nobody in without a login, and no call was there to be told so.
+    /// The server requires a login, and no call was there to report it.
     LoginRequired {
         upstream: UpstreamId,
         why: Reason,
@@ -173,41 +173,41 @@ pub enum Event {
         upstream: UpstreamId,
         text: String,
     },
-    /// We ask the server something ourselves.
+    /// Mendline sent a request of its own.
     InternalRequestSent {
         upstream: UpstreamId,
         method: Method,
     },
-    /// Something that we asked the server ourselves got no answer that helps.
+    /// A request of Mendline itself failed.
     InternalRequestFailed {
         upstream: UpstreamId,
         method: Method,
         why: Reason,
     },
-    /// A list reads differently after a gap.
+    /// A list changed during an outage.
     ListChanged {
         upstream: UpstreamId,
         method: Method,
     },
-    /// A request was answered with what the server said before; `stale` if nobody knows whether it still holds.
+    /// A request was answered from the cache; `stale` if the cached answer may be out of date.
     AnsweredFromCatalogue {
         upstream: UpstreamId,
         method: Method,
         stale: bool,
     },
-    /// The server took too long to answer the handshake, so it was answered in its stead.
+    /// The server did not answer the handshake in time, so Mendline answered it provisionally.
     ProvisionalAnswer {
         upstream: UpstreamId,
         call: u64,
         was_out: bool,
         took: Duration,
     },
-    /// A handshake that was answered before is answered by the server itself, for the first time.
+    /// The server answered a handshake that was answered from the cache or provisionally before.
     HandshakeCompleted {
         upstream: UpstreamId,
         link: LinkId,
     },
-    /// The server says something else than the client was told.
+    /// The server's handshake differs from the one that the client received.
     HandshakeDiffers {
         upstream: UpstreamId,
         /// The members of the result that differ.
@@ -219,7 +219,7 @@ pub enum Event {
     ToolRemoved {
         upstream: UpstreamId,
         tool: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 
@@ -238,7 +238,7 @@ pub enum Event {
         upstream: UpstreamId,
         call: u64,
         attempt: u32,
-        /// What the server knows this attempt by. Every attempt has a number of its own, the first that of its call.
+        /// The number of this attempt on the wire. Every attempt has its own; the first has that of its call.
         number: u64,
     },
     /// An attempt ended without the answer to its call.
@@ -280,7 +280,7 @@ pub enum Event {
         /// The limit of these.
         most: u32,
     },
-    /// It did not get there and waits as if it had never been sent.
+    /// The attempt was not sent; the call waits.
     CallReturned {
         upstream: UpstreamId,
         call: u64,
@@ -312,7 +312,7 @@ pub enum Event {
     CallCancelled {
         upstream: UpstreamId,
         call: u64,
-        /// Whether the server can have seen it.
+        /// Whether the server can have received it.
         sent: bool,
         was_out: bool,
     },
@@ -330,14 +330,14 @@ pub enum Event {
         why: Reason,
     },
 
-    /// Calls to a server, or to one of its tools, are held back from now on.
+    /// A breaker opened: calls to a server or a tool are rejected.
     BreakerOpened {
         upstream: UpstreamId,
         tool: Option<String>,
         open_for: Duration,
         why: RefusalReason,
     },
-    /// One call finds out whether they may flow again.
+    /// One trial call is admitted.
     BreakerHalfOpened {
         upstream: UpstreamId,
         tool: Option<String>,
@@ -352,7 +352,7 @@ pub enum Event {
     Resumed {
         upstream: UpstreamId,
     },
-    /// The server asked to be left alone for `hint`, and is for `wait`.
+    /// The server requested a pause of `hint`; it gets one of `wait`.
     Paused {
         upstream: UpstreamId,
         wait: Duration,
@@ -406,7 +406,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Which upstream it is about.
+    /// The upstream that the event is about.
     pub fn upstream(&self) -> Option<UpstreamId> {
         match self {
             Event::LinkStateChanged { upstream, .. }

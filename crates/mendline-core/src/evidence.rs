@@ -1,12 +1,12 @@
-//! What became of a call, judged from what was seen.
+//! The outcome of a call, judged from evidence.
 //!
-//! Whether a call may be sent again hangs on one question: can the peer have acted on it? Shells report what they saw (how
-//! much was written, what came back); this one total function turns it into an [`Outcome`]. It is the only place where that
-//! is decided, and where the evidence leaves room for doubt the doubt wins: *unknown* is never rounded to *not sent*.
+//! A call may be sent again only if the peer cannot have acted on it. Shells report what they saw: how much was
+//! written, and what came back. One total function turns this into an [`Outcome`]; no other code decides it. Uncertain
+//! evidence gives *unknown*, never *not sent*.
 
 use crate::port::Written;
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// The peer cannot have the whole request.
@@ -20,7 +20,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The word for it in messages and machine-readable facts.
+    /// The name of the outcome in messages and machine-readable facts.
     pub fn word(self) -> &'static str {
         match self {
             Outcome::NotSent => "not_sent",
@@ -31,31 +31,32 @@ impl Outcome {
     }
 }
 
-/// What came back from the peer.
+/// The reply of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Nothing: a cut, silence, the end of the child, a deadline.
     None,
     /// A JSON-RPC response to this call, result or error.
     Response,
-    /// Something that was meant as the response but cannot be read or is larger than our limit.
+    /// A response that cannot be read or exceeds our limit.
     Unreadable,
     /// Proof by the transport that the request was not processed (REFUSED_STREAM, a GOAWAY below our stream).
     RefusedByTransport,
-    /// The session that we named is gone: a legacy 404, or a 400 or in-body error to a session that worked before.
+    /// The session that the request named is gone: a legacy 404, or a 400 or in-body error to a session that worked
+    /// before.
     SessionGone,
-    /// A header of the modern era did not fit, or the version is not spoken there (400 with -32020 or -32022).
+    /// A modern header did not match, or the version is not supported (400 with -32020 or -32022).
     HeadersRefused,
     /// A bare HTTP status without a JSON-RPC body.
     Status(u16),
 }
 
-/// What was seen of one attempt.
+/// The evidence of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// What the peer can have received, at most.
+    /// The part of the request that the peer can have received.
     pub written: Written,
-    /// What came back.
+    /// The reply.
     pub reply: Reply,
 }
 
@@ -65,27 +66,27 @@ impl Evidence {
     /// All of it was handed over, and nothing came back.
     pub const SILENCE: Evidence = Evidence { written: Written::Whole, reply: Reply::None };
 
-    /// The judgement.
+    /// Judges the evidence.
     pub fn outcome(self) -> Outcome {
         match (self.reply, self.written) {
             (Reply::Response, _) => Outcome::Answered,
             (Reply::RefusedByTransport | Reply::SessionGone | Reply::HeadersRefused, _) => Outcome::Refused,
             (Reply::Status(status), _) if proves_refusal(status) => Outcome::Refused,
-            // A body that the peer cannot have received whole was not processed, whatever it hastily answered.
+            // A body that the peer cannot have received whole was not processed, whatever its early reply.
             (Reply::None | Reply::Unreadable | Reply::Status(500..), Written::Nothing | Written::Partly) => {
                 Outcome::NotSent
             }
             (Reply::None | Reply::Unreadable | Reply::Status(500..), Written::Whole) => Outcome::Unknown,
-            // Any other status without a JSON-RPC response: the server received the request, and may have run it.
+            // Any other status without a JSON-RPC response: the server received the request and may have run it.
             (Reply::Status(_), Written::Whole) => Outcome::Unknown,
             (Reply::Status(_), Written::Nothing | Written::Partly) => Outcome::NotSent,
         }
     }
 }
 
-/// Whether this status, without a JSON-RPC response, proves that the server did not process the request: it speaks of the
-/// credential, the URL, the method, the headers, the size or the rate, which are checked before a request is processed, or
-/// it names another URL for the same request. Any other status may come from behind the code that ran the tool.
+/// Returns whether this status, without a JSON-RPC response, proves that the server did not process the request. Such a
+/// status is about the credential, the URL, the method, the headers, the size or the rate, which are checked before
+/// processing, or it redirects the same request. Any other status may come from code behind the tool.
 pub fn proves_refusal(status: u16) -> bool {
     matches!(status, 307 | 308 | 401 | 403..=406 | 411 | 413..=415 | 421 | 425 | 426 | 429 | 431)
 }
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_of_the_promise_has_its_outcome() {
+    fn every_row_of_the_evidence_table_has_its_outcome() {
         use Written::{Nothing, Partly, Whole};
         let rows = [
             // not_sent: the peer cannot have the whole request.
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wholly_written_call_is_never_called_unsent() {
+    fn fully_written_call_is_never_not_sent() {
         let replies = [Reply::None, Reply::Unreadable, Reply::SessionGone, Reply::RefusedByTransport]
             .into_iter()
             .chain((100..600).map(Reply::Status));

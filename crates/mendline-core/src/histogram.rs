@@ -1,21 +1,21 @@
-//! How long things took, in little memory and with a known error.
+//! A histogram of durations with little memory and a known error.
 //!
-//! A value falls into one of a fixed number of buckets: up to sixteen microseconds each has its own, and from there on every
-//! power of two is cut into sixteen equal parts. A bucket is so at most a sixteenth of its lower end wide, and its middle is
-//! nowhere further from what fell into it than a thirty-second: 3.2 %. Two KiB hold everything from a microsecond to more
-//! than an hour, and to note a value is one shift and one addition.
+//! A value falls into one of a fixed number of buckets. Up to sixteen microseconds each has its own; above, each power
+//! of two is cut into sixteen equal parts. A bucket is at most a sixteenth of its lower end wide, so its middle is
+//! within 3.2 % of each value in it. Two KiB cover a microsecond to more than an hour, and recording a value is one
+//! shift and one addition.
 
 use std::time::Duration;
 
-/// Into how many parts a power of two is cut, as a power of two itself.
+/// The parts of a power of two, as a power of two.
 const PARTS: u32 = 4;
 
-/// The longest that is told apart is 2^32 microseconds, which is more than an hour.
+/// The longest distinct duration: 2^32 microseconds, more than an hour.
 const LONGEST: u32 = 32;
 
 const BUCKETS: usize = ((LONGEST - PARTS + 1) << PARTS) as usize;
 
-/// How long things took.
+/// A histogram of durations.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram {
     counts: [u32; BUCKETS],
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Histogram {
 }
 
 impl Histogram {
-    /// One more.
+    /// Records a duration.
     pub fn note(&mut self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = &mut self.counts[bucket_of(micros)];
@@ -43,14 +43,14 @@ impl Histogram {
         self.count += 1;
     }
 
-    /// How many there were.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// What this share of them took at most, of 1,000; nothing if there was none.
+    /// The percentile `share` of 1,000; `None` without durations.
     pub fn per_mille(&self, share: u64) -> Option<Duration> {
-        // Of one in a bucket that is full to the brim nobody knows; the sum of what is known is what counts.
+        // A full bucket counts no further, so the rank is that of the counted ones.
         let known: u64 = self.counts.iter().map(|count| u64::from(*count)).sum();
         let rank = (known * share).div_ceil(1_000).max(1);
         let mut seen = 0;
@@ -68,7 +68,7 @@ fn bucket_of(micros: u64) -> usize {
         return micros as usize;
     }
     let power = micros.ilog2() - PARTS;
-    // The leading one is at the place of PARTS after the shift, so the powers follow each other without a gap.
+    // The leading one is at bit PARTS after the shift, so buckets are contiguous.
     ((u64::from(power) << PARTS) + (micros >> power)) as usize
 }
 
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// The true one of a sorted list, by the same rank.
+    /// The exact percentile of a sorted list, by the same rank.
     fn truth(sorted: &[u64], share: u64) -> u64 {
         let rank = (sorted.len() as u64 * share).div_ceil(1_000).max(1);
         sorted[usize::try_from(rank).unwrap() - 1]
@@ -110,14 +110,14 @@ mod tests {
         }
 
         #[test]
-        fn the_middle_of_a_bucket_is_in_it(micros in 0u64..(1 << LONGEST)) {
+        fn middle_of_a_bucket_lies_in_the_bucket(micros in 0u64..(1 << LONGEST)) {
             let bucket = bucket_of(micros);
             prop_assert_eq!(bucket_of(middle_of(bucket)), bucket);
         }
     }
 
     #[test]
-    fn there_is_a_bucket_for_everything_and_none_too_many() {
+    fn every_duration_has_exactly_one_bucket() {
         let mut histogram = Histogram::default();
         histogram.note(Duration::ZERO);
         histogram.note(Duration::MAX);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_there_is_no_percentile() {
+    fn empty_histogram_has_no_percentile() {
         assert_eq!(Histogram::default().per_mille(500), None);
     }
 }

@@ -1,11 +1,11 @@
 //! The decisions of Mendline: when to dial, whether to send again, what to answer.
 //!
-//! This crate is one deterministic machine. It does no I/O, reads no clock and rolls no rng of its own: it is told what
-//! happened and when, and says what to do next. That is what lets the whole of it be simulated, thousands of worlds a
-//! second, with every promise checked at every step.
+//! This crate is one deterministic state machine. It does no I/O, reads no clock and has no randomness of its own: a
+//! shell reports facts with their time, and the engine returns what to do next. So the whole engine can be simulated,
+//! thousands of runs a second, with every invariant checked at every step.
 //!
-//! Start with [`port`], the contract with the shells, and [`Engine`], which they drive. `client/` holds the conversations
-//! with clients, `upstream/` the servers and the calls to them, `policy/` the rules in numbers.
+//! Start with [`port`], the contract with the shells, and [`Engine`], which they drive. `client/` holds the client
+//! sessions, `upstream/` the servers and the calls to them, `policy/` the numeric policies.
 
 mod client;
 pub mod config;

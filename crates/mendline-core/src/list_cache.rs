@@ -1,12 +1,11 @@
-//! What was once heard of a server, in a form that can be kept.
+//! The cached handshake and lists of a server, in a form that can be stored.
 //!
-//! An [`Entry`] is an answer that the server gave, whole and as it gave it, with what it was an answer to: which revision was
-//! spoken, which method, which page. Nothing is taken apart, so what is answered from the cache later is byte for byte what the
-//! server said then. Where it is kept, for whom, and whether a file can be trusted at all is the shell's business; whether
-//! what stands in it can be an answer at all is decided here, once, by [`Entry::try_new`].
+//! An [`Entry`] is a whole answer of the server, unchanged, with its key: revision, method, page. So an answer from the
+//! cache is byte for byte what the server sent. The shell decides where the cache is stored, for whom, and whether a
+//! file can be trusted. [`Entry::try_new`] decides whether an entry can be an answer at all.
 //!
-//! Time is kept as age: clocks of two processes have nothing in common but the shell's calendar, so the shell says how much
-//! older everything has become meanwhile ([`ListCache::grow_older`]).
+//! Time is stored as age, because the clocks of two processes have no common origin. The shell adds the time that
+//! passed meanwhile ([`ListCache::grow_older`]).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -16,13 +15,13 @@ use mendline_wire::{Kind, Limits, Message, Method, code, quote};
 
 use crate::defaults;
 
-/// Everything that is kept of one server.
+/// The cache of one server.
 #[derive(Clone, Debug, Default)]
 pub struct ListCache {
     entries: Vec<Entry>,
 }
 
-/// One answer of a server, and what it was an answer to.
+/// One answer of a server with its key.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub(crate) key: CacheKey,
@@ -30,17 +29,17 @@ pub struct Entry {
     pub(crate) age: Duration,
 }
 
-/// What an answer is about.
+/// The key of a cached answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CacheKey {
-    /// The revision that was spoken; for a handshake, the one that was asked for.
+    /// The negotiated revision; for a handshake, the requested one.
     pub(crate) version: String,
     pub(crate) method: Method,
     /// The page of a list; `None` is the first.
     pub(crate) cursor: Option<String>,
 }
 
-/// What is written down cannot be read.
+/// An error: the stored text cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable(String);
 
@@ -53,13 +52,13 @@ impl std::fmt::Display for Unreadable {
 impl std::error::Error for Unreadable {}
 
 impl Entry {
-    /// An entry, if this can be an answer to that at all.
+    /// Creates an entry if `answer` can be an answer to `key`.
     pub(crate) fn try_new(key: CacheKey, answer: Message, age: Duration) -> Option<Entry> {
         let has_list = |member: &str| answer.get(&[member]).is_some_and(|raw| raw.starts_with(b"["));
         let fits = match (key.method, answer.kind()) {
             (Method::Initialize, Kind::Result) => answer.get_str(&["protocolVersion"]).is_some(),
             (Method::Discover, Kind::Result) => has_list("supportedVersions"),
-            // That it does not know the question says which era it lives in.
+            // A server that does not know the method is of the legacy era.
             (Method::Discover, Kind::Error) => error_code(&answer) == Some(code::METHOD_NOT_FOUND),
             (Method::ToolsList, Kind::Result) => has_list("tools"),
             (Method::PromptsList, Kind::Result) => has_list("prompts"),
@@ -80,42 +79,42 @@ impl ListCache {
         self.entries
     }
 
-    /// How many answers are kept.
+    /// The number of answers.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing is kept.
+    /// Returns whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The names of the server's tools, as far as they are known, each once.
+    /// The known tool names, each once.
     pub fn tools(&self) -> Vec<String> {
         let lists = self.entries.iter().filter(|entry| entry.key.method == Method::ToolsList);
         let mut names: Vec<String> = Vec::new();
         for tool in lists.flat_map(|list| list.answer.elements(&["tools"])) {
-            // The same list may be kept for two revisions.
+            // The same list may be cached for two revisions.
             names
                 .extend(tool.get_str(&["name"]).filter(|name| !names.iter().any(|it| it == name)).map(Cow::into_owned));
         }
         names
     }
 
-    /// This much time has passed since it was written down.
+    /// Adds the time that passed since it was written.
     pub fn grow_older(&mut self, by: Duration) {
         for entry in &mut self.entries {
             entry.age = entry.age.saturating_add(by);
         }
     }
 
-    /// Writes it down. The answers stand in it as they came.
+    /// Writes the cache. The answers are unchanged.
     pub fn write(&self) -> Vec<u8> {
         let mut text = br#"{"jsonrpc":"2.0","method":"catalogue","params":{"entries":["#.to_vec();
-        for (place, entry) in self.entries.iter().enumerate() {
+        for (index, entry) in self.entries.iter().enumerate() {
             let CacheKey { version, method, cursor } = &entry.key;
             let age = u64::try_from(entry.age.as_millis()).unwrap_or(u64::MAX);
-            let between = if place == 0 { "" } else { "," };
+            let between = if index == 0 { "" } else { "," };
             let method = quote(method.name().unwrap_or_default());
             let cursor = cursor.as_ref().map_or(String::new(), |cursor| format!(r#""cursor":{},"#, quote(cursor)));
             let head = format!(
@@ -130,8 +129,7 @@ impl ListCache {
         text
     }
 
-    /// Reads what [`ListCache::write`] wrote. Entries that cannot be what they claim to be are left out; a text that is not
-    /// of this kind at all is refused.
+    /// Reads the output of [`ListCache::write`]. Invalid entries are skipped; a text of another format is refused.
     pub fn read(text: &[u8]) -> Result<ListCache, Unreadable> {
         let plain = Limits::default();
         let limits = Limits { message_bytes: 2 * defaults::CATALOGUE_BYTES, depth: plain.depth + 8, ..plain };
@@ -153,7 +151,7 @@ impl ListCache {
                 method: Method::from_name(&method),
                 cursor: entry.get_str(&["cursor"]).map(Cow::into_owned),
             };
-            // What does not say how old it is is as old as can be.
+            // An entry without an age counts as infinitely old.
             let age = entry.get(&["ageMs"]).and_then(number).unwrap_or(u64::MAX);
             let Ok(answer) = Message::parse(Bytes::copy_from_slice(answer)) else { continue };
             entries.extend(Entry::try_new(key, answer, Duration::from_millis(age)));
@@ -178,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_byte_for_byte() {
+    fn written_cache_reads_back_byte_for_byte() {
         let tools = "{ \"jsonrpc\":\"2.0\",\t \"id\" : 7, \"result\":{\"tools\":[ {\"name\":\"a\\u0062\"} ],\"x\":1e3,\"nextCursor\":\"\\\"é\"}}";
         let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
         let kept = ListCache::new(vec![
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_known_by_name_each_once() {
+    fn tool_names_are_listed_once() {
         let list = |names: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{names}]}}}}"#);
         let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","tools":[{"name":"no"}]}}"#;
         let kept = ListCache::new(vec![
@@ -212,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_an_answer_is_kept() {
+    fn only_valid_answers_are_cached() {
         let list = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#;
         let other = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":{}}}"#;
         let unknown = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}"#;
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_catalogue_is_refused_and_what_lies_in_one_is_left_out() {
+    fn invalid_cache_is_refused_and_invalid_entries_are_skipped() {
         for text in ["", "{}", "[]", r#"{"jsonrpc":"2.0","method":"other","params":{"entries":[]}}"#] {
             assert!(ListCache::read(text.as_bytes()).is_err(), "{text}");
         }
@@ -237,17 +235,17 @@ mod tests {
             {"version":"v","method":"tools/list","answer":{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}}]}}"#;
         let read = ListCache::read(text.as_bytes()).unwrap().into_entries();
         assert_eq!(read.len(), 1);
-        assert_eq!(read[0].age, Duration::from_millis(u64::MAX), "of unknown age is as old as can be");
+        assert_eq!(read[0].age, Duration::from_millis(u64::MAX), "an entry without age is infinitely old");
     }
 
     proptest! {
         #[test]
-        fn no_text_whatever_makes_reading_fail_otherwise_than_with_words(text in ".{0,300}", cut in 0usize..400) {
+        fn reading_arbitrary_text_never_panics(text in ".{0,300}", cut in 0usize..400) {
             let _ = ListCache::read(text.as_bytes());
             let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#;
             let whole = ListCache::new(vec![entry("v", Method::Initialize, None, hello).unwrap()]).write();
             let short = &whole[..cut.min(whole.len() - 1)];
-            prop_assert!(ListCache::read(short).is_err(), "half of it is not less, it is nothing");
+            prop_assert!(ListCache::read(short).is_err(), "a truncated cache is refused");
         }
     }
 }

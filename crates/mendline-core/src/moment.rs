@@ -1,7 +1,7 @@
-//! The time, as the core is told it.
+//! Points in time.
 //!
-//! A [`Moment`] is a number of nanoseconds since some start that only the shell knows: a monotonic clock in the real
-//! world, a counter in the simulation. The core compares and adds; it never asks.
+//! A [`Moment`] is a number of nanoseconds since an origin that only the shell knows: a monotonic clock in production,
+//! a counter in the simulation. The core compares and adds; it never reads a clock.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -15,7 +15,7 @@ impl Moment {
     /// The start of the shell's clock.
     pub const ZERO: Moment = Moment(0);
 
-    /// How long ago `earlier` was; zero if it is still to come.
+    /// The time since `earlier`; zero if `earlier` is in the future.
     pub fn since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,44 +1,46 @@
-//! What a shell may say to the engine, what the engine asks of a shell, and in which order.
+//! The contract between the engine and a shell: inputs, outputs and their order.
 //!
-//! This is the whole surface between decisions and I/O. Shells report facts ("the process ended by signal 9 after 4,711
-//! bytes had been accepted by its stdin") and never what they mean; the engine decides and never touches a handle.
+//! This is the only interface between decisions and I/O. Shells report facts ("the process ended by signal 9 after its
+//! stdin had accepted 4,711 bytes") without an interpretation; the engine decides and never touches a handle.
 //!
 //! # The contract of a child link
 //!
 //! 1. [`Output::Spawn`] is answered by exactly one [`Input::Spawned`] or [`Input::SpawnFailed`] of the same [`LinkId`].
-//! 2. Between `Spawned` and [`Input::ChildExited`] come any number of [`Input::FromLink`] and [`Input::Stderr`], and at most
-//!    one [`Input::LinkBroken`] for each of its two pipes.
-//! 3. `ChildExited` is the last word about a link and is said exactly once after `Spawned`: the process has been reaped, all
-//!    that it had written to its stdout before it died has been delivered as `FromLink`, and what is left of its process
-//!    group has been killed. Nothing about that link follows.
-//! 4. A dial is a new [`LinkId`]; ids are never used twice. Inputs about a link that is over are a shell's mistake; the
+//! 2. Between `Spawned` and [`Input::ChildExited`] come any number of [`Input::FromLink`] and [`Input::Stderr`], and at
+//!    most one [`Input::LinkBroken`] for each of its two pipes.
+//! 3. `ChildExited` is the last input about a link and comes exactly once after `Spawned`. By then the process is
+//!    reaped, all that it had written to its stdout is delivered as `FromLink`, and the rest of its process group is
+//!    killed.
+//! 4. A dial is a new [`LinkId`]; ids are never reused. Inputs about a link that is over are an error of the shell; the
 //!    engine ignores them.
 //!
 //! # The contract of an HTTP exchange
 //!
-//! [`Output::Exchange`] is answered by at most one [`Input::Reached`], then at most one [`Input::Head`], then any number of [`Input::StreamEvent`] (when its
-//! content is `Events`) or at most one [`Input::Body`] (anything else that has one), and exactly one [`Input::End`], which is
-//! last. `Head` comes before `StreamEvent` and `Body`. [`Output::Abort`] is also answered by `End`, unless the exchange has
-//! ended already. The `written` of an `End` is what the peer can have received at most; a shell that does not know says
-//! [`Written::Whole`]. A `Body` is whole or not there at all: one that is cut short, or not JSON-RPC, is the `End`'s or
-//! `Received::Broken`'s business. A shell makes each exchange exactly once: it never sends a request a second time by
-//! itself, except on a fresh connection after a reused one was found dead before its first byte was written.
+//! [`Output::Exchange`] is answered by at most one [`Input::Reached`], then at most one [`Input::Head`], then any
+//! number of [`Input::StreamEvent`] (for the content `Events`) or at most one [`Input::Body`] (for any other content),
+//! and exactly one [`Input::End`], which is last. `Head` comes before `StreamEvent` and `Body`. [`Output::Abort`] is
+//! also answered by `End`, unless the exchange has ended already. The `written` of an `End` is the upper bound of what
+//! the peer can have received; a shell that does not know it reports [`Written::Whole`]. A `Body` is always complete: a
+//! truncated one is reported by the `End`, one that is not JSON-RPC by `Received::Broken`. A shell makes each exchange
+//! exactly once: it never repeats a request by itself, except on a new connection after a reused one was found dead
+//! before the first byte was written.
 //!
 //! # The contract of a client
 //!
-//! [`Input::ClientOpened`] first; then [`Input::FromClient`] until [`Input::ClientEnded`] (it will send no more, but may
-//! still read) or [`Input::ClientLost`] (it can no longer be written to). `ClientLost` is last.
+//! [`Input::ClientOpened`] first; then [`Input::FromClient`] until [`Input::ClientEnded`] (it will send no more, but
+//! may still read) or [`Input::ClientLost`] (it can no longer be written to). `ClientLost` is last.
 //!
 //! # Reading and writing
 //!
-//! Sinks pull: a shell calls `Engine::poll_write` for a port only while it can take more bytes, and counts what the
-//! operating system accepted. Sources ask leave: a shell reads from a port only while `Engine::may_read` says so.
+//! Writes are pulled: a shell calls `Engine::poll_write` for a port only while the port can take more bytes, and counts
+//! the bytes that the operating system accepted. Reads need permission: a shell reads from a port only while
+//! `Engine::may_read` returns true.
 //!
 //! # Text of peers
 //!
-//! Words in [`SpawnError`] and [`EndHow`] and the line of [`Input::Stderr`] may quote a server, a proxy or the system. A
-//! shell hides secrets in them before it passes them on. The engine itself quotes from messages only through the
-//! [`Quote`](crate::Quote) that the shell has given to it.
+//! The texts in [`SpawnError`] and [`EndHow`] and the line of [`Input::Stderr`] may quote a server, a proxy or the
+//! system. A shell redacts secrets in them before it passes them on. The engine itself quotes from messages only
+//! through the [`Quote`](crate::Quote) of the shell.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -51,20 +53,20 @@ use crate::event::Event;
 use crate::list_cache::ListCache;
 pub use crate::reason::{ConnectError, CutReason, Exit, Pipe, RefusalReason, SpawnError};
 
-/// One client's conversation with a frontend. The shell numbers them and never uses a number twice.
+/// One client's session with a frontend. The shell numbers them and never reuses a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u32);
 
-/// One configured server, by its place in the configuration.
+/// One configured server, by its index in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpstreamId(pub u16);
 
-/// One dial of one upstream: each child process that is started has its own.
+/// One dial of one upstream: each child process has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId {
-    /// Whose link it is.
+    /// The upstream.
     pub upstream: UpstreamId,
-    /// Counts the dials of that upstream, from 1.
+    /// The number of the dial of that upstream, from 1.
     pub dial: u32,
 }
 
@@ -78,7 +80,7 @@ impl ExchangeId {
         ExchangeId(u64::from(upstream.0) << 48 | number)
     }
 
-    /// Whose it is.
+    /// The upstream.
     pub fn upstream(self) -> UpstreamId {
         UpstreamId((self.0 >> 48) as u16)
     }
@@ -96,7 +98,7 @@ impl From<LinkId> for UpstreamId {
     }
 }
 
-/// Something that bytes can be written to or read from.
+/// A source or sink of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Port {
     /// A client: its stdout side (we write) and stdin side (we read).
@@ -110,257 +112,256 @@ pub enum Port {
 /// A fact that a shell reports.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// This is known of an upstream from an earlier time. Said before the first client is, or not at all.
+    /// The cached lists of an upstream. Reported before its first client, or not at all.
     Cached {
-        /// Which upstream, with which credential: what is remembered of another is another's.
+        /// The upstream. The cache belongs to one upstream and one credential.
         upstream: UpstreamId,
-        /// What is known.
+        /// The cache.
         what: ListCache,
     },
-    /// A client has come, and this is the upstream that it talks to.
+    /// A client of this upstream has connected.
     ClientOpened {
-        /// The new conversation.
+        /// The new client.
         client: ClientId,
-        /// Where its requests go.
+        /// The upstream of its requests.
         upstream: UpstreamId,
     },
     /// A client sent one frame (a line on stdio, a body over HTTP).
     FromClient {
-        /// Who sent it.
+        /// The client.
         client: ClientId,
-        /// What came, well formed or not.
+        /// The frame, well formed or not.
         received: Received,
     },
     /// A client will send no more (end of its stdin). It may still be reading.
     ClientEnded {
-        /// Which client.
+        /// The client.
         client: ClientId,
     },
     /// A client can no longer be written to.
     ClientLost {
-        /// Which client.
+        /// The client.
         client: ClientId,
     },
 
     /// The child runs.
     Spawned {
-        /// The link that was asked for.
+        /// The requested link.
         link: LinkId,
         /// Its process id, which is also the id of its process group.
         pid: u32,
     },
     /// The child could not be started.
     SpawnFailed {
-        /// The link that was asked for.
+        /// The requested link.
         link: LinkId,
-        /// Why not.
+        /// The reason.
         why: SpawnError,
     },
     /// The child wrote one line to its stdout, protocol or noise.
     FromLink {
-        /// Which child.
+        /// The child.
         link: LinkId,
-        /// What came.
+        /// The line.
         received: Received,
     },
     /// The child wrote one line to its stderr (without the line end, redacted and then cut to a few KiB by the shell).
     Stderr {
-        /// Which child.
+        /// The child.
         link: LinkId,
         /// The line, without secrets.
         line: Bytes,
     },
     /// One of the child's pipes is gone although the process has not been seen to end.
     LinkBroken {
-        /// Which child.
+        /// The child.
         link: LinkId,
-        /// Which pipe.
+        /// The pipe.
         pipe: Pipe,
     },
-    /// The child has ended and is reaped. The last word about this link.
+    /// The child has ended and is reaped. The last input about this link.
     ChildExited {
-        /// Which child.
+        /// The child.
         link: LinkId,
-        /// How it ended.
+        /// Its exit status.
         how: Exit,
-        /// How many of the bytes that `poll_write` handed out for this link it can have read, at most: what its stdin
-        /// accepted, less what provably lies unread in a pipe that has no reader any more.
+        /// The upper bound of the bytes from `poll_write` that the child can have read: the bytes that its stdin
+        /// accepted, less those that provably lie unread in a pipe without a reader.
         written: u64,
     },
 
     /// A connection carries this exchange: the upstream can be reached.
     Reached {
-        /// Which exchange.
+        /// The exchange.
         exchange: ExchangeId,
     },
     /// The head of an HTTP response.
     Head {
-        /// Which exchange.
+        /// The exchange.
         exchange: ExchangeId,
-        /// The parts of it that decisions need.
+        /// The parts that decisions need.
         head: Head,
     },
     /// One event of an SSE response.
     StreamEvent {
-        /// Which exchange.
+        /// The exchange.
         exchange: ExchangeId,
-        /// The event, with what its data is; the shell has read it within the limits of the configuration.
+        /// The parsed event; the shell enforces the configured limits.
         event: ReceivedEvent,
     },
     /// The whole body of a response that is not a stream.
     Body {
-        /// Which exchange.
+        /// The exchange.
         exchange: ExchangeId,
-        /// What it holds, JSON-RPC or not.
+        /// The content, JSON-RPC or not.
         received: Received,
     },
-    /// The exchange is over. The last word about it.
+    /// The exchange is over. The last input about it.
     End {
-        /// Which exchange.
+        /// The exchange.
         exchange: ExchangeId,
-        /// How it ended.
+        /// Its end.
         how: EndHow,
-        /// What the peer can have received of the request, at most.
+        /// The part of the request that the peer can have received.
         written: Written,
     },
 
-    /// Someone asked for a new connection manually.
+    /// The operator requests a new connection.
     Reconnect {
-        /// Of which upstream.
+        /// The upstream.
         upstream: UpstreamId,
     },
-    /// Someone takes an upstream out manually: nothing new is sent to it until it is resumed.
+    /// The operator isolates an upstream: no new call is sent to it until it is resumed.
     Isolate {
-        /// Which upstream.
+        /// The upstream.
         upstream: UpstreamId,
     },
-    /// Someone brings it back.
+    /// The operator resumes it.
     Resume {
-        /// Which upstream.
+        /// The upstream.
         upstream: UpstreamId,
     },
-    /// Its configuration has changed. New policies hold for calls that come from now on.
+    /// The configuration has changed. New policies apply to calls that arrive from now on.
     Reconfigure {
-        /// Of which upstream.
+        /// The upstream.
         upstream: UpstreamId,
-        /// What holds from now on. Its name stays, and so does whether it is a child.
+        /// The new configuration. The name and the kind of transport stay the same.
         config: Box<UpstreamConfig>,
-        /// How much has changed.
+        /// The extent of the change.
         change: Change,
     },
-    /// The machine slept, or this process stood still for long: what was connected may not be any more.
+    /// The machine slept, or this process was stopped for long: connections may be lost.
     SystemResumed,
-    /// An interface, an address or a route has changed: what was connected may not be any more, what was out of reach may be
-    /// within it. Shells say so at most once in a few seconds.
+    /// An interface, an address or a route has changed: connections may be lost, and unreachable servers may be
+    /// reachable. Shells report it at most once in a few seconds.
     NetworkChanged,
-    /// Stop: finish what is running, take nothing new. Said twice, it means at once.
+    /// Stop: finish running calls, accept no new ones. A second one ends the engine at once.
     Stop,
 }
 
-/// What the engine asks of a shell.
+/// A request of the engine to a shell.
 #[derive(Clone, Debug)]
 pub enum Output {
     /// Start the child process of this upstream.
     Spawn {
-        /// The name of the new link.
+        /// The id of the new link.
         link: LinkId,
     },
-    /// Close the child's stdin once all that was pulled for it is written.
+    /// Close the child's stdin after all pulled messages are written.
     CloseStdin {
-        /// Which child.
+        /// The child.
         link: LinkId,
     },
     /// Send a signal to the child's whole process group.
     Signal {
-        /// Which child.
+        /// The child.
         link: LinkId,
-        /// Which signal.
+        /// The signal.
         signal: Signal,
     },
     /// Make an HTTP exchange.
     Exchange {
-        /// Its name.
+        /// The exchange.
         exchange: ExchangeId,
-        /// Which upstream.
+        /// The upstream.
         upstream: UpstreamId,
-        /// What to send. In a box, because most outputs are events and would be as large as it.
+        /// The request. In a box, because most outputs are events, which are smaller.
         request: Box<HttpRequest>,
-        /// Whether a connection that has been idle may carry it.
+        /// Whether an idle connection may carry it.
         reuse: Reuse,
     },
-    /// Give an exchange up; in the modern era this is how a call is cancelled.
+    /// Abort an exchange; in the modern era this cancels a call.
     Abort {
-        /// Which exchange.
+        /// The exchange.
         exchange: ExchangeId,
     },
-    /// Keep this for the next time; it replaces what was kept of this upstream before. Nobody waits for it.
+    /// Save this cache; it replaces the last one of this upstream. No input answers it.
     Cache {
-        /// Of which upstream.
+        /// The upstream.
         upstream: UpstreamId,
-        /// What to keep.
+        /// The cache.
         what: ListCache,
     },
-    /// From now on, reach this upstream the new way. Asked for at a moment in which no call is out; what is still open over the
-    /// old way is heard to its end.
+    /// Use the new transport configuration of this upstream from now on. Requested while no call is in flight;
+    /// exchanges that are still open over the old one are read to their end.
     Renew {
-        /// Which upstream.
+        /// The upstream.
         upstream: UpstreamId,
     },
-    /// Something happened. For status, logs, metrics and traces alike.
+    /// An event, for status, logs, metrics and traces.
     Event(Event),
-    /// Everything is answered, every child is reaped: the process may end once it has written what `poll_write` still has
-    /// for its clients, which it need not try for longer than [`crate::defaults::FINAL_WRITE`].
+    /// Everything is answered, every child is reaped. The process may exit after it has written what `poll_write` still
+    /// has for its clients, for at most [`crate::defaults::FINAL_WRITE`].
     Finished {
-        /// How the upstreams were.
+        /// The result for the exit code.
         ending: Ending,
     },
 }
 
-/// How much of a configuration has changed.
+/// The extent of a configuration change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Policies only: what runs goes on.
+    /// Policies only: the server keeps running.
     Policies,
-    /// The way to the server too, its command or its URL or what goes with them: it is replaced at the first moment in which
-    /// no call is with it.
+    /// The command, the URL or their settings too: the server is replaced as soon as no call is in flight.
     Transport,
 }
 
-/// How an engine's upstreams were, all in all.
+/// The overall result of an engine's upstreams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ending {
-    /// Each was ready once, or nobody wanted anything of it.
+    /// Each was ready once, or was never needed.
     Ready,
     /// One never was.
     NeverReady,
-    /// One lets nobody in without a login, and never did.
+    /// One requires a login and was never ready.
     NeedsLogin,
 }
 
 /// The signals that end a child, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Asks.
+    /// A request to exit.
     Term,
-    /// Does not ask.
+    /// The forced end.
     Kill,
 }
 
 /// One HTTP request.
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
-    /// GET, POST or DELETE.
+    /// The method: GET, POST or DELETE.
     pub verb: Verb,
-    /// Where to, when it is not the upstream's own URL: the endpoint that a legacy SSE server named, as it named it. The
-    /// shell resolves it against the URL and refuses another origin ([`EndHow::Forbidden`]).
+    /// The target, if it is not the upstream's own URL: the endpoint of a legacy SSE server, as the server named it.
+    /// The shell resolves it against the URL and refuses another origin ([`EndHow::Forbidden`]).
     pub target: Option<String>,
-    /// Headers that follow from the message and the session; the shell adds its own (Host, Accept, credentials).
+    /// Headers that depend on the message and the session; the shell adds its own (Host, Accept, credentials).
     pub headers: Vec<(Cow<'static, str>, Arc<str>)>,
     /// The message, for POST.
     pub body: Option<mendline_wire::Spliced>,
 }
 
-/// The three verbs of Streamable HTTP.
+/// The three HTTP methods of Streamable HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Opens or resumes a stream.
@@ -371,21 +372,21 @@ pub enum Verb {
     Delete,
 }
 
-/// May an exchange use a connection that others have used?
+/// The connections that an exchange may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// Any that looks open: the message can be sent again if the connection turns out dead.
+    /// Any open one: the message can be sent again if the connection is dead.
     Any,
-    /// Only a fresh one, or one idle so briefly that a keep-alive race is out of the question.
+    /// Only a new one, or one idle so briefly that a keep-alive race is impossible.
     Fresh,
 }
 
-/// What decisions need of a response head.
+/// The parts of a response head that decisions need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The status.
     pub status: u16,
-    /// What kind of body follows.
+    /// The kind of the body.
     pub content: Content,
     /// The session that the server assigned.
     pub session: Option<String>,
@@ -406,10 +407,10 @@ pub enum Content {
     Other,
 }
 
-/// How an exchange ended.
+/// The end of an exchange.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EndHow {
-    /// The response came to its proper end.
+    /// The response is complete.
     Complete,
     /// No connection could be made.
     NoConnection(ConnectError),
@@ -417,21 +418,21 @@ pub enum EndHow {
     Cut(CutReason),
     /// The peer proved that it did not process the request (REFUSED_STREAM, a GOAWAY below our stream).
     Refused,
-    /// We gave it up.
+    /// The engine aborted it.
     Aborted,
-    /// A limit of ours was exceeded (head, body or event too large).
+    /// A limit was exceeded (head, body or event too large).
     TooLarge,
-    /// It leads where nothing may be sent: another origin, an address that is not allowed, a certificate that is not
-    /// trusted. Trying again soon is pointless.
+    /// Sending to this target is not allowed: another origin, a forbidden address, an untrusted certificate. A quick
+    /// retry is pointless.
     Forbidden(RefusalReason),
 }
 
-/// What a peer can have received of a request, at most.
+/// The part of a request that a peer can have received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// Not one byte.
     Nothing,
-    /// Some, but not all: it cannot have been processed.
+    /// A part: it cannot have been processed.
     Partly,
     /// Possibly all of it.
     Whole,

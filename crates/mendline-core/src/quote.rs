@@ -1,20 +1,20 @@
-//! Text of a peer, before it stands in a sentence of ours.
+//! Quotation of a peer's text in errors, events and answers.
 //!
-//! Errors, events and answers quote a server: a line of its stderr, the message of an error that answers no call, noise on
-//! its stdout. Such text may hold secrets, and characters that a terminal obeys. Which secrets there are is known to the
-//! shell, so the shell gives the engine a [`Quote`]; the engine quotes through it and keeps no foreign text in any other
-//! form. An answer of the server to a request of the client is no quotation and passes unchanged.
+//! Errors, events and answers quote a server: a line of its stderr, the message of an error that answers no call, noise
+//! on its stdout. Such text may contain secrets and terminal control characters. Only the shell knows the secrets, so
+//! it gives the engine a [`Quote`]; the engine quotes through it and keeps no foreign text in any other form. A
+//! server's answer to a client's request is not a quotation and passes unchanged.
 
 use std::fmt;
 
-/// Makes text of a peer fit to be quoted. Must be pure: the same text gives the same quotation until a secret is added.
+/// Makes a peer's text safe to quote. It must be pure: the same text gives the same quotation until a secret is added.
 pub trait Quote: fmt::Debug + Send + Sync {
     /// The text on one line, without secrets and control characters. It is cut to `longest` bytes last, so that no part
     /// of a secret stays at the cut.
     fn quote(&self, text: &[u8], longest: usize) -> String;
 }
 
-/// Quotes for an engine without a shell that knows secrets: only controls are taken out.
+/// The default of an engine whose shell knows no secrets: removes only control characters.
 #[derive(Debug)]
 pub(crate) struct Unredacted;
 
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn controls_are_taken_out_and_cut_respects_characters() {
+    fn quote_removes_controls_and_cuts_at_characters() {
         assert_eq!(Unredacted.quote("a\nb\u{1b}é".as_bytes(), 5), "a b ");
     }
 }

@@ -1,21 +1,21 @@
-//! The rng, as the core is given them.
+//! The seeded random number generator.
 //!
-//! Jitter needs chance; the simulation needs the same chance twice. So the shell hands over a seed, and everything random
-//! in the core comes from this one generator (SplitMix64: small, well mixed, and not for secrets).
+//! Jitter is random, and a simulation must be repeatable. So the shell provides a seed, and all randomness in the core
+//! comes from this one generator (SplitMix64: small, well mixed, and not for secrets).
 
 use std::time::Duration;
 
-/// A seeded source of chance.
+/// A seeded random number generator.
 #[derive(Clone, Debug)]
 pub struct SeededRng(u64);
 
 impl SeededRng {
-    /// SeededRng that fall the same way for the same seed.
+    /// Creates a generator. The same seed gives the same values.
     pub fn new(seed: u64) -> Self {
         SeededRng(seed)
     }
 
-    fn roll(&mut self) -> u64 {
+    fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -26,8 +26,8 @@ impl SeededRng {
     /// A duration between `low` and `high`, both included.
     pub fn between(&mut self, low: Duration, high: Duration) -> Duration {
         let span = high.saturating_sub(low).as_nanos();
-        // A 64-bit roll scaled by multiplication: no bias that anyone could measure in a jitter.
-        let part = (u128::from(self.roll()) * (span + 1)) >> 64;
+        // Scaling by multiplication: its bias is negligible for jitter.
+        let part = (u128::from(self.next_u64()) * (span + 1)) >> 64;
         low + Duration::from_nanos(u64::try_from(part).unwrap_or(u64::MAX))
     }
 }
@@ -37,13 +37,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_falls_the_same_way_and_stays_within_its_bounds() {
+    fn same_seed_gives_same_values_within_bounds() {
         let (mut a, mut b) = (SeededRng::new(7), SeededRng::new(7));
         let (low, high) = (Duration::from_millis(100), Duration::from_millis(200));
         for _ in 0..1000 {
-            let rolled = a.between(low, high);
-            assert_eq!(rolled, b.between(low, high));
-            assert!((low..=high).contains(&rolled));
+            let drawn = a.between(low, high);
+            assert_eq!(drawn, b.between(low, high));
+            assert!((low..=high).contains(&drawn));
         }
         assert_eq!(a.between(low, low), low);
     }

@@ -1,7 +1,7 @@
-//! A value that must not be seen.
+//! A secret value.
 //!
-//! Tokens, keys and header values travel in this type, so that no `Debug`, no `Display` and no log line can show them by
-//! accident. Looking inside is one method with a long name, easy to search for in a review.
+//! Tokens, keys and header values have this type, so that no `Debug`, no `Display` and no log line can print them by
+//! accident. Only one method with a searchable name reads the value.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use std::fmt;
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes charge of a secret.
+    /// Wraps a secret.
     pub fn new(text: impl Into<String>) -> Self {
         Secret(text.into())
     }
 
-    /// The secret itself, for the one place that must send it.
+    /// The secret itself, for the code that sends it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -35,7 +35,7 @@ impl fmt::Display for Secret {
 
 impl Drop for Secret {
     fn drop(&mut self) {
-        // Best effort: what the optimiser leaves of it. The lint against `unsafe` is worth more here than certainty.
+        // Best effort: the optimiser may keep copies. Certainty would need `unsafe`, which the lints forbid.
         let mut bytes = std::mem::take(&mut self.0).into_bytes();
         bytes.fill(0);
         std::hint::black_box(&bytes);
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_never_prints_itself() {
+    fn secret_is_never_printed() {
         let secret = Secret::new("hunter2");
         assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "‹secret› ‹secret› Some(‹secret›)");
         assert_eq!(secret.expose(), "hunter2");

@@ -1,16 +1,16 @@
-//! Places for things in flight, named by numbers that are never used twice.
+//! A slab: storage for items in flight, with keys that are never reused.
 //!
-//! A [`Key`] is a serial number and a slot. Finding a thing is one index and one comparison, no hashing; and a key whose
-//! thing is gone is recognised for ever, which is what makes late answers tell themselves apart from wrong ones. As a
-//! number on the wire a key is `serial × 65536 + slot`, which stays below 2⁵³, the largest integer that every JSON reader
-//! keeps exact, for more than a hundred billion calls.
+//! A [`Key`] is a serial number and a slot. A lookup is one index and one comparison, no hashing. The key of a removed
+//! item stays recognisable for ever, which separates late answers from wrong ones. On the wire a key is `serial × 65536
+//! + slot`. This stays below 2⁵³, the largest integer that every JSON reader keeps exact, for more than a hundred
+//! billion calls.
 
-/// The name of one thing in a [`Slab`].
+/// The key of one item in a [`Slab`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(u64);
 
 const SLOT_BITS: u32 = 16;
-/// The most things that one slab can hold.
+/// The capacity of a slab.
 pub const CAPACITY: usize = 1 << SLOT_BITS;
 
 impl Key {
@@ -37,7 +37,7 @@ impl Key {
     }
 }
 
-/// Things in flight.
+/// A slab.
 #[derive(Debug)]
 pub struct Slab<T> {
     slots: Vec<Slot<T>>,
@@ -58,17 +58,17 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// How many things are in here.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the slab is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes a thing in; `None` when the slab is full.
+    /// Inserts an item; `None` when the slab is full.
     pub fn insert(&mut self, thing: T) -> Option<Key> {
         let slot = match self.free.pop() {
             Some(slot) => slot as usize,
@@ -83,19 +83,19 @@ impl<T> Slab<T> {
         Some(Key::new(self.serial, slot))
     }
 
-    /// The thing of this name.
+    /// The item of this key.
     pub fn get(&self, key: Key) -> Option<&T> {
         let slot = self.slots.get(key.slot())?;
         if slot.serial == key.serial() { slot.thing.as_ref() } else { None }
     }
 
-    /// The thing of this name, to change it.
+    /// The item of this key, mutable.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let slot = self.slots.get_mut(key.slot())?;
         if slot.serial == key.serial() { slot.thing.as_mut() } else { None }
     }
 
-    /// Takes a thing out.
+    /// Removes an item.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let slot = self.slots.get_mut(key.slot())?;
         if slot.serial != key.serial() {
@@ -106,7 +106,7 @@ impl<T> Slab<T> {
         Some(thing)
     }
 
-    /// Gives a thing a new name in its old place, so that whoever knows only the old one finds nothing.
+    /// Gives an item a new key in its slot. The old key finds nothing any more.
     pub fn rename(&mut self, key: Key) -> Option<Key> {
         self.get(key)?;
         self.serial += 1;
@@ -114,12 +114,12 @@ impl<T> Slab<T> {
         Some(Key::new(self.serial, key.slot()))
     }
 
-    /// Was this name ever given out?
-    pub fn was_given(&self, key: Key) -> bool {
+    /// Returns whether this key was ever issued.
+    pub fn was_issued(&self, key: Key) -> bool {
         key.serial() >= 1 && key.serial() <= self.serial && key.slot() < self.slots.len()
     }
 
-    /// All things with their names, by slot.
+    /// All items with their keys, by slot.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.slots
             .iter()
@@ -127,7 +127,7 @@ impl<T> Slab<T> {
             .filter_map(|(slot, it)| it.thing.as_ref().map(|thing| (Key::new(it.serial, slot), thing)))
     }
 
-    /// All names, oldest first.
+    /// All keys, oldest first.
     pub fn keys_by_age(&self) -> Vec<Key> {
         let mut keys: Vec<Key> = self.iter().map(|(key, _)| key).collect();
         keys.sort_unstable();
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_never_used_twice_and_finds_only_its_own_thing() {
+    fn keys_are_unique_and_find_only_their_own_item() {
         let mut slab = Slab::default();
         let a = slab.insert("a").unwrap();
         assert_eq!(slab.remove(a), Some("a"));
@@ -148,13 +148,13 @@ mod tests {
         assert_ne!(a, b, "same slot, new serial");
         assert_eq!(slab.remove(a), None);
         assert_eq!((slab.get(a), slab.get(b)), (None, Some(&"b")));
-        assert!(slab.was_given(a) && slab.was_given(b));
-        assert!(!slab.was_given(Key::from_number(b.number() + 65536)), "not given yet");
-        assert!(!slab.was_given(Key::from_number(0)), "never given");
+        assert!(slab.was_issued(a) && slab.was_issued(b));
+        assert!(!slab.was_issued(Key::from_number(b.number() + 65536)), "not issued yet");
+        assert!(!slab.was_issued(Key::from_number(0)), "never issued");
     }
 
     #[test]
-    fn a_renamed_thing_is_found_by_its_new_name_only() {
+    fn renamed_item_is_found_by_its_new_key_only() {
         let mut slab = Slab::default();
         let old = slab.insert(1).unwrap();
         let new = slab.rename(old).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_slab_says_so() {
+    fn full_slab_refuses_an_item() {
         let mut slab = Slab::default();
         for n in 0..CAPACITY {
             assert!(slab.insert(n).is_some());

@@ -1,11 +1,11 @@
-//! How things stand, folded from what happened.
+//! The status of all upstreams, folded from events.
 //!
-//! Nothing in here is asked of a machine: `status` is the fold of the events and of nothing else, so what a person is shown
-//! and what was logged cannot disagree. The simulation checks that the fold agrees with the machines.
+//! `status` is a fold of the events and of nothing else, so status and log cannot disagree. The simulation checks that
+//! the fold agrees with the state machines.
 //!
-//! The fold knows no time, since events carry none: spans are those that events name (a wait, a pause), and whoever wants to
-//! know how much of one is left notes when the event came. On the way of every healthy call there are three events, and each
-//! costs a look into a small map and an addition or two.
+//! The fold knows no time, since events carry none. Its durations are those of events (a wait, a pause); a reader that
+//! needs the rest of one records when the event arrived. A healthy call emits three events, and each costs a lookup in
+//! a small map and one or two additions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,65 +22,65 @@ use crate::port::UpstreamId;
 use crate::reason::{Reason, RefusalReason};
 use crate::words::Cause;
 
-/// How all upstreams stand.
+/// The status of all upstreams.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
-    /// Each upstream that anything happened to.
+    /// Each upstream with at least one event.
     pub upstreams: BTreeMap<UpstreamId, UpstreamStatus>,
 }
 
-/// How one upstream stands.
+/// The status of one upstream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpstreamStatus {
     /// Its link.
     pub link: LinkState,
-    /// What carries it, or last did.
+    /// The current or last transport.
     pub over: Option<Over>,
     /// It has given a real answer over this link.
     pub ready: bool,
     /// It was lost, and has not been ready since.
     pub lost: bool,
-    /// It was ready, and somebody wants a new connection all the same: the end of the old one is no loss.
+    /// It was ready, and the operator requested a new connection: the end of the old one is no loss.
     pub asked: bool,
-    /// The next dial, while there is one to wait for; else the last that there was since it was lost.
+    /// The next dial, or the last one since the loss.
     pub redial: Option<Redial>,
-    /// It lets nobody in without a login, for this reason.
+    /// The reason why it requires a login.
     pub needs_login: Option<Reason>,
     /// Its breaker.
     pub breaker: Held,
     /// The tools whose breakers are not closed.
     pub tools: BTreeMap<String, Held>,
-    /// It asked to be left alone for so long, and still is.
+    /// The pause that it requested, while it lasts.
     pub pause: Option<Duration>,
-    /// Why it is not up, or why it last was not.
+    /// The reason why it is not up, or last was not.
     pub last_trouble: Option<Reason>,
-    /// What went wrong last, with the link or with a call.
+    /// The last error of the link or of a call.
     pub last_error: Option<LastError>,
     /// Attempts to connect.
     pub dials: u64,
-    /// Of those, how many never came to an answer.
+    /// Dials that ended without an answer.
     pub dials_failed: u64,
-    /// How often it was ready and was lost.
+    /// Losses of a ready link.
     pub losses: u64,
-    /// How long it took from the last dial to the first answer.
+    /// The time from the last dial to the first answer.
     pub took: Option<Duration>,
     /// Calls accepted and neither answered nor cancelled.
     pub open: u64,
-    /// Of those, how many are out.
+    /// Of those, the sent ones.
     pub out: u64,
     /// Calls that the upstream answered.
     pub answered: u64,
-    /// Of those, how many with an error.
+    /// Of those, the errors.
     pub errors: u64,
-    /// Requests that were answered before the server was there.
+    /// Requests that were answered from the cache or provisionally.
     pub early: u64,
-    /// Calls that we answered with a failure.
+    /// Calls that failed.
     pub failed: u64,
-    /// Of those, how many have an unknown outcome.
+    /// Of those, the ones with an unknown outcome.
     pub unknown: u64,
     /// Attempts beyond the first.
     pub retried: u64,
-    /// Calls that the client took back, or left behind.
+    /// Calls that the client cancelled or abandoned.
     pub cancelled: u64,
     /// Calls rejected without being accepted.
     pub rejected: u64,
@@ -96,13 +96,13 @@ pub struct UpstreamStatus {
     pub slowed: u64,
     /// Messages dropped.
     pub dropped: u64,
-    /// How long answered calls took, once there are any.
+    /// The durations of answered tool calls, if there are any.
     pub latency: Option<Box<Histogram>>,
-    /// What was configured while it ran, if anything was.
+    /// The changed configuration, if it was changed.
     pub reconfigured: Option<Reconfigured>,
 }
 
-/// How many requests had which outcome. Each request is counted once.
+/// The number of requests per outcome. Each request is counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The server answered with a result.
@@ -122,7 +122,7 @@ pub struct Counts {
 /// The last error of an upstream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastError {
-    /// The cause that a client was told, if a call failed.
+    /// The cause in the client's error, if a call failed.
     pub cause: Option<Cause>,
     /// The reason.
     pub why: Reason,
@@ -146,9 +146,9 @@ impl fmt::Display for LastError {
 /// A breaker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Held {
-    /// Where it stands.
+    /// Its state.
     pub state: BreakerState,
-    /// For how long it opened, and why, while it is not closed.
+    /// The open time and the cause, while it is not closed.
     pub open_for: Option<(Duration, RefusalReason)>,
 }
 
@@ -157,23 +157,23 @@ pub struct Held {
 pub struct Redial {
     /// Counted from 1 since the loss.
     pub attempt: u32,
-    /// After how many it is parked, if that is known.
+    /// The number of attempts before it is parked, if it is known.
     pub most: Option<u32>,
-    /// How long it waits.
+    /// The wait.
     pub wait: Duration,
 }
 
-/// What a new configuration says that people are shown.
+/// The displayed parts of a changed configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reconfigured {
-    /// How many calls it is sent in what time.
+    /// The rate limit.
     pub rate_limit: Option<RateLimit>,
-    /// How it is called in words.
+    /// The target in words.
     pub place: String,
 }
 
 impl Status {
-    /// Takes one event in.
+    /// Applies one event.
     pub fn apply(&mut self, event: &Event) {
         if let Some(upstream) = event.upstream() {
             self.upstreams.entry(upstream).or_default().apply(event);
@@ -182,7 +182,7 @@ impl Status {
 }
 
 impl UpstreamStatus {
-    /// Takes one event about it in.
+    /// Applies one event of this upstream.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::CallAccepted { .. } => self.open += 1,
@@ -198,7 +198,7 @@ impl UpstreamStatus {
                     Answered::Error(_) => counts.errors += 1,
                 }
                 self.needs_login = None;
-                // How fast a server is shows in its tools: handshakes and subscriptions take as long as they take.
+                // Only tool calls show how fast a server is: handshakes and subscriptions take any time.
                 if *method == Method::ToolsCall {
                     self.latency.get_or_insert_default().note(*attempt_took);
                 }
@@ -259,14 +259,14 @@ impl UpstreamStatus {
 
             Event::BreakerOpened { tool, open_for, why, .. } => {
                 let open_for = Some((*open_for, why.clone()));
-                self.stand(tool.as_deref(), Held { state: BreakerState::Open, open_for });
+                self.set_breaker(tool.as_deref(), Held { state: BreakerState::Open, open_for });
             }
             Event::BreakerHalfOpened { tool, .. } => {
-                self.stand(tool.as_deref(), Held { state: BreakerState::HalfOpen, open_for: None });
+                self.set_breaker(tool.as_deref(), Held { state: BreakerState::HalfOpen, open_for: None });
             }
-            Event::BreakerClosed { tool, .. } => self.stand(tool.as_deref(), Held::default()),
-            Event::Isolated { .. } => self.stand(None, Held { state: BreakerState::Isolated, open_for: None }),
-            Event::Resumed { .. } => self.stand(None, Held::default()),
+            Event::BreakerClosed { tool, .. } => self.set_breaker(tool.as_deref(), Held::default()),
+            Event::Isolated { .. } => self.set_breaker(None, Held { state: BreakerState::Isolated, open_for: None }),
+            Event::Resumed { .. } => self.set_breaker(None, Held::default()),
             Event::Paused { wait, .. } => self.pause = Some(*wait),
             Event::PauseEnded { .. } => self.pause = None,
             Event::Reconfigured { rate_limit, place, .. } => {
@@ -276,7 +276,7 @@ impl UpstreamStatus {
         }
     }
 
-    /// The process that it is, if it is a child that runs.
+    /// The process id of a running child.
     pub fn child(&self) -> Option<u32> {
         match self.over {
             Some(Over::Child(pid)) if matches!(self.link, LinkState::Up | LinkState::Draining) => Some(pid),
@@ -288,7 +288,7 @@ impl UpstreamStatus {
         if method == Method::ToolsCall { &mut self.tool_calls } else { &mut self.other_calls }
     }
 
-    /// A call is over.
+    /// Ends a call.
     fn end(&mut self, was_out: bool) {
         self.open -= 1;
         self.out -= u64::from(was_out);
@@ -298,10 +298,10 @@ impl UpstreamStatus {
         self.link = to;
         let was_tried = matches!(from, LinkState::Dialing | LinkState::Up | LinkState::Draining);
         match to {
-            // One that is there and is asked in another language is not dialed anew.
+            // A change of the HTTP transport of a reachable server is no new dial.
             LinkState::Dialing => self.dials += u64::from(from != LinkState::Up),
             LinkState::Up => {
-                // Found by somebody who was not sent to look.
+                // Reached by an exchange without a dial; it counts as one.
                 self.dials += u64::from(from != LinkState::Dialing);
                 (self.over, self.ready) = (over, false);
             }
@@ -317,16 +317,16 @@ impl UpstreamStatus {
     }
 
     fn lose(&mut self, why: Option<&Reason>) {
-        let (was_ready, is_wished) = (self.ready, std::mem::take(&mut self.asked));
+        let (was_ready, is_requested) = (self.ready, std::mem::take(&mut self.asked));
         (self.ready, self.lost) = (false, true);
-        if !is_wished {
+        if !is_requested {
             self.losses += u64::from(was_ready);
             self.dials_failed += u64::from(!was_ready);
             self.last_error = why.cloned().map(LastError::from);
         }
     }
 
-    fn stand(&mut self, tool: Option<&str>, held: Held) {
+    fn set_breaker(&mut self, tool: Option<&str>, held: Held) {
         match tool {
             None => self.breaker = held,
             Some(tool) if held.state == BreakerState::Closed => drop(self.tools.remove(tool)),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_ready_is_lost_and_one_that_never_was_has_failed() {
+    fn ready_server_counts_as_loss_and_unready_as_failed_dial() {
         let mut events = up();
         events.push(moved(LinkState::Up, LinkState::Waiting, None));
         let status = folded(&events);
@@ -377,21 +377,21 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_somebody_ends_by_hand_is_no_loss_and_no_error() {
+    fn manual_reconnect_is_no_loss_and_no_error() {
         let mut events = up();
         events.push(Event::ReconnectRequested { upstream: UPSTREAM });
         events.push(moved(LinkState::Up, LinkState::Draining, None));
-        assert_eq!(folded(&events).child(), Some(7), "it is still there while it is ended");
+        assert_eq!(folded(&events).child(), Some(7), "the child runs while it is drained");
         events.push(moved(LinkState::Draining, LinkState::Waiting, None));
         let status = folded(&events);
         assert_eq!((status.losses, status.dials_failed, status.last_error), (0, 0, None));
         events.push(moved(LinkState::Waiting, LinkState::Dialing, None));
         events.push(moved(LinkState::Dialing, LinkState::Waiting, None));
-        assert_eq!(folded(&events).dials_failed, 1, "what fails after that does count");
+        assert_eq!(folded(&events).dials_failed, 1, "later failures count");
     }
 
     #[test]
-    fn a_subscription_that_ends_after_a_day_was_not_slow() {
+    fn subscriptions_do_not_count_in_the_latency() {
         let answered = |method, took| {
             let (client, tool, trace) = (ClientId(1), None, None);
             let accepted = Event::CallAccepted { upstream: UPSTREAM, call: 1, client, method, tool, trace };

@@ -1,8 +1,8 @@
-//! When to be woken next.
+//! The timers of the engine.
 //!
-//! One heap for the whole engine. Cancelling is lazy: the entry stays in the heap and is skipped when it comes up. Calls
-//! live milliseconds and their deadlines minutes, so the dead would soon outnumber the living; when they do, the heap is
-//! rebuilt from the living, which costs each timer a constant in the long run.
+//! One heap for the whole engine. Cancelling is lazy: the entry stays in the heap and is skipped when it comes up.
+//! Calls live milliseconds and their deadlines minutes, so disarmed entries soon outnumber armed ones; then the heap is
+//! rebuilt, at a constant amortised cost per timer.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,11 +10,11 @@ use std::collections::BinaryHeap;
 use crate::moment::Moment;
 use crate::slab::{Key, Slab};
 
-/// The name of an armed timer.
+/// The id of an armed timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerId(Key);
 
-/// The armed timers, each with what it is for.
+/// The armed timers, each with its purpose.
 #[derive(Debug)]
 pub struct Timers<A> {
     heap: BinaryHeap<Reverse<(Moment, Key)>>,
@@ -35,7 +35,7 @@ impl<A> Timers<A> {
         Some(TimerId(key))
     }
 
-    /// Disarms a timer; one that has gone off already is gone already.
+    /// Disarms a timer. A timer that has fired is ignored.
     pub fn disarm(&mut self, timer: TimerId) {
         self.armed.remove(timer.0);
         if self.heap.len() > 64 && self.heap.len() > 2 * self.armed.len() {
@@ -45,12 +45,12 @@ impl<A> Timers<A> {
         self.drop_disarmed();
     }
 
-    /// When the next one goes off.
+    /// The time of the next timer.
     pub fn next(&self) -> Option<Moment> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes the next one that has gone off by `now`.
+    /// Removes and returns the next timer that is due.
     pub fn take_due(&mut self, now: Moment) -> Option<A> {
         let Reverse((at, key)) = *self.heap.peek()?;
         if at > now {
@@ -61,7 +61,7 @@ impl<A> Timers<A> {
         alarm
     }
 
-    /// Removes the dead from the top, so that the top always lives.
+    /// Removes disarmed entries from the top of the heap.
     fn drop_disarmed(&mut self) {
         while let Some(Reverse((_, key))) = self.heap.peek()
             && self.armed.get(*key).is_none()
@@ -70,7 +70,7 @@ impl<A> Timers<A> {
         }
     }
 
-    /// How many are armed.
+    /// The number of armed timers.
     pub fn len(&self) -> usize {
         self.armed.len()
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timers_go_off_in_order_and_only_when_due() {
+    fn timers_fire_in_order_and_only_when_due() {
         let mut timers = Timers::default();
         timers.arm(Moment(30), 'c');
         timers.arm(Moment(10), 'a');
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_short_calls_with_long_deadlines_leave_no_heap_behind() {
+    fn heap_stays_small_after_a_million_short_calls() {
         let mut timers = Timers::default();
         for n in 0..1_000_000u64 {
             let timer = timers.arm(Moment(n + 300_000_000_000), ()).unwrap();

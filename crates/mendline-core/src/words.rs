@@ -1,9 +1,9 @@
-//! What a model reads when a call could not be mended.
+//! The texts of failed calls for models.
 //!
-//! One table. A model needs three things from a failure: what happened, whether the call ran, and what to do next. A failed
-//! `tools/call` is a *result* with `isError: true`, because that is what reaches the model; any other method gets a JSON-RPC
-//! error with a code of ours, outside the range that the specification reserves. The same facts ride along for machines, in
-//! `_meta["dev.mendline/failure"]` or `error.data`. What an upstream itself answers never comes through here.
+//! One table. A model needs three facts about a failure: what happened, whether the call ran, and what to do next. A
+//! failed `tools/call` is a *result* with `isError: true`, because that reaches the model; any other method gets a
+//! JSON-RPC error with a code of ours, outside the range that the specification reserves. Programs read the same facts
+//! in `_meta["dev.mendline/failure"]` or `error.data`. An upstream's own answers do not pass through here.
 
 use std::time::Duration;
 
@@ -18,35 +18,35 @@ use crate::reason::Reason;
 /// The key of our facts in `_meta`.
 pub const FAILURE_KEY: &str = meta::FAILURE;
 
-/// The error codes that are ours. What else rides in `data` of an error with such a code is our facts, never a server's.
+/// The error codes of Mendline. `data` of an error with such a code holds our facts, never a server's.
 pub const CODES: std::ops::RangeInclusive<i64> = -31010..=-31001;
 
-/// Why a call failed, as far as it is ours to say.
+/// The cause of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// The upstream is not up.
     Unavailable,
-    /// It was sent, and nobody knows whether it ran.
+    /// It was sent, and whether it ran is unknown.
     OutcomeUnknown,
     /// Its deadline passed.
     TimedOut,
-    /// Too much at once.
+    /// Too many calls wait.
     Overloaded,
-    /// The upstream asked us to wait.
+    /// The rate limit of the upstream, or ours, is reached.
     RateLimited,
-    /// The upstream is sick.
+    /// A breaker is open.
     BreakerOpen,
-    /// The upstream has been given up for now.
+    /// The upstream is parked.
     Parked,
     /// A person has to log in.
     NeedsLogin,
-    /// The two sides cannot be brought together in this.
+    /// The server's reply cannot be passed on: no transport in common, or an unreadable response.
     CannotBridge,
     /// The server rejected the request and did not process it.
     Refused,
-    /// The server speaks only revisions before 2026-07-28. A client that asks with `server/discover` which era it meets
-    /// expects what such a server says over stdio, *method not found*, and initializes with `initialize` instead; so this is the
-    /// one cause with a code that is not ours.
+    /// The server supports only revisions before 2026-07-28. A client that probes the era with `server/discover`
+    /// expects the reply of such a server over stdio, *method not found*, and then initializes with `initialize`. So
+    /// this is the one cause with a code that is not ours.
     OtherEra,
 }
 
@@ -68,7 +68,7 @@ impl Cause {
         }
     }
 
-    /// The word for it in machine-readable facts.
+    /// The name of the cause in machine-readable facts.
     pub fn word(self) -> &'static str {
         match self {
             Cause::Unavailable => "unavailable",
@@ -86,28 +86,28 @@ impl Cause {
     }
 }
 
-/// All that is known of a call that failed.
+/// A failed call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// Its number in events and logs, if it got as far as having one.
+    /// Its number in events and logs, if it was accepted.
     pub call: Option<u64>,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// Whether calling again is safe.
     pub retryable: bool,
-    /// How often it was sent.
+    /// The number of attempts.
     pub attempts: u32,
-    /// When calling again makes sense.
+    /// The time after which a retry makes sense.
     pub retry_after: Option<Duration>,
     /// The name of the upstream.
     pub upstream: String,
-    /// What was called, as a model knows it: the tool's name, else the method.
+    /// The tool's name, else the method.
     pub what: String,
     /// The reason.
     pub why: Reason,
-    /// Only a person can change what is in the way: a missing command, a certificate, a login.
+    /// Only a person can remove the cause: a missing command, a certificate, a login.
     pub needs_person: bool,
     /// The request was of the modern era, whose results name their type.
     pub modern: bool,
@@ -219,17 +219,17 @@ impl Failure {
     }
 }
 
-/// A wait in milliseconds, rounded up: who comes back when it was told to must not be told so again.
+/// A wait in milliseconds, rounded up, so that a retry after it is not too early.
 fn whole_millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// A JSON-RPC error response of ours that is not about an upstream (a malformed request, for instance).
+/// A JSON-RPC error response of Mendline that is not about an upstream, for example for a malformed request.
 pub fn error_response(id: &Id, code: i64, message: &str) -> Bytes {
     respond(id, "error", &json!({ "code": code, "message": message }))
 }
 
-/// A `notifications/progress` of ours, under the client's token as it was written.
+/// A `notifications/progress` of Mendline, under the client's token as it was written.
 pub fn progress(token: &[u8], progress: f64, message: &str) -> Bytes {
     let mut text = br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"#.to_vec();
     text.extend_from_slice(token);
@@ -239,7 +239,7 @@ pub fn progress(token: &[u8], progress: f64, message: &str) -> Bytes {
     text.into()
 }
 
-/// A `notifications/cancelled` of ours.
+/// A `notifications/cancelled` of Mendline.
 pub fn cancelled(id: &Id, reason: &str) -> Bytes {
     let mut text = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.to_vec();
     text.extend_from_slice(id.as_bytes());
@@ -248,7 +248,7 @@ pub fn cancelled(id: &Id, reason: &str) -> Bytes {
 }
 
 fn respond(id: &Id, member: &str, value: &Value) -> Bytes {
-    // The id goes in as the bytes that came; a Value would round large numbers.
+    // The id keeps its bytes; a Value would round large numbers.
     let mut text = br#"{"jsonrpc":"2.0","id":"#.to_vec();
     text.extend_from_slice(id.as_bytes());
     text.extend_from_slice(format!(r#","{member}":{value}}}"#).as_bytes());
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn w03_a_modern_result_names_its_type_and_a_legacy_one_does_not() {
+    fn w03_only_modern_results_name_their_type() {
         for (modern, expected) in [(true, json!("complete")), (false, Value::Null)] {
             let lost = Failure { modern, ..failure(Cause::OutcomeUnknown, Outcome::Unknown, false) };
             let tool: Value = serde_json::from_slice(&lost.response(&Id::number(1), Method::ToolsCall)).unwrap();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn t02_a_persons_problem_is_not_to_be_retried() {
+    fn t02_failure_that_needs_a_person_is_not_retryable() {
         let missing = Failure { needs_person: true, ..failure(Cause::Parked, Outcome::NotSent, false) };
         let text = missing.text();
         assert!(text.ends_with("Retrying will not help. Ask the user to run `mendline doctor notes`."), "{text}");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_told_what_happened_whether_it_ran_and_what_to_do() {
+    fn text_says_what_happened_whether_it_ran_and_next_step() {
         let lost = failure(Cause::OutcomeUnknown, Outcome::Unknown, false);
         assert_eq!(
             lost.text(),
@@ -308,13 +308,13 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_tool_call_is_a_result_and_anything_else_an_error_with_the_id_as_written() {
+    fn failed_tool_call_is_a_result_other_methods_get_errors() {
         let lost = failure(Cause::OutcomeUnknown, Outcome::Unknown, false);
         let id = Id::from_raw(b"123456789012345678901234567890");
         let tool: Value = serde_json::from_slice(&lost.response(&id, Method::ToolsCall)).unwrap();
         assert_eq!(tool["result"]["isError"], true);
         assert_eq!(tool["result"]["_meta"][FAILURE_KEY]["outcome"], "unknown");
-        assert_eq!(tool["result"]["_meta"][FAILURE_KEY]["call"], 65_537, "what `mendline logs --call` asks for");
+        assert_eq!(tool["result"]["_meta"][FAILURE_KEY]["call"], 65_537, "the number for `mendline logs --call`");
         let other = lost.response(&id, Method::ToolsList);
         assert!(other.starts_with(br#"{"jsonrpc":"2.0","id":123456789012345678901234567890,"error":"#));
         let other: Value = serde_json::from_slice(&other).unwrap();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_detail_cannot_break_out_of_its_string() {
+    fn hostile_detail_stays_inside_its_string() {
         let mut nasty = failure(Cause::Unavailable, Outcome::NotSent, true);
         nasty.why = Reason::ErrorBody { message: "\"},\"x\":\"\n\u{0}".into() };
         let response = nasty.response(&Id::number(1), Method::ToolsCall);

@@ -1,4 +1,4 @@
-//! The side that faces clients: one conversation each, every request answered once.
+//! The client side: one session per client. Every request gets exactly one answer.
 
 mod outbox;
 mod server_requests;

@@ -1,8 +1,7 @@
-//! What waits to be written to a client.
+//! The messages that wait to be written to a client.
 //!
-//! Answers are never dropped, so this queue is bounded from the other side: beyond the soft limit we stop reading from a
-//! child that serves only this client, beyond the hard limit we stop reading from the client itself, which then writes and
-//! does not read.
+//! Answers are never dropped, so this queue is bounded by backpressure. Beyond the soft limit the engine stops reading
+//! from a child that serves only this client. Beyond the hard limit it stops reading from the client itself.
 
 use std::collections::VecDeque;
 
@@ -41,12 +40,12 @@ impl Outbox {
         self.messages.len()
     }
 
-    /// Is the client far enough behind to slow a child down?
+    /// Returns whether the client is so far behind that a child must be slowed down.
     pub fn is_behind(&self) -> bool {
         self.messages.len() >= defaults::CLIENT_QUEUE_SOFT || self.bytes >= defaults::CLIENT_QUEUE_SOFT_BYTES
     }
 
-    /// Is the client so far behind that we should not listen to it either?
+    /// Returns whether the client is so far behind that the engine stops reading from it.
     pub fn is_stuck(&self) -> bool {
         self.messages.len() >= defaults::CLIENT_QUEUE_HARD || self.bytes >= defaults::CLIENT_QUEUE_HARD_BYTES
     }

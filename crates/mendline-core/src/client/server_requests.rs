@@ -1,8 +1,8 @@
-//! What servers have asked this client and still wait for.
+//! The requests of servers that wait for an answer of this client.
 //!
-//! In the legacy era a server may ask its client for a sample, an answer of the user, its roots, or a ping. Each such
-//! question goes to the client under a number of ours: two servers, or two lives of one server, may well use the same id.
-//! When the link that a question came over is gone, nobody waits for the answer, and the client is told to put it away.
+//! In the legacy era a server may request a sample, user input, the roots or a ping from its client. Each such request
+//! goes to the client under a number of ours, because two servers, or two processes of one server, may use the same id.
+//! When the link of a request is gone, the request is withdrawn and the client receives a cancellation.
 
 use mendline_wire::{Id, Message, Method, Patch, Span, Spliced};
 
@@ -15,7 +15,7 @@ use crate::reason::RefusalReason;
 use crate::slab::{Key, Slab};
 use crate::words;
 
-/// One question.
+/// One request of a server.
 #[derive(Debug)]
 struct ServerRequest {
     link: LinkId,
@@ -23,7 +23,7 @@ struct ServerRequest {
     token: Option<Vec<u8>>,
 }
 
-/// The questions that are open.
+/// The open requests.
 #[derive(Debug, Default)]
 pub struct ServerRequests {
     open: Slab<ServerRequest>,
@@ -34,7 +34,7 @@ impl ServerRequests {
         self.open.len()
     }
 
-    /// Takes a server's request and gives what the client is to be sent.
+    /// Registers a server's request and returns the message for the client.
     pub fn open(&mut self, client: ClientId, link: LinkId, message: &Message, cx: &mut Cx<'_>) -> Option<Spliced> {
         let id = Id::from_raw(message.id()?);
         let at = message.id_span()?;
@@ -54,7 +54,7 @@ impl ServerRequests {
         Some(Spliced::new(message.text().clone(), edits.into_iter().flatten()))
     }
 
-    /// The client answered one of them.
+    /// Forwards the client's answer to the server.
     pub fn answer(&mut self, client: ClientId, message: Message, cx: &mut Cx<'_>) -> Result<(), Dropped> {
         let key = message.id().and_then(|raw| Id::from_raw(raw).as_u64()).map(Key::from_number);
         let Some(server_request) = key.and_then(|key| self.open.remove(key)) else { return Err(Dropped::StaleReply) };
@@ -66,7 +66,7 @@ impl ServerRequests {
         Ok(())
     }
 
-    /// The client reports progress on one of them.
+    /// Forwards the client's progress to the server.
     pub fn progress(&mut self, message: Message, cx: &mut Cx<'_>) -> Result<(), Dropped> {
         let found = message.progress_token().and_then(|at| {
             let key = Key::from_number(Id::from_raw(message.slice(at)).as_u64()?);
@@ -78,7 +78,7 @@ impl ServerRequests {
         Ok(())
     }
 
-    /// The server takes a question back; gives what the client is to be told.
+    /// Withdraws a request that its server cancelled. Returns the cancellation for the client.
     pub fn withdraw(
         &mut self,
         client: ClientId,
@@ -97,21 +97,21 @@ impl ServerRequests {
         Some(Spliced::new(message.text().clone(), [(at, Patch::number(key.number()))]))
     }
 
-    /// A link is gone: all its questions are withdrawn; gives what the client is to be told.
+    /// Withdraws all requests of a link that is gone. Returns the cancellations for the client.
     pub fn withdraw_all(&mut self, client: ClientId, link: LinkId, cx: &mut Cx<'_>) -> Vec<Spliced> {
-        let mut told = Vec::new();
+        let mut notifications = Vec::new();
         for key in self.open.keys_by_age() {
             if self.open.get(key).is_some_and(|server_request| server_request.link == link) {
                 self.open.remove(key);
                 cx.emit(Event::ServerRequestWithdrawn { client, link });
                 let id = Id::number(key.number());
-                told.push(Spliced::whole(words::cancelled(&id, "the server that asked has ended")));
+                notifications.push(Spliced::whole(words::cancelled(&id, "the server of this request has ended")));
             }
         }
-        told
+        notifications
     }
 
-    /// The client cannot answer any more: every server that waits is told so.
+    /// Declines all open requests, because the client cannot answer any more.
     pub fn decline_all(&mut self, cx: &mut Cx<'_>) {
         for key in self.open.keys_by_age() {
             if let Some(ServerRequest { link, id, .. }) = self.open.remove(key) {
@@ -123,6 +123,6 @@ impl ServerRequests {
         }
     }
 
-    /// What a dropped answer was: for the event.
+    /// The method of a dropped answer, for the event.
     pub const DROPPED_METHOD: Method = Method::None;
 }

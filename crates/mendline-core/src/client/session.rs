@@ -1,9 +1,9 @@
-//! One client's conversation: its requests, each answered once, here and nowhere else.
+//! One client's session: its requests, each answered exactly once.
 //!
-//! A request becomes a [`Request`] the moment it is read and stops being one the moment its answer is queued; there is no
-//! third state, so there is no second answer. Ids and progress tokens are the client's own and are kept as they were
-//! written: the upstream sees numbers of ours, the client never does. What the client left behind (cancelled, or gone) has
-//! no `Request` any more, and whatever still arrives for it is dropped and counted.
+//! A [`Request`] exists from the moment it is read until its answer is queued, so a second answer is impossible. Ids
+//! and progress tokens of the client are kept as they were written; the upstream sees only numbers of ours. A cancelled
+//! request, or one of a client that is gone, has no `Request`; messages that still arrive for it are dropped and
+//! counted.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ use crate::reason::RefusalReason;
 use crate::slab::{Key, Slab};
 use crate::words;
 
-/// What the client waits for.
+/// A request that waits for its answer.
 #[derive(Debug)]
 struct Request {
     id: Id,
@@ -28,7 +28,7 @@ struct Request {
     token: Option<Patch>,
 }
 
-/// One client's conversation.
+/// One client's session.
 #[derive(Debug)]
 pub struct ClientSession {
     client: ClientId,
@@ -37,11 +37,11 @@ pub struct ClientSession {
     server_requests: ServerRequests,
     outbox: Outbox,
     listening: usize,
-    /// It had its chance to say who it is.
-    is_introduced: bool,
-    /// It will send no more.
+    /// The first request was searched for the client's name.
+    is_identified: bool,
+    /// The client will send no more.
     ended: bool,
-    /// It can no longer be written to.
+    /// The client can no longer be written to.
     lost: bool,
 }
 
@@ -54,23 +54,23 @@ impl ClientSession {
             server_requests: ServerRequests::default(),
             outbox: Outbox::default(),
             listening: 0,
-            is_introduced: false,
+            is_identified: false,
             ended: false,
             lost: false,
         }
     }
 
-    /// Requests that will be answered by themselves; a subscription that listens for ever is not one.
+    /// Requests that end by themselves, which excludes subscriptions.
     pub fn running(&self) -> usize {
         self.requests.len() - self.listening
     }
 
-    /// Requests without an answer, listening ones included.
+    /// Requests without an answer, subscriptions included.
     pub fn open(&self) -> usize {
         self.requests.len()
     }
 
-    /// Questions of servers that the client has not answered.
+    /// Requests of servers that the client has not answered.
     pub fn server_requests(&self) -> usize {
         self.server_requests.len()
     }
@@ -110,7 +110,7 @@ impl ClientSession {
         }
     }
 
-    /// It will send no more. What it asked for is still answered; what it was asked, it cannot answer.
+    /// Handles the end of the client's input. Its requests are still answered; requests of servers are declined.
     pub fn handle_ended(&mut self, cx: &mut Cx<'_>) {
         if !self.ended {
             self.ended = true;
@@ -119,7 +119,7 @@ impl ClientSession {
         }
     }
 
-    /// It can no longer be written to: nothing it asked for is of use any more.
+    /// Handles a client that can no longer be written to: its requests are abandoned.
     pub fn handle_lost(&mut self, cx: &mut Cx<'_>) {
         if self.lost {
             return;
@@ -173,13 +173,13 @@ impl ClientSession {
             }
             ClientEvent::Withdraw { link, at, message } => {
                 match self.server_requests.withdraw(self.client, link, at, &message, cx) {
-                    Some(told) => self.push(told, cx),
+                    Some(notification) => self.push(notification, cx),
                     None => self.drop_message(Method::Cancelled, Dropped::StaleReply, cx),
                 }
             }
             ClientEvent::LinkGone { link } => {
-                for told in self.server_requests.withdraw_all(self.client, link, cx) {
-                    self.push(told, cx);
+                for notification in self.server_requests.withdraw_all(self.client, link, cx) {
+                    self.push(notification, cx);
                 }
             }
             ClientEvent::Notice { message, subscription: None } => {
@@ -215,25 +215,25 @@ impl ClientSession {
     fn handle_request(&mut self, message: Message, cx: &mut Cx<'_>) {
         let Some(id) = message.id().map(Id::from_raw) else { return };
         let method = message.method();
-        self.listen_for_a_name(&message, cx);
+        self.identify(&message, cx);
         let token = message.progress_token().map(|at| Patch::from(message.slice(at)));
         match self.requests.insert(Request { id: id.clone(), method, token }) {
             Some(request) => {
                 self.listening += usize::from(method == Method::SubscriptionsListen);
                 cx.send_to_upstream(self.upstream, UpstreamCommand::Call { client: self.client, request, message });
             }
-            // The limits on calls turn requests away long before tens of thousands are open; this is the wall behind them.
+            // The limits on calls reject requests long before this; it is the last defence.
             None => self.refuse_with(Some(id), words::Cause::Overloaded.code(), "too many requests are open", cx),
         }
     }
 
-    /// Whoever speaks says who he is: in the handshake, or with every request where there is none.
-    fn listen_for_a_name(&mut self, message: &Message, cx: &mut Cx<'_>) {
-        if self.is_introduced || message.method() == Method::Ping {
+    /// Reads the client's name from its handshake, or from its first request in the modern era.
+    fn identify(&mut self, message: &Message, cx: &mut Cx<'_>) {
+        if self.is_identified || message.method() == Method::Ping {
             return;
         }
-        // Who has not said it by now never does; looking again would cost every request.
-        self.is_introduced = true;
+        // Only the first request is searched: searching each would slow down every request.
+        self.is_identified = true;
         let member = |name: &str| match message.method() {
             Method::Initialize => message.get_str(&["clientInfo", name]),
             _ => message.get_str(&["_meta", meta::CLIENT_INFO, name]),
@@ -247,7 +247,7 @@ impl ClientSession {
 
     fn handle_cancelled(&mut self, message: Message, cx: &mut Cx<'_>) {
         let raw = message.get(&["requestId"]);
-        // An id in use twice is the client's own doing; the request that it made last is the one that it means.
+        // If the client used an id twice, it means its latest request.
         let found =
             self.requests.iter().filter(|(_, request)| Some(request.id.as_bytes()) == raw).map(|(key, _)| key).max();
         match found {
@@ -259,7 +259,7 @@ impl ClientSession {
         }
     }
 
-    /// The one place where an upstream's answer becomes the client's.
+    /// Delivers an upstream's answer to the client. No other function does.
     fn answer(&mut self, request: Key, message: Message, cx: &mut Cx<'_>) {
         let Some(request) = self.forget(request) else {
             return self.drop_message(Method::None, Dropped::Late, cx);

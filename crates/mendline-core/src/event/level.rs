@@ -1,25 +1,25 @@
-//! How loud an event is.
+//! The level of each event.
 //!
-//! What belongs to a healthy day is for those who look for it. What was lost or mended is said to everybody, because it should
-//! not have broken; and only what stays broken until somebody does something is an error.
+//! Events of normal operation are `Debug` or `Info`. Losses and repairs are `Warn`. `Error` is a fault that lasts until
+//! a person acts.
 
 use super::{Dropped, Event, LinkState};
 
-/// How loud an event is.
+/// The level of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// For those who follow single calls.
+    /// Details of single calls.
     Debug,
-    /// For those who follow the day.
+    /// Normal operation.
     Info,
-    /// Something was lost or mended that should not have broken.
+    /// A loss or a repair.
     Warn,
-    /// Something needs a person.
+    /// A fault that needs a person.
     Error,
 }
 
 impl Event {
-    /// How loud it is.
+    /// Returns the level.
     pub fn level(&self) -> Level {
         match self {
             Event::DialFailed { repeated: true, .. } | Event::LinkStateChanged { repeated: true, .. } => Level::Debug,

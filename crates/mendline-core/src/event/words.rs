@@ -1,5 +1,4 @@
-//! What an event says to a person: half a sentence in the past tense, without the server's name, which whoever shows it puts
-//! before it.
+//! The text of each event for people, in the past tense, without the server's name. The reader puts the name before it.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,10 +20,10 @@ impl fmt::Display for Event {
         match self {
             Event::ClientOpened { .. } => write!(f, "client connected"),
             Event::ClientNamed { name, version, .. } => write!(f, "client is {name} {version}"),
-            Event::ClientEnded { .. } => write!(f, "client will send no more"),
+            Event::ClientEnded { .. } => write!(f, "client closed its input"),
             Event::ClientLost { .. } => write!(f, "client no longer reads"),
             Event::ClientMessageInvalid { what, .. } => {
-                write!(f, "client sent something that is not a message: {what}")
+                write!(f, "client sent an invalid message: {what}")
             }
             Event::DialFailed { why, .. } => write!(f, "could not be started: {why}"),
             Event::LinkStateChanged { from, to, why: None, .. } => write!(f, "{from} → {to}"),
@@ -33,36 +32,37 @@ impl fmt::Display for Event {
                 write!(f, "next attempt ({attempt} of {most}) in {}", Short(*wait))
             }
             Event::DialPlanned { attempt, wait, .. } => write!(f, "next attempt ({attempt}) in {}", Short(*wait)),
-            Event::ReconnectRequested { .. } => write!(f, "a new connection is made: requested manually"),
+            Event::ReconnectRequested { .. } => write!(f, "reconnecting: requested manually"),
             Event::LoginRequired { why, .. } => write!(f, "needs a login: {why}"),
-            Event::ReconnectDisabled { why, .. } => write!(f, "lost, and dialed again only when it is called: {why}"),
+            Event::ReconnectDisabled { why, .. } => write!(f, "lost; the next call dials it: {why}"),
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),
             Event::SessionReplayFailed { why, .. } => write!(f, "session could not be replayed: {why}"),
-            Event::OutputSkipped { text, .. } => write!(f, "skipped what is not protocol: {text}"),
+            Event::OutputSkipped { text, .. } => write!(f, "skipped output that is not MCP: {text}"),
             Event::InternalRequestSent { method: Method::Initialize, .. } => write!(f, "handshake replayed"),
-            Event::InternalRequestSent { method, .. } => write!(f, "{} sent, on our own behalf", name(method)),
-            Event::InternalRequestFailed { method, why, .. } => write!(f, "{} of our own failed: {why}", name(method)),
-            Event::ListChanged { method, .. } => write!(f, "{} reads differently after the gap", name(method)),
+            Event::InternalRequestSent { method, .. } => write!(f, "internal request {} sent", name(method)),
+            Event::InternalRequestFailed { method, why, .. } => {
+                write!(f, "internal request {} failed: {why}", name(method))
+            }
+            Event::ListChanged { method, .. } => write!(f, "{} changed during the outage", name(method)),
             Event::AnsweredFromCatalogue { method, stale, .. } => {
-                let how = if *stale {
-                    "answered from the catalogue"
-                } else {
-                    "answered from the catalogue, which still holds"
-                };
+                let how =
+                    if *stale { "answered from the catalogue" } else { "answered from the catalogue, still fresh" };
                 write!(f, "{} {how}", name(method))
             }
             Event::ProvisionalAnswer { call, took, .. } => {
                 write!(f, "#{call} initialize: provisional answer after {}", Short(*took))
             }
-            Event::HandshakeCompleted { .. } => write!(f, "initialized, after the client was: initialize, initialized"),
+            Event::HandshakeCompleted { .. } => {
+                write!(f, "handshake completed after the client's: initialize, initialized")
+            }
             Event::HandshakeDiffers { members, .. } => {
-                write!(f, "the server's handshake differs from what the client was told: {}", members.join(", "))
+                write!(f, "the server's handshake differs from the client's in {}", members.join(", "))
             }
             Event::ContentTypeMismatch { .. } => {
-                write!(f, "its answers are JSON but their Content-Type is not; taken all the same, and not said again")
+                write!(f, "responses are JSON with another Content-Type; accepted, and not reported again")
             }
-            Event::ToolRemoved { tool, problem, .. } => write!(f, "left the tool {tool:?} out of the list: {problem}"),
+            Event::ToolRemoved { tool, problem, .. } => write!(f, "removed the tool {tool:?} from the list: {problem}"),
             Event::CallAccepted { call, method, tool, .. } => write!(f, "{}: accepted", OfCall(*call, tool, method)),
             Event::AttemptStarted { call, attempt, .. } => write!(f, "#{call}: attempt {attempt} started"),
             Event::AttemptEnded { call, tool, attempt, outcome, why, .. } => {
@@ -111,47 +111,49 @@ impl fmt::Display for Event {
                 write!(f, "breaker{} opened for {}: {why}", OfTool(tool), Short(*open_for))
             }
             Event::BreakerHalfOpened { tool, .. } => {
-                write!(f, "breaker{} half open: one call tries", OfTool(tool))
+                write!(f, "breaker{} half open: one trial call", OfTool(tool))
             }
-            Event::BreakerClosed { tool, .. } => write!(f, "breaker{} closed: calls flow again", OfTool(tool)),
-            Event::Isolated { .. } => write!(f, "isolated manually: nothing is sent to it"),
+            Event::BreakerClosed { tool, .. } => write!(f, "breaker{} closed", OfTool(tool)),
+            Event::Isolated { .. } => write!(f, "isolated manually: no calls are sent"),
             Event::Resumed { .. } => write!(f, "resumed manually"),
             Event::Paused { wait, hint, .. } if wait == hint => {
-                write!(f, "paused for {}, as the server asks", Short(*wait))
+                write!(f, "paused for {}, as the server requested", Short(*wait))
             }
             Event::Paused { wait, hint, .. } => {
-                write!(f, "paused for {}, of the {} that the server asks for", Short(*wait), Short(*hint))
+                write!(f, "paused for {}; the server requested {}", Short(*wait), Short(*hint))
             }
             Event::PauseEnded { .. } => write!(f, "the pause is over"),
             Event::RateLimited { call, wait, .. } => write!(f, "#{call}: waits {} for the rate limit", Short(*wait)),
-            Event::ServerRequestForwarded { method, .. } => write!(f, "the server asks the client ({})", name(method)),
-            Event::ServerRequestAnswered { .. } => write!(f, "the client answered the server"),
-            Event::ServerRequestWithdrawn { .. } => write!(f, "a question to the client was withdrawn"),
-            Event::ServerRequestDeclined { why, .. } => write!(f, "a question of the server was declined: {why}"),
+            Event::ServerRequestForwarded { method, .. } => {
+                write!(f, "server request {} forwarded to the client", name(method))
+            }
+            Event::ServerRequestAnswered { .. } => write!(f, "server request answered by the client"),
+            Event::ServerRequestWithdrawn { .. } => write!(f, "server request withdrawn"),
+            Event::ServerRequestDeclined { why, .. } => write!(f, "server request declined: {why}"),
             Event::IdTypeRepaired { call, .. } => {
-                write!(f, "the server changed the type of an id; matched to #{call} all the same")
+                write!(f, "the server changed the type of an id; matched to #{call}")
             }
             Event::MessageDropped { method, why, .. } => {
                 let what = method.name().unwrap_or("response");
                 match why {
-                    Dropped::Late => write!(f, "dropped a {what} that came late"),
-                    Dropped::Unknown => write!(f, "dropped a {what} to something never asked"),
+                    Dropped::Late => write!(f, "dropped a late {what}"),
+                    Dropped::Unknown => write!(f, "dropped a {what} to an unknown request"),
                     Dropped::Nameless => write!(f, "dropped an error that names no request"),
-                    Dropped::Undeliverable => write!(f, "dropped {what}: no way to deliver it"),
-                    Dropped::StaleProgress => write!(f, "dropped progress that was out of date"),
-                    Dropped::StaleReply => write!(f, "dropped an answer of the client to a question that is over"),
+                    Dropped::Undeliverable => write!(f, "dropped {what}: it cannot be delivered"),
+                    Dropped::StaleProgress => write!(f, "dropped outdated progress"),
+                    Dropped::StaleReply => write!(f, "dropped a client's answer to a server request that is over"),
                 }
             }
             Event::Reconfigured { change: Change::Policies, .. } => {
-                write!(f, "reconfigured: new policies hold for calls that come from now on")
+                write!(f, "reconfigured: new policies apply to new calls")
             }
             Event::Reconfigured { change: Change::Transport, .. } => {
-                write!(f, "reconfigured: the server is replaced as soon as no call is with it")
+                write!(f, "reconfigured: the server is replaced when no call is in flight")
             }
-            Event::ServerReplaced { .. } => write!(f, "the server is replaced: its configuration has changed"),
-            Event::ConnectivityChanged { change } => write!(f, "{change}: every server is looked after"),
+            Event::ServerReplaced { .. } => write!(f, "server replaced: its configuration has changed"),
+            Event::ConnectivityChanged { change } => write!(f, "{change}: all servers are tested or redialed"),
             Event::Stopping { running: 0 } => write!(f, "stopping"),
-            Event::Stopping { running } => write!(f, "stopping once {running} running calls are answered"),
+            Event::Stopping { running } => write!(f, "stopping after {running} running calls"),
             Event::Stopped => write!(f, "stopped"),
         }
     }
@@ -179,7 +181,7 @@ impl fmt::Display for CallAndTool<'_> {
     }
 }
 
-/// Whose breaker it is, if it is not the server's.
+/// The tool of a breaker, if it is not the server's own.
 struct OfTool<'a>(&'a Option<String>);
 
 impl fmt::Display for OfTool<'_> {
@@ -191,7 +193,7 @@ impl fmt::Display for OfTool<'_> {
     }
 }
 
-/// A duration as a person says it.
+/// A duration in readable units.
 pub(crate) struct Short(pub(crate) Duration);
 
 impl fmt::Display for Short {

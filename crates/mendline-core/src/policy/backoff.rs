@@ -1,8 +1,8 @@
-//! How long to wait before the next try.
+//! The waits before redials and retries.
 //!
-//! Redials use *equal jitter* (half of the delay is certain, half is chance): the certain half is a floor that bounds the
-//! dial rate, the chance disperses a herd. Calls that are sent again use *full jitter*: the link is up, so there is no floor
-//! to keep, and dispersion is all that counts.
+//! Redials use *equal jitter* (half of the delay is fixed, half is random): the fixed half bounds the dial rate, the
+//! random half disperses clients. Retried calls use *full jitter*: the link is up, so no lower bound is needed, and
+//! dispersion is all that counts.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub fn redial(policy: &Reconnect, attempt: u32, called: bool, rng: &mut SeededRn
     rng.between(delay / 2, delay)
 }
 
-/// The wait before a call that did not get out whole, for the `times`th time, is tried again on a link that stayed up. It
-/// costs no attempt, so however quick a policy is: what is usual is the least.
+/// The wait before an unsent call is tried again on a link that stayed up, for the `times`th time. It costs no attempt,
+/// so the default policy is the lower bound.
 pub fn unsent(policy: &Reconnect, times: u32, rng: &mut SeededRng) -> Duration {
     redial(policy, times, true, rng).max(redial(&Reconnect::default(), times, true, rng))
 }
@@ -42,7 +42,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_quick_policy_does_not_make_a_storm_of_a_call_that_never_gets_out() {
+    fn unsent_call_backs_off_even_with_a_quick_policy() {
         let quick = Reconnect {
             first: None,
             initial: Duration::from_millis(50),
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_redial_is_quick_and_later_ones_double_up_to_the_cap() {
+    fn redial_delay_doubles_up_to_the_cap() {
         let policy = Reconnect::default();
         let mut rng = SeededRng::new(1);
         for (attempt, low, high) in [
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_delay_that_someone_chose_is_the_first() {
+    fn configured_first_delay_applies_to_the_first_redial() {
         let policy =
             Reconnect { first: None, initial: Duration::from_secs(2), multiplier: 1.5, ..Reconnect::default() };
         let mut rng = SeededRng::new(1);
@@ -94,14 +94,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_policy_can_make_a_delay_longer_than_its_cap(attempt in 0u32.., multiplier in -10.0f64..1e300, initial_ms in 0u64..10_000_000, seed: u64) {
+        fn redial_delay_never_exceeds_the_cap(attempt in 0u32.., multiplier in -10.0f64..1e300, initial_ms in 0u64..10_000_000, seed: u64) {
             let policy = Reconnect { multiplier, initial: Duration::from_millis(initial_ms), ..Reconnect::default() };
             let delay = redial(&policy, attempt, false, &mut SeededRng::new(seed));
             prop_assert!(delay <= policy.cap_idle);
         }
 
         #[test]
-        fn a_retry_never_waits_longer_than_its_cap(attempt in 0u32.., seed: u64) {
+        fn retry_delay_never_exceeds_the_cap(attempt in 0u32.., seed: u64) {
             prop_assert!(retry(&Retry::default(), attempt, &mut SeededRng::new(seed)) <= defaults::RETRY_CAP);
         }
     }

@@ -1,26 +1,26 @@
-//! When is a server, or one of its tools, sick?
+//! The circuit breaker of a server or a tool.
 //!
-//! The link knows whether an upstream is *down*. The breaker knows whether one that is up is *sick*: it counts only attempts
-//! that reached it. Being busy (429) is the pause's business, a client's mistake is the client's.
+//! The link knows whether an upstream is *down*. The breaker knows whether one that is up is *unhealthy*: it counts
+//! only attempts that reached the server. An overloaded server (429) is handled by the pause; errors of the client do
+//! not count.
 //!
-//! # When it opens
+//! # Opening
 //!
-//! Several failures in a row open it, which is quick at MCP's low rates; and so does a window with too few successes in it,
-//! which catches a server that fails every other call and so never five times in a row.
+//! Several failures in a row open it, which is quick at MCP's low rates. So does a window with a low success rate,
+//! which detects a server that fails every other call.
 //!
-//! Calls that were out together fall together: a server that is killed under eight calls has failed once, not eight times. So
-//! a failure is one more in the row only if its attempt did not begin before the last one was seen. In the window an answer that is a
-//! failure always counts, for it is the server's own; a line that broke under many calls counts once there too.
+//! Calls that are in flight together fail together: a server that is killed during eight calls has failed once. So a
+//! failure extends the row only if its attempt started after the last failure was seen. In the window an answer that is
+//! a failure always counts; a connection that broke under many calls counts once.
 //!
-//! # How it recovers
+//! # Recovery
 //!
-//! After its time, the next call is a *trial*: one goes out, the others are still held back. (They do not wait for the trial
-//! to end, since nobody knows how long it takes: a caller who is told to come back in a moment loses less than one who hangs
-//! with it.) A trial that fails opens the breaker again for twice as long; a few that are answered, one after the other, close
-//! it. A trial that ends without saying anything about the server (it was cancelled, or never got out) is forgotten, and one
-//! that is out for longer than the breaker stayed open no longer keeps the next from trying.
+//! After the open time, the next call is a *trial*: one call is admitted, the others are still rejected. They do not
+//! wait for the trial, because its duration is unknown. A failed trial opens the breaker again for twice the time; a
+//! few answered trials in a row close it. A trial without a result about the server (cancelled, or never sent) is
+//! dropped, and one that takes longer than the open time no longer blocks the next.
 //!
-//! A person can take an upstream out manually; it is *isolated* then, until a person brings it back.
+//! An operator can isolate an upstream; it stays *isolated* until an operator resumes it.
 
 use std::time::Duration;
 
@@ -31,61 +31,61 @@ use crate::moment::Moment;
 use crate::reason::RefusalReason;
 use crate::rng::SeededRng;
 
-/// Where a breaker stands.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BreakerState {
-    /// Calls flow.
+    /// Calls are admitted.
     #[default]
     Closed,
-    /// Calls are held back.
+    /// Calls are rejected.
     Open,
-    /// One call tries.
+    /// One trial call is admitted.
     HalfOpen,
-    /// Calls are held back because a person said so.
+    /// Calls are rejected by the operator.
     Isolated,
 }
 
-/// What an attempt that reached the server says about its health.
+/// The result of an attempt that reached the server, as a sign of its health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// It was answered.
     Healthy,
-    /// What came back is a failure, of an attempt that began then.
+    /// The answer is a failure; the attempt started at this time.
     Failed(Moment),
-    /// The line broke under an attempt that began then, and under all others that were out.
+    /// The connection broke under this and all other attempts in flight; this one started at this time.
     Broke(Moment),
 }
 
-/// May a call go out?
+/// The decision about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Yes.
-    Flows,
-    /// As the one that finds out whether the others may.
-    Tries,
-    /// No; perhaps after this time.
-    Held(Option<Duration>),
+    /// It may be sent.
+    Allowed,
+    /// It may be sent as the trial.
+    Trial,
+    /// It is rejected; a retry makes sense after this time.
+    Blocked(Option<Duration>),
 }
 
-/// What opened a breaker.
+/// The cause that opened a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OpenedBy {
-    /// So many calls failed in a row.
+    /// This many failures in a row.
     Row(u32),
-    /// So many of the last calls failed.
+    /// The failure rate in the window.
     Rate { failed: u32, calls: u32 },
-    /// The call that tried it while it was half open failed.
+    /// A failed trial.
     Trial,
 }
 
-/// A step from one state to another.
+/// A transition between states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Edge {
-    /// It holds calls back for this time.
+pub enum Transition {
+    /// Calls are rejected for this time.
     Opened(Duration),
-    /// One call tries.
+    /// One trial call is admitted.
     HalfOpened,
-    /// Calls flow again.
+    /// Calls are admitted again.
     Closed,
 }
 
@@ -97,7 +97,7 @@ enum State {
     Isolated,
 }
 
-/// The call that tries, and when another may: not while it waits for its own turn.
+/// The trial call, and the time after which another may follow; `None` while it waits to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Trial {
     call: u64,
@@ -113,17 +113,17 @@ impl Trial {
 /// One breaker.
 #[derive(Clone, Debug)]
 pub struct Breaker {
-    /// None: nothing is counted; it can still be isolated manually.
+    /// None: nothing is counted; it can still be isolated.
     policy: Option<config::Breaker>,
     state: State,
     /// Failures in a row, and when the last of them was seen.
     row: u32,
     failed: Option<Moment>,
     window: Window,
-    /// How often it has opened since it was last closed, and for how long the last time.
+    /// The number of openings since it was last closed, and the last open time.
     times: u32,
     open_for: Duration,
-    /// What opened it, in half a sentence.
+    /// The cause that opened it.
     why: OpenedBy,
 }
 
@@ -142,8 +142,7 @@ impl Breaker {
         }
     }
 
-    /// Another policy holds from now on: what was counted stays counted, but without a policy nothing is held back, unless by
-    /// hand.
+    /// Applies a new policy. Counts are kept; without a policy the breaker closes, unless it is isolated.
     pub fn reconfigure(&mut self, policy: Option<config::Breaker>) {
         if policy.is_none() && self.state != State::Isolated {
             *self = Breaker::new(None);
@@ -151,7 +150,7 @@ impl Breaker {
         self.policy = policy;
     }
 
-    /// Where it stands.
+    /// The state.
     pub fn state(&self) -> BreakerState {
         match self.state {
             State::Closed => BreakerState::Closed,
@@ -161,17 +160,17 @@ impl Breaker {
         }
     }
 
-    /// Do calls flow?
+    /// Returns whether calls are admitted.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// Has it nothing to remember?
+    /// Returns whether it is closed and has counted no failure.
     pub fn is_healthy(&self, now: Moment) -> bool {
-        self.is_closed() && self.row == 0 && self.window.tally(now).failures == 0
+        self.is_closed() && self.row == 0 && self.window.counts(now).failures == 0
     }
 
-    /// Returns what opened it.
+    /// Returns the cause that opened it.
     pub fn reason(&self, of_tool: bool) -> RefusalReason {
         match (self.state, self.why) {
             (State::Isolated, _) => RefusalReason::Isolated,
@@ -181,28 +180,28 @@ impl Breaker {
         }
     }
 
-    /// May a call go out now?
+    /// Decides whether a call may be sent now.
     pub fn admits(&self, now: Moment) -> Admission {
         match self.state {
-            State::Closed => Admission::Flows,
-            State::Open { until } if until <= now => Admission::Tries,
-            State::Open { until } => Admission::Held(Some(until.since(now))),
-            // When it ends is not known.
+            State::Closed => Admission::Allowed,
+            State::Open { until } if until <= now => Admission::Trial,
+            State::Open { until } => Admission::Blocked(Some(until.since(now))),
+            // The end of the trial is not known.
             State::HalfOpen { trial: Some(trial), .. } if trial.holds_others_back(now) => {
-                Admission::Held(Some(defaults::BREAKER_TRIAL_HINT))
+                Admission::Blocked(Some(defaults::BREAKER_TRIAL_HINT))
             }
-            State::HalfOpen { .. } => Admission::Tries,
-            State::Isolated => Admission::Held(None),
+            State::HalfOpen { .. } => Admission::Trial,
+            State::Isolated => Admission::Blocked(None),
         }
     }
 
-    /// Is this the call that tries?
+    /// Returns whether this call is the trial.
     pub fn is_tried_by(&self, call: u64) -> bool {
         matches!(self.state, State::HalfOpen { trial: Some(trial), .. } if trial.call == call)
     }
 
-    /// This call tries.
-    pub fn begin_trial(&mut self, call: u64) -> Option<Edge> {
+    /// Makes this call the trial.
+    pub fn begin_trial(&mut self, call: u64) -> Option<Transition> {
         let trial = Some(Trial { call, patience: None });
         match &mut self.state {
             State::HalfOpen { trial: last, .. } => {
@@ -211,19 +210,19 @@ impl Breaker {
             }
             State::Open { .. } => {
                 self.state = State::HalfOpen { trial, answered: 0 };
-                Some(Edge::HalfOpened)
+                Some(Transition::HalfOpened)
             }
             State::Closed | State::Isolated => None,
         }
     }
 
-    /// This call goes out. If it is the trial, its time runs from now on.
+    /// Records that this call is sent. If it is the trial, its time starts now.
     pub fn note_sent(&mut self, call: u64, now: Moment) {
         let patience = Some(now + self.open_for);
         self.set_patience(call, patience);
     }
 
-    /// This call is to go out again and waits for that. If it is the trial, nobody else tries meanwhile.
+    /// Records that this call waits to be sent again. If it is the trial, no other call becomes the trial meanwhile.
     pub fn note_waits(&mut self, call: u64) {
         self.set_patience(call, None);
     }
@@ -236,8 +235,8 @@ impl Breaker {
         }
     }
 
-    /// This call is over. If it was the trial, it has said all that it will.
-    pub fn let_go(&mut self, call: u64) {
+    /// Records the end of this call. If it was the trial, another may follow.
+    pub fn note_ended(&mut self, call: u64) {
         if let State::HalfOpen { trial, .. } = &mut self.state
             && trial.is_some_and(|trial| trial.call == call)
         {
@@ -245,23 +244,23 @@ impl Breaker {
         }
     }
 
-    /// An attempt of this call showed how the server is.
-    pub fn note(&mut self, call: u64, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Edge> {
+    /// Records the result of an attempt of this call.
+    pub fn note(&mut self, call: u64, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Transition> {
         let policy = self.policy?;
         match self.state {
             State::Closed => self.count(&policy, sign, now, rng),
             State::HalfOpen { .. } if self.is_tried_by(call) => self.judge_trial(&policy, sign, now, rng),
-            // What was sent before it opened says nothing new.
+            // An attempt from before the opening proves nothing new.
             State::Open { .. } | State::HalfOpen { .. } | State::Isolated => None,
         }
     }
 
-    /// A person takes it out. Says whether that is news.
+    /// Isolates it. Returns whether the state changed.
     pub fn isolate(&mut self) -> bool {
         std::mem::replace(&mut self.state, State::Isolated) != State::Isolated
     }
 
-    /// A person brings it back, and what was before does not count. Says whether that is news.
+    /// Resumes it with cleared counts. Returns whether the state changed.
     pub fn resume(&mut self) -> bool {
         let was_isolated = self.state == State::Isolated;
         if was_isolated {
@@ -270,7 +269,7 @@ impl Breaker {
         was_isolated
     }
 
-    fn count(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Edge> {
+    fn count(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Transition> {
         let (began, is_shared) = match sign {
             Sign::Healthy => {
                 self.row = 0;
@@ -280,26 +279,32 @@ impl Breaker {
             Sign::Failed(began) => (began, false),
             Sign::Broke(began) => (began, true),
         };
-        let is_news = self.failed.is_none_or(|failed| began >= failed);
-        if is_news {
+        let is_new = self.failed.is_none_or(|failed| began >= failed);
+        if is_new {
             self.row += 1;
             self.failed = Some(now);
         } else if is_shared {
             return None;
         }
         self.window.note_failure(now);
-        let tally = self.window.tally(now);
+        let counts = self.window.counts(now);
         if self.row >= policy.failures {
             Some(self.open(policy, OpenedBy::Row(self.row), now, rng))
-        } else if tally.calls() >= policy.window_calls && tally.is_below(policy.success_rate) {
-            let why = OpenedBy::Rate { failed: tally.failures, calls: tally.calls() };
+        } else if counts.calls() >= policy.window_calls && counts.is_below(policy.success_rate) {
+            let why = OpenedBy::Rate { failed: counts.failures, calls: counts.calls() };
             Some(self.open(policy, why, now, rng))
         } else {
             None
         }
     }
 
-    fn judge_trial(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Edge> {
+    fn judge_trial(
+        &mut self,
+        policy: &config::Breaker,
+        sign: Sign,
+        now: Moment,
+        rng: &mut SeededRng,
+    ) -> Option<Transition> {
         let State::HalfOpen { trial, answered } = &mut self.state else { return None };
         if sign != Sign::Healthy {
             return Some(self.open(policy, OpenedBy::Trial, now, rng));
@@ -310,10 +315,10 @@ impl Breaker {
             return None;
         }
         *self = Breaker::new(self.policy);
-        Some(Edge::Closed)
+        Some(Transition::Closed)
     }
 
-    fn open(&mut self, policy: &config::Breaker, why: OpenedBy, now: Moment, rng: &mut SeededRng) -> Edge {
+    fn open(&mut self, policy: &config::Breaker, why: OpenedBy, now: Moment, rng: &mut SeededRng) -> Transition {
         self.open_for = match policy.open_for {
             OpenFor::Exactly(time) => time,
             OpenFor::Growing { first, cap } => {
@@ -326,7 +331,7 @@ impl Breaker {
         self.row = 0;
         self.window.clear();
         self.why = why;
-        Edge::Opened(self.open_for)
+        Transition::Opened(self.open_for)
     }
 }
 
@@ -343,7 +348,7 @@ mod tests {
         (Breaker::new(Some(config::Breaker::default())), SeededRng::new(1))
     }
 
-    /// One attempt after the other fails, the last at the moment that is given back.
+    /// Records failures until it opens; returns the time of the last.
     fn fail_until_open(breaker: &mut Breaker, rng: &mut SeededRng, from: Moment) -> Moment {
         let mut now = from;
         for call in 0..5 {
@@ -357,23 +362,23 @@ mod tests {
     }
 
     #[test]
-    fn five_failures_in_a_row_open_it_and_a_success_in_between_does_not_let_them() {
+    fn five_failures_in_a_row_open_it_and_a_success_resets() {
         let (mut breaker, mut rng) = breaker();
         for n in 0..40 {
             let sign = if n % 5 == 4 { Sign::Healthy } else { Sign::Failed(at(n * 4_000)) };
             assert_eq!(breaker.note(n, sign, at(n * 4_000 + 1), &mut rng), None, "attempt {n}");
         }
         for n in 40..45 {
-            let edge = breaker.note(n, Sign::Failed(at(n * 4_000)), at(n * 4_000 + 1), &mut rng);
-            assert_eq!(edge.is_some(), n == 44, "attempt {n}");
+            let transition = breaker.note(n, Sign::Failed(at(n * 4_000)), at(n * 4_000 + 1), &mut rng);
+            assert_eq!(transition.is_some(), n == 44, "attempt {n}");
         }
-        let Admission::Held(Some(wait)) = breaker.admits(at(44 * 4_000 + 1)) else { panic!("it is open") };
+        let Admission::Blocked(Some(wait)) = breaker.admits(at(44 * 4_000 + 1)) else { panic!("it is open") };
         assert!((4_000..=6_000).contains(&wait.as_millis()), "{wait:?}");
         assert_eq!(breaker.reason(false), RefusalReason::BreakerFailures { calls: 5, of_tool: false });
     }
 
     #[test]
-    fn breakers_that_open_together_try_at_different_times_around_the_one_that_is_meant() {
+    fn open_time_has_jitter_around_the_configured_time() {
         let waits: Vec<Duration> = (0..40)
             .map(|seed| {
                 let (mut breaker, mut rng) = (breaker().0, SeededRng::new(seed));
@@ -388,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_policy_nothing_is_held_back_but_what_a_person_took_out() {
+    fn breaker_without_policy_only_opens_by_isolation() {
         let (mut breaker, mut rng) = breaker();
         fail_until_open(&mut breaker, &mut rng, Moment::ZERO);
         breaker.reconfigure(None);
@@ -399,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn another_policy_holds_at_once_and_what_was_counted_stays_counted() {
+    fn new_policy_applies_at_once_and_keeps_the_counts() {
         let (mut breaker, mut rng) = breaker();
         for call in 0..3 {
             breaker.note(call, Sign::Failed(at(call * 100)), at(call * 100 + 1), &mut rng);
@@ -412,34 +417,34 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_has_the_time_that_it_was_open_and_not_a_moment_more() {
+    fn trial_blocks_others_for_as_long_as_the_breaker_was_open() {
         let (mut breaker, mut rng) = breaker();
         let now = fail_until_open(&mut breaker, &mut rng, Moment::ZERO) + Duration::from_secs(60);
         breaker.begin_trial(7);
         breaker.note_sent(7, now);
         let patience = now + breaker.open_for;
-        assert!(matches!(breaker.admits(Moment(patience.0 - 1)), Admission::Held(Some(_))));
-        assert!(matches!(breaker.admits(patience), Admission::Tries));
+        assert!(matches!(breaker.admits(Moment(patience.0 - 1)), Admission::Blocked(Some(_))));
+        assert!(matches!(breaker.admits(patience), Admission::Trial));
     }
 
     #[test]
-    fn calls_that_were_out_together_fall_together() {
+    fn concurrent_failures_count_once() {
         let (mut breaker, mut rng) = breaker();
         for call in 0..8 {
             assert_eq!(breaker.note(call, Sign::Broke(at(call)), at(100), &mut rng), None);
             assert_eq!(breaker.note(call, Sign::Failed(at(call)), at(101), &mut rng), None);
         }
         assert_eq!(breaker.row, 1);
-        assert_eq!(breaker.window.tally(at(101)).failures, 9, "each answer is the server's own, the break is one");
+        assert_eq!(breaker.window.counts(at(101)).failures, 9, "each answer is the server's own, the break is one");
     }
 
     #[test]
-    fn a_server_that_fails_more_than_every_other_call_is_found_out_by_the_window() {
+    fn low_success_rate_opens_the_breaker() {
         let (mut breaker, mut rng) = breaker();
         let mut opened = None;
         for n in 0..30 {
             let sign = if n % 5 < 2 { Sign::Healthy } else { Sign::Failed(at(n * 500)) };
-            if let Some(Edge::Opened(_)) = breaker.note(n, sign, at(n * 500 + 100), &mut rng) {
+            if let Some(Transition::Opened(_)) = breaker.note(n, sign, at(n * 500 + 100), &mut rng) {
                 opened = Some((n, breaker.reason(false).to_string()));
                 break;
             }
@@ -448,26 +453,26 @@ mod tests {
     }
 
     #[test]
-    fn one_call_tries_and_two_answers_close_it() {
+    fn one_trial_at_a_time_and_two_answers_close_it() {
         let (mut breaker, mut rng) = breaker();
         let opened = fail_until_open(&mut breaker, &mut rng, at(0));
-        assert!(matches!(breaker.admits(opened), Admission::Held(Some(_))));
+        assert!(matches!(breaker.admits(opened), Admission::Blocked(Some(_))));
         let later = opened + Duration::from_secs(6);
-        assert_eq!(breaker.admits(later), Admission::Tries);
-        assert_eq!(breaker.begin_trial(7), Some(Edge::HalfOpened));
-        assert!(matches!(breaker.admits(later), Admission::Held(Some(_))), "one at a time");
+        assert_eq!(breaker.admits(later), Admission::Trial);
+        assert_eq!(breaker.begin_trial(7), Some(Transition::HalfOpened));
+        assert!(matches!(breaker.admits(later), Admission::Blocked(Some(_))), "one at a time");
         assert_eq!(breaker.note(3, Sign::Healthy, later, &mut rng), None);
-        assert!(matches!(breaker.admits(later), Admission::Held(_)), "what was out before is no trial");
+        assert!(matches!(breaker.admits(later), Admission::Blocked(_)), "an earlier call is no trial");
         assert_eq!(breaker.note(7, Sign::Healthy, later, &mut rng), None);
-        breaker.let_go(7);
-        assert_eq!(breaker.admits(later), Admission::Tries, "one may have been luck");
+        breaker.note_ended(7);
+        assert_eq!(breaker.admits(later), Admission::Trial, "one may have been luck");
         assert_eq!(breaker.begin_trial(8), None);
-        assert_eq!(breaker.note(8, Sign::Healthy, later, &mut rng), Some(Edge::Closed));
-        assert!(breaker.is_healthy(later) && breaker.admits(later) == Admission::Flows);
+        assert_eq!(breaker.note(8, Sign::Healthy, later, &mut rng), Some(Transition::Closed));
+        assert!(breaker.is_healthy(later) && breaker.admits(later) == Admission::Allowed);
     }
 
     #[test]
-    fn a_trial_that_fails_doubles_the_time_up_to_the_cap() {
+    fn failed_trial_doubles_the_open_time_up_to_the_cap() {
         let (mut breaker, mut rng) = breaker();
         let mut now = fail_until_open(&mut breaker, &mut rng, at(0));
         for seconds in [5u64, 10, 20, 40, 60, 60] {
@@ -475,12 +480,12 @@ mod tests {
             assert!((low..=high).contains(&breaker.open_for), "{:?} is not about {seconds} s", breaker.open_for);
             now = now + high;
             breaker.begin_trial(9);
-            assert!(matches!(breaker.note(9, Sign::Broke(now), now, &mut rng), Some(Edge::Opened(..))));
+            assert!(matches!(breaker.note(9, Sign::Broke(now), now, &mut rng), Some(Transition::Opened(..))));
         }
     }
 
     #[test]
-    fn a_time_that_somebody_said_is_meant_exactly() {
+    fn configured_open_time_is_exact() {
         let minute = Duration::from_secs(60);
         let policy = config::Breaker { open_for: OpenFor::Exactly(minute), failures: 1, ..config::Breaker::default() };
         let (mut breaker, mut rng) = (Breaker::new(Some(policy)), SeededRng::new(1));
@@ -488,43 +493,46 @@ mod tests {
             let now = Moment::ZERO + minute * round;
             breaker.begin_trial(1);
             assert!(
-                matches!(breaker.note(1, Sign::Failed(now), now, &mut rng), Some(Edge::Opened(time)) if time == minute)
+                matches!(breaker.note(1, Sign::Failed(now), now, &mut rng), Some(Transition::Opened(time)) if time == minute)
             );
         }
     }
 
     #[test]
-    fn a_trial_that_says_nothing_or_takes_for_ever_does_not_stand_in_the_way() {
+    fn inconclusive_or_slow_trial_does_not_block_the_next() {
         let (mut breaker, mut rng) = breaker();
         let mut now = fail_until_open(&mut breaker, &mut rng, at(0)) + Duration::from_secs(6);
         breaker.begin_trial(7);
-        breaker.let_go(6);
-        assert!(matches!(breaker.admits(now), Admission::Held(_)), "that was another one");
-        breaker.let_go(7);
-        assert_eq!(breaker.admits(now), Admission::Tries);
+        breaker.note_ended(6);
+        assert!(matches!(breaker.admits(now), Admission::Blocked(_)), "the ended call was not the trial");
+        breaker.note_ended(7);
+        assert_eq!(breaker.admits(now), Admission::Trial);
         breaker.begin_trial(8);
         now = now + Duration::from_secs(60);
-        assert!(matches!(breaker.admits(now), Admission::Held(_)), "it has not even gone out");
+        assert!(matches!(breaker.admits(now), Admission::Blocked(_)), "the trial is not sent yet");
         breaker.note_sent(8, now);
         now = now + Duration::from_secs(6);
-        assert_eq!(breaker.admits(now), Admission::Tries, "nobody waits for the slow one");
+        assert_eq!(breaker.admits(now), Admission::Trial, "a slow trial blocks no other");
         breaker.note_waits(8);
-        assert!(matches!(breaker.admits(now), Admission::Held(_)), "but while it waits to go out again, all do");
+        assert!(
+            matches!(breaker.admits(now), Admission::Blocked(_)),
+            "a trial that waits for its retry blocks the others"
+        );
         breaker.note_sent(8, now);
         now = now + Duration::from_secs(6);
         breaker.begin_trial(9);
-        assert_eq!(breaker.note(8, Sign::Failed(at(0)), now, &mut rng), None, "and its end means nothing any more");
+        assert_eq!(breaker.note(8, Sign::Failed(at(0)), now, &mut rng), None, "its end does not count any more");
         assert_eq!(breaker.state(), BreakerState::HalfOpen);
     }
 
     #[test]
-    fn by_hand_it_stays_as_it_was_put() {
+    fn isolation_lasts_until_resumed() {
         let (mut breaker, mut rng) = breaker();
         assert!(breaker.isolate() && !breaker.isolate());
         assert_eq!(breaker.note(1, Sign::Healthy, at(1), &mut rng), None);
-        assert_eq!(breaker.admits(at(10_000_000)), Admission::Held(None));
+        assert_eq!(breaker.admits(at(10_000_000)), Admission::Blocked(None));
         assert!(breaker.resume() && !breaker.resume());
-        assert_eq!(breaker.admits(at(1)), Admission::Flows);
+        assert_eq!(breaker.admits(at(1)), Admission::Allowed);
         let mut without = Breaker::new(None);
         for n in 0..100 {
             assert_eq!(without.note(n, Sign::Failed(at(n)), at(n), &mut rng), None, "without a policy nothing counts");
@@ -532,10 +540,10 @@ mod tests {
         assert!(without.isolate());
     }
 
-    /// What can happen to a breaker.
+    /// The inputs of the model test.
     #[derive(Clone, Debug)]
     enum Step {
-        /// A call comes; if it is let in, it ends like this after so many milliseconds.
+        /// A call; if it is admitted, it ends like this after so many milliseconds.
         Call(u64, Fate),
         /// Time passes.
         Pass(u64),
@@ -543,7 +551,7 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Fate {
-        Well,
+        Answered,
         Failed,
         Broke,
         Silent,
@@ -551,20 +559,20 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         let fate = prop_oneof![
-            4 => Just(Fate::Failed), 3 => Just(Fate::Well), 2 => Just(Fate::Broke), 1 => Just(Fate::Silent),
+            4 => Just(Fate::Failed), 3 => Just(Fate::Answered), 2 => Just(Fate::Broke), 1 => Just(Fate::Silent),
         ];
         prop_oneof![3 => (1u64..3_000, fate).prop_map(|(took, fate)| Step::Call(took, fate)), 1 => (0u64..9_000).prop_map(Step::Pass)]
     }
 
     proptest! {
-        /// The model: everything that was let in and is not over, and what was seen since the breaker last closed.
+        /// The model: all admitted calls in flight, and the results since the breaker last closed.
         #[test]
-        fn it_holds_back_when_open_tries_one_at_a_time_and_moves_only_for_a_reason(steps in prop::collection::vec(step(), 1..250), seed: u64) {
+        fn breaker_follows_the_model(steps in prop::collection::vec(step(), 1..250), seed: u64) {
             let policy = config::Breaker::default();
             let (mut breaker, mut rng) = (Breaker::new(Some(policy)), SeededRng::new(seed));
             let mut now = Moment::ZERO;
             let mut out: Vec<(Moment, u64, Moment, Fate)> = Vec::new();
-            // Since it last closed: failures and successes, and since it last opened: answered trials.
+            // Failures and successes since it last closed, and answered trials since it last opened.
             let (mut signs, mut answered, mut opened) = (Vec::<(Moment, bool)>::new(), 0, 0u32);
             let mut trials: Vec<(u64, Moment)> = Vec::new();
             for (name, step) in steps.into_iter().enumerate() {
@@ -573,13 +581,13 @@ mod tests {
                     Step::Pass(millis) => now + Duration::from_millis(millis),
                     Step::Call(took, fate) => {
                         match (breaker.admits(now), breaker.state()) {
-                            (Admission::Flows, state) => prop_assert_eq!(state, BreakerState::Closed),
-                            (Admission::Held(wait), _) => {
-                                let wait = wait.expect("nobody isolated it");
+                            (Admission::Allowed, state) => prop_assert_eq!(state, BreakerState::Closed),
+                            (Admission::Blocked(wait), _) => {
+                                let wait = wait.expect("it is not isolated");
                                 prop_assert!(wait > Duration::ZERO && wait <= Duration::from_secs(72));
                                 continue;
                             }
-                            (Admission::Tries, _) => {
+                            (Admission::Trial, _) => {
                                 trials.retain(|(_, patience)| *patience > now);
                                 prop_assert!(trials.is_empty(), "two try at once: {trials:?}");
                                 breaker.begin_trial(name);
@@ -597,11 +605,11 @@ mod tests {
                     out.remove(0);
                     now = at;
                     let sign = match fate {
-                        Fate::Well => Sign::Healthy,
+                        Fate::Answered => Sign::Healthy,
                         Fate::Failed => Sign::Failed(began),
                         Fate::Broke => Sign::Broke(began),
                         Fate::Silent => {
-                            breaker.let_go(call);
+                            breaker.note_ended(call);
                             trials.retain(|(trial, _)| *trial != call);
                             continue;
                         }
@@ -610,14 +618,14 @@ mod tests {
                     if before == BreakerState::Closed {
                         signs.push((now, sign == Sign::Healthy));
                     }
-                    let edge = breaker.note(call, sign, now, &mut rng);
-                    breaker.let_go(call);
+                    let transition = breaker.note(call, sign, now, &mut rng);
+                    breaker.note_ended(call);
                     trials.retain(|(trial, _)| *trial != call);
                     answered += u32::from(was_trial && sign == Sign::Healthy);
-                    match edge {
-                        Some(Edge::Opened(time)) => {
+                    match transition {
+                        Some(Transition::Opened(time)) => {
                             let row = signs.iter().rev().take_while(|(_, well)| !well).count();
-                            // The window reaches back to somewhere in its last slice.
+                            // The window starts somewhere in its last slice.
                             let ages = signs.iter().map(|(at, _)| now.since(*at));
                             let reach = policy.window * 9 / 10..policy.window;
                             let is_unhealthy = |back: Duration| {
@@ -637,12 +645,12 @@ mod tests {
                             signs.clear();
                             trials.clear();
                         }
-                        Some(Edge::Closed) => {
+                        Some(Transition::Closed) => {
                             prop_assert!(was_trial && answered >= policy.successes);
                             (answered, opened) = (0, 0);
                             signs.clear();
                         }
-                        Some(Edge::HalfOpened) => prop_assert!(false, "only a trial opens it by half"),
+                        Some(Transition::HalfOpened) => prop_assert!(false, "only a trial opens it by half"),
                         None => {
                             prop_assert_eq!(breaker.state(), before);
                         }
@@ -650,16 +658,16 @@ mod tests {
                 }
                 now = now.max(end);
             }
-            // Whatever happened: after its time somebody may try, and two who are answered close it.
+            // After the open time a trial is admitted, and two answered trials close it.
             now = now + Duration::from_secs(80);
             for call in 1_000..1_002 {
-                if breaker.admits(now) == Admission::Tries {
+                if breaker.admits(now) == Admission::Trial {
                     breaker.begin_trial(call);
                 }
                 breaker.note(call, Sign::Healthy, now, &mut rng);
-                breaker.let_go(call);
+                breaker.note_ended(call);
             }
-            prop_assert_eq!(breaker.admits(now), Admission::Flows);
+            prop_assert_eq!(breaker.admits(now), Admission::Allowed);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! How many calls may be sent again before retrying itself becomes the load.
+//! The retry budget: it keeps retries from becoming the load.
 //!
-//! A bucket per upstream: each retry costs one, each success earns a tenth, and one grows back every six seconds. When
-//! everything fails, retries stop after the bucket instead of tripling the traffic; when little fails, nobody notices it.
-//! Counting successes rather than calls is what makes it fair at MCP's low rates.
+//! A bucket per upstream: each retry costs one, each success earns a tenth, and one is refilled every six seconds. In a
+//! full outage, retries stop after the bucket instead of tripling the traffic. It counts successes and not calls, which
+//! suits MCP's low rates.
 
 use crate::defaults;
 use crate::moment::Moment;
@@ -22,14 +22,14 @@ impl Budget {
         Budget { milli: u64::from(defaults::BUDGET_BUCKET) * WHOLE, refilled: now }
     }
 
-    /// A call succeeded.
+    /// Records a success.
     pub fn earn(&mut self) {
         self.add(u64::from(defaults::BUDGET_PER_SUCCESS_MILLI));
     }
 
     /// Takes one retry out, if there is one.
     pub fn try_spend(&mut self, now: Moment) -> bool {
-        self.regrow(now);
+        self.refill(now);
         if self.milli < WHOLE {
             return false;
         }
@@ -37,12 +37,12 @@ impl Budget {
         true
     }
 
-    fn regrow(&mut self, now: Moment) {
+    fn refill(&mut self, now: Moment) {
         let step = defaults::BUDGET_REGROWTH.as_nanos() / u128::from(WHOLE);
         let grown = now.since(self.refilled).as_nanos() / step;
         if grown > 0 {
             self.add(u64::try_from(grown).unwrap_or(u64::MAX));
-            // Only whole steps are credited; the rest of the time keeps counting.
+            // Only whole steps are credited; the remainder of the time is kept.
             self.refilled = Moment(self.refilled.0.saturating_add(u64::try_from(grown * step).unwrap_or(u64::MAX)));
         }
     }
@@ -59,7 +59,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_full_outage_spends_the_bucket_and_then_one_retry_every_six_seconds() {
+    fn outage_spends_the_bucket_then_one_retry_per_six_seconds() {
         let mut budget = Budget::new(Moment::ZERO);
         let spent = (0..100).filter(|_| budget.try_spend(Moment::ZERO)).count();
         assert_eq!(spent, 10);

@@ -1,7 +1,7 @@
-//! How long a call of one tool may take, where a person has said so.
+//! The configured timeouts of single tools.
 //!
-//! A tool that builds for twenty minutes and one that answers in milliseconds live on the same server, and one deadline fits
-//! neither. What is said about a tool counts instead of the server's own `timeouts.call`; `timeouts.total` holds for all.
+//! A tool that builds for twenty minutes and one that answers in milliseconds may be on the same server. A tool's
+//! timeout replaces the server's `timeouts.call`; `timeouts.total` applies to all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use mendline_wire::{Message, Method};
 
 use crate::config::ToolPolicy;
 
-/// The tools that have a deadline of their own.
+/// The tools with their own timeout.
 #[derive(Clone, Debug, Default)]
 pub struct Deadlines {
     tools: BTreeMap<String, Duration>,
 }
 
 impl Deadlines {
-    /// Knows what a person says about single tools.
+    /// Reads the timeouts from the configuration of the tools.
     pub fn new(configured: &BTreeMap<String, ToolPolicy>) -> Deadlines {
         let own = |(tool, policy): (&String, &ToolPolicy)| Some((tool.clone(), policy.timeout?));
         Deadlines { tools: configured.iter().filter_map(own).collect() }
     }
 
-    /// How long this call may take, if it has a deadline of its own.
+    /// The timeout of this call, if its tool has its own.
     pub fn of(&self, call: &Message) -> Option<Duration> {
-        // Nearly nobody says anything: no need to look at the call at all.
+        // Most configurations have none: the call is not parsed.
         if self.tools.is_empty() || call.method() != Method::ToolsCall {
             return None;
         }
@@ -39,7 +39,7 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
-    fn only_a_tool_that_was_named_has_a_deadline_of_its_own() {
+    fn only_configured_tools_have_their_own_deadline() {
         let slow = ToolPolicy { effect: None, timeout: Some(Duration::from_secs(1_200)) };
         let deadlines =
             Deadlines::new(&BTreeMap::from([("build".to_owned(), slow), ("look".to_owned(), ToolPolicy::default())]));

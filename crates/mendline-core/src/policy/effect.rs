@@ -1,8 +1,8 @@
-//! What a call does to the world, and so whether it may run twice.
+//! The effect of a call, which decides whether it may run twice.
 //!
-//! Reads and idempotent sets are known by their method. A tool is known by its configuration, else by what its server says
-//! about it (`readOnlyHint`, `idempotentHint`), else it is unsafe. A call that carries a `requestState` continues something
-//! that the server has begun, and is unsafe whatever else it is. Unknown methods are unsafe: nobody promised anything.
+//! Reads and idempotent methods are known by their name. The effect of a tool is configured, else given by its server's
+//! hints (`readOnlyHint`, `idempotentHint`), else unsafe. A call with a `requestState` continues an operation of the
+//! server and is unsafe in any case. Unknown methods are unsafe.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use mendline_wire::{Message, Method};
 
 use crate::config::ToolPolicy;
 
-/// What a call does to the world.
+/// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// None: it only reads.
     Read,
-    /// The same however often it runs.
+    /// The same, however often it runs.
     Idempotent,
-    /// Something that must not happen twice.
+    /// An effect that must not happen twice.
     Unsafe,
 }
 
 impl Effect {
-    /// May it be sent again when nobody knows whether it ran?
+    /// Returns whether it may be sent again when its outcome is unknown.
     pub fn is_repeatable(self) -> bool {
         !matches!(self, Effect::Unsafe)
     }
 }
 
-/// What is known of a server's tools.
+/// The known effects of a server's tools.
 #[derive(Debug, Default)]
 pub struct Tools {
     effects: BTreeMap<String, Effect>,
@@ -36,13 +36,13 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Knows what a person says about single tools; that counts before anything that the server says.
+    /// Reads the configured effects. They override the server's hints.
     pub fn new(configured: &BTreeMap<String, ToolPolicy>) -> Tools {
         let configured = configured.iter().filter_map(|(tool, policy)| Some((tool.clone(), policy.effect?))).collect();
         Tools { effects: BTreeMap::new(), configured }
     }
 
-    /// Another person, or the same one later, says other things. What the server says is kept if it is still believed.
+    /// Applies a new configuration. The server's hints are kept if they are still trusted.
     pub fn reconfigure(&mut self, configured: &BTreeMap<String, ToolPolicy>, trust_hints: bool) {
         let effects = std::mem::take(&mut self.effects);
         *self = Tools::new(configured);
@@ -70,12 +70,12 @@ impl Tools {
         }
     }
 
-    /// Forgets everything: the server said that its tools changed.
+    /// Forgets the hints: the server reports that its tools changed.
     pub fn forget(&mut self) {
         self.effects.clear();
     }
 
-    /// The effect of a call, before anything is sent.
+    /// The effect of a call.
     pub fn effect_of(&self, call: &Message) -> Effect {
         match call.method() {
             Method::ToolsCall => self.effect_of_tool(call),
@@ -103,7 +103,7 @@ impl Tools {
     }
 
     fn effect_of_tool(&self, call: &Message) -> Effect {
-        // The common tool is unsafe and unknown here: no need to look at its parameters at all.
+        // The usual case, a tool without known effect: its parameters are not parsed.
         if (self.effects.is_empty() && self.configured.is_empty()) || carries_state(call) {
             return Effect::Unsafe;
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_unsafe_until_its_server_says_otherwise_and_again_after_a_change() {
+    fn tool_is_unsafe_without_hints_and_after_a_change() {
         let mut tools = Tools::default();
         assert_eq!(tools.effect_of(&call("look")), Effect::Unsafe);
         let list = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"look","annotations":{"readOnlyHint":true}},
@@ -139,7 +139,7 @@ mod tests {
         tools.learn(&message(list), true);
         assert_eq!(tools.effect_of(&call("look")), Effect::Read);
         assert_eq!(tools.effect_of(&call("set")), Effect::Idempotent);
-        assert_eq!(tools.effect_of(&call("make")), Effect::Unsafe, "a string is not a promise");
+        assert_eq!(tools.effect_of(&call("make")), Effect::Unsafe, "a hint that is no boolean does not count");
         assert_eq!(tools.effect_of(&call("bare")), Effect::Unsafe);
         tools.learn(
             &message(
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_carries_a_request_state_is_unsafe_whatever_it_is() {
+    fn call_with_request_state_is_unsafe() {
         let mut tools = Tools::default();
         tools.learn(
             &message(
@@ -172,11 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_says_about_a_tool_counts_before_what_its_server_says() {
-        let said = |effect| ToolPolicy { effect: Some(effect), timeout: None };
+    fn configured_effect_overrides_server_hints() {
+        let with_effect = |effect| ToolPolicy { effect: Some(effect), timeout: None };
         let mut tools = Tools::new(&BTreeMap::from([
-            ("look".into(), said(Effect::Unsafe)),
-            ("sync".into(), said(Effect::Idempotent)),
+            ("look".into(), with_effect(Effect::Unsafe)),
+            ("sync".into(), with_effect(Effect::Idempotent)),
         ]));
         assert_eq!(tools.effect_of(&call("sync")), Effect::Idempotent);
         let list =
@@ -184,17 +184,17 @@ mod tests {
         tools.learn(&message(list), true);
         assert_eq!(tools.effect_of(&call("look")), Effect::Unsafe);
         tools.forget();
-        assert_eq!(tools.effect_of(&call("sync")), Effect::Idempotent, "the server's news do not change it");
+        assert_eq!(tools.effect_of(&call("sync")), Effect::Idempotent, "a new list does not change it");
     }
 
     #[test]
-    fn what_a_person_says_later_replaces_what_was_said_and_distrust_forgets_the_server() {
-        let said = |effect| ToolPolicy { effect: Some(effect), timeout: None };
-        let mut tools = Tools::new(&BTreeMap::from([("sync".into(), said(Effect::Idempotent))]));
+    fn new_configuration_replaces_effects_and_distrust_drops_hints() {
+        let with_effect = |effect| ToolPolicy { effect: Some(effect), timeout: None };
+        let mut tools = Tools::new(&BTreeMap::from([("sync".into(), with_effect(Effect::Idempotent))]));
         let list =
             r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"look","annotations":{"readOnlyHint":true}}]}}"#;
         tools.learn(&message(list), true);
-        tools.reconfigure(&BTreeMap::from([("make".into(), said(Effect::Read))]), true);
+        tools.reconfigure(&BTreeMap::from([("make".into(), with_effect(Effect::Read))]), true);
         let effects = |tools: &Tools| ["sync", "make", "look"].map(|tool| tools.effect_of(&call(tool)));
         assert_eq!(effects(&tools), [Effect::Unsafe, Effect::Read, Effect::Read]);
         tools.reconfigure(&BTreeMap::new(), false);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_method_is_unsafe() {
+    fn unknown_method_is_unsafe() {
         assert_eq!(
             Tools::default().effect_of(&message(r#"{"jsonrpc":"2.0","id":1,"method":"acme/list"}"#)),
             Effect::Unsafe

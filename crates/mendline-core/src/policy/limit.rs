@@ -1,48 +1,47 @@
-//! How many calls in what time?
+//! The rate limit.
 //!
-//! The *generic cell rate algorithm*: instead of filling a bucket it remembers one moment, the one at which the next call
-//! would be due if all came evenly. A call may come earlier than that by as much as the burst allows. One number, no timer,
-//! nothing to refill; and it can say exactly when the n-th call from now may go, which is what a caller is told who had better
-//! not wait for it.
+//! The *generic cell rate algorithm*: instead of a bucket it stores the time at which the next call is due if all calls
+//! are evenly spaced. A call may be earlier by as much as the burst allows. It needs no timer and no refill, and it
+//! knows exactly when the n-th call from now may be sent, which becomes the retry hint of a rejected call.
 //!
-//! Every attempt at a client's call counts, the second as much as the first: the server sees no difference. What we ask on
-//! our own behalf (handshakes, pings, lists after a gap) does not: there is little of it, it has limits of its own, and a
-//! session that could not be initialized for the crowd of calls that wait for it would help nobody.
+//! Every attempt of a client's call counts, retries included: the server sees no difference. Internal requests
+//! (handshakes, pings, lists after an outage) do not count: they are few and have limits of their own, and calls must
+//! not delay the handshake that they wait for.
 
 use crate::config::RateLimit;
 use crate::moment::Moment;
 use crate::reason::RefusalReason;
 
-/// The limit on calls per time.
+/// The rate limit.
 #[derive(Clone, Debug)]
 pub struct Limit {
-    /// The time between two calls that come evenly, in nanoseconds.
+    /// The interval of evenly spaced calls, in nanoseconds.
     interval: u64,
-    /// By how much a call may be early, in nanoseconds.
+    /// The time by which a call may be early, in nanoseconds.
     tolerance: u64,
-    /// When the next call would be due if all came evenly.
+    /// The time at which the next evenly spaced call is due.
     due: Moment,
     policy: RateLimit,
 }
 
 impl Limit {
-    /// A limit of which nothing is used up.
+    /// An unused limit.
     pub fn new(policy: RateLimit) -> Limit {
         let per_second = if policy.per_second > 0.0 { policy.per_second } else { f64::MIN_POSITIVE };
-        // Rounded up: never more than was said, not even by a nanosecond. A float that is too large saturates.
+        // Rounded up: never above the limit. A float that is too large saturates.
         let interval = ((1e9 / per_second).ceil() as u64).max(1);
         let tolerance = interval.saturating_mul(u64::from(policy.burst.max(1)) - 1);
         Limit { interval, tolerance, due: Moment::ZERO, policy }
     }
 
-    /// When a call may go before which `ahead` others go first.
+    /// The time at which a call may be sent that has `ahead` others before it.
     pub fn slot_after(&self, ahead: usize, now: Moment) -> Moment {
         let before = self.interval.saturating_mul(u64::try_from(ahead).unwrap_or(u64::MAX));
         let due = self.due.max(now).0.saturating_add(before);
         Moment(due.saturating_sub(self.tolerance)).max(now)
     }
 
-    /// A call goes, if its turn has come.
+    /// Takes a slot if one is free now.
     pub fn try_take(&mut self, now: Moment) -> bool {
         let may_go = self.slot_after(0, now) <= now;
         if may_go {
@@ -51,7 +50,7 @@ impl Limit {
         may_go
     }
 
-    /// Returns why a call waits for it.
+    /// Returns the reason for the wait.
     pub fn reason(&self) -> RefusalReason {
         let RateLimit { burst, per_second } = self.policy;
         RefusalReason::RateLimit { burst, per_second }
@@ -66,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_burst_goes_at_once_and_then_one_per_interval() {
+    fn burst_passes_at_once_then_one_call_per_interval() {
         let mut limit = Limit::new(RateLimit { burst: 3, per_second: 2.0 });
         let mut now = Moment::ZERO + Duration::from_secs(100);
         assert_eq!((0..10).filter(|_| limit.try_take(now)).count(), 3);
@@ -81,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_slow_rather_than_without_limit() {
+    fn invalid_rate_is_slow_and_not_unlimited() {
         for per_second in [0.0, -1.0, f64::NAN, f64::MIN_POSITIVE, f64::INFINITY] {
             let mut limit = Limit::new(RateLimit { burst: 0, per_second });
             assert!(limit.try_take(Moment::ZERO), "{per_second}");
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_said_as_a_person_would() {
+    fn rate_limit_reason_uses_readable_units() {
         let words = |burst, per_second| Limit::new(RateLimit { burst, per_second }).reason().to_string();
         assert_eq!(words(10, 10.0), "the configured limit is 10 calls a second, 10 at once");
         assert_eq!(words(1, 0.1), "the configured limit is one call in 10 s, 1 at once");
@@ -98,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_stretch_of_time_sees_more_than_the_burst_and_the_rate_allow(
+        fn no_interval_exceeds_burst_plus_rate(
             burst in 1u32..20,
             per_second in 0.2f64..50.0,
             steps in prop::collection::vec(0u64..700, 1..300),
@@ -123,7 +122,7 @@ mod tests {
         }
 
         #[test]
-        fn the_turn_that_is_promised_is_the_turn_that_comes(burst in 1u32..10, per_second in 0.5f64..20.0, ahead in 0usize..30) {
+        fn announced_slot_is_the_actual_slot(burst in 1u32..10, per_second in 0.5f64..20.0, ahead in 0usize..30) {
             let mut limit = Limit::new(RateLimit { burst, per_second });
             let promised = limit.slot_after(ahead, Moment::ZERO);
             let mut now = Moment::ZERO;

@@ -1,41 +1,42 @@
-//! The rules in numbers: small machines that are told the time and decide one thing each.
+//! Policies: small state machines, each with one decision. They receive the time as an argument.
 //!
-//! # The way of a call past them
+//! # The path of a call
 //!
 //! ```text
 //!   request
 //!      │
-//!   accept ──── stopping, isolated manually, parked ─────────────► answered at once
+//!   accept ──── stopping, isolated, parked ─────────────────────► failed at once
 //!      │
-//!   breaker ─── the server's or the tool's is open ─────────────► answered at once: when it is tried again
+//!   breaker ─── the server's or the tool's is open ─────────────► failed at once, with a retry hint
 //!      │            half open: one call is the trial
-//!   pause,  ─── its turn comes after its time ──────────────────► answered at once: when to come back
+//!   pause,  ─── its slot comes after its deadline ──────────────► failed at once, with a retry hint
 //!   rate limit
 //!      │
-//!   queue ───── full ───────────────────────────────────────────► answered at once: overloaded
-//!      │            waits for the link, the pause, its turn, a place; clients take turns
-//!      │        deadline or patience over ──────────────────────► answered: not sent
+//!   queue ───── full ───────────────────────────────────────────► failed at once: overloaded
+//!      │            waits for the link, the pause, the rate limit, a slot
+//!      │        deadline or patience over ──────────────────────► failed: not sent
 //!      │
-//!   a place among those in flight
+//!   a slot in flight
 //!      │
 //!   attempt ◄──────────────────────────────────────────┐
 //!      │                                               │ after its backoff, through the queue
 //!   evidence → outcome                                 │
-//!      ├─► breakers: well, failed, broke; or nothing   │
+//!      ├─► breakers: healthy, failed, broke, or none   │
 //!      ├─► pause: 429 or 503 with Retry-After          │
 //!      │                                               │
-//!   retry: may it be sent again? ── yes ── budget ─────┘
+//!   retry table: sent again? ────── yes ── budget ─────┘
 //!      │ no                                │ spent
 //!      ▼                                   ▼
-//!   answer, or what became of it and what to do
+//!   the server's answer, or a failure with its outcome and next step
 //! ```
 //!
-//! The order is by cost and by truth: what can be said without waiting is said first, the breaker comes before the queue so
-//! that nobody queues for a server that is sick, and the limit comes last so that only what really goes out uses it up.
+//! Decisions without a wait come first. The breaker comes before the queue, so that no call waits for an unhealthy server.
+//! The rate limit comes last, so that only sent calls use it up.
 //!
-//! - [`breaker`], [`window`], [`tool_breakers`]: is it sick? [`pause`]: is it busy? [`limit`]: how much in what time?
-//! - [`queue`]: whose turn is it? [`deadline`]: how long may it take?
-//! - [`retry`], [`effect`]: may it be sent again? [`budget`]: is that affordable? [`backoff`]: when?
+//! - [`breaker`], [`window`], [`tool_breakers`]: the health of servers and tools.
+//! - [`pause`]: overloaded servers. [`limit`]: the rate limit.
+//! - [`queue`]: fairness between clients. [`deadline`]: timeouts of tools.
+//! - [`retry`], [`effect`]: whether a call is sent again. [`budget`]: the retry budget. [`backoff`]: the wait.
 
 pub mod backoff;
 pub mod breaker;

@@ -1,27 +1,26 @@
-//! A server that is busy says when to come back, and everybody waits.
+//! The pause that an overloaded server requests.
 //!
-//! `Retry-After` with 429 or 503 is about the server, not about the one call that happened to hear it: if only that call
-//! waited, the others would go on knocking. So it pauses the upstream. Being busy is not being sick: no breaker counts it.
+//! `Retry-After` with 429 or 503 is about the server, not about one call: if only that call waited, the others would
+//! add to the load. So it pauses the upstream. An overloaded server is not unhealthy: no breaker counts it.
 //!
-//! A server may say an hour. Nobody sleeps an hour: whoever would wait longer than a caller waits is answered at once, with
-//! the server's own hint. And nobody believes an hour either: after a few minutes one call looks again, and if the server
-//! meant it, it says so again.
+//! A server may request an hour. A call that cannot wait that long is answered at once, with the server's own hint. The
+//! pause itself is capped at a few minutes; then one call checks, and the server can request the rest.
 
 use std::time::Duration;
 
 use crate::defaults;
 use crate::moment::Moment;
 
-/// Until when nothing is sent.
+/// The time until which nothing is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pause {
     until: Moment,
-    /// Until when the server wants it.
+    /// The time that the server requested.
     hinted: Moment,
 }
 
 impl Pause {
-    /// The server asks for this long. Gives how long it will be, if that is news: a shorter hint than the last one is not.
+    /// Extends the pause by the server's hint. Returns its length if it changed: a shorter hint changes nothing.
     pub fn extend(&mut self, hint: Duration, now: Moment) -> Option<Duration> {
         self.hinted = self.hinted.max(now + hint);
         let until = now + hint.min(defaults::PAUSE_CAP);
@@ -31,17 +30,17 @@ impl Pause {
         })
     }
 
-    /// When it is over; in the past if there is none.
+    /// The end of the pause; in the past if there is none.
     pub fn until(&self) -> Moment {
         self.until
     }
 
-    /// Does it hold now?
+    /// Returns whether the pause holds now.
     pub fn holds(&self, now: Moment) -> bool {
         self.until > now
     }
 
-    /// How long the server still wants to be left alone.
+    /// The rest of the time that the server requested.
     pub fn hint(&self, now: Moment) -> Duration {
         self.hinted.since(now)
     }
@@ -52,18 +51,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_grows_and_never_shrinks() {
+    fn pause_grows_and_never_shrinks() {
         let mut pause = Pause::default();
         let now = Moment(7);
         assert!(!pause.holds(now));
         assert_eq!(pause.extend(Duration::from_secs(5), now), Some(Duration::from_secs(5)));
         assert_eq!(pause.extend(Duration::from_secs(3), now), None);
         assert!(pause.holds(now + Duration::from_secs(4)) && !pause.holds(now + Duration::from_secs(5)));
-        assert_eq!(pause.extend(Duration::ZERO, now + Duration::from_secs(9)), None, "no time is no pause");
+        assert_eq!(pause.extend(Duration::ZERO, now + Duration::from_secs(9)), None, "a zero hint is no pause");
     }
 
     #[test]
-    fn nobody_believes_an_hour_but_everybody_is_told_of_it() {
+    fn long_hint_is_capped_but_reported_in_full() {
         let mut pause = Pause::default();
         let hour = Duration::from_secs(3_600);
         assert_eq!(pause.extend(hour, Moment::ZERO), Some(defaults::PAUSE_CAP));

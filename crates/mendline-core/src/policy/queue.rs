@@ -1,39 +1,39 @@
-//! Whose turn is it, when several clients wait? And who has room to wait at all?
+//! Fair queueing: the order of waiting calls, and their eviction when the queue is full.
 //!
-//! Calls that wait for a place go oldest first. With several clients that would let the one that asks for most have most, so
-//! there the clients take turns, and each one's calls stay in order.
+//! Calls that wait for a slot are sent oldest first. With several clients, the clients alternate, and each one's calls
+//! keep their order. Otherwise the client with the most calls would get most of the slots.
 //!
-//! The queue has an end, and the one that asks for most would have most of it, too. So when it is full, whoever has the most
-//! calls in it makes room for one who has less: its newest call is answered at once, as it would have been if it had come a
-//! moment later. Nobody loses a call who has no more than an equal share, and nobody who has less than that is rejected;
-//! no room is kept free for clients who do not use it.
+//! The queue is bounded, and the client with the most calls would fill it. So when it is full, the client with the most
+//! calls in it loses its newest one to a client with fewer: that call is answered at once. A client with no more than
+//! an equal share loses no call, and a client with less than that is not rejected; no space is reserved for clients
+//! that do not use it.
 //!
-//! With one client, which is every bridge, there is nothing to decide and nothing is spent on it: first come, first served,
-//! and the one too many is rejected. How many may wait is `limits.waiting`, and whoever holds the queue looks to that.
+//! With one client, as in every bridge, the queue is first come, first served, and a call to a full queue is rejected.
+//! The limit is `limits.waiting`; the owner of the queue enforces it.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::port::ClientId;
 
-/// Who went last.
+/// The client whose call was sent last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rotation {
     last: Option<ClientId>,
 }
 
 impl Rotation {
-    /// A call of this client goes.
+    /// Records that a call of this client is sent.
     pub fn note(&mut self, client: ClientId) {
         self.last = Some(client);
     }
 
-    /// The order in which calls go that are given oldest first, each with its client.
+    /// The order of calls that are given oldest first, each with its client.
     pub fn order<T>(&self, waiting: impl Iterator<Item = (ClientId, T)>) -> Vec<T> {
         let mut lanes: BTreeMap<ClientId, VecDeque<T>> = BTreeMap::new();
         for (client, call) in waiting {
             lanes.entry(client).or_default().push_back(call);
         }
-        // Those behind the one who went last come first, then those before it.
+        // Clients after the last one come first, then those before it.
         let behind = |client: &ClientId| self.last.is_none_or(|last| *client > last);
         let (mut lanes, before): (Vec<_>, Vec<_>) = lanes.into_iter().partition(|(client, _)| behind(client));
         lanes.extend(before);
@@ -48,9 +48,9 @@ impl Rotation {
     }
 }
 
-/// The call that gives way to one of this client when there is no room, of those that wait, each client's oldest first. A call
-/// that must stay is counted, but not given.
-pub fn gives_way<T>(waiting: impl Iterator<Item = (ClientId, Option<T>)>, client: ClientId) -> Option<T> {
+/// The call to evict for one of this client when the queue is full, among the waiting ones, each client's oldest first.
+/// A call without a value is counted, but never evicted.
+pub fn evict_for<T>(waiting: impl Iterator<Item = (ClientId, Option<T>)>, client: ClientId) -> Option<T> {
     let mut lanes: BTreeMap<ClientId, (usize, Option<T>)> = BTreeMap::new();
     for (whose, call) in waiting {
         let (count, newest) = lanes.entry(whose).or_default();
@@ -58,7 +58,7 @@ pub fn gives_way<T>(waiting: impl Iterator<Item = (ClientId, Option<T>)>, client
         *newest = call.or(newest.take());
     }
     let mine = lanes.get(&client).map_or(0, |(count, _)| *count);
-    // Who has only one more would have one less afterwards: the two would drive each other out for ever.
+    // A client with one more would have one less afterwards, and the two would evict each other for ever.
     let may_give = |(count, newest): &(usize, Option<T>)| *count > mine + 1 && newest.is_some();
     lanes.into_values().filter(may_give).max_by_key(|(count, _)| *count)?.1
 }
@@ -68,13 +68,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A queue as an upstream keeps it; gives whose call was rejected or gave way.
+    /// The queue of an upstream; returns the client whose call was rejected or evicted.
     fn join(queue: &mut Vec<ClientId>, limit: usize, client: ClientId) -> Option<ClientId> {
         let mut out = None;
         if queue.len() >= limit {
-            let places = queue.iter().enumerate().map(|(place, whose)| (*whose, Some(place)));
-            match gives_way(places, client) {
-                Some(place) => out = Some(queue.remove(place)),
+            let indices = queue.iter().enumerate().map(|(index, whose)| (*whose, Some(index)));
+            match evict_for(indices, client) {
+                Some(index) => out = Some(queue.remove(index)),
                 None => return Some(client),
             }
         }
@@ -87,19 +87,19 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_call_of_whoever_has_most_gives_way() {
+    fn newest_call_of_the_largest_client_is_evicted() {
         let waiting = [(1, "a1"), (2, "b1"), (1, "a2"), (1, "a3"), (2, "b2")];
         let all = || waiting.iter().map(|(client, call)| (ClientId(*client), Some(*call)));
-        assert_eq!(gives_way(all(), ClientId(3)), Some("a3"));
-        assert_eq!(gives_way(all(), ClientId(2)), None, "one more is as good as equal");
-        assert_eq!(gives_way(all(), ClientId(1)), None, "nobody gives way to whoever has most");
+        assert_eq!(evict_for(all(), ClientId(3)), Some("a3"));
+        assert_eq!(evict_for(all(), ClientId(2)), None, "a difference of one counts as equal");
+        assert_eq!(evict_for(all(), ClientId(1)), None, "no call is evicted for the largest client");
         let sent_before = |call: &&str| !["a2", "a3"].contains(call);
         let some = || all().map(|(client, call)| (client, call.filter(sent_before)));
-        assert_eq!(gives_way(some(), ClientId(3)), Some("a1"), "what must stay stays");
+        assert_eq!(evict_for(some(), ClientId(3)), Some("a1"), "a protected call is not evicted");
     }
 
     #[test]
-    fn clients_take_turns_and_each_keeps_its_own_order() {
+    fn clients_alternate_and_each_keeps_its_order() {
         let mut rotation = Rotation::default();
         let waiting = [(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (2, "b2")];
         let calls = || waiting.iter().map(|(client, call)| (ClientId(*client), *call));
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_queue_is_bounded_and_everybody_has_a_share_of_it(
+        fn queue_is_bounded_and_every_client_has_a_share(
             steps in prop::collection::vec(prop::option::weighted(0.8, 0u32..4), 1..200),
             limit in 1usize..20,
         ) {
@@ -124,7 +124,7 @@ mod tests {
                         let out = join(&mut queue, limit, client);
                         let has_lost = |whose| share_of(&queue, whose) < share_of(&before, whose);
                         if out.is_some() {
-                            prop_assert_eq!(before.len(), limit, "nobody goes while there is room");
+                            prop_assert_eq!(before.len(), limit, "no call is evicted while there is room");
                         }
                         if out == Some(client) {
                             prop_assert!(share_of(&before, client) >= limit / clients, "rejected below its share");
@@ -136,9 +136,9 @@ mod tests {
                         }
                     }
                     None => {
-                        let places = queue.iter().enumerate().map(|(place, whose)| (*whose, place));
-                        if let Some(place) = rotation.order(places).first() {
-                            rotation.note(queue.remove(*place));
+                        let indices = queue.iter().enumerate().map(|(index, whose)| (*whose, index));
+                        if let Some(index) = rotation.order(indices).first() {
+                            rotation.note(queue.remove(*index));
                         }
                     }
                 }
@@ -147,7 +147,7 @@ mod tests {
         }
 
         #[test]
-        fn with_one_client_the_queue_is_first_come_first_served(count in 1usize..50, limit in 1usize..20) {
+        fn queue_of_one_client_is_first_come_first_served(count in 1usize..50, limit in 1usize..20) {
             let mut queue = Vec::new();
             let rejected = (0..count).filter(|_| join(&mut queue, limit, ClientId(0)).is_some()).count();
             prop_assert_eq!((queue.len(), rejected), (count.min(limit), count.saturating_sub(limit)));
@@ -157,7 +157,7 @@ mod tests {
         }
 
         #[test]
-        fn nobody_who_waits_is_passed_by_twice_by_the_same_client(
+        fn waiting_client_is_not_overtaken_twice_by_another(
             waiting in prop::collection::vec(0u32..6, 1..120),
             last in prop::option::of(0u32..6),
         ) {

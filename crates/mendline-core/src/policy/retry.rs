@@ -1,17 +1,17 @@
-//! What is worth sending again, and what never is: one table.
+//! The retry table.
 //!
-//! | What became of the attempt | Examples | Sent again |
+//! | Result of the attempt | Examples | Sent again |
 //! |---|---|---|
-//! | not sent | no connection; cut short of its end | whatever it is; costs nothing, the wait bounds it |
-//! | refused | 429; a lost session; 421; REFUSED_STREAM | whatever it is; costs an attempt and budget |
+//! | not sent | no connection; partial write | always; costs nothing, the wait bounds it |
+//! | refused | 429; a lost session; 421; REFUSED_STREAM | always; costs an attempt and budget |
 //! | refused for good | 401, 403, 404, 405, 413 … | never: it would be refused again |
-//! | unknown | a dropped connection; 5xx, 400, 408 …; silence of the line | if it may run twice; costs an attempt and budget |
+//! | unknown | a dropped connection; 5xx, 400, 408 …; silence | if it may run twice; costs an attempt and budget |
 //! | answered: internal error | -32603 | if it is a read; costs an attempt and budget |
-//! | answered: anything else | -32700 malformed, -32600 no request, -32601 no such method or tool, -32602 wrong parameters; a result, `isError` or not | never: it is the server's answer, and would be again |
-//! | its deadline has passed | | never: nobody waits any more |
+//! | answered: anything else | -32700 malformed, -32600 invalid request, -32601 no such method or tool, -32602 invalid parameters; a result, `isError` or not | never: it is the server's answer |
+//! | its deadline has passed | | never |
 //!
-//! What a person says about an error code (`retry.codes`) replaces its row. Whatever the table says: no more attempts than
-//! are allowed, and none that the budget does not pay for.
+//! A configured rule for an error code (`retry.codes`) replaces its row. The limit of attempts and the retry budget
+//! always apply.
 
 use mendline_wire::code;
 
@@ -19,45 +19,45 @@ use super::effect::Effect;
 use crate::config::{OnError, Retry};
 use crate::evidence::Outcome;
 
-/// What became of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// It got no answer that could be passed on.
+    /// No answer that could be passed on.
     Unanswered(Outcome),
-    /// It was answered by an error with this code.
+    /// A JSON-RPC error with this code.
     Error(i64),
 }
 
-/// May it be sent again?
+/// The decision about a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
-    /// Without cost: nobody has seen it.
+pub enum RetryDecision {
+    /// Sent again without cost: the peer did not receive it.
     Free,
-    /// For an attempt, if there is one left, and for a piece of the budget.
-    ForAPrice,
-    /// No.
+    /// Sent again for an attempt, if one is left, and one retry of the budget.
+    Charged,
+    /// Not sent again.
     Never,
 }
 
-/// The table.
-pub fn again(loss: Loss, effect: Effect, policy: &Retry) -> Again {
-    let if_so = |may: bool| if may { Again::ForAPrice } else { Again::Never };
+/// Looks up the table.
+pub fn decide(loss: Loss, effect: Effect, policy: &Retry) -> RetryDecision {
+    let if_so = |may: bool| if may { RetryDecision::Charged } else { RetryDecision::Never };
     match loss {
-        Loss::Unanswered(Outcome::NotSent) => Again::Free,
-        Loss::Unanswered(Outcome::Refused) => Again::ForAPrice,
+        Loss::Unanswered(Outcome::NotSent) => RetryDecision::Free,
+        Loss::Unanswered(Outcome::Refused) => RetryDecision::Charged,
         Loss::Unanswered(Outcome::Unknown) => if_so(effect.is_repeatable()),
-        Loss::Unanswered(Outcome::Answered) => Again::Never,
+        Loss::Unanswered(Outcome::Answered) => RetryDecision::Never,
         Loss::Error(code) => match policy.codes.get(&code) {
-            Some(OnError::Always) => Again::ForAPrice,
+            Some(OnError::Always) => RetryDecision::Charged,
             Some(OnError::Reads) => if_so(effect == Effect::Read),
-            Some(OnError::Never) => Again::Never,
+            Some(OnError::Never) => RetryDecision::Never,
             None => if_so(code == code::INTERNAL_ERROR && effect == Effect::Read),
         },
     }
 }
 
-/// What is known of a call that is sent again after an error: as a rule it may have done whatever it does. Who says that a
-/// code is *always* worth another attempt says that nothing was done.
+/// The outcome of an attempt that is retried after an error. Usually *unknown*: it may have run. The rule *always* for
+/// a code states that the server did nothing.
 pub fn outcome_of_error(code: i64, policy: &Retry) -> Outcome {
     match policy.codes.get(&code) {
         Some(OnError::Always) => Outcome::Refused,
@@ -68,17 +68,17 @@ pub fn outcome_of_error(code: i64, policy: &Retry) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Again::{ForAPrice, Free, Never};
+    use RetryDecision::{Charged, Free, Never};
 
     #[test]
-    fn every_row_of_the_table_holds() {
+    fn every_row_of_the_retry_table_holds() {
         let policy = Retry::default();
         let rows = [
             ("no connection", Loss::Unanswered(Outcome::NotSent), [Free, Free, Free]),
-            ("429", Loss::Unanswered(Outcome::Refused), [ForAPrice, ForAPrice, ForAPrice]),
-            ("503, or the line broke", Loss::Unanswered(Outcome::Unknown), [ForAPrice, ForAPrice, Never]),
+            ("429", Loss::Unanswered(Outcome::Refused), [Charged, Charged, Charged]),
+            ("503, or the line broke", Loss::Unanswered(Outcome::Unknown), [Charged, Charged, Never]),
             ("answered", Loss::Unanswered(Outcome::Answered), [Never, Never, Never]),
-            ("internal error", Loss::Error(-32603), [ForAPrice, Never, Never]),
+            ("internal error", Loss::Error(-32603), [Charged, Never, Never]),
             ("malformed", Loss::Error(-32700), [Never, Never, Never]),
             ("no request", Loss::Error(-32600), [Never, Never, Never]),
             ("no such method", Loss::Error(-32601), [Never, Never, Never]),
@@ -87,20 +87,20 @@ mod tests {
             ("a code of the server's own", Loss::Error(17), [Never, Never, Never]),
         ];
         for (what, loss, expected) in rows {
-            let seen = [Effect::Read, Effect::Idempotent, Effect::Unsafe].map(|effect| again(loss, effect, &policy));
+            let seen = [Effect::Read, Effect::Idempotent, Effect::Unsafe].map(|effect| decide(loss, effect, &policy));
             assert_eq!(seen, expected, "{what}");
         }
     }
 
     #[test]
-    fn what_a_person_says_about_a_code_replaces_its_row() {
+    fn configured_code_replaces_its_row() {
         let codes = [(-32603, OnError::Never), (-32001, OnError::Reads), (-32002, OnError::Always)].into();
         let policy = Retry { codes, ..Retry::default() };
         let of =
-            |code| [Effect::Read, Effect::Idempotent, Effect::Unsafe].map(|it| again(Loss::Error(code), it, &policy));
+            |code| [Effect::Read, Effect::Idempotent, Effect::Unsafe].map(|it| decide(Loss::Error(code), it, &policy));
         assert_eq!(of(-32603), [Never, Never, Never]);
-        assert_eq!(of(-32001), [ForAPrice, Never, Never]);
-        assert_eq!(of(-32002), [ForAPrice, ForAPrice, ForAPrice]);
+        assert_eq!(of(-32001), [Charged, Never, Never]);
+        assert_eq!(of(-32002), [Charged, Charged, Charged]);
         assert_eq!(
             (outcome_of_error(-32001, &policy), outcome_of_error(-32002, &policy)),
             (Outcome::Unknown, Outcome::Refused)

@@ -1,14 +1,14 @@
-//! One bad tool does not block the others.
+//! Breakers per tool: one failing tool does not block the others.
 //!
-//! A server that is well can have a tool that is not: its own dependency hangs, its own code fails. So timeouts and internal
-//! errors are counted per tool. Only a tool that has failed has a breaker; one that is well again is forgotten, and with no
-//! failing tool at all nobody looks at a name. Their number has a limit like everything else: names come from outside.
+//! A healthy server can have an unhealthy tool. So timeouts and internal errors are counted per tool. Only a tool that
+//! has failed has a breaker; a healthy one is removed, and without failing tools no name is parsed. The number of
+//! breakers is bounded, because names come from outside.
 
 use std::collections::BTreeMap;
 
 use mendline_wire::{Message, Method};
 
-use super::breaker::{Breaker, Edge, Sign};
+use super::breaker::{Breaker, Sign, Transition};
 use crate::config;
 use crate::defaults;
 use crate::moment::Moment;
@@ -22,12 +22,12 @@ pub struct ToolBreakers {
 }
 
 impl ToolBreakers {
-    /// No tool has failed yet.
+    /// Breakers without a failed tool.
     pub fn new(policy: Option<config::Breaker>) -> ToolBreakers {
         ToolBreakers { policy, tools: BTreeMap::new() }
     }
 
-    /// Another policy holds from now on.
+    /// Applies a new policy.
     pub fn reconfigure(&mut self, policy: Option<config::Breaker>) {
         self.policy = policy;
         match policy {
@@ -36,17 +36,17 @@ impl ToolBreakers {
         }
     }
 
-    /// Is there nothing to look at? So it is nearly always.
+    /// Returns whether no tool has failed, which is the usual case.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 
-    /// How many there are.
+    /// The number of breakers.
     pub fn len(&self) -> usize {
         self.tools.len()
     }
 
-    /// The breaker of the tool that is called, if it has one.
+    /// The breaker of the called tool, if it has one.
     pub fn of(&self, call: &Message) -> Option<&Breaker> {
         if self.tools.is_empty() {
             return None;
@@ -59,29 +59,29 @@ impl ToolBreakers {
         self.tools.get(tool)
     }
 
-    /// This call tries whether its tool is well.
-    pub fn begin_trial(&mut self, message: &Message, call: u64) -> Option<(String, Edge)> {
+    /// Makes this call the trial of its tool.
+    pub fn begin_trial(&mut self, message: &Message, call: u64) -> Option<(String, Transition)> {
         let tool = tool_of(message)?;
-        let edge = self.tools.get_mut(&tool)?.begin_trial(call)?;
-        Some((tool, edge))
+        let transition = self.tools.get_mut(&tool)?.begin_trial(call)?;
+        Some((tool, transition))
     }
 
-    /// This call goes out.
+    /// Records that this call is sent.
     pub fn note_sent(&mut self, call: u64, now: Moment) {
         self.tools.values_mut().for_each(|breaker| breaker.note_sent(call, now));
     }
 
-    /// This call is to go out again.
+    /// Records that this call waits to be sent again.
     pub fn note_waits(&mut self, call: u64) {
         self.tools.values_mut().for_each(|breaker| breaker.note_waits(call));
     }
 
-    /// This call is over.
-    pub fn let_go(&mut self, call: u64) {
-        self.tools.values_mut().for_each(|breaker| breaker.let_go(call));
+    /// Records the end of this call.
+    pub fn note_ended(&mut self, call: u64) {
+        self.tools.values_mut().for_each(|breaker| breaker.note_ended(call));
     }
 
-    /// An attempt at this call showed how its tool is.
+    /// Records the result of an attempt of this call.
     pub fn note(
         &mut self,
         message: &Message,
@@ -89,7 +89,7 @@ impl ToolBreakers {
         sign: Sign,
         now: Moment,
         rng: &mut SeededRng,
-    ) -> Option<(String, Edge)> {
+    ) -> Option<(String, Transition)> {
         if self.policy.is_none() || (sign == Sign::Healthy && self.tools.is_empty()) {
             return None;
         }
@@ -98,14 +98,14 @@ impl ToolBreakers {
             self.tools.insert(tool.clone(), Breaker::new(self.policy));
         }
         let breaker = self.tools.get_mut(&tool)?;
-        let edge = breaker.note(call, sign, now, rng);
+        let transition = breaker.note(call, sign, now, rng);
         if breaker.is_healthy(now) {
             self.tools.remove(&tool);
         }
-        edge.map(|edge| (tool, edge))
+        transition.map(|transition| (tool, transition))
     }
 
-    /// Is there room for one more, if need be in place of one that holds nothing back?
+    /// Makes room for one more, if need be by removing a closed one. Returns whether there is room.
     fn make_room(&mut self, now: Moment) -> bool {
         if self.tools.len() < defaults::TOOL_BREAKERS {
             return true;
@@ -119,12 +119,12 @@ impl ToolBreakers {
     }
 }
 
-/// The name of the tool that is called.
+/// The name of the called tool.
 pub fn tool_of(call: &Message) -> Option<String> {
     if call.method() != Method::ToolsCall {
         return None;
     }
-    // A name comes from outside and is kept: only so much of it.
+    // The name comes from outside, so its kept length is bounded.
     let name = call.get_str(&["name"])?;
     Some(name.chars().take(defaults::TOOL_NAME).collect())
 }
@@ -149,36 +149,36 @@ mod tests {
         (ToolBreakers::new(Some(config::Breaker::default())), SeededRng::new(1))
     }
 
-    fn fail(breakers: &mut ToolBreakers, tool: &str, second: u64, rng: &mut SeededRng) -> Option<(String, Edge)> {
+    fn fail(breakers: &mut ToolBreakers, tool: &str, second: u64, rng: &mut SeededRng) -> Option<(String, Transition)> {
         breakers.note(&call(tool), second, Sign::Failed(at(second)), at(second) + Duration::from_millis(1), rng)
     }
 
     #[test]
-    fn a_tool_that_fails_is_held_back_and_no_other() {
+    fn only_the_failing_tool_is_blocked() {
         let (mut breakers, mut rng) = breakers();
         for second in 0..4 {
             assert_eq!(fail(&mut breakers, "bad", second, &mut rng), None);
         }
-        let (tool, edge) = fail(&mut breakers, "bad", 4, &mut rng).expect("the fifth");
-        assert!(tool == "bad" && matches!(edge, Edge::Opened(..)));
-        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(5)), Admission::Held(Some(_))));
+        let (tool, transition) = fail(&mut breakers, "bad", 4, &mut rng).expect("the fifth");
+        assert!(tool == "bad" && matches!(transition, Transition::Opened(..)));
+        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(5)), Admission::Blocked(Some(_))));
         assert!(breakers.of(&call("good")).is_none());
     }
 
     #[test]
-    fn only_tools_that_have_failed_are_kept_and_not_when_they_are_well_again() {
+    fn healthy_tools_have_no_breaker() {
         let (mut breakers, mut rng) = breakers();
         breakers.note(&call("good"), 1, Sign::Healthy, at(0), &mut rng);
         assert!(breakers.is_empty());
         fail(&mut breakers, "bad", 1, &mut rng);
         breakers.note(&call("bad"), 2, Sign::Healthy, at(2), &mut rng);
-        assert_eq!(breakers.len(), 1, "its window remembers for a while");
+        assert_eq!(breakers.len(), 1, "the window still has the failure");
         breakers.note(&call("bad"), 3, Sign::Healthy, at(60), &mut rng);
         assert!(breakers.is_empty());
     }
 
     #[test]
-    fn their_number_has_a_limit_and_one_that_is_open_is_not_forgotten_for_a_new_one() {
+    fn breakers_are_bounded_and_open_ones_are_not_evicted() {
         let (mut breakers, mut rng) = breakers();
         for second in 0..5 {
             fail(&mut breakers, "bad", second, &mut rng);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tool_has_no_breaker() {
+    fn other_methods_have_no_tool_breaker() {
         let (mut breakers, mut rng) = breakers();
         let list = Message::parse(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)).unwrap();
         assert_eq!(breakers.note(&list, 1, Sign::Failed(at(0)), at(1), &mut rng), None);
@@ -199,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_policy_nothing_is_kept() {
+    fn tool_breakers_without_policy_stay_empty() {
         let mut breakers = ToolBreakers::new(None);
         fail(&mut breakers, "bad", 1, &mut SeededRng::new(1));
         assert!(breakers.is_empty());
     }
 
     #[test]
-    fn a_trial_that_is_not_answered_gives_way_to_another_unless_it_waits_itself() {
+    fn unanswered_trial_yields_unless_it_waits() {
         let (mut breakers, mut rng) = breakers();
         for second in 0..5 {
             fail(&mut breakers, "bad", second, &mut rng);
@@ -216,26 +216,26 @@ mod tests {
         let long_after = at(1_000);
         breakers.begin_trial(&call("bad"), 9);
         breakers.note_sent(9, at(20));
-        assert_eq!(breakers.of(&call("bad")).unwrap().admits(long_after), Admission::Tries);
+        assert_eq!(breakers.of(&call("bad")).unwrap().admits(long_after), Admission::Trial);
         breakers.note_waits(9);
-        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(long_after), Admission::Held(_)));
+        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(long_after), Admission::Blocked(_)));
     }
 
     #[test]
-    fn a_tool_is_tried_by_one_call_like_a_server() {
+    fn tool_trial_admits_one_call() {
         let (mut breakers, mut rng) = breakers();
         for second in 0..5 {
             fail(&mut breakers, "bad", second, &mut rng);
         }
-        assert_eq!(breakers.begin_trial(&call("bad"), 9), Some(("bad".into(), Edge::HalfOpened)));
-        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Held(_)));
-        breakers.let_go(9);
-        assert_eq!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Tries);
+        assert_eq!(breakers.begin_trial(&call("bad"), 9), Some(("bad".into(), Transition::HalfOpened)));
+        assert!(matches!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Blocked(_)));
+        breakers.note_ended(9);
+        assert_eq!(breakers.of(&call("bad")).unwrap().admits(at(20)), Admission::Trial);
         breakers.begin_trial(&call("bad"), 10);
         breakers.note(&call("bad"), 10, Sign::Healthy, at(21), &mut rng);
         breakers.begin_trial(&call("bad"), 11);
         let closed = breakers.note(&call("bad"), 11, Sign::Healthy, at(22), &mut rng);
-        assert_eq!(closed, Some(("bad".into(), Edge::Closed)));
+        assert_eq!(closed, Some(("bad".into(), Transition::Closed)));
         assert!(breakers.is_empty());
     }
 }

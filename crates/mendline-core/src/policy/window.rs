@@ -1,21 +1,20 @@
-//! What share of the calls of the last while went well?
+//! A sliding window of successes and failures.
 //!
-//! The time is cut into slices, and each slice only counts; so a call costs the same however many there were before it, and
-//! nothing is kept per call. What is older than the window is never counted, what is younger than the window less one slice
-//! always is. A slice is found again by its number since the beginning of time, so that one that has not been touched for a
-//! whole turn of the ring is known to be old without anybody having cleared it.
+//! Time is cut into slices that only count, so the cost per call is constant and nothing is stored per call. Calls
+//! older than the window are never counted; calls younger than the window less one slice always are. A slice stores its
+//! number since time zero, so an outdated slice is recognised without a cleanup.
 
 use std::time::Duration;
 
 use crate::moment::Moment;
 
-/// Into how many slices a window is cut: a tenth of it is as exact as a share of ten calls needs.
+/// The number of slices: a tenth of the window is precise enough for a rate of ten calls.
 const SLICES: usize = 10;
 
-/// The calls of the last while, counted.
+/// A sliding window.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// How long a slice is, in nanoseconds.
+    /// The length of a slice, in nanoseconds.
     slice: u64,
     slices: [Slice; SLICES],
 }
@@ -23,56 +22,56 @@ pub struct Window {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slice {
     number: u64,
-    tally: Tally,
+    counts: Counts,
 }
 
-/// So many of each.
+/// The number of successes and failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Calls that went well.
+pub struct Counts {
+    /// Successful calls.
     pub successes: u32,
-    /// Calls that did not.
+    /// Failed calls.
     pub failures: u32,
 }
 
-impl Tally {
-    /// All of them.
+impl Counts {
+    /// All calls.
     pub fn calls(self) -> u32 {
         self.successes.saturating_add(self.failures)
     }
 
-    /// Did fewer than this share go well? Of no calls nothing can be said.
+    /// Returns whether the success rate is below `share`; false without calls.
     pub fn is_below(self, share: f64) -> bool {
         self.calls() > 0 && f64::from(self.successes) < share * f64::from(self.calls())
     }
 }
 
 impl Window {
-    /// A window of this length in which nothing has happened yet.
+    /// An empty window of this length.
     pub fn new(length: Duration) -> Window {
         let slice = u64::try_from(length.as_nanos() / SLICES as u128).unwrap_or(u64::MAX).max(1);
         Window { slice, slices: [Slice::default(); SLICES] }
     }
 
-    /// A call went well.
+    /// Records a success.
     pub fn note_success(&mut self, now: Moment) {
-        let tally = self.current(now);
-        tally.successes = tally.successes.saturating_add(1);
+        let counts = self.current(now);
+        counts.successes = counts.successes.saturating_add(1);
     }
 
-    /// A call did not.
+    /// Records a failure.
     pub fn note_failure(&mut self, now: Moment) {
-        let tally = self.current(now);
-        tally.failures = tally.failures.saturating_add(1);
+        let counts = self.current(now);
+        counts.failures = counts.failures.saturating_add(1);
     }
 
-    /// What is in it now.
-    pub fn tally(&self, now: Moment) -> Tally {
+    /// The counts of the window.
+    pub fn counts(&self, now: Moment) -> Counts {
         let number = now.0 / self.slice;
         let young = self.slices.iter().filter(|slice| slice.number.saturating_add(SLICES as u64) > number);
-        young.fold(Tally::default(), |sum, slice| Tally {
-            successes: sum.successes.saturating_add(slice.tally.successes),
-            failures: sum.failures.saturating_add(slice.tally.failures),
+        young.fold(Counts::default(), |sum, slice| Counts {
+            successes: sum.successes.saturating_add(slice.counts.successes),
+            failures: sum.failures.saturating_add(slice.counts.failures),
         })
     }
 
@@ -81,13 +80,13 @@ impl Window {
         self.slices = [Slice::default(); SLICES];
     }
 
-    fn current(&mut self, now: Moment) -> &mut Tally {
+    fn current(&mut self, now: Moment) -> &mut Counts {
         let number = now.0 / self.slice;
         let slice = &mut self.slices[(number % SLICES as u64) as usize];
         if slice.number != number {
-            *slice = Slice { number, tally: Tally::default() };
+            *slice = Slice { number, counts: Counts::default() };
         }
-        &mut slice.tally
+        &mut slice.counts
     }
 }
 
@@ -99,29 +98,29 @@ mod tests {
     const LENGTH: Duration = Duration::from_secs(30);
 
     #[test]
-    fn the_window_slides() {
+    fn window_slides() {
         let mut window = Window::new(LENGTH);
         let at = |seconds| Moment::ZERO + Duration::from_secs(seconds);
         window.note_failure(at(1));
         window.note_success(at(20));
-        assert_eq!(window.tally(at(26)), Tally { successes: 1, failures: 1 });
-        assert_eq!(window.tally(at(31)), Tally { successes: 1, failures: 0 }, "what is old is gone though nobody came");
-        assert_eq!(window.tally(at(1_000)), Tally::default());
+        assert_eq!(window.counts(at(26)), Counts { successes: 1, failures: 1 });
+        assert_eq!(window.counts(at(31)), Counts { successes: 1, failures: 0 }, "old calls expire without new ones");
+        assert_eq!(window.counts(at(1_000)), Counts::default());
         window.note_success(at(1_000));
         window.clear();
-        assert_eq!(window.tally(at(1_000)), Tally::default());
+        assert_eq!(window.counts(at(1_000)), Counts::default());
     }
 
     #[test]
-    fn of_no_calls_nothing_can_be_said() {
-        assert!(!Tally::default().is_below(1.0));
-        assert!(Tally { successes: 4, failures: 6 }.is_below(0.5));
-        assert!(!Tally { successes: 5, failures: 5 }.is_below(0.5), "half is not less than half");
+    fn empty_window_is_not_below_any_share() {
+        assert!(!Counts::default().is_below(1.0));
+        assert!(Counts { successes: 4, failures: 6 }.is_below(0.5));
+        assert!(!Counts { successes: 5, failures: 5 }.is_below(0.5), "half is not less than half");
     }
 
     proptest! {
         #[test]
-        fn what_is_older_than_the_window_never_counts_and_what_is_younger_by_a_slice_always_does(
+        fn window_counts_exactly_the_recent_calls_within_one_slice(
             steps in prop::collection::vec((0u64..9_000, any::<bool>()), 1..300),
             length_ms in 1u64..60_000,
         ) {
@@ -135,11 +134,11 @@ mod tests {
                 let within = |age: Duration, what: bool| {
                     seen.iter().filter(|(at, success)| *success == what && now.since(*at) < age).count() as u32
                 };
-                let tally = window.tally(now);
+                let counts = window.counts(now);
                 let slice = length / SLICES as u32;
-                prop_assert!(tally.successes <= within(length, true) && tally.failures <= within(length, false));
-                prop_assert!(tally.successes >= within(length - slice, true));
-                prop_assert!(tally.failures >= within(length - slice, false));
+                prop_assert!(counts.successes <= within(length, true) && counts.failures <= within(length, false));
+                prop_assert!(counts.successes >= within(length - slice, true));
+                prop_assert!(counts.failures >= within(length - slice, false));
             }
         }
     }

@@ -1,8 +1,7 @@
-//! What clients are told about reconnecting, unless it is to be silent.
+//! Notifications to clients about reconnects, unless they are disabled.
 //!
-//! A call that waits and has a progress token sees "reconnecting, attempt 3 of 10" as its progress, so that a person who
-//! watches knows that something is done. A client that has asked for log messages gets one when the server is lost, one
-//! when it is given up for now, and one when it is back.
+//! A waiting call with a progress token receives "reconnecting, attempt 3 of 10" as progress. A client that has enabled
+//! log messages receives one when the server is lost, one when it is parked, and one when it is back.
 
 use serde_json::json;
 
@@ -12,20 +11,20 @@ use crate::cx::Cx;
 use crate::dispatch::ClientEvent;
 use crate::event::LinkState;
 
-/// What was said last.
+/// The last announcement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Announced {
-    /// That all is well, or nothing at all.
+pub enum Announcement {
+    /// The server is connected, or nothing was announced.
     #[default]
-    Well,
-    /// That it is being reconnected, for the how-manieth time.
+    Connected,
+    /// The server is being reconnected, at this attempt.
     Reconnecting(u32),
-    /// That it is given up for now.
-    GivenUp,
+    /// The server is parked.
+    Parked,
 }
 
 impl Upstream {
-    /// Tells what is new about the link to those who want to hear it.
+    /// Announces a change of the link's state.
     pub(super) fn announce(&mut self, cx: &mut Cx<'_>) {
         if self.config.reconnect.silent {
             return;
@@ -33,50 +32,50 @@ impl Upstream {
         let redials = self.link.redials();
         let now = match self.link.state() {
             LinkState::Waiting | LinkState::Dialing if redials.is_some() => {
-                // The one that comes next.
+                // The next attempt.
                 let done = redials.map_or(0, |(done, _)| done);
-                Announced::Reconnecting(if self.link.state() == LinkState::Dialing { done } else { done + 1 })
+                Announcement::Reconnecting(if self.link.state() == LinkState::Dialing { done } else { done + 1 })
             }
-            LinkState::Parked => Announced::GivenUp,
-            LinkState::Up if self.session.is_open() => Announced::Well,
+            LinkState::Parked => Announcement::Parked,
+            LinkState::Up if self.session.is_open() => Announcement::Connected,
             _ => return,
         };
-        let before = std::mem::replace(&mut self.announced, now);
+        let before = std::mem::replace(&mut self.last_announcement, now);
         if before == now {
             return;
         }
         let name = self.config.name.clone();
         match now {
-            Announced::Reconnecting(attempt) => {
+            Announcement::Reconnecting(attempt) => {
                 let of = redials.and_then(|(_, most)| most).map_or(String::new(), |most| format!(" of {most}"));
                 let words = format!("reconnecting to {name:?}, attempt {attempt}{of}");
                 self.send_own_progress(&words, cx);
-                if before == Announced::Well {
-                    let words = format!("lost the server {name:?} ({}); reconnecting", self.link.trouble());
+                if before == Announcement::Connected {
+                    let words = format!("lost the server {name:?} ({}); reconnecting", self.link.failure_reason());
                     self.send_log("warning", &words, cx);
                 }
             }
-            Announced::GivenUp => {
-                let why = self.link.trouble();
-                let words = format!("the server {name:?} keeps failing ({why}); it is tried now and then");
+            Announcement::Parked => {
+                let why = self.link.failure_reason();
+                let words = format!("the server {name:?} keeps failing ({why}); it is parked and probed rarely");
                 self.send_log("error", &words, cx);
             }
-            Announced::Well => self.send_log("info", &format!("the server {name:?} is back"), cx),
+            Announcement::Connected => self.send_log("info", &format!("the server {name:?} is back"), cx),
         }
     }
 
-    /// As progress of every call that waits and wants to know of it.
+    /// Sends progress to every waiting call that has a progress token.
     fn send_own_progress(&mut self, words: &str, cx: &mut Cx<'_>) {
         for key in self.waiting.clone() {
             let Some(call) = self.calls.get_mut(key) else { continue };
-            let (Owner::Client { client, request }, Some(progress)) = (call.owner, call.make_up_progress()) else {
+            let (Owner::Client { client, request }, Some(progress)) = (call.owner, call.next_own_progress()) else {
                 continue;
             };
             cx.send_to_client(client, ClientEvent::Reconnecting { request, progress, words: words.to_owned() });
         }
     }
 
-    /// As a log message, for a client that has asked for messages of this level.
+    /// Sends a log message to the clients, if they have enabled this level.
     fn send_log(&mut self, level: &str, words: &str, cx: &mut Cx<'_>) {
         const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
         let rank = |level: &str| LEVELS.iter().position(|it| *it == level);

@@ -1,4 +1,4 @@
-//! One call to an upstream, and the times that bound it.
+//! One call to an upstream, with its deadlines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,37 +20,37 @@ use crate::reason::Reason;
 use crate::slab::Key;
 use crate::timers::TimerId;
 
-/// Who waits for the answer.
+/// The owner of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// A client's request.
     Client { client: ClientId, request: Key },
-    /// We ourselves.
+    /// Mendline itself.
     Us(InternalRequest),
 }
 
-/// Where a call stands.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum State {
-    /// For the upstream, for a place, or for the time to try again.
+    /// Waits for the upstream, for a slot, or for its backoff.
     Waiting {
-        /// Since when; waiting has its own limit.
+        /// The start of the wait, which has its own limit.
         since: Moment,
-        /// Not to be sent before.
+        /// The earliest time to send it.
         not_before: Moment,
     },
-    /// In the outbox of a link that is up; nothing of it has left.
+    /// In the outbox of a link that is up; no byte of it is written.
     Queued,
-    /// Handed to the shell, one way or the other.
+    /// Handed to the shell.
     Sent(SentOver),
 }
 
-/// How a call was sent.
+/// The transport of a sent call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SentOver {
     /// As a line of a child's stdin.
     Stdio(ByteRange),
-    /// As an HTTP exchange; the exchanges know the rest.
+    /// As an HTTP exchange.
     Exchange,
 }
 
@@ -58,57 +58,57 @@ pub enum SentOver {
 #[derive(Debug)]
 pub struct Call {
     pub owner: Owner,
-    /// Its name in events, for all its attempts.
+    /// Its number in events, for all its attempts.
     pub name: u64,
     pub message: Message,
     pub effect: Effect,
     /// The tool that it calls.
     pub tool: Option<ToolName>,
     pub state: State,
-    /// Attempts that count: those that the peer may have seen whole.
+    /// Attempts that count: those that the peer may have received whole.
     pub attempts: u32,
-    /// The least certain outcome of the attempts so far: what a later one says cannot undo what an earlier one may have done.
+    /// The least certain outcome of the attempts so far: a later attempt cannot undo the effect of an earlier one.
     pub worst_outcome: Outcome,
     pub arrived: Moment,
-    /// When its current attempt was handed to the shell.
-    pub begun: Moment,
-    /// It was said to be out, and neither to have come back nor to be over.
+    /// The time at which its current attempt was handed to the shell.
+    pub attempt_started: Moment,
+    /// An event has reported it as sent, and none as returned or ended.
     pub is_out: bool,
-    /// How long it may take, if its tool has a time of its own.
+    /// The timeout of its tool, if it has its own.
     pub timeout: Option<Duration>,
-    /// When it arrived, or last made progress.
+    /// The time of its arrival or its last progress.
     pub renewed: Moment,
     pub timer: Option<(TimerId, Moment)>,
     token: Option<Span>,
     /// The highest progress that the client has seen.
     progress: Option<f64>,
-    /// What is known of its response stream, over HTTP.
+    /// The state of its response stream, over HTTP.
     pub stream: Stream,
-    /// It has been refused for a lost session before; a second time it is the server's answer.
+    /// It was refused for a lost session before; a second refusal is the server's answer.
     pub refused_once: bool,
-    /// It has been sent once more because the connection led to a server that is not responsible.
+    /// It was resent after 421 Misdirected Request.
     pub misdirected_once: bool,
-    /// The session that it was last refused by, as its upstream counts them.
+    /// The number of the session that last refused it.
     pub lost_in: Option<u32>,
-    /// Since when it has been trying to get out, and how often it did not get there whole.
+    /// The start of its wait to be sent, and the number of attempts that were not sent whole.
     pub waited_since: Option<Moment>,
     pub unsent: u32,
-    /// It was refused for its headers and waits until the tools have been looked up.
+    /// It was refused for its headers and waits for the lookup of the tools.
     pub awaits_lookup: bool,
-    /// What happened to its last attempt, in half a sentence.
-    pub trouble: Option<Reason>,
+    /// The reason why its last attempt failed.
+    pub last_failure: Option<Reason>,
     /// A subscription that the server has confirmed: the client relies on it from then on.
     pub confirmed: bool,
-    /// We made progress up, so that the client sees that something is done.
-    made_up: bool,
-    /// A handshake that is answered in the server's stead then.
+    /// Mendline has reported progress of its own.
+    has_own_progress: bool,
+    /// The time at which a handshake is answered provisionally.
     pub grace: Option<Moment>,
-    /// A handshake that the client made and no longer waits for: the server may take as long for it as for any call.
+    /// A handshake that was answered provisionally while in flight: the server has the timeout of a call for it.
     pub is_first_handshake: bool,
-    /// How long it waits for its upstream at most, when that is less than others do.
+    /// The longest wait for its upstream, if it is shorter than usual.
     pub waits: Option<Duration>,
-    /// What held when it came, if that has changed since.
-    kept: Option<Arc<UpstreamConfig>>,
+    /// The configuration at its arrival, if it has changed since.
+    pinned: Option<Arc<UpstreamConfig>>,
 }
 
 impl Call {
@@ -125,7 +125,7 @@ impl Call {
             attempts: 0,
             worst_outcome: Outcome::NotSent,
             arrived: now,
-            begun: now,
+            attempt_started: now,
             is_out: false,
             timeout: None,
             renewed: now,
@@ -139,32 +139,32 @@ impl Call {
             waited_since: None,
             unsent: 0,
             awaits_lookup: false,
-            trouble: None,
+            last_failure: None,
             confirmed: false,
-            made_up: false,
+            has_own_progress: false,
             grace: None,
             is_first_handshake: false,
             waits: None,
-            kept: None,
+            pinned: None,
         }
     }
 
-    /// The configuration changes, and this call goes on under the old one.
+    /// Keeps the old configuration for this call when it changes.
     pub fn keep(&mut self, old: &Arc<UpstreamConfig>) {
-        self.kept.get_or_insert_with(|| Arc::clone(old));
+        self.pinned.get_or_insert_with(|| Arc::clone(old));
     }
 
-    /// The policy that holds for it, of which `configured` is the one for those that come now. Whatever is decided about a
-    /// call that has been taken on is decided by this one.
+    /// The configuration that applies to this call; `configured` is the current one. All decisions about an accepted
+    /// call use it.
     pub fn policy<'a>(&'a self, configured: &'a UpstreamConfig) -> &'a UpstreamConfig {
-        self.kept.as_deref().unwrap_or(configured)
+        self.pinned.as_deref().unwrap_or(configured)
     }
 
     pub fn method(&self) -> Method {
         self.message.method()
     }
 
-    /// That it was handed to the shell.
+    /// The event that reports it as sent.
     pub fn sent(&self, upstream: UpstreamId, key: Key) -> Event {
         let (call, attempt, number) = (self.name, self.attempts, key.number());
         match self.owner {
@@ -173,19 +173,19 @@ impl Call {
         }
     }
 
-    /// It is not out any more, and waits. That it was never out is no news.
+    /// Emits that a sent call is waiting again. A call that was not sent emits nothing.
     pub fn emit_return(&mut self, upstream: UpstreamId, cx: &mut Cx<'_>) {
         if std::mem::take(&mut self.is_out) && matches!(self.owner, Owner::Client { .. }) {
             cx.emit(Event::CallReturned { upstream, call: self.name });
         }
     }
 
-    /// What a model knows it as: the tool's name, else the method.
+    /// The name that a model knows: the tool's name, else the method.
     pub fn what(&self) -> String {
         describe(&self.message)
     }
 
-    /// Its bytes under the name that the upstream is to know it by.
+    /// Its bytes under the id that the upstream sees.
     pub fn spliced(&self, key: Key) -> Spliced {
         let (number, text) = (Patch::number(key.number()), self.message.text().clone());
         match (self.message.id_span(), self.token) {
@@ -195,12 +195,12 @@ impl Call {
         }
     }
 
-    /// Does this call end only when someone ends it?
-    pub fn listens(&self) -> bool {
+    /// Returns whether this call is a subscription, which ends only on request.
+    pub fn is_subscription(&self) -> bool {
         self.method() == Method::SubscriptionsListen
     }
 
-    /// When it must have been answered.
+    /// The deadline of its answer.
     pub fn deadline(&self, configured: &UpstreamConfig) -> Option<Moment> {
         let timeouts = &self.policy(configured).timeouts;
         match self.owner {
@@ -208,7 +208,7 @@ impl Call {
             Owner::Us(InternalRequest::Lookup) => Some(self.arrived + defaults::LOOKUP),
             Owner::Us(InternalRequest::Handshake) if self.is_first_handshake => Some(self.arrived + timeouts.call),
             Owner::Us(_) => Some(self.arrived + timeouts.handshake),
-            Owner::Client { .. } if self.listens() => None,
+            Owner::Client { .. } if self.is_subscription() => None,
             Owner::Client { .. } => {
                 let timeout = self.timeout.unwrap_or(timeouts.call);
                 Some((self.renewed + timeout).min(self.arrived + timeouts.total))
@@ -216,11 +216,11 @@ impl Call {
         }
     }
 
-    /// When it has waited long enough for its upstream.
+    /// The end of its wait for the upstream.
     pub fn patience(&self, configured: &UpstreamConfig) -> Option<Moment> {
         let timeouts = &self.policy(configured).timeouts;
         match self.state {
-            // A subscription that the client relies on is opened again whenever that becomes possible.
+            // A confirmed subscription waits without limit.
             State::Waiting { .. } if self.confirmed => None,
             State::Waiting { since, .. } => {
                 Some(since + self.waits.map_or(timeouts.recovery, |waits| waits.min(timeouts.recovery)))
@@ -229,12 +229,12 @@ impl Call {
         }
     }
 
-    /// Until when it waits at most.
+    /// The end of its wait, by deadline or patience.
     pub fn waits_until(&self, configured: &UpstreamConfig) -> Option<Moment> {
         [self.deadline(configured), self.patience(configured)].into_iter().flatten().min()
     }
 
-    /// When it next needs attention.
+    /// The time at which it next needs attention.
     pub fn due(&self, configured: &UpstreamConfig, now: Moment) -> Option<Moment> {
         let again = match self.state {
             State::Waiting { not_before, .. } if not_before > now => Some(not_before),
@@ -244,35 +244,35 @@ impl Call {
         times.into_iter().flatten().min()
     }
 
-    /// Takes note of progress; says whether the client should see it. Progress never falls, so what a second attempt
-    /// repeats is kept back until it is news.
+    /// Records progress; returns whether the client should see it. Progress never falls, so values that a second
+    /// attempt repeats are suppressed.
     pub fn note_progress(&mut self, value: Option<f64>, now: Moment) -> bool {
         self.renewed = now;
         let Some(value) = value else { return true };
-        let is_first_hand = self.attempts <= 1 && !self.made_up;
-        let is_news = is_first_hand || self.progress.is_none_or(|seen| value > seen);
-        if is_news {
+        let is_first_hand = self.attempts <= 1 && !self.has_own_progress;
+        let is_new = is_first_hand || self.progress.is_none_or(|seen| value > seen);
+        if is_new {
             self.progress = Some(value);
         }
-        is_news
+        is_new
     }
 
-    /// Progress of our own, while it waits: a trifle more than the client has seen, so that the server's next is not kept
-    /// back for it.
-    pub fn make_up_progress(&mut self) -> Option<f64> {
+    /// The next progress value of Mendline while it waits: minimally above the client's last, so that the server's next
+    /// value is not suppressed.
+    pub fn next_own_progress(&mut self) -> Option<f64> {
         self.token?;
-        let value = self.progress.unwrap_or(0.0) + defaults::MADE_UP_PROGRESS;
-        self.made_up = true;
+        let value = self.progress.unwrap_or(0.0) + defaults::OWN_PROGRESS_STEP;
+        self.has_own_progress = true;
         self.progress = Some(value);
         Some(value)
     }
 }
 
-/// What a model knows a call as: the tool's name, else the method.
+/// The name of a call that a model knows: the tool's name, else the method.
 pub fn describe(message: &Message) -> String {
     let tool = if message.method() == Method::ToolsCall { message.get_str(&["name"]) } else { None };
     let what = tool.unwrap_or_else(|| message.method_name());
-    // Names come from outside and end up in sentences: keep them short.
+    // The name comes from outside and is quoted in texts, so its length is bounded.
     what.chars().take(100).collect()
 }
 
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_extends_the_deadline_but_never_beyond_the_hard_end() {
+    fn progress_extends_the_deadline_up_to_the_total_timeout() {
         let config = UpstreamConfig::child("notes", "notes-server");
         let timeouts = &config.timeouts;
         let mut call = call();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_of_a_second_attempt_is_shown_only_when_it_is_news() {
+    fn progress_of_a_second_attempt_never_falls() {
         let mut call = call();
         call.attempts = 1;
         assert!(call.note_progress(Some(5.0), Moment(1)));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_upstream_sees_our_number_as_id_and_as_progress_token() {
+    fn upstream_sees_our_number_as_id_and_progress_token() {
         let sent = call().spliced(Key::from_number(65_537)).to_bytes();
         assert_eq!(
             sent,

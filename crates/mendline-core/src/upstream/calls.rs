@@ -1,10 +1,11 @@
-//! How a call gets a place, goes out, goes out again, fails, or runs out of time.
+//! The life of a call: queueing, sending, retries, failures and deadlines.
 //!
-//! Three functions carry the promises:
-//! - [`Upstream::settle`] is where evidence about a lost attempt becomes either another attempt or a failure. A call is sent
-//!   again there and nowhere else.
-//! - [`Upstream::take`] is the only way out for a call; whoever takes it answers it or says why nobody needs an answer.
-//! - [`Upstream::handle_time`] is where time runs out.
+//! Three functions are central:
+//! - [`Upstream::settle`] turns the evidence of a lost attempt into a retry or a failure. Calls are sent again nowhere
+//!   else.
+//! - [`Upstream::take`] is the only way to remove a call; its caller answers the call, or knows that no answer is
+//!   needed.
+//! - [`Upstream::handle_time`] handles expired timers.
 
 use mendline_wire::{Id, Method, Spliced, meta};
 
@@ -16,47 +17,48 @@ use crate::dispatch::ClientEvent;
 use crate::event::{Event, LinkState};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::moment::Moment;
-use crate::policy::retry::{self, Again, Loss};
+use crate::policy::retry::{self, Loss, RetryDecision};
 use crate::port::LinkId;
 use crate::reason::{LossReason, Reason, RefusalReason};
 use crate::slab::Key;
 use crate::words::{self, Cause, Failure};
 
 impl Upstream {
-    /// May calls go out?
+    /// Returns whether calls may be sent.
     pub(super) fn is_open(&self) -> bool {
         self.link.is_up() && self.session.is_open()
     }
 
-    /// Is it a client's call, and not an internal request of ours?
+    /// Returns whether it is a client's call, not an internal request.
     pub(super) fn is_clients(&self, key: Key) -> bool {
         self.calls.get(key).is_some_and(|call| matches!(call.owner, Owner::Client { .. }))
     }
 
-    /// Is there a place for one more call on a link that can take it?
-    pub(super) fn has_place(&self) -> bool {
+    /// Returns whether a slot for one more call is free on a link that is up.
+    pub(super) fn has_slot(&self) -> bool {
         self.is_open() && self.in_flight() < self.config.limits.in_flight
     }
 
-    /// Calls that are out or about to be, but for those that only listen.
+    /// Calls that are sent or queued, except subscriptions.
     pub(super) fn in_flight(&self) -> usize {
         let out = self.calls.len() - self.internal_requests - self.waiting.len();
-        if self.listens == 0 {
+        if self.subscriptions == 0 {
             return out;
         }
-        let waiting = self.waiting.iter().filter(|key| self.calls.get(**key).is_some_and(Call::listens)).count();
-        out - (self.listens - waiting)
+        let waiting =
+            self.waiting.iter().filter(|key| self.calls.get(**key).is_some_and(Call::is_subscription)).count();
+        out - (self.subscriptions - waiting)
     }
 
-    /// Lets waiting calls go as far as there are places.
+    /// Sends waiting calls while slots are free.
     pub(super) fn promote(&mut self, cx: &mut Cx<'_>) {
-        if self.clients.len() > 1 && self.waiting.len() > 1 && self.has_place() {
-            self.take_turns();
+        if self.clients.len() > 1 && self.waiting.len() > 1 && self.has_slot() {
+            self.order_by_client();
         }
         let mut index = 0;
         while index < self.waiting.len() {
-            let has_place = self.has_place();
-            if !has_place && (self.listens == 0 || !self.is_open()) {
+            let has_slot = self.has_slot();
+            if !has_slot && (self.subscriptions == 0 || !self.is_open()) {
                 return;
             }
             if !self.gate.is_open(cx.now) {
@@ -68,11 +70,11 @@ impl Upstream {
                 Some(State::Waiting { not_before, .. }) => not_before <= cx.now,
                 _ => true,
             };
-            let may_go = has_place || call.is_some_and(Call::listens);
-            let is_held = call.is_some_and(|call| self.is_held(&call.message));
+            let may_go = has_slot || call.is_some_and(Call::is_subscription);
+            let is_held = call.is_some_and(|call| self.waits_for_restore(&call.message));
             if is_time && may_go && !is_held {
                 self.waiting.remove(index);
-                self.let_out(key, cx);
+                self.start_call(key, cx);
             } else {
                 index += 1;
             }
@@ -95,7 +97,7 @@ impl Upstream {
             return None;
         }
         if !self.link.is_up() {
-            return self.pull_final_messages(cx);
+            return self.pull_while_draining(cx);
         }
         loop {
             match self.outbox.pop(cx.ledger)? {
@@ -108,7 +110,7 @@ impl Upstream {
                     let text = call.spliced(key);
                     call.state = State::Sent(SentOver::Stdio(self.outbox.hand_over(text.len())));
                     call.attempts += 1;
-                    call.begun = cx.now;
+                    call.attempt_started = cx.now;
                     call.is_out = true;
                     self.gate.note_sent(call.name, cx.now);
                     cx.emit(call.sent(self.id, key));
@@ -118,9 +120,10 @@ impl Upstream {
         }
     }
 
-    /// What was to be said to a child before its end was decided, it still hears: that a call is cancelled, above all. Calls
-    /// are not begun any more. Its stdin is closed when nothing is left, and the shutdown sequence bounds how long that may take.
-    fn pull_final_messages(&mut self, cx: &mut Cx<'_>) -> Option<Spliced> {
+    /// Returns the next message for a child that is being ended: notifications that were queued before, such as
+    /// cancellations. Calls are not sent any more. Its stdin is closed when the outbox is empty; the shutdown sequence
+    /// bounds the time.
+    fn pull_while_draining(&mut self, cx: &mut Cx<'_>) -> Option<Spliced> {
         if self.link.state() != LinkState::Draining {
             return None;
         }
@@ -129,15 +132,22 @@ impl Upstream {
         Some(text)
     }
 
-    /// Decides what becomes of a call whose attempt is lost. The one place where a call is sent again.
-    pub(super) fn settle(&mut self, key: Key, evidence: Evidence, again: Moment, cx: &mut Cx<'_>) {
+    /// Decides about a call whose attempt is lost. Calls are sent again nowhere else.
+    pub(super) fn settle(&mut self, key: Key, evidence: Evidence, not_before: Moment, cx: &mut Cx<'_>) {
         let why = self.link_reason(evidence.reply);
         self.note_loss(key, evidence, cx);
-        self.settle_for(key, evidence, again, why, cx);
+        self.settle_for(key, evidence, not_before, why, cx);
     }
 
     /// Settles a call as [`Upstream::settle`] does, for this reason.
-    pub(super) fn settle_for(&mut self, key: Key, evidence: Evidence, again: Moment, why: Reason, cx: &mut Cx<'_>) {
+    pub(super) fn settle_for(
+        &mut self,
+        key: Key,
+        evidence: Evidence,
+        not_before: Moment,
+        why: Reason,
+        cx: &mut Cx<'_>,
+    ) {
         let Some(call) = self.calls.get_mut(key) else { return };
         if matches!(call.owner, Owner::Us(_)) {
             return self.internal_lost(key, why, cx);
@@ -151,27 +161,28 @@ impl Upstream {
         }
         let lost_in = call.lost_in.take();
         let policy = &call.policy(&self.config).retry;
-        let price = retry::again(Loss::Unanswered(outcome), call.effect, policy);
-        if price == Again::Never || (price == Again::ForAPrice && call.attempts >= policy.attempts) {
+        let decision = retry::decide(Loss::Unanswered(outcome), call.effect, policy);
+        if decision == RetryDecision::Never || (decision == RetryDecision::Charged && call.attempts >= policy.attempts)
+        {
             return self.fail(key, cause_of(evidence), outcome, why, cx);
         }
-        if price == Again::Free {
+        if decision == RetryDecision::Free {
             // It cannot have run, so it costs neither an attempt nor budget; the wait for the link bounds it.
             call.attempts -= 1;
             call.unsent += 1;
         }
-        // Over HTTP a call looks for its own way, time and again; that is all one wait.
+        // Over HTTP each attempt of a call may have to connect; all these waits count as one.
         let trying = call.waited_since.filter(|_| self.http.is_some() && outcome == Outcome::NotSent);
-        call.state = State::Waiting { since: trying.unwrap_or(cx.now), not_before: again };
-        if let Some((cause, in_the_way)) = self.gives_up_waiting(key, evidence, cx.now) {
+        call.state = State::Waiting { since: trying.unwrap_or(cx.now), not_before };
+        if let Some((cause, in_the_way)) = self.reason_not_to_wait(key, evidence, cx.now) {
             return self.fail(key, cause, outcome, in_the_way.unwrap_or(why), cx);
         }
-        let is_paid = price == Again::Free
+        let is_affordable = decision == RetryDecision::Free
             || match (lost_in, &mut self.http) {
-                (Some(life), Some(http)) => http.pays_for_loss(life, &mut self.budget, cx.now),
+                (Some(session_number), Some(http)) => http.charge_loss(session_number, &mut self.budget, cx.now),
                 _ => self.budget.try_spend(cx.now),
             };
-        if !is_paid {
+        if !is_affordable {
             if let Some(call) = self.calls.get(key) {
                 let (name, tool) = (call.name, call.tool.clone());
                 cx.emit(Event::RetryRefused { upstream: self.id, call: name, tool });
@@ -181,7 +192,7 @@ impl Upstream {
         let Some(call) = self.calls.get_mut(key) else { return };
         self.gate.note_waits(call.name);
         let (method, tool, most) = (call.method(), call.tool.clone(), call.policy(&self.config).retry.attempts);
-        call.trouble = Some(why.clone()).filter(|why| *why != Reason::Loss(LossReason::TryingSse));
+        call.last_failure = Some(why.clone()).filter(|why| *why != Reason::Loss(LossReason::TryingSse));
         let (name, attempt) = (call.name, call.attempts + 1);
         if outcome == Outcome::NotSent {
             call.emit_return(self.id, cx);
@@ -190,7 +201,7 @@ impl Upstream {
             let upstream = self.id;
             cx.emit(Event::CallRetried { upstream, call: name, method, tool, attempt, most, outcome, why });
         }
-        // A new name, so that a late answer to the lost attempt is not taken for the answer to the next one.
+        // A new key, so that a late answer to the lost attempt is not taken for that of the next one.
         let Some(key) = self.calls.rename(key) else { return };
         self.waiting.push_back(key);
         self.disarm(key, cx);
@@ -200,21 +211,21 @@ impl Upstream {
     pub(super) fn link_reason(&self, reply: Reply) -> Reason {
         match reply {
             Reply::Unreadable => Reason::Unreadable { body: None },
-            _ => self.link.trouble(),
+            _ => self.link.failure_reason(),
         }
     }
 
-    /// Takes a call out: its place, its timer, its bytes. Whoever calls this answers it.
+    /// Removes a call with its slot, its timer and its bytes. The caller answers it.
     pub(super) fn take(&mut self, key: Key, cx: &mut Cx<'_>) -> Option<Call> {
         self.disarm(key, cx);
         let call = self.calls.remove(key)?;
-        self.gate.let_go(call.name);
+        self.gate.note_ended(call.name);
         cx.ledger.release(call.message.text().len());
         self.internal_requests -= usize::from(matches!(call.owner, Owner::Us(_)));
-        self.listens -= usize::from(call.listens());
+        self.subscriptions -= usize::from(call.is_subscription());
         match call.state {
             State::Waiting { .. } => self.waiting.retain(|it| *it != key),
-            State::Queued => self.outbox.take_back(key),
+            State::Queued => self.outbox.remove(key),
             State::Sent(_) => {}
         }
         Some(call)
@@ -232,10 +243,10 @@ impl Upstream {
             Outcome::Unknown => call.effect.is_repeatable(),
             Outcome::Answered => false,
         };
-        // What the server rejects as it is, or what cannot be passed on, would not fare better a second time.
+        // A call that the server rejects, or whose reply cannot be passed on, would fail again.
         let is_final = needs_person || matches!(cause, Cause::Refused | Cause::CannotBridge);
         let retryable = may_repeat && !is_final;
-        let retry_after = self.comes_back_in(cause, &call.message, cx.now).filter(|_| !is_final);
+        let retry_after = self.retry_hint(cause, &call.message, cx.now).filter(|_| !is_final);
         cx.emit(Event::CallFailed {
             upstream: self.id,
             call: call.name,
@@ -264,11 +275,11 @@ impl Upstream {
         cx.send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
     }
 
-    /// Whether only a person can change what makes calls fail for this cause.
+    /// Returns whether only a person can remove this cause.
     pub(super) fn needs_person(&self, cause: Cause) -> bool {
         match cause {
             Cause::NeedsLogin => true,
-            Cause::Parked | Cause::Unavailable => !self.closing && self.link.is_hopeless(),
+            Cause::Parked | Cause::Unavailable => !self.closing && self.link.has_failed_permanently(),
             _ => false,
         }
     }
@@ -276,21 +287,21 @@ impl Upstream {
     pub(super) fn give_up_if_parked(&mut self, cx: &mut Cx<'_>) {
         let cause = if self.link.is_parked() {
             Cause::Parked
-        } else if self.link.is_left_alone() {
+        } else if self.link.waits_for_request() {
             Cause::Unavailable
         } else {
             return;
         };
         for key in std::mem::take(&mut self.waiting) {
-            self.fail(key, cause, Outcome::NotSent, self.link.trouble().to_owned(), cx);
+            self.fail(key, cause, Outcome::NotSent, self.link.failure_reason().to_owned(), cx);
         }
     }
 
-    /// No more calls; what is still open is answered now, and the child is ended.
+    /// Closes the upstream: open calls are answered now, and the child is ended.
     pub fn close(&mut self, cx: &mut Cx<'_>) {
         self.closing = true;
         for key in self.calls.keys_by_age() {
-            self.take_back_unreached(key);
+            self.revert_unreached(key);
             match self.calls.get(key).map(|call| (call.state, call.owner)) {
                 Some((_, Owner::Us(_))) => drop(self.take(key, cx)),
                 Some((State::Sent(_), _)) => {
@@ -300,17 +311,17 @@ impl Upstream {
                 None => {}
             }
         }
-        self.keep_now(cx);
+        self.save_now(cx);
         self.link.stop(cx);
         self.close_http(cx);
     }
 
-    /// Takes no new calls from now on.
+    /// Rejects new calls from now on.
     pub fn refuse_new_calls(&mut self) {
         self.closing = true;
     }
 
-    /// A call's time has come, for one reason or another.
+    /// Handles the timer of a call.
     pub fn handle_time(&mut self, key: Key, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.timer = None;
@@ -318,8 +329,8 @@ impl Upstream {
         if is_over(call.deadline(&self.config)) {
             self.expire(key, cx);
         } else if is_over(call.patience(&self.config)) {
-            let (cause, why) = match call.trouble.take() {
-                _ if !self.link.is_up() || !self.session.is_open() => (Cause::Unavailable, self.link.trouble()),
+            let (cause, why) = match call.last_failure.take() {
+                _ if !self.link.is_up() || !self.session.is_open() => (Cause::Unavailable, self.link.failure_reason()),
                 Some(why) => (Cause::Unavailable, why),
                 None if !self.gate.is_open(cx.now) => (Cause::RateLimited, self.gate.reason(cx.now).into()),
                 None => (Cause::Overloaded, RefusalReason::NoSlot.into()),
@@ -327,7 +338,7 @@ impl Upstream {
             self.fail(key, cause, Outcome::NotSent, why, cx);
             self.promote(cx);
         } else if is_over(call.grace) {
-            self.stand_in(key, cx);
+            self.answer_provisionally(key, cx);
         } else {
             if is_over(call.stream.resume_at) {
                 self.resume(key, cx);
@@ -335,11 +346,11 @@ impl Upstream {
             self.promote(cx);
             self.arm(key, cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     pub(super) fn expire(&mut self, key: Key, cx: &mut Cx<'_>) {
-        self.take_back_unreached(key);
+        self.revert_unreached(key);
         let Some(call) = self.calls.get(key) else { return };
         if let Owner::Us(internal) = call.owner {
             return self.internal_expired(key, internal, cx);
@@ -367,7 +378,7 @@ impl Upstream {
         self.fail(key, Cause::TimedOut, outcome, why, cx);
         self.promote(cx);
         if was_sent {
-            // Nothing was heard for as long as a call may take: perhaps nobody is there any more.
+            // The server was silent for a whole call timeout: the connection is tested.
             self.probe(cx);
         }
     }
@@ -375,8 +386,8 @@ impl Upstream {
     /// Returns why a call has not been sent yet.
     fn why_unsent(&self, call: &Call) -> Reason {
         let (is_open, over_http) = (self.is_open(), self.http.is_some());
-        match &call.trouble {
-            _ if !is_open && (!over_http || self.link.had_trouble()) => self.link.trouble(),
+        match &call.last_failure {
+            _ if !is_open && (!over_http || self.link.has_failed()) => self.link.failure_reason(),
             Some(why) => why.clone(),
             None if over_http && (!is_open || call.state == State::Queued) => LossReason::NotConnected.into(),
             None if call.state == State::Queued => RefusalReason::NotRead.into(),
@@ -384,7 +395,8 @@ impl Upstream {
         }
     }
 
-    /// Tells the server to stop, in its era's way: over HTTP a modern call is cancelled by giving its exchange up.
+    /// Cancels a call on the server, by the rules of its era: over HTTP a modern call is cancelled by aborting its
+    /// exchange.
     pub(super) fn cancel_upstream(&mut self, key: Key, reason: &str, cx: &mut Cx<'_>) {
         let by_closing = self.http.is_some() && self.calls.get(key).is_some_and(|call| meta::is_modern(&call.message));
         if self.link.is_up() && self.session.is_open() && !by_closing {
@@ -396,7 +408,7 @@ impl Upstream {
     pub(super) fn arm(&mut self, key: Key, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         let Some(due) = call.due(&self.config, cx.now) else { return };
-        // An armed timer that goes off too early only costs a look; one that goes off too late breaks a promise.
+        // A timer that fires early costs one check; one that fires late breaks a deadline.
         match call.timer {
             Some((_, at)) if at <= due => {}
             earlier => {
@@ -415,7 +427,7 @@ impl Upstream {
     }
 }
 
-/// Why a call failed whose attempt was lost like this.
+/// The cause of a failure whose attempt was lost like this.
 pub(super) fn cause_of(evidence: Evidence) -> Cause {
     match (evidence.reply, evidence.outcome()) {
         (Reply::Status(429), _) => Cause::RateLimited,

@@ -1,12 +1,12 @@
-//! What the server last said of itself: its handshake, its lists.
+//! The list cache of a server: its last handshake and lists.
 //!
-//! Whatever passes is kept, page by page and byte for byte, in case somebody asks while the server is not there: when it
-//! starts, when it is away. A list is answered from here whole or not at all: a first page whose second one is missing would
-//! lead its reader into a live list with a cursor of yesterday. Nothing in here decides *when* that is done; that is
-//! [`super::startup`]'s business. What is kept has an end in bytes and in number, and the oldest goes first.
+//! Every cacheable answer is stored, page by page and byte for byte, to answer requests while the server starts or is
+//! away. A list is answered from here completely or not at all: after a cached first page without a second, the client
+//! would use an old cursor in the live list. [`super::startup`] decides when the cache is used. The cache is bounded in
+//! bytes and in number; the oldest entries are evicted first.
 //!
-//! In the modern era a server says for how long a list may be taken for true (`ttlMs`) and by whom (`cacheScope`). Here there
-//! is one credential per catalogue, so either scope is served; how old it is, is counted from when the server said it.
+//! In the modern era a server states how long a list is fresh (`ttlMs`) and for whom (`cacheScope`). A catalogue
+//! belongs to one credential, so both scopes are served. The age counts from the server's answer.
 
 use std::time::Duration;
 
@@ -18,29 +18,29 @@ use crate::list_cache::{CacheKey, Entry, ListCache};
 use crate::moment::Moment;
 use crate::timers::TimerId;
 
-/// The revisions that begin with a handshake.
+/// The revisions with an `initialize` handshake.
 const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// What the server last said of itself.
+/// The list cache of a server.
 #[derive(Debug, Default)]
 pub struct Catalogue {
     /// Oldest first.
     pages: Vec<Page>,
-    /// The revision of the legacy conversation, as the client was told.
-    spoken: Option<String>,
-    /// Something is in here that nobody has been asked to keep.
-    pub unkept: bool,
+    /// The revision of the legacy session, as the client received it.
+    version: Option<String>,
+    /// Changed since it was last saved.
+    pub unsaved: bool,
     pub timer: Option<TimerId>,
-    /// When it was last given away to be kept.
-    pub kept: Option<Moment>,
+    /// The time of the last save.
+    pub saved_at: Option<Moment>,
 }
 
-/// One answer.
+/// One cached answer.
 #[derive(Debug)]
 pub struct Page {
     key: CacheKey,
     pub answer: Message,
-    /// It was this old …
+    /// Its age …
     age: Duration,
     /// … at this time.
     at: Moment,
@@ -51,7 +51,7 @@ impl Page {
         self.age.saturating_add(now.since(self.at))
     }
 
-    /// For how long it may still be taken for true.
+    /// The rest of its time to live.
     pub fn holds_for(&self, now: Moment) -> Duration {
         let millis = self.answer.get(&["ttlMs"]).and_then(|raw| std::str::from_utf8(raw).ok()?.parse::<u64>().ok());
         Duration::from_millis(millis.unwrap_or(0)).saturating_sub(self.age(now))
@@ -63,7 +63,7 @@ impl Page {
 }
 
 impl Catalogue {
-    /// What a request is about, if its answer can be kept: nothing but the page that is asked for may matter to it.
+    /// The cache key of a request, if its answer can be cached: its only parameter is the page.
     pub fn key(&self, request: &Message) -> Option<CacheKey> {
         let method = request.method();
         let is_kept = matches!(
@@ -83,7 +83,7 @@ impl Catalogue {
         }
         let version = match meta::protocol_version(request) {
             Some(version) => version.into_owned(),
-            None => self.spoken.clone()?,
+            None => self.version.clone()?,
         };
         let cursor = match request.get(&["cursor"]) {
             None | Some(b"null") => None,
@@ -92,13 +92,13 @@ impl Catalogue {
         Some(CacheKey { version, method, cursor })
     }
 
-    /// The answer to this, if what follows it is here as well.
+    /// The cached answer, if all pages after it are cached too.
     pub fn find(&self, key: &CacheKey) -> Option<&Page> {
         self.rest(key)?;
         self.page(key)
     }
 
-    /// What follows this page, by its cursor; `None` if the list has a hole or no end.
+    /// The pages after this one, with their cursors; `None` if a page is missing or the list does not end.
     pub fn rest(&self, key: &CacheKey) -> Option<Vec<(String, Message)>> {
         let mut rest = Vec::new();
         let mut last = self.page(key)?;
@@ -110,8 +110,8 @@ impl Catalogue {
         None
     }
 
-    /// What the server would say to a handshake that asks for this revision: what it said to one that did, or to another if
-    /// it proves that the server speaks this one.
+    /// The cached answer to a handshake that requests this revision: the answer to the same request, or to another one
+    /// if it proves that the server supports this revision.
     pub fn handshake(&self, requested: &str) -> Option<&Message> {
         let handshakes = || self.pages.iter().rev().filter(|page| page.key.method == Method::Initialize);
         let agreed = |page: &&Page| page.answer.get_str(&["protocolVersion"]).as_deref() == Some(requested);
@@ -119,62 +119,62 @@ impl Catalogue {
         Some(&page.answer)
     }
 
-    /// The conversation is held in the revision that this answer to a handshake names.
+    /// Records the revision in an answer to a handshake.
     pub fn learn_version(&mut self, answer: &Message) {
-        self.spoken = answer.get_str(&["protocolVersion"]).map(std::borrow::Cow::into_owned);
+        self.version = answer.get_str(&["protocolVersion"]).map(std::borrow::Cow::into_owned);
     }
 
-    /// The server said this, just now.
+    /// Caches an answer of the server.
     pub fn learn(&mut self, key: CacheKey, answer: &Message, now: Moment) {
         if key.cursor.is_none() && self.page(&key).is_some_and(|page| page.answer.body() != answer.body()) {
-            // Another list begins: what followed the old one does not follow this one.
+            // A new list begins: the later pages of the old one are invalid.
             self.pages.retain(|page| page.key.version != key.version || page.key.method != key.method);
         }
-        // A copy: what was read from a line or a body may hang on a buffer that is much larger.
+        // A copy: the original may be a slice of a much larger buffer.
         let Ok(answer) = Message::parse(Bytes::copy_from_slice(answer.text())) else { return };
         let Some(Entry { key, answer, age }) = Entry::try_new(key, answer, Duration::ZERO) else { return };
-        let is_news = self.page(&key).is_none_or(|page| page.answer.body() != answer.body());
-        // That the same is true still is worth keeping, too, where its age matters.
-        self.unkept |= is_news || answer.find(&["ttlMs"]).is_some();
+        let is_new = self.page(&key).is_none_or(|page| page.answer.body() != answer.body());
+        // An unchanged answer with a TTL is saved too, because its age matters.
+        self.unsaved |= is_new || answer.find(&["ttlMs"]).is_some();
         self.put(Page { key, answer, age, at: now });
     }
 
-    /// What is kept from an earlier time. What has been heard since is better.
-    pub fn recall(&mut self, remembered: ListCache, now: Moment) {
-        for Entry { key, answer, age } in remembered.into_entries() {
+    /// Loads a saved cache. Newer answers are kept.
+    pub fn load(&mut self, cached: ListCache, now: Moment) {
+        for Entry { key, answer, age } in cached.into_entries() {
             if self.page(&key).is_none() {
                 self.put(Page { key, answer, age, at: now });
             }
         }
     }
 
-    /// Everything, to be kept.
+    /// Returns the cache to save.
     pub fn to_cache(&self, now: Moment) -> ListCache {
         let entry = |page: &Page| Entry { key: page.key.clone(), answer: page.answer.clone(), age: page.age(now) };
         ListCache::new(self.pages.iter().map(entry).collect())
     }
 
-    /// The server says that this list is another one now. It is kept for want of a better one, and not taken for true.
+    /// Marks a list as changed. It is kept as a fallback, but not as fresh.
     pub fn invalidate(&mut self, method: Method) {
         for page in self.pages.iter_mut().filter(|page| page.key.method == method) {
             page.age = Duration::MAX;
         }
     }
 
-    /// The server no longer answers a handshake as it did.
+    /// Removes the handshakes: the server no longer answers like this.
     pub fn forget_handshakes(&mut self) {
         let before = self.pages.len();
         self.pages.retain(|page| !matches!(page.key.method, Method::Initialize | Method::Discover));
-        self.unkept |= self.pages.len() < before;
+        self.unsaved |= self.pages.len() < before;
     }
 
-    /// It is another server from now on, of which nothing is known.
-    pub fn start_anew(&mut self) {
+    /// Clears the cache for another server.
+    pub fn reset(&mut self) {
         self.pages.clear();
-        self.unkept = false;
+        self.unsaved = false;
     }
 
-    /// Every page of the tools, whatever the revision.
+    /// All pages of the tools, in all revisions.
     pub fn tools(&self) -> impl Iterator<Item = &Message> {
         self.pages.iter().filter(|page| page.key.method == Method::ToolsList).map(|page| &page.answer)
     }
@@ -194,14 +194,14 @@ impl Catalogue {
     }
 }
 
-/// An answer with its time to live set to this. To a modern client that is said even where the server was silent about it.
-pub fn living_for(answer: &Message, time: Duration) -> Message {
+/// An answer with this time to live. A modern client gets one even if the server named none.
+pub fn with_ttl(answer: &Message, time: Duration) -> Message {
     let millis = time.as_millis().to_string();
     let text = edit::set_member(answer, &[], "ttlMs", millis.as_bytes()).to_bytes();
     Message::parse(text).unwrap_or_else(|_| answer.clone())
 }
 
-/// Is this a revision that begins with a handshake, and that is known here?
+/// Returns whether this is a known revision with a handshake.
 pub fn is_known_legacy(version: &str) -> bool {
     LEGACY.contains(&version)
 }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_found_whole_or_not_at_all() {
+    fn incomplete_list_is_not_found() {
         let mut catalogue = initialized();
         let [first, second] = ["{}", r#"{"cursor":"b"}"#].map(|params| key(&catalogue, params).unwrap());
         catalogue.learn(first.clone(), &page("1", "b"), Moment::ZERO);
@@ -247,32 +247,32 @@ mod tests {
     }
 
     #[test]
-    fn only_the_page_that_is_asked_for_may_matter() {
+    fn request_with_other_params_is_not_cached() {
         let catalogue = initialized();
         assert!(key(&catalogue, r#"{"_meta":{"progressToken":1}}"#).is_some());
         assert!(key(&catalogue, r#"{"cursor":null}"#).unwrap().cursor.is_none());
         assert!(key(&catalogue, r#"{"cursor":5}"#).is_none());
         assert!(key(&catalogue, r#"{"filter":"mine"}"#).is_none());
-        assert!(key(&Catalogue::default(), "{}").is_none(), "nobody knows which revision is spoken");
+        assert!(key(&Catalogue::default(), "{}").is_none(), "the revision is unknown");
         let modern = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#;
         assert_eq!(key(&Catalogue::default(), modern).unwrap().version, "2026-07-28");
     }
 
     #[test]
-    fn a_handshake_is_answered_with_what_the_server_said_to_one_like_it() {
+    fn cached_handshake_matches_the_requested_revision() {
         let mut catalogue = Catalogue::default();
         let handshake = |version: &str| CacheKey { version: version.into(), method: Method::Initialize, cursor: None };
         let answer = message(r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18"}}"#);
         catalogue.learn(handshake("2025-11-25"), &answer, Moment::ZERO);
-        assert!(catalogue.handshake("2025-11-25").is_some(), "asked the same, it says the same");
-        assert!(catalogue.handshake("2025-06-18").is_some(), "it speaks this one");
-        assert!(catalogue.handshake("2024-11-05").is_none(), "nobody knows what it says to that");
+        assert!(catalogue.handshake("2025-11-25").is_some(), "the same request has the same answer");
+        assert!(catalogue.handshake("2025-06-18").is_some(), "the server supports this revision");
+        assert!(catalogue.handshake("2024-11-05").is_none(), "the answer to this revision is unknown");
         catalogue.forget_handshakes();
         assert!(catalogue.handshake("2025-11-25").is_none());
     }
 
     #[test]
-    fn what_is_kept_has_an_end_and_the_oldest_goes_first() {
+    fn catalogue_is_bounded_and_evicts_the_oldest() {
         let mut catalogue = initialized();
         let big = format!("\"{}\"", "x".repeat(defaults::CATALOGUE_BYTES / 4));
         for cursor in 0..8 {
@@ -284,21 +284,21 @@ mod tests {
     }
 
     #[test]
-    fn a_list_holds_for_as_long_as_its_server_said_and_no_longer_once_it_is_in_doubt() {
+    fn list_is_fresh_for_its_ttl_unless_invalidated() {
         let mut catalogue = initialized();
         let key = key(&catalogue, "{}").unwrap();
         let answer = message(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[],"ttlMs":60000,"cacheScope":"public"}}"#);
         catalogue.learn(key.clone(), &answer, Moment::ZERO);
         let later = Moment::ZERO + Duration::from_secs(45);
         assert_eq!(catalogue.find(&key).unwrap().holds_for(later), Duration::from_secs(15));
-        let mut remembered = catalogue.to_cache(later);
-        remembered.grow_older(Duration::from_secs(10));
+        let mut cached = catalogue.to_cache(later);
+        cached.grow_older(Duration::from_secs(10));
         let mut next = initialized();
-        next.recall(remembered, Moment::ZERO);
+        next.load(cached, Moment::ZERO);
         let page = next.find(&key).unwrap();
         assert_eq!(page.holds_for(Moment::ZERO), Duration::from_secs(5), "age outlives the process");
         assert_eq!(
-            living_for(&page.answer, Duration::ZERO).text(),
+            with_ttl(&page.answer, Duration::ZERO).text(),
             r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[],"ttlMs":0,"cacheScope":"public"}}"#
         );
         next.invalidate(Method::ToolsList);

@@ -1,8 +1,7 @@
-//! What clients want of a server: calls, cancellations, answers to its questions, notices; and what becomes of all that when
-//! they leave.
+//! Commands of clients: calls, cancellations, answers to server requests, notifications, and the end of a client.
 //!
-//! [`Upstream::accept`] is the way in for a call, in the order that is drawn in `policy/mod.rs`: what can be said without
-//! waiting is said there. A call that it has taken on is answered, whatever happens.
+//! [`Upstream::accept`] accepts or rejects a call, in the order that `policy/mod.rs` shows. An accepted call is always
+//! answered.
 
 use mendline_wire::{Message, Method, Patch, Spliced, meta};
 
@@ -62,14 +61,14 @@ impl Upstream {
                 } else if method != Method::Initialized {
                     self.drop_message(method, Dropped::Undeliverable, cx);
                 } else if self.session.is_open() {
-                    // `initialized` is not lost: it is part of the handshake that will be replayed. Over HTTP the session would
-                    // outlive the gap without it, so it is given up.
+                    // `initialized` is replayed with the handshake. Over HTTP the session would outlive the outage
+                    // without it, so it is dropped.
                     self.forget_session(cx);
                 }
             }
             UpstreamCommand::Close { client } => self.abandon(client, cx),
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     fn accept(&mut self, client: ClientId, request: Key, message: Message, cx: &mut Cx<'_>) {
@@ -80,23 +79,23 @@ impl Upstream {
             return;
         }
         if self.link.is_parked() && !self.gate.is_isolated() {
-            let why = self.link.trouble();
+            let why = self.link.failure_reason();
             self.link.wake(cx);
             return self.reject(client, request, &message, Cause::Parked, why, cx);
         }
-        if let Some((cause, why)) = self.held_back(client, &message, cx.now) {
+        if let Some((cause, why)) = self.rejection(client, &message, cx.now) {
             return self.reject(client, request, &message, cause, why, cx);
         }
-        let listens = message.method() == Method::SubscriptionsListen;
-        if listens && self.listens >= defaults::LISTENS {
-            let why = RefusalReason::Subscriptions { limit: self.listens }.into();
+        let is_subscription = message.method() == Method::SubscriptionsListen;
+        if is_subscription && self.subscriptions >= defaults::LISTENS {
+            let why = RefusalReason::Subscriptions { limit: self.subscriptions }.into();
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
-        let is_free = if listens { self.is_open() } else { self.has_place() };
-        let may_go = is_free && !self.is_held(&message) && self.gate.is_open(cx.now);
-        let is_full = self.waiting.len() >= self.config.limits.waiting && (!may_go || self.is_crowded());
-        let gives_way = is_full.then(|| self.gives_way_to(client)).flatten();
-        if is_full && gives_way.is_none() {
+        let is_free = if is_subscription { self.is_open() } else { self.has_slot() };
+        let may_go = is_free && !self.waits_for_restore(&message) && self.gate.is_open(cx.now);
+        let is_full = self.waiting.len() >= self.config.limits.waiting && (!may_go || self.is_at_capacity());
+        let evicted = is_full.then(|| self.call_to_evict(client)).flatten();
+        if is_full && evicted.is_none() {
             let why = RefusalReason::QueueFull { limit: self.waiting.len() }.into();
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
@@ -105,14 +104,15 @@ impl Upstream {
             let why = RefusalReason::Memory { held: cx.ledger.held() }.into();
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
-        if let Some(key) = gives_way {
+        if let Some(key) = evicted {
             let why = RefusalReason::Fairness { limit: self.waiting.len() }.into();
             self.fail(key, Cause::Overloaded, Outcome::NotSent, why, cx);
         }
         let effect = self.tools.effect_of(&message);
         let method = message.method();
         let grace = self.may_initialize_early(&message).then(|| cx.now + defaults::GRACE);
-        let is_early_list = self.told.is_some() && !self.ever_answered && ListKind::of(method).is_some();
+        let is_early_list =
+            self.provisional_handshake.is_some() && !self.ever_answered && ListKind::of(method).is_some();
         let timeout = self.gate.deadlines.of(&message);
         let mut call = Call::new(Owner::Client { client, request }, message, effect, cx.now);
         (call.timeout, call.grace) = (timeout, grace);
@@ -129,24 +129,24 @@ impl Upstream {
         if let Some(call) = self.calls.get_mut(key) {
             call.name = name;
         }
-        self.listens += usize::from(listens);
+        self.subscriptions += usize::from(is_subscription);
         cx.emit(Event::CallAccepted { upstream: self.id, call: name, client, method, tool, trace });
         self.begin_trials(key, cx);
         if may_go && self.waiting.is_empty() {
-            self.let_out(key, cx);
+            self.start_call(key, cx);
         } else {
             self.waiting.push_back(key);
             self.emit_rate_limited(name, cx);
             self.link.wake(cx);
-            // Those before it may only wait for their own time to try again; then there is a place for this one.
+            // The calls before it may only wait for their backoff; then a slot is free for this one.
             self.promote(cx);
         }
         self.arm(key, cx);
     }
 
-    /// Are there as many calls as there are places and room to wait? Those who wait for their own time to try again keep
-    /// nobody from a free place; but they do not become more and more.
-    fn is_crowded(&self) -> bool {
+    /// Returns whether slots and queue are full. Calls in backoff leave free slots to others, but their number is
+    /// bounded.
+    fn is_at_capacity(&self) -> bool {
         let limits = &self.config.limits;
         self.waiting.len() + self.in_flight() >= limits.waiting + limits.in_flight
     }
@@ -160,8 +160,8 @@ impl Upstream {
         why: Reason,
         cx: &mut Cx<'_>,
     ) {
-        // That we are stopping has no end.
-        let retry_after = if self.closing { None } else { self.comes_back_in(cause, message, cx.now) };
+        // A shutdown has no end.
+        let retry_after = if self.closing { None } else { self.retry_hint(cause, message, cx.now) };
         let (upstream, tool) = (self.id, self.tool_names.of(message));
         let rejected = why.clone();
         cx.emit(Event::CallRejected { upstream, client, method: message.method(), tool, cause, why: rejected });
@@ -185,13 +185,13 @@ impl Upstream {
     fn cancel(&mut self, client: ClientId, request: Key, notice: &Message, cx: &mut Cx<'_>) {
         let owner = Owner::Client { client, request };
         let Some((key, _)) = self.calls.iter().find(|(_, call)| call.owner == owner) else { return };
-        self.take_back_unreached(key);
+        self.revert_unreached(key);
         let Some(call) = self.take(key, cx) else { return };
         let sent = matches!(call.state, State::Sent(_));
         cx.emit(Event::CallCancelled { upstream: self.id, call: call.name, sent, was_out: call.is_out });
         let by_closing = self.http.is_some() && meta::is_modern(&call.message);
-        let may_tell = sent && !by_closing && self.link.is_up() && self.session.is_open();
-        if let (true, Some(at)) = (may_tell, notice.find(&["requestId"])) {
+        let may_notify = sent && !by_closing && self.link.is_up() && self.session.is_open();
+        if let (true, Some(at)) = (may_notify, notice.find(&["requestId"])) {
             let text = Spliced::new(notice.text().clone(), [(at, Patch::number(key.number()))]);
             self.outbox.push_text(text, Method::Cancelled, cx.ledger);
         }
@@ -199,7 +199,7 @@ impl Upstream {
         self.promote(cx);
     }
 
-    /// A client has gone without a word. In the modern era that cancels what it asked for; in the legacy era it does not.
+    /// Handles a client that is gone. In the modern era this cancels its calls; in the legacy era it does not.
     fn abandon(&mut self, client: ClientId, cx: &mut Cx<'_>) {
         self.clients.retain(|it| *it != client);
         for key in self.calls.keys_by_age() {

@@ -1,8 +1,7 @@
-//! One HTTP request to an upstream and what has been seen of its response.
+//! One HTTP request to an upstream and the facts about its response.
 //!
-//! An exchange knows what it is for and collects facts; when it ends without the answer that it was made for, [`judge`] turns
-//! the facts into what is to be done. Like `evidence`, it is one total function: every status, every way to end and every
-//! amount written has its verdict here.
+//! An exchange collects facts. When it ends without the expected answer, [`judge`] turns the facts into a verdict. It
+//! is one total function over every status, every kind of end and every amount written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,30 +18,30 @@ use crate::quote::Quote;
 use crate::reason::Reason;
 use crate::slab::Key;
 
-/// What an exchange is for.
+/// The purpose of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A call: its POST, or a GET that resumes its response.
     Call(Key),
     /// A notification, or an answer to the server.
     OneWay,
-    /// The stream for what the server says unasked.
+    /// The stream for notifications and requests of the server.
     Notices,
-    /// The one stream of a legacy SSE server, over which everything comes.
+    /// The stream of a legacy SSE server, which carries all its messages.
     SseStream,
-    /// The end of a session.
+    /// The DELETE that ends a session.
     CloseSession,
-    /// Nothing any more; only its end is awaited.
+    /// None any more; only its end is awaited.
     Dropped,
 }
 
-/// One exchange under way.
+/// An open exchange.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     pub purpose: Purpose,
-    /// In which of the upstream's sessions it was begun, counted.
-    pub life: u32,
-    /// A connection carries it; before that nobody can have received a byte of it.
+    /// The number of the upstream's session in which it started.
+    pub session_number: u32,
+    /// A connection carries it; before, the server cannot have received a byte.
     pub reached: bool,
     /// The session that it named.
     pub session_named: Option<Arc<str>>,
@@ -52,48 +51,48 @@ pub struct Exchange {
     pub content: Content,
     pub session: Option<String>,
     pub retry_after: Option<Duration>,
-    /// An error that came in the body without naming the call.
+    /// An error in the body that names no call.
     pub error_body: Option<ErrorBody>,
-    /// Something of a body came that is not JSON-RPC.
+    /// A part of the body is not JSON-RPC.
     pub unreadable: bool,
     /// The first words of such a body.
     pub page: Option<String>,
     /// A message came over it.
     pub has_message: bool,
-    /// What it carries, if that is not a call.
+    /// Its message, if it is not a call.
     pub one_way: Option<OneWay>,
 }
 
-/// A notification, or an answer to the server, on its way.
+/// A notification or an answer in flight to the server.
 #[derive(Clone, Debug)]
 pub struct OneWay {
     pub text: Spliced,
     /// Answers have none.
     pub method: Method,
-    /// How often it has been lost.
+    /// The number of lost attempts.
     pub lost: u32,
-    /// How often it may go out in all.
+    /// The limit of attempts.
     pub most: u32,
-    /// When the server has had time enough to take it.
+    /// The end of the time that the server has to accept it.
     pub until: Moment,
 }
 
-/// What a server wrote into the body of a refusal.
+/// The JSON-RPC error in the body of a refusal.
 #[derive(Clone, Debug)]
 pub struct ErrorBody {
     pub code: i64,
     pub words: String,
-    /// The call has been refused before: this is the server's final answer.
-    pub again: bool,
+    /// The call was refused before: this error is the server's final answer.
+    pub refused_before: bool,
     /// The error itself, as it came.
     pub message: Message,
 }
 
 impl ErrorBody {
-    /// What an error says.
-    pub fn of(message: Message, again: bool, quote: &dyn Quote) -> ErrorBody {
+    /// Reads an error.
+    pub fn of(message: Message, refused_before: bool, quote: &dyn Quote) -> ErrorBody {
         let words = quote.quote(message.get_str(&["message"]).unwrap_or_default().as_bytes(), defaults::QUOTED);
-        ErrorBody { code: error_code(&message).unwrap_or_default(), words, again, message }
+        ErrorBody { code: error_code(&message).unwrap_or_default(), words, refused_before, message }
     }
 }
 
@@ -101,7 +100,7 @@ impl Exchange {
     pub fn new(purpose: Purpose) -> Self {
         Exchange {
             purpose,
-            life: 0,
+            session_number: 0,
             reached: false,
             session_named: None,
             resumes: false,
@@ -118,37 +117,36 @@ impl Exchange {
     }
 }
 
-/// What is to be done about a call whose exchange ended without its answer.
+/// The verdict about a call whose exchange ended without its answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// Settle it by this evidence.
     Settle(Evidence, Reason),
     /// The upstream cannot be reached at all; nothing was sent.
     Unreachable(Reason),
-    /// It must not be reached: said at once, and not tried again soon.
+    /// The target is not allowed: reported at once, and not retried soon.
     Forbidden(Reason),
-    /// The server says that the session that it named is lost; a ping has to confirm it.
+    /// The server reports the named session as lost; a ping has to confirm it.
     SessionReportedLost(Reason),
     /// The response stream may be resumed from this event on.
     Resume(Bytes),
-    /// The server does not know Streamable HTTP.
+    /// The server does not support Streamable HTTP.
     OtherDialect(Reason),
-    /// The server does not know the modern era. A client that asked for it first falls back to `initialize` when it hears
-    /// so, which is why this has its own answer, and why such a refusal says nothing about the dialect: only the refusal
-    /// of an `initialize` does.
+    /// The server does not support the modern era. A client that probed for it falls back to `initialize`. Such a
+    /// refusal does not decide the HTTP transport: only the refusal of an `initialize` does.
     OtherEra(Reason),
     /// A person has to provide a credential.
     NeedsLogin(Reason),
-    /// The server did not process it, and would not process it again either.
+    /// The server did not process it, and would refuse it again.
     Refused(Reason),
-    /// The body of the refusal is a JSON-RPC error: that is the answer.
+    /// The body of the refusal is a JSON-RPC error, which is the answer.
     Answered,
-    /// The server answered, but not in a way that can be passed on.
+    /// The server's answer cannot be passed on.
     Final(Reason),
 }
 
 impl Verdict {
-    /// Returns what happened.
+    /// Returns the reason.
     pub fn reason(self) -> Reason {
         match self {
             Verdict::Settle(_, why)
@@ -166,28 +164,28 @@ impl Verdict {
     }
 }
 
-/// What else the judge has to know.
+/// The context of an ended exchange.
 #[derive(Clone, Debug, Default)]
 pub struct ExchangeContext {
     /// The last event id of the call's response, if it can be resumed.
     pub last_event: Option<Bytes>,
-    /// A handshake has been answered, and this call has not been refused for a lost session yet.
+    /// A handshake was answered, and this call was not refused for a lost session yet.
     pub can_lose_session: bool,
-    /// This call has been sent once more for this status already.
+    /// This call was resent for this status before.
     pub misdirected_once: bool,
-    /// It is not known yet which dialect the server speaks.
+    /// The HTTP transport of the server is not detected yet.
     pub undetermined: bool,
-    /// It was posted to the endpoint of a legacy SSE session, whose SSE stream stands as far as we know.
+    /// It was posted to the endpoint of a legacy SSE session whose stream is open.
     pub over_sse: bool,
     /// That SSE stream has ended meanwhile.
     pub is_orphan: bool,
-    /// It is of the modern era, of which the server has not answered anything well yet.
+    /// It is a modern request, and the server has not answered one with success yet.
     pub unproven_era: bool,
 }
 
 /// Turns the facts of an ended exchange into a verdict.
 pub fn judge(exchange: &Exchange, how: &EndHow, written: Written, around: &ExchangeContext) -> Verdict {
-    // A GET that resumes a response says nothing about the POST before it, which the server had whole.
+    // A GET that resumes a response says nothing about its POST, which the server received whole.
     let written = if exchange.resumes { Written::Whole } else { written };
     match (exchange.status, how) {
         (_, EndHow::TooLarge) => Verdict::Final(Reason::TooLarge { length: None }),
@@ -221,7 +219,7 @@ fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written
             (Content::Events, EndHow::Cut(why)) => lost_or_resumed(written, around, why.clone().into()),
             (Content::Events, _) => lost_or_resumed(written, around, Reason::NoAnswer),
             (_, EndHow::Cut(why)) => Verdict::Settle(Evidence { written, reply: Reply::None }, why.clone().into()),
-            // It was accepted; its answer was to come over the event stream.
+            // It was accepted; its answer was expected on the event stream.
             _ if around.is_orphan => Verdict::Settle(Evidence { written, reply: Reply::None }, Reason::StreamEnded),
             _ if exchange.unreadable => {
                 let why = Reason::Unreadable { body: exchange.page.clone() };
@@ -229,19 +227,19 @@ fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written
             }
             _ => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, answered()),
         },
-        // A GET that resumes a response was refused, for a lost session or whatever else: the response is lost, and the call
-        // may well have run.
+        // The resumption was refused, for a lost session or another reason: the response is lost, and the call may have
+        // run.
         _ if exchange.resumes => Verdict::Settle(Evidence::SILENCE, answered()),
-        // The endpoint went with its SSE stream, perhaps before a handshake was made over it.
+        // The endpoint ended with its SSE stream, perhaps before a handshake.
         404 if around.is_orphan => Verdict::Settle(Evidence { written, reply: Reply::SessionGone }, answered()),
-        // An error in the body that names the session has been noticed when it came.
+        // An error body that names the session was handled when it arrived.
         404 if around.reports_lost(exchange) && exchange.error_body.is_none() => {
             Verdict::SessionReportedLost(answered())
         }
         400 if around.reports_lost(exchange) && exchange.page.as_deref().is_some_and(names_session) => {
             Verdict::SessionReportedLost(answered())
         }
-        400 if matches!(exchange.error_body, Some(ErrorBody { code: -32020 | -32022, again: false, .. })) => {
+        400 if matches!(exchange.error_body, Some(ErrorBody { code: -32020 | -32022, refused_before: false, .. })) => {
             Verdict::Settle(Evidence { written, reply: Reply::HeadersRefused }, answered())
         }
         400 | 404 | 405 | 406 | 415 if around.unproven_era && !is_modern_refusal(exchange) => {
@@ -249,7 +247,7 @@ fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written
         }
         400 | 404 | 405 if around.undetermined && exchange.error_body.is_none() => Verdict::OtherDialect(answered()),
         401 => Verdict::NeedsLogin(answered()),
-        // The other end of this connection is not responsible; that of a fresh one may be.
+        // This connection leads to the wrong server; a new one may not.
         421 if !around.misdirected_once => {
             Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, answered())
         }
@@ -261,13 +259,13 @@ fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written
 }
 
 impl ExchangeContext {
-    /// Whether a refusal can speak of a session: the exchange named one, or the endpoint that it was posted to does.
+    /// Returns whether a refusal can be about a session: the exchange, or the endpoint of its POST, named one.
     fn reports_lost(&self, exchange: &Exchange) -> bool {
         self.can_lose_session && (exchange.session_named.is_some() || self.over_sse)
     }
 }
 
-/// Whether a server's words are about the session, or about a handshake that it does not know of.
+/// Returns whether a server's text is about the session or a missing handshake.
 pub fn names_session(words: &str) -> bool {
     const UNINITIALIZED: [&str; 6] = [
         "not initialized",
@@ -281,7 +279,7 @@ pub fn names_session(words: &str) -> bool {
     words.contains("session") || UNINITIALIZED.iter().any(|it| words.contains(it))
 }
 
-/// Does a refusal itself speak the modern era? Only there these codes have a meaning.
+/// Returns whether a refusal is of the modern era. Only there these codes have a meaning.
 fn is_modern_refusal(exchange: &Exchange) -> bool {
     exchange.error_body.as_ref().is_some_and(|error_body| (-32022..=-32020).contains(&error_body.code))
 }
@@ -301,8 +299,8 @@ fn status_reason(status: u16, exchange: &Exchange) -> Reason {
     Reason::Status { status, body, not_json: exchange.content == Content::Other }
 }
 
-/// The first words of a body that is not JSON-RPC: the title of an HTML page, else its text without tags. Secrets are hidden
-/// before anything is cut; a word that the limit of bytes cuts in two is left out.
+/// The first words of a body that is not JSON-RPC: the title of an HTML page, else its text without tags. Secrets are
+/// redacted before the text is cut; a word that the byte limit cuts is left out.
 pub fn first_words(body: &[u8], quote: &dyn Quote) -> Option<String> {
     let mut beginning = &body[..body.len().min(defaults::PAGE_BYTES)];
     if beginning.len() < body.len() {
@@ -369,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_that_broke_off_is_resumed_if_it_can_be_and_unknown_if_not() {
+    fn cut_response_is_resumed_or_else_unknown() {
         let stream = ended(Some(200), Content::Events);
         let cut = EndHow::Cut(CutReason::Reset);
         let with_id = ExchangeContext { last_event: Some(Bytes::from_static(b"7")), ..ExchangeContext::default() };
@@ -379,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resumption_that_fails_never_makes_a_call_unsent() {
+    fn failed_resumption_never_means_not_sent() {
         let mut get = ended(None, Content::Empty);
         get.resumes = true;
         for how in [
@@ -404,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn r15_only_a_call_in_a_session_can_be_told_that_it_is_lost() {
+    fn r15_only_a_call_in_a_session_reports_its_loss() {
         let mut refused = ended(Some(404), Content::Json);
         refused.session_named = Some("s1".into());
         let initialized = ExchangeContext { can_lose_session: true, ..ExchangeContext::default() };
@@ -417,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn r15_a_400_speaks_of_the_session_only_if_its_words_do() {
+    fn r15_bare_400_does_not_report_session_loss() {
         let initialized = ExchangeContext { can_lose_session: true, ..ExchangeContext::default() };
         let mut refused = ended(Some(400), Content::Other);
         refused.session_named = Some("s1".into());
@@ -449,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn t01_the_first_words_of_a_page_are_its_title_or_its_text() {
+    fn t01_first_words_of_a_page_are_title_or_text() {
         let page =
             b"<!DOCTYPE html><html><head><Title lang=en> 503 Service\n Unavailable </title></head><body>x</body>";
         assert_eq!(first_words(page, &Unredacted).as_deref(), Some("503 Service Unavailable"));
@@ -466,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn no_status_and_no_end_proves_that_a_written_call_did_not_run() {
+    fn written_call_is_never_judged_as_not_run() {
         for status in (100..600).map(Some).chain([None]) {
             for content in [Content::Empty, Content::Json, Content::Events, Content::Other] {
                 for how in [
@@ -483,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn html_to_a_call_is_said_and_not_taken_for_an_answer() {
+    fn html_response_is_reported_and_is_no_answer() {
         let mut page = ended(Some(200), Content::Other);
         page.unreadable = true;
         let verdict = judge(&page, &EndHow::Complete, Written::Whole, &ExchangeContext::default());

@@ -1,13 +1,13 @@
-//! What stands between a call and a server that is there: breakers, the pause and the rate limit.
+//! The admission of calls to a server that is up: breakers, pause and rate limit.
 //!
-//! The machines are in `policy/`, where their order is drawn; here they meet calls that want to go out. What attempts show
-//! about the server's health comes back in [`super::health`]; when a call goes that may, is in [`super::pace`]. A breaker that
-//! opens answers everybody who waits behind it at once.
+//! The policies are in `policy/`, which shows their order; here they are applied to calls. [`super::health`] records
+//! the results of attempts, [`super::pace`] schedules admitted calls. A breaker that opens fails all calls that wait
+//! behind it at once.
 //!
-//! Two kinds of calls pass breakers unseen. A client's `ping` asks whether anybody is there, which a sick server may well
-//! answer: it proves nothing, and whoever holds it back makes the client believe that the line is dead. A subscription is
-//! not a call that ends, so it can be neither a trial nor a success. Internal requests of our own pass everything here: they belong to
-//! the link, which has limits of its own. Only pings wait for the end of a pause, and so does the next dial.
+//! Two kinds of calls bypass breakers. A client's `ping` only tests the connection, which an unhealthy server may
+//! answer; blocking it would make the client drop its connection. A subscription does not end like a call, so it can be
+//! neither a trial nor a success. Internal requests bypass all of this: they belong to the link, which has its own
+//! limits. Only pings and the next dial wait for the end of a pause.
 
 use std::time::Duration;
 
@@ -32,13 +32,13 @@ use crate::reason::{Reason, RefusalReason};
 use crate::timers::TimerId;
 use crate::words::Cause;
 
-/// The policies that a call passes.
+/// The policies that apply to a call.
 #[derive(Debug)]
 pub struct Gate {
     pub(super) breaker: Breaker,
     pub(super) tools: ToolBreakers,
     pub(super) pause: Pause,
-    /// A pause was told of, and its end was not.
+    /// The start of a pause was emitted, and its end was not.
     pub(super) is_paused: bool,
     pub(super) limit: Option<Limit>,
     pub(super) rotation: Rotation,
@@ -60,8 +60,7 @@ impl Gate {
         }
     }
 
-    /// Other policies hold from now on. What was seen of the server's health stays seen; a limit that is another one begins
-    /// with a full burst.
+    /// Applies a new configuration. Health counts are kept; a changed rate limit starts with a full burst.
     pub fn reconfigure(&mut self, old: &UpstreamConfig, new: &UpstreamConfig) {
         self.breaker.reconfigure(new.breaker);
         self.tools.reconfigure(new.breaker);
@@ -71,7 +70,7 @@ impl Gate {
         self.deadlines = Deadlines::new(&new.tools);
     }
 
-    /// Where the server's own breaker stands.
+    /// The state of the server's breaker.
     pub fn state(&self) -> BreakerState {
         self.breaker.state()
     }
@@ -80,28 +79,28 @@ impl Gate {
         self.state() == BreakerState::Isolated
     }
 
-    /// Is the server to be left alone for now?
+    /// Returns whether the server is paused.
     pub fn is_paused(&self, now: Moment) -> bool {
         self.pause.holds(now)
     }
 
-    /// When a pause is over, or now.
+    /// The end of the pause, or now.
     pub fn resumes_at(&self, now: Moment) -> Moment {
         self.pause.until().max(now)
     }
 
-    /// When the next call may go before which `ahead` others go first.
+    /// The time at which a call may be sent that has `ahead` others before it.
     pub(super) fn opens_at(&self, ahead: usize, now: Moment) -> Moment {
         let cx = self.limit.as_ref().map_or(now, |limit| limit.slot_after(ahead, now));
         cx.max(self.pause.until()).max(now)
     }
 
-    /// May a call go now, as far as pause and limit are concerned?
+    /// Returns whether pause and rate limit admit a call now.
     pub fn is_open(&self, now: Moment) -> bool {
         !self.pause.holds(now) && self.limit.as_ref().is_none_or(|limit| limit.slot_after(0, now) <= now)
     }
 
-    /// Returns what calls wait for here.
+    /// Returns the reason for the wait.
     pub(super) fn reason(&self, now: Moment) -> RefusalReason {
         match &self.limit {
             _ if self.pause.holds(now) => RefusalReason::Paused { wait: self.pause.hint(now) },
@@ -110,38 +109,38 @@ impl Gate {
         }
     }
 
-    /// Is there no breaker that could hold anything back? So it is nearly always.
-    pub(super) fn is_quiet(&self) -> bool {
+    /// Returns whether all breakers are closed, which is the usual case.
+    pub(super) fn all_closed(&self) -> bool {
         self.breaker.is_closed() && self.tools.is_empty()
     }
 
-    /// A call goes out.
+    /// Records that a call is sent.
     pub fn note_sent(&mut self, call: u64, now: Moment) {
-        if !self.is_quiet() {
+        if !self.all_closed() {
             self.breaker.note_sent(call, now);
             self.tools.note_sent(call, now);
         }
     }
 
-    /// A call is to go out again, and waits for that.
+    /// Records that a call waits to be sent again.
     pub fn note_waits(&mut self, call: u64) {
-        if !self.is_quiet() {
+        if !self.all_closed() {
             self.breaker.note_waits(call);
             self.tools.note_waits(call);
         }
     }
 
-    /// A call is over, however it ended.
-    pub fn let_go(&mut self, call: u64) {
-        if !self.is_quiet() {
-            self.breaker.let_go(call);
-            self.tools.let_go(call);
+    /// Records the end of a call.
+    pub fn note_ended(&mut self, call: u64) {
+        if !self.all_closed() {
+            self.breaker.note_ended(call);
+            self.tools.note_ended(call);
         }
     }
 
-    /// What holds this call back, if a breaker does.
-    pub(super) fn holds(&self, message: &Message, call: Option<u64>, now: Moment) -> Option<Hold<'_>> {
-        if self.is_quiet() || (passes(message) && !self.is_isolated()) {
+    /// The breaker that blocks this call, if one does.
+    pub(super) fn blocking_breaker(&self, message: &Message, call: Option<u64>, now: Moment) -> Option<Block<'_>> {
+        if self.all_closed() || (bypasses_breakers(message) && !self.is_isolated()) {
             return None;
         }
         let of_server = Some((&self.breaker, false));
@@ -149,10 +148,10 @@ impl Gate {
         [of_server, of_tool].into_iter().flatten().find_map(|(breaker, of_tool)| {
             let tries = call.is_some_and(|call| breaker.is_tried_by(call));
             match breaker.admits(now) {
-                Admission::Held(wait) if !tries => Some(Hold { breaker, of_tool, wait }),
-                // What came before it opened is not what it is tried with.
-                Admission::Tries if call.is_some() && !tries => {
-                    Some(Hold { breaker, of_tool, wait: Some(defaults::BREAKER_TRIAL_HINT) })
+                Admission::Blocked(wait) if !tries => Some(Block { breaker, of_tool, wait }),
+                // Calls from before the opening are not trials.
+                Admission::Trial if call.is_some() && !tries => {
+                    Some(Block { breaker, of_tool, wait: Some(defaults::BREAKER_TRIAL_HINT) })
                 }
                 _ => None,
             }
@@ -161,9 +160,9 @@ impl Gate {
 }
 
 impl Upstream {
-    /// Why a call is not even taken on, if it is not.
-    pub(super) fn held_back(&self, client: ClientId, message: &Message, now: Moment) -> Option<(Cause, Reason)> {
-        if let Some(hold) = self.gate.holds(message, None, now) {
+    /// The reason why a call is rejected, if it is.
+    pub(super) fn rejection(&self, client: ClientId, message: &Message, now: Moment) -> Option<(Cause, Reason)> {
+        if let Some(hold) = self.gate.blocking_breaker(message, None, now) {
             return Some((Cause::BreakerOpen, hold.reason().into()));
         }
         if self.gate.is_open(now) {
@@ -175,31 +174,32 @@ impl Upstream {
         is_late.then(|| (Cause::RateLimited, self.gate.reason(now).into()))
     }
 
-    /// When a call may be made again that was held back for this reason.
-    pub(super) fn comes_back_in(&self, cause: Cause, message: &Message, now: Moment) -> Option<Duration> {
+    /// The retry hint for this cause.
+    pub(super) fn retry_hint(&self, cause: Cause, message: &Message, now: Moment) -> Option<Duration> {
         let moment = Duration::from_secs(1);
         match cause {
-            Cause::Parked | Cause::Unavailable => Some(self.link.next_try(now).max(moment)),
-            Cause::BreakerOpen => self.gate.holds(message, None, now).map_or(Some(moment), |hold| hold.wait),
+            Cause::Parked | Cause::Unavailable => Some(self.link.retry_after(now).max(moment)),
+            Cause::BreakerOpen => self.gate.blocking_breaker(message, None, now).map_or(Some(moment), |hold| hold.wait),
             Cause::RateLimited if self.gate.pause.holds(now) => Some(self.gate.pause.hint(now)),
             Cause::RateLimited if self.gate.is_open(now) => Some(moment),
             Cause::RateLimited => Some(self.gate.opens_at(self.waiting.len(), now).since(now)),
-            // What is in the way of the next one, if anything is.
+            // The pause, if there is one.
             Cause::OutcomeUnknown if self.gate.pause.holds(now) => Some(self.gate.pause.hint(now)),
-            Cause::OutcomeUnknown => self.gate.holds(message, None, now).and_then(|hold| hold.wait),
+            Cause::OutcomeUnknown => self.gate.blocking_breaker(message, None, now).and_then(|hold| hold.wait),
             Cause::Overloaded => Some(moment),
             _ => None,
         }
     }
 
-    /// Is this call, which was taken on before, held back now?
-    pub(super) fn is_held_back(&self, call: &Call, now: Moment) -> bool {
-        matches!(call.owner, Owner::Client { .. }) && self.gate.holds(&call.message, Some(call.name), now).is_some()
+    /// Returns whether a breaker blocks this accepted call now.
+    pub(super) fn is_blocked(&self, call: &Call, now: Moment) -> bool {
+        matches!(call.owner, Owner::Client { .. })
+            && self.gate.blocking_breaker(&call.message, Some(call.name), now).is_some()
     }
 
-    /// Answers every call that has not left and that a breaker holds back.
-    pub(super) fn answer_held(&mut self, cx: &mut Cx<'_>) {
-        if self.gate.is_quiet() {
+    /// Fails every unsent call that a breaker blocks.
+    pub(super) fn fail_blocked(&mut self, cx: &mut Cx<'_>) {
+        if self.gate.all_closed() {
             return;
         }
         for key in self.calls.keys_by_age() {
@@ -207,23 +207,23 @@ impl Upstream {
             if matches!(call.state, State::Sent(_)) || matches!(call.owner, Owner::Us(_)) {
                 continue;
             }
-            if let Some(hold) = self.gate.holds(&call.message, Some(call.name), cx.now) {
+            if let Some(hold) = self.gate.blocking_breaker(&call.message, Some(call.name), cx.now) {
                 let why = hold.reason().into();
                 self.fail(key, Cause::BreakerOpen, Outcome::NotSent, why, cx);
             }
         }
     }
 
-    /// A person takes the server out: nothing new goes there, and it is not dialed. What is out may finish.
+    /// Isolates the server: no new call is sent, and it is not dialed. Sent calls may finish.
     pub fn isolate(&mut self, cx: &mut Cx<'_>) {
         if self.gate.breaker.isolate() {
             cx.emit(Event::Isolated { upstream: self.id });
             self.link.hold(cx);
-            self.answer_held(cx);
+            self.fail_blocked(cx);
         }
     }
 
-    /// A person brings it back.
+    /// Resumes the server.
     pub fn resume_manually(&mut self, cx: &mut Cx<'_>) {
         if !self.gate.breaker.resume() {
             return;
@@ -233,26 +233,26 @@ impl Upstream {
         if self.http.is_none() && !self.clients.is_empty() {
             self.link.open(cx);
         }
-        // While it was out, nobody tested its line.
+        // Its connection was not tested while it was isolated.
         self.watch(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 }
 
-/// What holds a call back: whose breaker, and for how long; for ever if nobody knows.
-pub(super) struct Hold<'a> {
+/// A blocking breaker: its tool, and its time; `None` if the time is unknown.
+pub(super) struct Block<'a> {
     breaker: &'a Breaker,
     of_tool: bool,
     wait: Option<Duration>,
 }
 
-impl Hold<'_> {
+impl Block<'_> {
     pub(super) fn reason(&self) -> RefusalReason {
         self.breaker.reason(self.of_tool)
     }
 }
 
-/// Does it pass breakers unseen?
-pub(super) fn passes(message: &Message) -> bool {
+/// Returns whether a call bypasses breakers.
+pub(super) fn bypasses_breakers(message: &Message) -> bool {
     matches!(message.method(), Method::Ping | Method::SubscriptionsListen)
 }

@@ -1,22 +1,23 @@
-//! An upstream over HTTP: what becomes an exchange, and what an exchange's facts mean.
+//! An upstream over HTTP: its exchanges and their meaning.
 //!
-//! # How calls travel
+//! # Transports
 //!
-//! Streamable HTTP makes one POST per message; its answer comes back on the same exchange, as JSON or at the end of a stream
-//! of events. A stream that breaks off after it has named an event is *resumed* by a GET, never sent again. Legacy SSE has one
-//! long GET, the *SSE stream*, over which everything comes back; POSTs only go out. Which of the two a server speaks is found out
-//! with the first call: a server that answers 400, 404 or 405 without a word of JSON-RPC is tried with the SSE stream.
+//! Streamable HTTP makes one POST per message; the answer comes in its response, as JSON or at the end of an event
+//! stream. A stream that breaks after it has named an event is *resumed* by a GET, never sent again. Legacy SSE has one
+//! long GET, the *SSE stream*, which carries all answers; POSTs only send. The transport is detected with the first
+//! call: after 400, 404 or 405 without JSON-RPC the SSE stream is tried.
 //!
-//! # When the link is up
+//! # The state of the link
 //!
-//! There is no wire to watch. While the upstream is not up, one exchange at a time goes out, the probe; that a
-//! connection carries it proves that the upstream can be reached. That an exchange is cut says nothing about the others.
+//! HTTP has no permanent connection. While the upstream is not up, one exchange at a time is sent, the probe; a
+//! connection that carries it proves that the upstream is reachable. A broken exchange says nothing about the others.
 //!
-//! # The rest
+//! # Modules
 //!
-//! What comes back of an exchange is in [`heard`], what becomes of one that ended without its answer in [`ends`]. What a session is, how it is lost and made again is in [`session`]; streams of events are resumed in [`stream`]; [`sse_stream`]
-//! is legacy SSE; whether a session is lost is found out in [`session_loss`]; [`notes`] is what goes out besides calls;
-//! [`notices`] is the GET for what a server says unasked; [`params`] is which arguments become headers.
+//! [`received`] handles responses, [`ends`] exchanges that ended without their answer. [`session`] handles sessions and
+//! handshakes, [`session_loss`] confirms the loss of a session. [`stream`] resumes event streams, [`sse_stream`] is
+//! legacy SSE, [`notices`] is the GET for messages of the server. [`one_way`] sends notifications and answers,
+//! [`params`] maps arguments to headers.
 
 mod ends;
 mod notices;
@@ -52,63 +53,63 @@ use crate::reason::Reason;
 use crate::slab::Key;
 use crate::timers::TimerId;
 
-/// The HTTP side of an upstream.
+/// The HTTP state of an upstream.
 #[derive(Debug)]
 pub struct Http {
     upstream: UpstreamId,
-    /// What was configured, and what is spoken as far as is known.
+    /// The configured and the detected transport.
     configured: Dialect,
     dialect: Dialect,
-    /// What the server said to a dialect that it does not speak, while the other is tried.
+    /// The refusal of one transport, while the other is tried.
     refused: Option<Reason>,
-    /// In boxes, because a tree that is emptied and filled again with every call had better have small nodes.
+    /// In boxes: a tree that is emptied and refilled with every call should have small nodes.
     exchanges: BTreeMap<ExchangeId, Box<Exchange>>,
     made: u64,
     session: Option<Arc<str>>,
-    /// The session that the head of a handshake's response named, until the handshake is answered.
+    /// The session in the response head of a handshake, until the handshake is answered.
     early_session: Option<Arc<str>>,
     version: Option<Arc<str>>,
-    /// A modern request has been answered well.
-    speaks_modern: bool,
-    /// It has been said that its answers are not labelled as what they are.
-    told_of_label: bool,
-    /// Counts the sessions that were lost.
-    life: u32,
-    /// The session that was confirmed to be lost last, by the same count.
-    lost_life: Option<u32>,
-    /// The current session has answered something beside its handshake.
+    /// A modern request was answered with success.
+    supports_modern: bool,
+    /// A wrong Content-Type was reported.
+    content_type_reported: bool,
+    /// The number of the current session, counted by lost ones.
+    session_number: u32,
+    /// The number of the session whose loss was confirmed last.
+    lost_session: Option<u32>,
+    /// The current session has answered a request besides its handshake.
     has_answered: bool,
-    /// The current session is said to be lost, and a ping finds out.
+    /// The current session is reported lost, and a ping is in flight to confirm it.
     suspicion: Option<Suspicion>,
     refused_pings: RefusedPings,
-    /// The one whose loss the budget for retries has paid for.
-    paid_for: Option<u32>,
-    /// `initialized` is on its way; a server may refuse what overtakes it.
-    held_by: Option<ExchangeId>,
-    held_until: Option<TimerId>,
-    /// When the next note has had time enough to be taken.
-    notes_until: Option<TimerId>,
+    /// The number of the session whose loss was charged to the retry budget.
+    charged_session: Option<u32>,
+    /// `initialized` is in flight; a server may refuse requests that overtake it.
+    pending_initialized: Option<ExchangeId>,
+    handshake_timer: Option<TimerId>,
+    /// The timer of the oldest notification or answer in flight.
+    one_way_timer: Option<TimerId>,
     notices: Notices,
-    /// Which arguments of which tools are repeated as headers.
+    /// Arguments of tools that are repeated as headers.
     params: Params,
-    /// Where a legacy SSE server wants its POSTs.
+    /// The endpoint of a legacy SSE server.
     endpoint: Option<String>,
-    /// When posts whose SSE stream is gone are no longer waited for.
-    orphans_until: Option<TimerId>,
-    /// How far we are with leaving, and until when that may take.
-    leaving: Leaving,
+    /// The timer for POSTs whose SSE stream is gone.
+    orphans_timer: Option<TimerId>,
+    /// The progress of closing, with its timer.
+    close_state: CloseState,
     close_session: Option<TimerId>,
 }
 
-/// How far we are with leaving a server.
+/// The progress of closing the connection to a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Leaving {
-    /// We stay.
+enum CloseState {
+    /// Open.
     #[default]
     Not,
-    /// What was said last is still on its way.
+    /// Notifications are still in flight.
     Flushing,
-    /// Nothing is said any more but session close.
+    /// Only the end of the session is in flight.
     ClosingSession,
 }
 
@@ -124,40 +125,40 @@ impl Http {
             session: None,
             early_session: None,
             version: None,
-            speaks_modern: false,
-            told_of_label: false,
-            life: 0,
-            lost_life: None,
+            supports_modern: false,
+            content_type_reported: false,
+            session_number: 0,
+            lost_session: None,
             has_answered: false,
             suspicion: None,
             refused_pings: RefusedPings::default(),
-            paid_for: None,
-            held_by: None,
-            held_until: None,
-            notes_until: None,
+            charged_session: None,
+            pending_initialized: None,
+            handshake_timer: None,
+            one_way_timer: None,
             notices: Notices::default(),
             params: Params::default(),
             endpoint: None,
-            orphans_until: None,
-            leaving: Leaving::default(),
+            orphans_timer: None,
+            close_state: CloseState::default(),
             close_session: None,
         }
     }
 
-    /// It is at another place now, of which nothing is known.
-    pub fn start_anew(&mut self, dialect: Dialect) {
+    /// Resets the state for another target.
+    pub fn reset(&mut self, dialect: Dialect) {
         (self.configured, self.dialect, self.refused) = (dialect, dialect, None);
-        (self.speaks_modern, self.told_of_label) = (false, false);
+        (self.supports_modern, self.content_type_reported) = (false, false);
         (self.params, self.endpoint) = (Params::default(), None);
         self.refused_pings = RefusedPings::default();
     }
 
-    /// Exchanges under way.
+    /// The number of open exchanges.
     pub fn open(&self) -> usize {
         self.exchanges.len()
     }
 
-    /// The session and the version as headers, as far as the handshake has settled them.
+    /// The headers for the session and the version, after the handshake.
     fn session_headers(&self, is_initialize: bool) -> Vec<(Cow<'static, str>, Arc<str>)> {
         let mut headers = Vec::new();
         if !is_initialize {
@@ -171,7 +172,7 @@ impl Http {
 
     fn begin(&mut self, mut exchange: Exchange, request: HttpRequest, reuse: Reuse, cx: &mut Cx<'_>) -> ExchangeId {
         self.made += 1;
-        exchange.life = self.life;
+        exchange.session_number = self.session_number;
         let id = ExchangeId::new(self.upstream, self.made);
         exchange.session_named =
             request.headers.iter().find(|(name, _)| *name == headers::SESSION_ID).map(|(_, session)| session.clone());
@@ -180,7 +181,7 @@ impl Http {
         id
     }
 
-    /// Gives an exchange up; its end is awaited and means nothing.
+    /// Aborts an exchange; its end is awaited and ignored.
     fn abort(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {
         if let Some(exchange) = self.exchanges.get_mut(&id)
             && exchange.purpose != Purpose::Dropped
@@ -190,48 +191,48 @@ impl Http {
         }
     }
 
-    fn abort_where(&mut self, is_meant: impl Fn(&Purpose) -> bool, cx: &mut Cx<'_>) {
-        let meant: Vec<ExchangeId> =
-            self.exchanges.iter().filter(|(_, it)| is_meant(&it.purpose)).map(|(id, _)| *id).collect();
-        for id in meant {
+    fn abort_where(&mut self, matches: impl Fn(&Purpose) -> bool, cx: &mut Cx<'_>) {
+        let matching: Vec<ExchangeId> =
+            self.exchanges.iter().filter(|(_, it)| matches(&it.purpose)).map(|(id, _)| *id).collect();
+        for id in matching {
             self.abort(id, cx);
         }
     }
 
-    /// `initialized` is no longer waited for.
+    /// Stops waiting for `initialized`.
     fn release(&mut self, cx: &mut Cx<'_>) {
-        self.held_by = None;
-        cx.disarm(&mut self.held_until);
+        self.pending_initialized = None;
+        cx.disarm(&mut self.handshake_timer);
     }
 
-    /// Is this the POST of a call whose SSE stream is gone?
+    /// Returns whether this is the POST of a call whose SSE stream is gone.
     fn is_orphan(&self, exchange: &Exchange) -> bool {
         let posts = matches!(exchange.purpose, Purpose::Call(_));
-        posts && self.dialect == Dialect::Sse && exchange.life != self.life
+        posts && self.dialect == Dialect::Sse && exchange.session_number != self.session_number
     }
 
     fn sse_stream(&self) -> Option<ExchangeId> {
         self.exchanges.iter().find(|(_, it)| it.purpose == Purpose::SseStream).map(|(id, _)| *id)
     }
 
-    /// Does a call look for a connection already? One that has had its connection for long finds nothing out.
-    fn is_looking(&self) -> bool {
+    /// Returns whether a probe is in flight. An exchange that has a connection is not a probe.
+    fn is_probing(&self) -> bool {
         self.exchanges.values().any(|it| matches!(it.purpose, Purpose::Call(_)) && !it.reached)
     }
 }
 
 impl Upstream {
-    /// Does what the state of things allows: finds a path while there is none, sends what waits once there is.
-    pub(super) fn keep_moving(&mut self, cx: &mut Cx<'_>) {
+    /// Advances the HTTP side: starts a probe if one is needed, then sends the messages that may be sent.
+    pub(super) fn advance_http(&mut self, cx: &mut Cx<'_>) {
         if self.http.is_some() {
-            self.find_path(cx);
+            self.start_probe(cx);
             self.promote(cx);
             self.pump(cx);
         }
     }
 
-    /// While the upstream is not up, exactly one exchange looks whether it can be reached.
-    fn find_path(&mut self, cx: &mut Cx<'_>) {
+    /// Starts the only probe of an upstream that is not up.
+    fn start_probe(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         if self.link.state() != LinkState::Dialing {
             return;
@@ -241,12 +242,12 @@ impl Upstream {
                 let request = HttpRequest { verb: Verb::Get, target: None, headers: Vec::new(), body: None };
                 http.begin(Exchange::new(Purpose::SseStream), request, Reuse::Fresh, cx);
                 http.release(cx);
-                http.held_until = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
+                http.handshake_timer = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
             }
             return;
         }
-        let places = http.places();
-        if http.is_looking() || self.outbox.any(|out| places.has_room_for(out)) {
+        let slots = http.free_slots();
+        if http.is_probing() || self.outbox.any(|out| slots.has_room_for(out)) {
             return;
         }
         if let Some(handshake) = self.session.reinitialize() {
@@ -256,26 +257,26 @@ impl Upstream {
             return self.watch_gate(cx);
         }
         match self.waiting.pop_front() {
-            Some(key) => self.let_out(key, cx),
-            // Nobody wants anything. In a session there may be news, so it is looked for; else the next call will look.
+            Some(key) => self.start_call(key, cx),
+            // Nothing waits. A session may have changes, so a ping is sent; otherwise the next call is the probe.
             None if self.session.is_initialized() && self.config.keep_alive.is_some() => self.ping(cx),
             None if !self.session.was_initialized() && self.read_old_list(cx) => {}
-            None => self.link.rest(cx),
+            None => self.link.go_idle(cx),
         }
     }
 
-    /// Makes exchanges of everything that is queued, as far as there is room for it.
+    /// Makes exchanges of the queued messages, within their limits.
     fn pump(&mut self, cx: &mut Cx<'_>) {
         while !self.outbox.is_empty() {
             let Some(http) = &self.http else { return };
-            if http.held_by.is_some() || (http.dialect == Dialect::Sse && http.endpoint.is_none()) {
+            if http.pending_initialized.is_some() || (http.dialect == Dialect::Sse && http.endpoint.is_none()) {
                 return;
             }
-            let places = http.places();
-            match self.outbox.pop_where(|out| places.has_room_for(out), cx.ledger) {
-                // A call that waited for `initialized` in vain: now it waits for the end of the pause.
+            let slots = http.free_slots();
+            match self.outbox.pop_where(|out| slots.has_room_for(out), cx.ledger) {
+                // A call that waited for `initialized` waits for the end of the pause now.
                 Some(Out::Call(key)) if self.gate.is_paused(cx.now) && self.is_clients(key) => {
-                    self.put_back(key, cx);
+                    self.requeue(key, cx);
                     self.sort_waiting();
                 }
                 Some(Out::Call(key)) => self.post_call(key, cx),
@@ -301,7 +302,7 @@ impl Upstream {
         };
         call.state = State::Sent(SentOver::Exchange);
         call.attempts += 1;
-        call.begun = cx.now;
+        call.attempt_started = cx.now;
         call.is_out = true;
         self.gate.note_sent(call.name, cx.now);
         cx.emit(call.sent(self.id, key));
@@ -312,17 +313,17 @@ impl Upstream {
         http.begin(Exchange::new(Purpose::Call(key)), request, reuse, cx);
     }
 
-    /// Nobody waits for this call any more. In the modern era giving the exchange up is how it is cancelled; in the legacy
-    /// era the server was told by a notification, and the exchange is only in the way.
+    /// Drops the exchange of a call that is over. In the modern era aborting it cancels the call; in the legacy era a
+    /// notification has cancelled it.
     pub(super) fn drop_exchange(&mut self, key: Key, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
             http.abort_where(|purpose| *purpose == Purpose::Call(key), cx);
         }
     }
 
-    /// A call that was handed to the shell and has no connection yet cannot have been received. Whoever is about to end it
-    /// takes it back first: it is as if it had never left the queue, and the attempt does not count.
-    pub(super) fn take_back_unreached(&mut self, key: Key) {
+    /// Reverts a sent call that has no connection yet: the server cannot have received it. It is queued again, and the
+    /// attempt does not count.
+    pub(super) fn revert_unreached(&mut self, key: Key) {
         let (Some(http), Some(call)) = (&self.http, self.calls.get_mut(key)) else { return };
         let carries = |exchange: &&Exchange| exchange.purpose == Purpose::Call(key);
         let is_unreached = |exchange: &Exchange| !exchange.reached && !exchange.resumes;
@@ -333,18 +334,18 @@ impl Upstream {
         }
     }
 
-    /// Ends everything over HTTP, but for what was said last: that a call is cancelled, above all. A server that has been told
-    /// session close, or whose SSE stream is gone, would have no use for it, so these wait for it; not for long.
+    /// Closes the HTTP side. Notifications in flight, such as cancellations, may finish first, within a time limit;
+    /// then the SSE stream and the session are closed.
     pub(super) fn close_http(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.release(cx);
-        cx.disarm(&mut http.orphans_until);
-        cx.disarm(&mut http.notes_until);
+        cx.disarm(&mut http.orphans_timer);
+        cx.disarm(&mut http.one_way_timer);
         self.end_notices(cx);
-        self.withdraw_questions(cx);
+        self.withdraw_server_requests(cx);
         let Some(http) = &mut self.http else { return };
         http.abort_where(|purpose| !matches!(purpose, Purpose::OneWay | Purpose::SseStream), cx);
-        http.leaving = Leaving::Flushing;
+        http.close_state = CloseState::Flushing;
         self.close_session(cx);
         let Some(http) = &mut self.http else { return };
         if http.open() > 0 {
@@ -352,14 +353,14 @@ impl Upstream {
         }
     }
 
-    /// Gives up what is left, and ends the session, if there is one; once all that was to be said has been.
+    /// Aborts the remaining exchanges and ends the session, once the notifications are sent.
     fn close_session(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        let has_more_to_say = || http.exchanges.values().any(|it| it.purpose == Purpose::OneWay);
-        if http.leaving != Leaving::Flushing || has_more_to_say() {
+        let has_pending = || http.exchanges.values().any(|it| it.purpose == Purpose::OneWay);
+        if http.close_state != CloseState::Flushing || has_pending() {
             return;
         }
-        http.leaving = Leaving::ClosingSession;
+        http.close_state = CloseState::ClosingSession;
         http.abort_where(|_| true, cx);
         if http.session.is_some() {
             let headers = http.session_headers(false);
@@ -368,10 +369,10 @@ impl Upstream {
         }
     }
 
-    /// A server that has not taken our stderr tail by now will not take a session close either.
+    /// Aborts everything: the server did not accept the last messages in time.
     pub fn handle_close_timer(&mut self, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
-            http.leaving = Leaving::ClosingSession;
+            http.close_state = CloseState::ClosingSession;
             http.abort_where(|_| true, cx);
         }
     }

@@ -1,8 +1,7 @@
-//! What a server says: answers, progress, questions, notices, and noise.
+//! Messages of a server: answers, progress, requests, notifications and noise.
 //!
-//! Answers are matched by the number that we gave out; one that is late, unknown or in disguise is told apart here, so that a
-//! call is never ended by an answer to another. What is not protocol is skipped and told, and harms at most the call that it
-//! names.
+//! Answers are matched by our numbers. A late, unknown or retyped id is recognised here, so an answer never ends
+//! another call. Text that is not protocol is skipped and logged, and harms at most the call that it names.
 
 use mendline_wire::{Id, Kind, Message, Method, Patch, Received, Spliced, code, meta};
 
@@ -18,7 +17,7 @@ use crate::event::{Answered, Dropped, Event};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::list_cache::error_code;
 use crate::policy::backoff;
-use crate::policy::retry::{self, Again, Loss};
+use crate::policy::retry::{self, Loss, RetryDecision};
 use crate::port::{LinkId, Written};
 use crate::reason::{HandshakeError, LossReason, Reason, RefusalReason};
 use crate::slab::Key;
@@ -73,16 +72,16 @@ impl Upstream {
         }
     }
 
-    /// The upstream answered. The one place where a call ends well.
+    /// Handles an answer. Calls succeed nowhere else.
     fn handle_response(&mut self, message: Message, cx: &mut Cx<'_>) {
         let Some(key) = self.find_answered(&message, cx) else { return };
         self.note_answer(&message, cx);
-        if self.dead_answers == 0 {
+        if self.dead_connection_answers == 0 {
             let health = self.health_of_tool(&message);
             self.note_health(key, health, cx);
         }
         let is_error = message.kind() == Kind::Error;
-        if is_error && self.asks_once_more(key, &message, cx) {
+        if is_error && self.retries_error(key, &message, cx) {
             return;
         }
         let Some(call) = self.take(key, cx) else { return };
@@ -106,7 +105,7 @@ impl Upstream {
                     attempts: call.attempts,
                     result: answered(&call, &message),
                     took: cx.now.since(call.arrived),
-                    attempt_took: cx.now.since(call.begun),
+                    attempt_took: cx.now.since(call.attempt_started),
                 });
                 cx.send_to_client(client, ClientEvent::Answer { request, message });
             }
@@ -115,52 +114,51 @@ impl Upstream {
         self.promote(cx);
         self.resync_lists(cx);
         self.watch(cx);
-        if self.dead_answers >= defaults::DEAD_ANSWERS {
-            self.dead_answers = 0;
+        if self.dead_connection_answers >= defaults::DEAD_CONNECTION_ANSWERS {
+            self.dead_connection_answers = 0;
             self.drain_link(LossReason::DeadBridge.into(), EndedBy::Us, cx);
         }
     }
 
-    /// Someone answered. One who only says that a connection is gone is a bridge whose other end is dead: no sign of health,
-    /// and after a few of these no hope either. Over HTTP there is nothing that could be replaced.
+    /// Records an answer. An answer that only reports a dead connection comes from a bridge without its server: it is
+    /// no sign of health, and after a few of these the child is replaced. Over HTTP nothing could be replaced.
     fn note_answer(&mut self, answer: &Message, cx: &mut Cx<'_>) {
         self.ever_answered = true;
-        if self.http.is_none() && speaks_of_a_dead_connection(answer) {
-            self.dead_answers += 1;
+        if self.http.is_none() && reports_dead_connection(answer) {
+            self.dead_connection_answers += 1;
             self.link.note_unhealthy();
         } else {
-            self.dead_answers = 0;
+            self.dead_connection_answers = 0;
             self.link.note_answer(cx);
         }
     }
 
-    /// How the tool is that gave this answer. A client's mistake says nothing about it.
+    /// The health of the tool that gave this answer. Errors of the client say nothing about it.
     fn health_of_tool(&self, answer: &Message) -> Option<Health> {
         let is_counted = || self.config.breaker.is_some_and(|breaker| breaker.count_tool_errors);
         match answer.kind() {
-            Kind::Error => (error_code(answer) == Some(code::INTERNAL_ERROR)).then_some(Health::Sick),
-            _ if is_counted() && answer.get(&["isError"]) == Some(b"true") => Some(Health::Sick),
-            _ => Some(Health::Well),
+            Kind::Error => (error_code(answer) == Some(code::INTERNAL_ERROR)).then_some(Health::Unhealthy),
+            _ if is_counted() && answer.get(&["isError"]) == Some(b"true") => Some(Health::Unhealthy),
+            _ => Some(Health::Healthy),
         }
     }
 
-    /// Some errors may be gone the next time, an internal one to a read for instance; it costs an attempt and budget like any
-    /// other second try.
-    fn asks_once_more(&mut self, key: Key, answer: &Message, cx: &mut Cx<'_>) -> bool {
+    /// Retries some errors, for example an internal error of a read. It costs an attempt and budget.
+    fn retries_error(&mut self, key: Key, answer: &Message, cx: &mut Cx<'_>) -> bool {
         let Some(call) = self.calls.get(key) else { return false };
         let code = error_code(answer).unwrap_or_default();
         let policy = &call.policy(&self.config).retry;
         let may_repeat = matches!(call.owner, Owner::Client { .. })
-            && retry::again(Loss::Error(code), call.effect, policy) == Again::ForAPrice
+            && retry::decide(Loss::Error(code), call.effect, policy) == RetryDecision::Charged
             && call.attempts < policy.attempts
-            && !self.is_held_back(call, cx.now)
+            && !self.is_blocked(call, cx.now)
             && self.budget.try_spend(cx.now);
         let Some(call) = self.calls.get_mut(key).filter(|_| may_repeat) else { return false };
         let policy = &call.policy(&self.config).retry;
-        let again = cx.now + backoff::retry(policy, call.attempts + 1, cx.rng);
-        // It was there, and did whatever it did: what becomes of the next attempt cannot undo that.
+        let not_before = cx.now + backoff::retry(policy, call.attempts + 1, cx.rng);
+        // It may have run: the next attempt cannot undo that.
         call.worst_outcome = call.worst_outcome.max(retry::outcome_of_error(code, policy));
-        call.state = State::Waiting { since: cx.now, not_before: again };
+        call.state = State::Waiting { since: cx.now, not_before };
         call.is_out = false;
         let (name, attempt) = (call.name, call.attempts + 1);
         self.gate.note_waits(name);
@@ -181,7 +179,7 @@ impl Upstream {
             self.disarm(key, cx);
             self.arm(key, cx);
         }
-        // Its place is free until then; and if it need not wait at all, it goes now.
+        // Its slot is free until then; without a backoff it is sent now.
         self.promote(cx);
         true
     }
@@ -189,33 +187,34 @@ impl Upstream {
     fn find_answered(&mut self, message: &Message, cx: &mut Cx<'_>) -> Option<Key> {
         let id = message.id().unwrap_or(b"null");
         let number = Id::number_in(id).map(|number| (number, false));
-        let Some((number, in_disguise)) = number.or_else(|| number_in_disguise(id).map(|number| (number, true))) else {
+        let Some((number, is_retyped)) = number.or_else(|| number_of_other_type(id).map(|number| (number, true)))
+        else {
             let why = if id == b"null" { Dropped::Nameless } else { Dropped::Unknown };
             self.drop_message(Method::None, why, cx);
             return None;
         };
         let key = Key::from_number(number);
         match self.calls.get(key) {
-            // An answer to something that has not was sent is nobody's.
+            // An answer to a call that was not sent is unknown.
             Some(call) if matches!(call.state, State::Sent(_)) => {
-                if in_disguise {
+                if is_retyped {
                     cx.emit(Event::IdTypeRepaired { upstream: self.id, call: call.name });
                 }
                 Some(key)
             }
             _ => {
-                let why = if self.calls.was_given(key) { Dropped::Late } else { Dropped::Unknown };
+                let why = if self.calls.was_issued(key) { Dropped::Late } else { Dropped::Unknown };
                 self.drop_message(Method::None, why, cx);
                 None
             }
         }
     }
 
-    /// What an answer teaches us, beyond being passed on.
+    /// Learns from an answer: lists, handshake, log level, subscriptions.
     fn learn(&mut self, call: &Call, answer: &Message, cx: &mut Cx<'_>) {
         match call.method() {
             Method::Initialize => {
-                self.told = None;
+                self.provisional_handshake = None;
                 self.is_initialized_once = true;
                 self.cache_handshake(&call.message, answer, cx);
                 self.session.learn_handshake(call.message.clone());
@@ -250,7 +249,7 @@ impl Upstream {
         self.drop_message(Method::Progress, Dropped::StaleProgress, cx);
     }
 
-    /// The server cancels: a question of its own, or a subscription of the client's that it ends.
+    /// Handles a cancellation by the server: of its own request, or of a client's subscription.
     fn handle_cancelled(&mut self, link: LinkId, message: Message, cx: &mut Cx<'_>) {
         let Some(at) = message.find(&["requestId"]) else {
             return self.drop_message(Method::Cancelled, Dropped::Unknown, cx);
@@ -280,10 +279,10 @@ impl Upstream {
             if let Some(key) = key.filter(|_| message.method() == Method::SubscriptionsAcknowledged)
                 && let Some(call) = self.calls.get_mut(key)
             {
-                // From here on it is a new beginning: what it took to get here is nothing against it.
+                // A confirmed subscription starts with fresh attempts.
                 call.attempts = call.attempts.min(1);
                 if std::mem::replace(&mut call.confirmed, true) {
-                    return self.show_reopened(key, cx);
+                    return self.notify_reopened(key, cx);
                 }
                 is_confirmed = Some(key);
             }
@@ -303,16 +302,16 @@ impl Upstream {
         }
     }
 
-    /// A line that is no message. If it names a call of ours, that call has had its answer, and it cannot be read.
+    /// Handles a line that is no message. If it names a call, that call's answer is unreadable.
     pub(super) fn handle_unreadable(&mut self, id: Option<Id>, what: &str, cx: &mut Cx<'_>) {
         cx.emit(Event::OutputSkipped { upstream: self.id, text: what.to_owned() });
         let Some((key, call)) = self.find_named(id).and_then(|key| Some((key, self.calls.get(key)?))) else { return };
         let is_initialize = call.method() == Method::Initialize;
-        let again = cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
-        self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, again, cx);
+        let not_before = cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
+        self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, not_before, cx);
         self.sort_waiting();
         if is_initialize {
-            // Nobody knows what was agreed, and a server must not be initialized twice: the next one is.
+            // The negotiated version is unknown, and a server must not be initialized twice: the child is replaced.
             self.session.lose();
             self.drain_link(HandshakeError::Unreadable.into(), EndedBy::Us, cx);
         }
@@ -343,7 +342,7 @@ impl Upstream {
     }
 }
 
-/// An answer of a server's without the facts that only we may state about a call.
+/// A server's answer without the facts that only Mendline may state about a call.
 fn without_our_facts(answer: &Message) -> Option<Message> {
     match answer.kind() {
         Kind::Error if error_code(answer).is_some_and(|code| words::CODES.contains(&code)) => {
@@ -354,8 +353,8 @@ fn without_our_facts(answer: &Message) -> Option<Message> {
     }
 }
 
-/// Does this answer come from a bridge that has lost what it bridges to?
-fn speaks_of_a_dead_connection(answer: &Message) -> bool {
+/// Returns whether this answer comes from a bridge that has lost its server.
+fn reports_dead_connection(answer: &Message) -> bool {
     const SIGNS: [&str; 7] =
         ["closed", "not connected", "disconnected", "timed out", "timeout", "fetch failed", "connection to the remote"];
     if answer.kind() != Kind::Error || !matches!(error_code(answer), Some(-32001 | -32000)) {
@@ -365,8 +364,8 @@ fn speaks_of_a_dead_connection(answer: &Message) -> bool {
     SIGNS.iter().any(|sign| words.contains(sign))
 }
 
-/// One of our numbers, come back as a string or with a fraction of zero.
-pub(super) fn number_in_disguise(id: &[u8]) -> Option<u64> {
+/// One of our numbers that came back as a string or with a fraction of zero.
+pub(super) fn number_of_other_type(id: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(id).ok()?;
     match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
         Some(text) => Id::number_in(text.as_bytes()),
@@ -382,7 +381,7 @@ fn answered(call: &Call, answer: &Message) -> Answered {
     if answer.kind() == Kind::Error {
         return Answered::Error(error_code(answer).unwrap_or_default());
     }
-    // The search is cheap, and nearly no result has the member at all.
+    // A cheap search first: few results have the member.
     let is_tool = call.method() == Method::ToolsCall;
     let may_be_error = is_tool && memchr::memmem::find(answer.text(), b"isError").is_some();
     if may_be_error && answer.get(&["isError"]) == Some(b"true") { Answered::ToolError } else { Answered::Ok }

@@ -1,11 +1,12 @@
-//! What we ask a server ourselves, on behalf of the conversation.
+//! Internal requests: requests that Mendline makes itself.
 //!
-//! An internal request travels like a call: it has a name, a deadline and a place in the queue. It belongs to its link, so it is
-//! never sent again; when the link is gone, the next one has internal requests of its own. Nobody waits for its answer but us:
+//! An internal request is a call with a key, a deadline and a place in the queue. It belongs to its link and is never
+//! sent again; the next link has its own. There are:
 //! - the *handshake*: the client's own, replayed on every new link before anything else;
-//! - what the last session knew, *restored*: the log level and the subscriptions;
-//! - *lists*, read again to see what has changed behind the client's back (see [`super::resync`]);
-//! - the *ping* that tests an idle line (see [`super::keepalive`]), and the one that confirms that a session is lost.
+//! - *restore* requests: the log level and the subscriptions of the last session;
+//! - *lists*, read again to find changes (see [`super::resync`]);
+//! - the *ping* that tests an idle connection (see [`super::keepalive`]), and the one that confirms the loss of a
+//!   session.
 
 use mendline_wire::{Kind, Message, Method};
 
@@ -21,25 +22,25 @@ use crate::event::Event;
 use crate::reason::{HandshakeError, Reason};
 use crate::slab::Key;
 
-/// Why we ask.
+/// The purpose of an internal request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InternalRequest {
     /// The client's own handshake, replayed.
     Handshake,
-    /// The log level or a subscription, told to a new session.
+    /// The log level or a subscription, for a new session.
     Restore,
     /// A page of a list.
     List(ListKind),
-    /// A page of the tools, to see which arguments a modern server wants as headers.
+    /// A page of the tools, to learn which arguments a modern server requires as headers.
     Lookup,
-    /// Whether the server can still be reached.
+    /// A ping that tests the connection.
     Ping,
-    /// A ping that confirms that a session is lost.
+    /// A ping that confirms the loss of a session.
     Confirm,
 }
 
 impl Upstream {
-    /// Queues an internal request for the link that is up, or that is being looked for.
+    /// Queues an internal request for the link that is up or being probed.
     pub(super) fn send_internal(&mut self, internal: InternalRequest, message: Message, cx: &mut Cx<'_>) {
         let effect = self.tools.effect_of(&message);
         cx.ledger.charge(message.text().len());
@@ -49,48 +50,48 @@ impl Upstream {
         self.arm(key, cx);
     }
 
-    /// Is an internal request of this kind under way?
+    /// Returns whether an internal request of this kind is in flight.
     pub(super) fn runs(&self, internal: InternalRequest) -> bool {
         self.calls.iter().any(|(_, call)| call.owner == Owner::Us(internal))
     }
 
-    /// The server answered it.
+    /// Handles the answer.
     pub(super) fn internal_answered(
         &mut self,
         internal: InternalRequest,
-        asked: &Message,
+        request: &Message,
         answer: &Message,
         cx: &mut Cx<'_>,
     ) {
         match internal {
-            InternalRequest::Handshake => self.finish_replay(asked, answer, cx),
-            InternalRequest::Restore => self.restored(asked, answer, cx),
-            InternalRequest::List(kind) => self.page_read(kind, asked, answer, cx),
-            InternalRequest::Lookup => self.lookup_answered(asked, answer, cx),
+            InternalRequest::Handshake => self.finish_replay(request, answer, cx),
+            InternalRequest::Restore => self.restored(request, answer, cx),
+            InternalRequest::List(kind) => self.page_read(kind, request, answer, cx),
+            InternalRequest::Lookup => self.lookup_answered(request, answer, cx),
             InternalRequest::Ping => self.keep_alive.note_answer(),
-            // Its response is read where it arrives, with its status.
+            // Its response was handled with its status.
             InternalRequest::Confirm => {}
         }
     }
 
-    /// It got no answer, and the link may be there all the same.
+    /// Handles an internal request without an answer on a link that may be up.
     pub(super) fn internal_lost(&mut self, key: Key, why: Reason, cx: &mut Cx<'_>) {
         let Some(Call { owner: Owner::Us(internal), message, .. }) = self.take(key, cx) else { return };
         match internal {
             // A handshake belongs to its link; the next link gets its own.
             InternalRequest::Handshake => {}
-            // Whoever waits for it does not wait for long.
+            // The calls that wait for it have a short timeout.
             InternalRequest::Lookup => {}
             InternalRequest::Restore => {
                 cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why });
-                // The client relies on it, so it is told again; when something else was answered, and one at a time.
+                // The client relies on it, so it is sent again, one at a time, after another answer.
                 self.to_restore.push_back(message);
                 self.restore_lost = true;
                 self.promote(cx);
             }
             InternalRequest::List(_) => {
                 cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why });
-                // What changed is still not known: the next answer is a reason to look again.
+                // The changes are still unknown: the next answer starts another resync.
                 self.resync_due = true;
             }
             InternalRequest::Ping => self.ping_missed(cx),
@@ -98,7 +99,7 @@ impl Upstream {
         }
     }
 
-    /// It was not answered in time.
+    /// Handles an expired internal request.
     pub(super) fn internal_expired(&mut self, key: Key, internal: InternalRequest, cx: &mut Cx<'_>) {
         self.drop_exchange(key, cx);
         if internal != InternalRequest::Handshake {
@@ -110,7 +111,7 @@ impl Upstream {
         self.drain_link(HandshakeError::TimedOut.into(), EndedBy::Us, cx);
     }
 
-    /// Over HTTP: its exchange ended without an answer.
+    /// Handles the end of its exchange without an answer, over HTTP.
     pub(super) fn internal_ended(
         &mut self,
         key: Key,
@@ -123,7 +124,7 @@ impl Upstream {
             return self.handshake_failed(key, verdict, cx);
         }
         if internal == InternalRequest::Ping && exchange.status.is_some() {
-            // Whatever it said, somebody is there.
+            // Any answer proves that the server is there.
             self.keep_alive.note_answer();
             drop(self.take(key, cx));
             return self.ping_refused(exchange);
@@ -138,29 +139,29 @@ impl Upstream {
         }
         if internal == InternalRequest::Confirm && exchange.status.is_some() {
             drop(self.take(key, cx));
-            return self.confirmation_ended(exchange.life, Refusal::of(exchange), false, cx);
+            return self.confirmation_ended(exchange.session_number, Refusal::of(exchange), false, cx);
         }
-        let hopeless = matches!(verdict, Verdict::Forbidden(_));
+        let permanent = matches!(verdict, Verdict::Forbidden(_));
         match verdict {
             Verdict::SessionReportedLost(why) => {
                 self.internal_lost(key, why, cx);
                 if let Some(refusal) = Refusal::of(exchange) {
-                    self.session_reported_lost(exchange.life, refusal, None, cx);
+                    self.session_reported_lost(exchange.session_number, refusal, None, cx);
                 }
             }
             Verdict::Unreachable(why) | Verdict::Forbidden(why) => {
                 self.internal_lost(key, why.clone(), cx);
                 if !self.has_sse_stream() {
-                    self.unreachable(why, hopeless, cx);
+                    self.unreachable(why, permanent, cx);
                 }
             }
             verdict => self.internal_lost(key, verdict.reason(), cx),
         }
     }
 
-    /// Tells a new session what the last one knew, a few things at a time.
+    /// Sends a new session the state of the last one, a few requests at a time.
     pub(super) fn restore(&mut self, cx: &mut Cx<'_>) {
-        // This is asked after every answer, and nearly always in vain: not worth a look at all open calls.
+        // This runs after every answer: the usual case must be cheap.
         if self.to_restore.is_empty() {
             return;
         }
@@ -175,7 +176,7 @@ impl Upstream {
         }
     }
 
-    /// Is it about something that a server keeps in mind?
+    /// Returns whether a request sets state in the server: the log level or a subscription.
     fn is_state(&self, call: &Message) -> bool {
         let is_kept = matches!(
             call.method(),
@@ -184,27 +185,27 @@ impl Upstream {
         is_kept && self.session.was_initialized()
     }
 
-    /// What this call of a client's wants to be kept in mind, if it does.
+    /// The state-setting message of this client's call, if it is one.
     pub(super) fn state_in(&self, key: Key) -> Option<Message> {
         let call = self.calls.get(key).filter(|call| matches!(call.owner, Owner::Client { .. }))?;
         Some(call.message.clone()).filter(|message| self.is_state(message))
     }
 
-    /// A session that is over has confirmed it; the one that took its place has to be told.
-    pub(super) fn tell_again(&mut self, confirmed: Message, cx: &mut Cx<'_>) {
+    /// Restores a state in the new session that an ended session confirmed too late.
+    pub(super) fn restore_again(&mut self, confirmed: Message, cx: &mut Cx<'_>) {
         self.to_restore.push_back(confirmed);
         self.restore(cx);
     }
 
-    /// Must this wait until a new session has been told what the last one knew? What a client chooses now must not be undone
-    /// by what it chose before.
-    pub(super) fn is_held(&self, call: &Message) -> bool {
+    /// Returns whether this call must wait until the state is restored: an old choice of the client must not overwrite
+    /// a new one.
+    pub(super) fn waits_for_restore(&self, call: &Message) -> bool {
         self.is_state(call)
             && (self.runs(InternalRequest::Restore) || (!self.to_restore.is_empty() && !self.restore_lost))
             && self.session.is_initialized()
     }
 
-    /// The client has chosen anew: what it chose before is not told to anybody any more.
+    /// Drops a pending restore that a new choice of the client replaces.
     pub(super) fn supersede(&mut self, call: &Message) {
         if self.is_state(call) {
             let subject = subject(call);
@@ -212,21 +213,21 @@ impl Upstream {
         }
     }
 
-    /// The log level or a subscription was told to a new session.
-    fn restored(&mut self, asked: &Message, answer: &Message, cx: &mut Cx<'_>) {
+    /// Handles the answer to a restore request.
+    fn restored(&mut self, request: &Message, answer: &Message, cx: &mut Cx<'_>) {
         if answer.kind() == Kind::Error {
             let message = answer.get_str(&["message"]).unwrap_or_default();
             let why = Reason::ErrorBody { message: cx.quote.quote(message.as_bytes(), defaults::QUOTED) };
-            cx.emit(Event::InternalRequestFailed { upstream: self.id, method: asked.method(), why });
-            self.session.forget_subscription(asked);
-        } else if asked.method() == Method::ResourcesSubscribe {
-            self.show_update(asked, cx);
+            cx.emit(Event::InternalRequestFailed { upstream: self.id, method: request.method(), why });
+            self.session.forget_subscription(request);
+        } else if request.method() == Method::ResourcesSubscribe {
+            self.notify_updated(request, cx);
         }
         self.restore(cx);
     }
 }
 
-/// What it is about: the level, or a resource.
+/// The subject of a request: the log level or a resource.
 fn subject(call: &Message) -> Option<String> {
     call.get_str(&["uri"]).map(std::borrow::Cow::into_owned)
 }

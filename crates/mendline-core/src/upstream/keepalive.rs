@@ -1,12 +1,12 @@
-//! Is anybody there? Tests a line that has been silent for long.
+//! Keep-alive: tests of idle connections.
 //!
-//! Half of a connection can vanish without a word: a laptop slept, a proxy forgot, a process froze. A line on which nothing
-//! was heard for the interval gets a `ping`; two in a row without an answer, and without anything else heard, are the end of
-//! the link. One timer does it all: what is heard only moves a mark, and the timer looks at the mark when it goes off.
+//! A connection can be half open: a laptop slept, a proxy dropped it, a process froze. A connection that is silent for
+//! the interval gets a `ping`; two misses in a row without any other message end the link. One timer is enough: a
+//! received message only sets a timestamp, and the timer checks it.
 //!
-//! While a call is on its way the line is not idle and no ping is sent: a single-threaded server that is busy with the call
-//! would miss it, and the call has a deadline of its own. When that deadline passes in silence, the line is tested at once.
-//! In the modern era there is no `ping`; nothing is sent there.
+//! While a call is in flight the connection is not idle and no ping is sent: a single-threaded server that runs the
+//! call would miss it, and the call has its own deadline. When that deadline passes in silence, the connection is
+//! tested at once. The modern era has no `ping`; nothing is sent there.
 
 use bytes::Bytes;
 use mendline_wire::Message;
@@ -21,58 +21,59 @@ use crate::moment::Moment;
 use crate::reason::{LossReason, Reason};
 use crate::timers::TimerId;
 
-/// What has been heard, and what was missed.
+/// The keep-alive state of a link.
 #[derive(Debug)]
 pub struct KeepAlive {
     timer: Option<TimerId>,
-    heard: Moment,
-    /// When it was tested last.
+    last_received: Moment,
+    /// The time of the last test.
     tested: Option<Moment>,
-    /// There was a reason to test it again, too soon after the last test.
-    doubted: bool,
+    /// A test was requested too soon after the last one.
+    suspected: bool,
     misses: u32,
 }
 
 impl KeepAlive {
     pub fn new() -> Self {
-        KeepAlive { timer: None, heard: Moment::ZERO, tested: None, doubted: false, misses: 0 }
+        KeepAlive { timer: None, last_received: Moment::ZERO, tested: None, suspected: false, misses: 0 }
     }
 
-    /// Something was heard.
+    /// Records a received message.
     pub fn note_received(&mut self, now: Moment) {
-        self.heard = now;
+        self.last_received = now;
     }
 
-    /// The ping was answered.
+    /// Records an answered ping.
     pub fn note_answer(&mut self) {
         self.misses = 0;
     }
 }
 
 impl Upstream {
-    /// Sees to it that the line is watched, once there is one that can be tested.
+    /// Arms the timer, if the connection can be tested.
     pub(super) fn watch(&mut self, cx: &mut Cx<'_>) {
         if let (None, true, Some(policy)) =
             (self.keep_alive.timer, self.session.is_initialized(), self.config.keep_alive)
         {
-            self.keep_alive.timer = cx.timers.arm(self.keep_alive.heard + policy.interval, Alarm::KeepAlive(self.id));
+            self.keep_alive.timer =
+                cx.timers.arm(self.keep_alive.last_received + policy.interval, Alarm::KeepAlive(self.id));
         }
     }
 
-    /// Another policy holds: the line is watched by it from now on.
-    pub(super) fn watch_anew(&mut self, cx: &mut Cx<'_>) {
+    /// Rearms the timer for a new policy.
+    pub(super) fn restart_watch(&mut self, cx: &mut Cx<'_>) {
         cx.disarm(&mut self.keep_alive.timer);
         self.watch(cx);
     }
 
-    /// There is reason to doubt the line: it is tested now, or soon if it was tested just now.
+    /// Tests a suspected connection now, or soon if it was tested just before.
     pub(super) fn probe(&mut self, cx: &mut Cx<'_>) {
-        if !self.can_be_tested() || self.is_busy() || self.gate.is_paused(cx.now) {
+        if !self.can_be_tested() || self.has_calls_in_flight() || self.gate.is_paused(cx.now) {
             return;
         }
         match self.keep_alive.tested.map(|tested| tested + defaults::KEEP_ALIVE_PAUSE) {
             Some(soon) if soon > cx.now => {
-                self.keep_alive.doubted = true;
+                self.keep_alive.suspected = true;
                 cx.disarm(&mut self.keep_alive.timer);
                 self.keep_alive.timer = cx.timers.arm(soon, Alarm::KeepAlive(self.id));
             }
@@ -81,43 +82,43 @@ impl Upstream {
     }
 
     fn can_be_tested(&self) -> bool {
-        let is_left_alone = self.closing || self.gate.is_isolated();
-        self.config.keep_alive.is_some() && self.link.is_up() && self.session.is_initialized() && !is_left_alone
+        let waits_for_request = self.closing || self.gate.is_isolated();
+        self.config.keep_alive.is_some() && self.link.is_up() && self.session.is_initialized() && !waits_for_request
     }
 
-    fn is_busy(&self) -> bool {
-        // What is queued for a line that is up goes out before anything that is queued after it.
+    fn has_calls_in_flight(&self) -> bool {
+        // A ping in the queue of a link that is up is sent before later messages.
         let is_out =
             |call: &Call| matches!((call.owner, call.state), (Owner::Client { .. }, State::Queued | State::Sent(_)));
         self.calls.iter().any(|(_, call)| is_out(call))
     }
 
-    /// The line has been silent for long, or there was a reason to look.
+    /// Handles the timer: tests a silent or suspected connection.
     pub fn handle_keep_alive(&mut self, cx: &mut Cx<'_>) {
         self.keep_alive.timer = None;
         let Some(policy) = self.config.keep_alive else { return };
         if !self.can_be_tested() {
-            // The next answer on the next link starts the watch again.
+            // The first answer on the next link arms the timer again.
             return;
         }
-        let doubted = std::mem::take(&mut self.keep_alive.doubted);
-        let by_us = if doubted { cx.now } else { self.keep_alive.heard + policy.interval };
+        let suspected = std::mem::take(&mut self.keep_alive.suspected);
+        let wanted_at = if suspected { cx.now } else { self.keep_alive.last_received + policy.interval };
         // It may have been tested for another reason meanwhile.
-        let due = self.keep_alive.tested.map_or(by_us, |tested| by_us.max(tested + defaults::KEEP_ALIVE_PAUSE));
-        let next = if self.is_busy() || self.gate.is_paused(cx.now) {
+        let due = self.keep_alive.tested.map_or(wanted_at, |tested| wanted_at.max(tested + defaults::KEEP_ALIVE_PAUSE));
+        let next = if self.has_calls_in_flight() || self.gate.is_paused(cx.now) {
             cx.now + policy.interval
         } else if due > cx.now {
-            self.keep_alive.doubted = doubted;
+            self.keep_alive.suspected = suspected;
             due
         } else {
             self.ping(cx);
             cx.now + policy.interval
         };
         self.keep_alive.timer = cx.timers.arm(next, Alarm::KeepAlive(self.id));
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
-    /// Sends a ping, unless one is on its way.
+    /// Sends a ping, unless one is in flight.
     pub(super) fn ping(&mut self, cx: &mut Cx<'_>) {
         if let (Some(ping), false) = (ping(), self.runs(InternalRequest::Ping)) {
             self.keep_alive.tested = Some(cx.now);
@@ -125,16 +126,16 @@ impl Upstream {
         }
     }
 
-    /// A ping was not answered: in time, or because it was lost on the way.
+    /// Handles a ping without an answer: late or lost.
     pub(super) fn ping_missed(&mut self, cx: &mut Cx<'_>) {
         let Some(policy) = self.config.keep_alive else { return };
-        if !self.link.is_up() || cx.now.since(self.keep_alive.heard) < policy.timeout {
-            // It is known to be gone, or it spoke of something else meanwhile: it is there.
+        if !self.link.is_up() || cx.now.since(self.keep_alive.last_received) < policy.timeout {
+            // The link is down already, or another message arrived meanwhile.
             return;
         }
         self.keep_alive.misses += 1;
         if self.keep_alive.misses < defaults::KEEP_ALIVE_MISSES {
-            self.keep_alive.doubted = true;
+            self.keep_alive.suspected = true;
             cx.disarm(&mut self.keep_alive.timer);
             self.keep_alive.timer = cx.wake_in(defaults::KEEP_ALIVE_PAUSE, Alarm::KeepAlive(self.id));
             return;
@@ -142,7 +143,7 @@ impl Upstream {
         self.keep_alive.misses = 0;
         let why = Reason::from(LossReason::Unresponsive { pings: defaults::KEEP_ALIVE_MISSES });
         if self.http.is_some() && !self.has_sse_stream() {
-            // A session over HTTP is not bound to a line that may be broken.
+            // A session over HTTP does not depend on one connection.
             return self.unreachable(why, false, cx);
         }
         self.session.lose();
@@ -150,7 +151,7 @@ impl Upstream {
     }
 }
 
-/// A ping of our own.
+/// A ping of Mendline.
 pub(super) fn ping() -> Option<Message> {
     const PING: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
     Message::parse(Bytes::from_static(PING)).ok()

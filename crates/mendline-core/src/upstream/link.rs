@@ -1,29 +1,28 @@
-//! When to dial, when to wait, when to give up for now.
+//! The supervisor of a link: dialing, waiting, parking.
 //!
-//! A link is what is dialed and supervised: here, a child process. It knows whether its upstream is *down*; whether one that
-//! is up is sick is not its business.
+//! A link is dialed and supervised, for example a child process. It knows whether its upstream is *down*; breakers know
+//! whether one that is up is unhealthy.
 //!
-//! # What counts as an incident
+//! # Incidents
 //!
-//! From the first loss until health is *proven*: ready for ten seconds and at least one real answer. Redials are counted
-//! over the whole incident. That a child started, or that a connection was accepted, proves nothing and resets nothing: a
-//! server that accepts and drops for ever would otherwise be dialed for ever.
+//! An incident lasts from the first loss until health is *proven*: ready for ten seconds and at least one real answer.
+//! Redials are counted over the whole incident. A started child or an accepted connection proves nothing and resets
+//! nothing: otherwise a server that accepts and drops would be dialed for ever.
 //!
 //! # Parking
 //!
-//! When the incident has used up its redials, or the child crashes in a loop, or there is no such command, the link is
-//! *parked*, not dead: a slow probe goes on, and a call wakes it, with a cool-down. Only proven health ends it, or news that
-//! makes everything before it worthless: the machine woke up, the network changed.
+//! When the incident has used up its redials, or the child crashes in a loop, or the command does not exist, the link
+//! is *parked*: it is probed slowly, and a call wakes it, with a cool-down. Only proven health ends this, or an event
+//! that invalidates the past: the machine resumed, the network changed.
 //!
-//! A policy that allows no redials at all leaves the link alone when it is lost: the next call dials, once.
+//! Under a policy without redials a lost link waits for the next call, which dials once.
 //!
 //! # The shutdown sequence
 //!
-//! A child is ended as the specification says: its stdin is closed; if that does not end it, TERM; if not, KILL. Signals
-//! go to its whole process group.
+//! A child is ended as the specification requires: EOF on its stdin, then TERM, then KILL. Signals go to its whole
+//! process group.
 //!
-//! Who wants it, and who wants it left alone, is in `link/wanted.rs`; what exchanges find out about a server behind a URL, in
-//! `link/reached.rs`.
+//! `link/wanted.rs` handles requests to dial or to hold; `link/reached.rs` handles what exchanges find out over HTTP.
 
 mod reached;
 mod stderr;
@@ -43,19 +42,19 @@ use crate::reason::{LossReason, Reason};
 use crate::timers::TimerId;
 use stderr::StderrTail;
 
-/// The next thing to do to a child that is to end.
+/// The next step of the shutdown sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShutdownStep {
     Term,
     Kill,
 }
 
-/// Whose wish the end of a child is.
+/// The side that ended a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndedBy {
-    /// Ours: its end says nothing about the server.
+    /// Mendline: the end says nothing about the server.
     Us,
-    /// The server's: it broke off, and we only tidy up.
+    /// The server: it broke off, and Mendline only cleans up.
     Server,
 }
 
@@ -64,11 +63,11 @@ pub enum EndedBy {
 struct Incident {
     since: Moment,
     redials: u32,
-    /// It was parked once; only proven health un-parks it.
+    /// It was parked once; only proven health ends this.
     parked: bool,
 }
 
-/// What was seen of the current or last link.
+/// The health of the current or last link.
 #[derive(Clone, Copy, Debug, Default)]
 struct Health {
     ready: Option<Moment>,
@@ -87,24 +86,24 @@ pub struct Link {
     health: Health,
     incident: Option<Incident>,
     shutdown_step: ShutdownStep,
-    /// The child is ended to be started anew another way: that is no loss, and nobody has to ask for it again.
+    /// The child is ended to be replaced: no loss, and it is dialed again automatically.
     renewing: bool,
-    /// Why we are ending the child, and whether that was our own wish.
+    /// The reason why Mendline ends the child, and the side that caused it.
     ending: Option<(Reason, EndedBy)>,
     dials: VecDeque<Moment>,
     exits: VecDeque<Moment>,
     timer: Option<TimerId>,
     wakes_at: Moment,
     stopped: bool,
-    /// The last loss was of a kind that only a person can mend: no such command, a server that is not trusted.
-    hopeless: bool,
-    /// A person wants it left alone.
+    /// The last loss is permanent until a person acts: no such command, an untrusted server.
+    permanent: bool,
+    /// The operator holds it.
     held: bool,
-    /// The server wants to be left alone until then.
-    put_off: Moment,
-    trouble: Option<Reason>,
+    /// The end of the pause that the server requested.
+    not_before: Moment,
+    last_failure: Option<Reason>,
     stderr_tail: StderrTail,
-    /// When it was last reported that the link is parked.
+    /// The time of the last report that the link is parked.
     reported_parked: Option<Moment>,
 }
 
@@ -127,10 +126,10 @@ impl Link {
             timer: None,
             wakes_at: Moment::ZERO,
             stopped: false,
-            hopeless: false,
+            permanent: false,
             held: false,
-            put_off: Moment::ZERO,
-            trouble: None,
+            not_before: Moment::ZERO,
+            last_failure: None,
             stderr_tail: StderrTail::default(),
             reported_parked: None,
         }
@@ -140,11 +139,11 @@ impl Link {
         self.state
     }
 
-    /// The link that inputs may speak of now.
+    /// The link that inputs may be about now.
     pub fn current(&self) -> Option<LinkId> {
-        // Over HTTP exchanges outlive each other: what still comes is heard, whatever became of the rest.
-        let is_heard = matches!(self.state, LinkState::Dialing | LinkState::Up | LinkState::Draining);
-        (is_heard || self.transport != Transport::Child).then_some(self.id())
+        // Over HTTP exchanges are independent: all their inputs are handled.
+        let is_current = matches!(self.state, LinkState::Dialing | LinkState::Up | LinkState::Draining);
+        (is_current || self.transport != Transport::Child).then_some(self.id())
     }
 
     pub fn is_up(&self) -> bool {
@@ -155,26 +154,26 @@ impl Link {
         self.state == LinkState::Parked
     }
 
-    /// Lost, and not dialed again until someone asks for it.
-    pub fn is_left_alone(&self) -> bool {
+    /// Lost, and not dialed again until a call or the operator requests it.
+    pub fn waits_for_request(&self) -> bool {
         self.state == LinkState::Idle && self.incident.is_some() && !self.policy.is_by_itself()
     }
 
-    /// The redials of this incident so far, and how many there will be before it is parked.
+    /// The redials of this incident so far, and their limit before it is parked.
     pub fn redials(&self) -> Option<(u32, Option<u32>)> {
         let most = (self.policy.attempts < u32::MAX).then_some(self.policy.attempts);
         self.incident.map(|incident| (incident.redials, most))
     }
 
-    /// Stopped, and no child is left.
+    /// Stopped, without a child.
     pub fn is_over(&self) -> bool {
         self.stopped && self.state == LinkState::Idle
     }
 
     /// Returns why it cannot be used.
-    pub fn trouble(&self) -> Reason {
+    pub fn failure_reason(&self) -> Reason {
         let is_child = self.transport == Transport::Child;
-        self.trouble.clone().unwrap_or_else(|| {
+        self.last_failure.clone().unwrap_or_else(|| {
             Reason::Loss(match self.state {
                 LinkState::Up if is_child => LossReason::StartedNotInitialized,
                 LinkState::Up => LossReason::ConnectedNotInitialized,
@@ -184,18 +183,18 @@ impl Link {
         })
     }
 
-    /// Whether only a person can make it usable.
-    pub fn is_hopeless(&self) -> bool {
-        self.hopeless && self.state != LinkState::Up
+    /// Returns whether only a person can make it usable.
+    pub fn has_failed_permanently(&self) -> bool {
+        self.permanent && self.state != LinkState::Up
     }
 
-    /// Has anything gone wrong so far?
-    pub fn had_trouble(&self) -> bool {
-        self.trouble.is_some()
+    /// Returns whether anything has failed so far.
+    pub fn has_failed(&self) -> bool {
+        self.last_failure.is_some()
     }
 
-    /// How long until it is tried next, or can be woken by a call.
-    pub fn next_try(&self, now: Moment) -> Duration {
+    /// The time until the next dial, or until a call can wake it.
+    pub fn retry_after(&self, now: Moment) -> Duration {
         match self.state {
             LinkState::Parked => self.wakes_at.min(self.dialed + defaults::PARKED_COOL_DOWN).since(now),
             LinkState::Waiting => self.wakes_at.since(now),
@@ -206,7 +205,7 @@ impl Link {
     pub fn handle_spawned(&mut self, pid: u32, cx: &mut Cx<'_>) {
         self.health = Health::default();
         self.stderr_tail.clear();
-        self.rise(Over::Child(pid), cx);
+        self.come_up(Over::Child(pid), cx);
         if self.stopped {
             self.drain(LossReason::Stopping.into(), EndedBy::Us, cx);
         }
@@ -215,7 +214,7 @@ impl Link {
     pub fn handle_spawn_failed(&mut self, why: &SpawnError, called: bool, cx: &mut Cx<'_>) {
         let repeated = self.is_reported(cx.now);
         cx.emit(Event::DialFailed { upstream: self.upstream, why: why.clone(), repeated });
-        self.trouble = Some(why.clone().into());
+        self.last_failure = Some(why.clone().into());
         self.health = Health::default();
         self.lose(why.clone().into(), why.is_permanent(), called, cx);
     }
@@ -229,7 +228,7 @@ impl Link {
         }
         let by_us = matches!(ending, Some((_, EndedBy::Us)));
         let mut why = match ending {
-            // We ended it, so how it ended says less than why.
+            // Mendline ended it, so the reason says more than the exit status.
             Some((why, ended_by)) if ended_by == EndedBy::Us || self.shutdown_step == ShutdownStep::Kill => why,
             _ => LossReason::Exited(how).into(),
         };
@@ -245,17 +244,17 @@ impl Link {
         self.lose(why, false, called, cx);
     }
 
-    /// The child said something on stderr, and this is it as it may be quoted.
+    /// Records a quotable line of the child's stderr.
     pub fn note_stderr(&mut self, line: &str) {
         self.stderr_tail.push(line);
     }
 
-    /// Calls may go out over it from now on.
+    /// Records that calls may be sent over it.
     pub fn note_open(&mut self, now: Moment) {
         self.health.ready.get_or_insert(now);
     }
 
-    /// The server gave a real answer. The first one on a link is what people call ready.
+    /// Records a real answer. The first one on a link makes it ready.
     pub fn note_answer(&mut self, cx: &mut Cx<'_>) {
         if !std::mem::replace(&mut self.health.answered, true) {
             let after = cx.now.since(self.dialed);
@@ -263,12 +262,12 @@ impl Link {
         }
     }
 
-    /// Has the server given a real answer on this link?
+    /// Returns whether the server has given a real answer on this link.
     pub fn has_answered(&self) -> bool {
         self.health.answered
     }
 
-    /// What it answers shows that it is not well: that it answers proves nothing.
+    /// Records an answer that proves no health.
     pub fn note_unhealthy(&mut self) {
         self.health.answered = false;
     }
@@ -291,13 +290,13 @@ impl Link {
         self.stopped = true;
         match self.state {
             LinkState::Up => self.drain(LossReason::Stopping.into(), EndedBy::Us, cx),
-            LinkState::Waiting | LinkState::Parked => self.rest_because(LossReason::Stopping, cx),
-            LinkState::Dialing if self.transport != Transport::Child => self.rest_because(LossReason::Stopping, cx),
+            LinkState::Waiting | LinkState::Parked => self.go_idle_because(LossReason::Stopping, cx),
+            LinkState::Dialing if self.transport != Transport::Child => self.go_idle_because(LossReason::Stopping, cx),
             LinkState::Idle | LinkState::Dialing | LinkState::Draining => {}
         }
     }
 
-    fn rest_because(&mut self, why: LossReason, cx: &mut Cx<'_>) {
+    fn go_idle_because(&mut self, why: LossReason, cx: &mut Cx<'_>) {
         cx.disarm(&mut self.timer);
         self.move_to(LinkState::Idle, Some(why.into()), cx);
     }
@@ -327,7 +326,7 @@ impl Link {
         if let Some(incident) = &mut self.incident {
             incident.redials += 1;
         }
-        // Over HTTP a session outlives connections, and it is the session that a name stands for.
+        // Over HTTP a session outlives connections, and a link id stands for a session.
         if self.transport == Transport::Child || self.dial == 0 {
             self.dial += 1;
         }
@@ -347,13 +346,13 @@ impl Link {
         }
     }
 
-    fn lose(&mut self, why: Reason, hopeless: bool, called: bool, cx: &mut Cx<'_>) {
+    fn lose(&mut self, why: Reason, permanent: bool, called: bool, cx: &mut Cx<'_>) {
         cx.disarm(&mut self.timer);
         if self.stopped {
             return self.move_to(LinkState::Idle, Some(why), cx);
         }
-        self.trouble = Some(why.clone());
-        self.hopeless = hopeless;
+        self.last_failure = Some(why.clone());
+        self.permanent = permanent;
         let fresh = Incident { since: cx.now, redials: 0, parked: false };
         let proven =
             self.health.answered && self.health.ready.is_some_and(|ready| cx.now.since(ready) >= defaults::PROVEN);
@@ -361,10 +360,10 @@ impl Link {
             Some(incident) if !proven => incident,
             _ => fresh,
         };
-        // What this link proved is used up: the next one has to prove it anew.
+        // The next link has to prove its health anew.
         self.health = Health::default();
         let spent = incident.redials >= self.policy.attempts && cx.now.since(incident.since) >= self.policy.patience;
-        incident.parked |= hopeless || spent || self.crash_loops(cx.now);
+        incident.parked |= permanent || spent || self.crash_loops(cx.now);
         self.incident = Some(incident);
         if self.held {
             return self.move_to(LinkState::Idle, Some(why), cx);
@@ -387,15 +386,15 @@ impl Link {
             && self.exits.front().is_some_and(|first| now.since(*first) <= defaults::CRASH_LOOP_WINDOW)
     }
 
-    /// `wished`, or later if that would be one dial too many for any minute. A quick policy that has used up its burst goes on
-    /// at a steady pace: one that spent its whole minute in a second would not be there when the server comes back.
-    fn earliest_dial(&self, by_us: Moment) -> Moment {
+    /// `wanted_at`, or later if it would exceed the dial limit of a minute. A quick policy that has used up its burst
+    /// continues at a steady pace; otherwise no dial would be left when the server comes back.
+    fn earliest_dial(&self, wanted_at: Moment) -> Moment {
         const MINUTE: Duration = Duration::from_secs(60);
-        let by_us = by_us.max(self.put_off);
+        let wanted_at = wanted_at.max(self.not_before);
         let burst = self.dials.len().checked_sub(defaults::DIAL_BURST).and_then(|at| self.dials.get(at));
         let steady = match (burst, self.dials.back()) {
-            (Some(first), Some(last)) if *first + MINUTE > by_us => by_us.max(*last + defaults::DIAL_PACE),
-            _ => by_us,
+            (Some(first), Some(last)) if *first + MINUTE > wanted_at => wanted_at.max(*last + defaults::DIAL_PACE),
+            _ => wanted_at,
         };
         match self.dials.front() {
             Some(first) if self.dials.len() >= defaults::DIALS_PER_MINUTE => steady.max(*first + MINUTE),
@@ -419,7 +418,7 @@ impl Link {
         self.move_over(to, why, None, cx);
     }
 
-    fn rise(&mut self, over: Over, cx: &mut Cx<'_>) {
+    fn come_up(&mut self, over: Over, cx: &mut Cx<'_>) {
         self.move_over(LinkState::Up, None, Some(over), cx);
     }
 

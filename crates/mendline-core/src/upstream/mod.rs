@@ -1,19 +1,18 @@
-//! The side that faces servers: one configured server, its link, its session and the calls made to it.
+//! The server side: one configured server, its link, its session and its calls.
 //!
-//! An [`Upstream`] answers every call that it accepts, by its deadline, live or with the reason why not. It is one machine in
-//! these files, by who speaks:
+//! An [`Upstream`] answers every call that it accepts, by its deadline, with the server's answer or with a failure. It
+//! is one state machine in these files:
 //! - here: its parts, and the life of its link;
-//! - [`commands`]: what clients want of it;
-//! - [`inbound`]: what the server says;
-//! - [`http`]: what becomes an HTTP exchange, and what its facts mean;
-//! - [`gate`]: whether a call may go to a server that is there; [`health`]: what calls show about it; [`pace`]: when they go;
-//! - [`calls`]: how a call gets a place, goes out, goes out again, fails, or runs out of time;
-//! - [`internal_request`]: what we ask the server ourselves, [`gap`] to see what has changed while it was away, [`keepalive`] to see
-//!   whether it is there at all;
-//! - [`startup`]: what is answered while it is not there, from the [`catalogue`];
-//! - [`announce`]: what clients are told about all that, if they want to hear it;
-//! - [`reconfigure`]: what becomes of all that when somebody edits the configuration;
-//! - and the small machines that it is made of: [`link`], [`session`], [`call`], [`outbox`].
+//! - [`commands`]: commands of clients;
+//! - [`inbound`]: messages of the server;
+//! - [`http`]: HTTP exchanges;
+//! - [`gate`]: admission of calls; [`health`]: signs of health; [`pace`]: scheduling;
+//! - [`calls`]: queueing, sending, retries, failures and deadlines of calls;
+//! - [`internal`]: internal requests, for [`resync`] of lists after an outage and for [`keepalive`];
+//! - [`startup`]: answers from the [`catalogue`] while the server is not ready;
+//! - [`announce`]: notifications about reconnects;
+//! - [`reconfigure`]: changes of the configuration;
+//! - and its parts: [`link`], [`session`], [`call`], [`outbox`].
 
 mod announce;
 mod call;
@@ -39,7 +38,7 @@ use std::collections::VecDeque;
 
 use mendline_wire::{Kind, Message, Method, Spliced};
 
-use self::announce::Announced;
+use self::announce::Announcement;
 use self::call::{Call, Owner, SentOver, State};
 use self::catalogue::Catalogue;
 use self::gate::Gate;
@@ -73,46 +72,46 @@ pub struct Upstream {
     link: Link,
     session: Session,
     calls: Slab<Call>,
-    /// How many of them are internal requests of our own.
+    /// The number of internal requests among them.
     internal_requests: usize,
     /// Calls in `State::Waiting`, oldest first.
     waiting: VecDeque<Key>,
     outbox: Outbox,
-    /// When it is reached over HTTP.
+    /// The HTTP state, for that transport.
     http: Option<Http>,
     tools: Tools,
-    /// What a new session has not been told yet.
+    /// The state that is still to be restored in the new session.
     to_restore: VecDeque<Message>,
-    /// Some of it got lost on the way.
+    /// A restore request was lost.
     restore_lost: bool,
-    /// What clients have read of the server's lists.
+    /// The lists that clients have read.
     lists: Lists,
-    /// What it last said of itself.
+    /// The list cache.
     catalogue: Catalogue,
-    /// What the client was told of it before it was there.
-    told: Option<Message>,
+    /// The handshake that the client received from the cache or provisionally.
+    provisional_handshake: Option<Message>,
     tool_names: ToolNames,
-    /// How many calls of clients were accepted: the number of the last one.
+    /// The number of accepted calls, which numbers the last one.
     calls_accepted: u64,
-    /// The server was away, and what changed meanwhile has not been looked at.
+    /// Lists may have changed during an outage and are to be read again.
     resync_due: bool,
     keep_alive: KeepAlive,
-    announced: Announced,
-    /// Answers in a row that only say that a connection is gone.
-    dead_answers: u32,
+    last_announcement: Announcement,
+    /// Answers in a row that only report a dead connection.
+    dead_connection_answers: u32,
     budget: Budget,
     gate: Gate,
-    /// Calls that listen until somebody ends them, whatever their state.
-    listens: usize,
+    /// Open subscriptions, in any state.
+    subscriptions: usize,
     ever_answered: bool,
-    /// A handshake has been answered by the server itself.
+    /// The server has answered a handshake.
     is_initialized_once: bool,
-    /// It said once that it lets nobody in without a login.
+    /// The server has required a login.
     wants_login: bool,
-    /// Takes no new calls.
+    /// New calls are rejected.
     closing: bool,
-    /// The way to it has changed, and it has not been replaced yet.
-    to_renew: bool,
+    /// The target has changed, and the server is not replaced yet.
+    replace_due: bool,
 }
 
 impl Upstream {
@@ -138,20 +137,20 @@ impl Upstream {
             restore_lost: false,
             lists: Lists::default(),
             catalogue: Catalogue::default(),
-            told: None,
+            provisional_handshake: None,
             tool_names: ToolNames::default(),
             calls_accepted: 0,
             resync_due: false,
             keep_alive: KeepAlive::new(),
-            announced: Announced::default(),
-            dead_answers: 0,
+            last_announcement: Announcement::default(),
+            dead_connection_answers: 0,
             budget: Budget::new(Moment::ZERO),
-            listens: 0,
+            subscriptions: 0,
             ever_answered: false,
             is_initialized_once: false,
             wants_login: false,
             closing: false,
-            to_renew: false,
+            replace_due: false,
         }
     }
 
@@ -159,17 +158,17 @@ impl Upstream {
         &self.link
     }
 
-    /// Where its breaker stands.
+    /// The state of its breaker.
     pub fn breaker(&self) -> BreakerState {
         self.gate.state()
     }
 
-    /// The child said something on stderr.
+    /// Records a line of the child's stderr.
     pub fn handle_stderr(&mut self, line: &[u8], cx: &Cx<'_>) {
         self.link.note_stderr(&cx.quote.quote(line, defaults::STDERR_LINE));
     }
 
-    /// Who is served by it.
+    /// Its clients.
     pub fn clients(&self) -> &[ClientId] {
         &self.clients
     }
@@ -179,18 +178,18 @@ impl Upstream {
         self.calls.len() - self.internal_requests
     }
 
-    /// Those of them that are out.
+    /// Of these, the sent ones.
     pub fn calls_out(&self) -> usize {
         let is_out = |call: &Call| matches!((call.owner, call.state), (Owner::Client { .. }, State::Sent(_)));
         self.calls.iter().filter(|(_, call)| is_out(call)).count()
     }
 
-    /// Those, and internal requests of our own.
+    /// All calls, internal requests included.
     pub fn held_calls(&self) -> usize {
         self.calls.len()
     }
 
-    /// How many calls may be out at a time.
+    /// The limit of calls in flight.
     pub fn in_flight_limit(&self) -> usize {
         self.config.limits.in_flight
     }
@@ -200,20 +199,20 @@ impl Upstream {
         self.outbox.len()
     }
 
-    /// How it was, all in all.
+    /// The overall result, for the exit code.
     pub fn ending(&self) -> Ending {
         if self.ever_answered {
             Ending::Ready
         } else if self.wants_login {
             Ending::NeedsLogin
-        } else if self.link.had_trouble() {
+        } else if self.link.has_failed() {
             Ending::NeverReady
         } else {
             Ending::Ready
         }
     }
 
-    /// One of the child's pipes is gone: nothing can be said or heard any more, so it is ended.
+    /// Ends a child that has lost one of its pipes.
     pub fn handle_broken(&mut self, link: LinkId, pipe: Pipe, cx: &mut Cx<'_>) {
         if self.link.current() == Some(link) {
             self.link.drain(LossReason::PipeClosed(pipe).into(), EndedBy::Server, cx);
@@ -256,7 +255,7 @@ impl Upstream {
         for client in self.clients.clone() {
             cx.send_to_client(client, ClientEvent::LinkGone { link });
         }
-        // The link first: whether calls still wait decides how soon it is dialed again, and its words are theirs.
+        // The link first: waiting calls shorten the next dial, and its reason is theirs.
         let called = !self.calls.is_empty();
         self.link.handle_exited(how, called, cx);
         self.outbox.reset(cx.ledger);
@@ -265,7 +264,7 @@ impl Upstream {
         self.announce(cx);
     }
 
-    /// The link is gone: each call that was out is settled by what can have arrived of it, each that was not goes back.
+    /// Settles all calls of a lost link: sent ones by their evidence; unsent ones wait again.
     fn lose_calls(&mut self, written: impl Fn(ByteRange) -> Written, cx: &mut Cx<'_>) {
         let over_http = self.http.is_some();
         let orphans = self.orphans();
@@ -281,7 +280,7 @@ impl Upstream {
                     self.waiting.push_back(key);
                     self.arm(key, cx);
                 }
-                // The end of its own exchange will tell.
+                // The end of its own exchange decides.
                 State::Sent(_) if orphans.contains(&key) => {}
                 State::Sent(way) => {
                     let written = match way {
@@ -293,26 +292,26 @@ impl Upstream {
             }
         }
         self.sort_waiting();
-        self.answer_held(cx);
+        self.fail_blocked(cx);
     }
 
-    /// Ends the link: a child by the shutdown sequence, a SSE stream by giving it up.
+    /// Ends the link: a child by the shutdown sequence, an SSE stream by closing it.
     fn drain_link(&mut self, why: Reason, ended_by: EndedBy, cx: &mut Cx<'_>) {
         self.link.drain(why, ended_by, cx);
         self.drop_sse_stream(cx);
     }
 
-    /// The next step of the link is due.
+    /// Handles the timer of the link.
     pub fn handle_link_timer(&mut self, cx: &mut Cx<'_>) {
         self.link.handle_timer(cx);
         self.announce(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
-    /// Someone asked for a new connection manually.
+    /// Makes a new connection for the operator.
     pub fn reconnect(&mut self, cx: &mut Cx<'_>) {
         if self.gate.is_isolated() {
-            // Somebody took it out on purpose; that is undone first.
+            // The operator isolated it; it must be resumed first.
             return;
         }
         cx.emit(Event::ReconnectRequested { upstream: self.id });
@@ -321,17 +320,17 @@ impl Upstream {
         } else {
             self.link.reconnect(cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
-    /// The machine was asleep, or the network has changed: what is lost is looked for, and what seems to be there is tested.
+    /// Redials what is lost and tests what is up, after a resume or a network change.
     pub fn handle_connectivity_changed(&mut self, change: ConnectivityChange, cx: &mut Cx<'_>) {
         self.link.dial_soon(change, cx);
         self.probe(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
-    /// Stopped, and nothing of it is left.
+    /// Stopped, with nothing left.
     pub fn is_over(&self) -> bool {
         self.link.is_over() && self.http.as_ref().is_none_or(|http| http.open() == 0)
     }
@@ -387,9 +386,9 @@ impl Upstream {
     }
 }
 
-/// What is configured, within what there can be.
+/// The configuration within the limits of the slab.
 fn bounded(mut config: UpstreamConfig) -> UpstreamConfig {
-    // Whatever is configured, there must be a name for every call; some places are our own.
+    // There must be a key for every call; some are for internal requests.
     config.limits.in_flight =
         config.limits.in_flight.min(slab::CAPACITY / 2 - defaults::LISTENS - defaults::INTERNAL_REQUESTS);
     config.limits.waiting = config.limits.waiting.min(slab::CAPACITY / 2);

@@ -1,8 +1,8 @@
-//! What waits to be written to a child, and how far into its stdin each thing reaches.
+//! The outbox: messages that wait for a link, and the byte range of each in a child's stdin.
 //!
-//! A call stays a name until the shell pulls it: until then it can be taken back without a trace. When it is pulled, its
-//! place in the stream of bytes is noted, so that after the child's death the shell's one number (how many bytes its stdin
-//! accepted) tells for every call whether the child can have had all of it.
+//! A call stays a key until the shell pulls it and can be removed until then. When it is pulled, its byte range is
+//! recorded. After the child's death the shell reports how many bytes its stdin accepted, which decides for every call
+//! whether the child can have received all of it.
 
 use std::collections::VecDeque;
 
@@ -13,16 +13,16 @@ use crate::ledger::Ledger;
 use crate::port::Written;
 use crate::slab::Key;
 
-/// One thing to write.
+/// A queued message.
 #[derive(Debug)]
 pub enum Out {
-    /// A call, made into bytes when it is pulled.
+    /// A call, serialized when it is pulled.
     Call(Key),
-    /// A message that is ready, and what it is.
+    /// A serialized message and its method.
     Text(Spliced, Method),
 }
 
-/// Where a message lies in the stream of bytes.
+/// The byte range of a message in a child's stdin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRange {
     start: u64,
@@ -30,8 +30,8 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// What the child can have received of it, when its stdin accepted `accepted` bytes in all. The newline does not count:
-    /// some servers take the last line without it.
+    /// The part that the child can have received, if its stdin accepted `accepted` bytes in all. The newline does not
+    /// count: some servers accept the last line without it.
     pub fn written(self, accepted: u64) -> Written {
         if accepted >= self.end {
             Written::Whole
@@ -43,7 +43,7 @@ impl ByteRange {
     }
 }
 
-/// The queue for one link.
+/// The outbox of one link.
 #[derive(Debug, Default)]
 pub struct Outbox {
     queue: VecDeque<Out>,
@@ -56,14 +56,14 @@ impl Outbox {
         self.queue.push_back(Out::Call(call));
     }
 
-    /// Queues a message that must go out; the engine's own limits keep these few.
+    /// Queues a message that must not be dropped; other limits keep these few.
     pub fn push_text(&mut self, text: Spliced, method: Method, ledger: &mut Ledger) {
         ledger.charge(text.len());
         self.text_bytes += text.len();
         self.queue.push_back(Out::Text(text, method));
     }
 
-    /// Queues a message that may be dropped when the child is far behind; says whether it was queued.
+    /// Queues a message that may be dropped when the child is far behind; returns whether it was queued.
     pub fn try_push_text(&mut self, text: Spliced, method: Method, ledger: &mut Ledger) -> bool {
         let fits = self.queue.len() < defaults::LINK_QUEUE && ledger.try_charge(text.len());
         if fits {
@@ -77,10 +77,10 @@ impl Outbox {
         self.pop_where(|_| true, ledger)
     }
 
-    /// The first one that may go; what has to wait is overtaken, and keeps its order.
+    /// Removes the first message that may be sent; it overtakes the others, which keep their order.
     pub fn pop_where(&mut self, may_go: impl Fn(&Out) -> bool, ledger: &mut Ledger) -> Option<Out> {
-        let place = self.queue.iter().position(may_go)?;
-        let out = self.queue.remove(place)?;
+        let index = self.queue.iter().position(may_go)?;
+        let out = self.queue.remove(index)?;
         if let Out::Text(text, _) = &out {
             ledger.release(text.len());
             self.text_bytes -= text.len();
@@ -88,7 +88,7 @@ impl Outbox {
         Some(out)
     }
 
-    /// The next message that is ready, unless a call stands before it.
+    /// Removes the next serialized message, unless a call is before it.
     pub fn pop_text(&mut self, ledger: &mut Ledger) -> Option<Spliced> {
         self.queue.front().filter(|out| matches!(out, Out::Text(..)))?;
         match self.pop(ledger)? {
@@ -97,19 +97,19 @@ impl Outbox {
         }
     }
 
-    /// Takes a call back that was not pulled yet.
-    pub fn take_back(&mut self, call: Key) {
+    /// Removes a call that was not pulled yet.
+    pub fn remove(&mut self, call: Key) {
         self.queue.retain(|out| !matches!(out, Out::Call(key) if *key == call));
     }
 
-    /// Notes that a message of `length` bytes was handed to the shell, which adds a newline.
+    /// Records that a message of `length` bytes was handed to the shell, which adds a newline.
     pub fn hand_over(&mut self, length: usize) -> ByteRange {
-        let place = ByteRange { start: self.handed, end: self.handed + length as u64 };
-        self.handed = place.end + 1;
-        place
+        let range = ByteRange { start: self.handed, end: self.handed + length as u64 };
+        self.handed = range.end + 1;
+        range
     }
 
-    /// Forgets everything: the next link starts at its first byte.
+    /// Clears the outbox: the next link starts at byte zero.
     pub fn reset(&mut self, ledger: &mut Ledger) {
         self.queue.clear();
         ledger.release(std::mem::take(&mut self.text_bytes));
@@ -124,7 +124,7 @@ impl Outbox {
         self.queue.is_empty()
     }
 
-    /// Whether any of it may go.
+    /// Returns whether any message may be sent.
     pub fn any(&self, may_go: impl Fn(&Out) -> bool) -> bool {
         self.queue.iter().any(may_go)
     }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_that_were_accepted_tell_for_each_message_what_can_have_arrived() {
+    fn accepted_bytes_tell_what_each_message_can_have_written() {
         let mut outbox = Outbox::default();
         let (first, second) = (outbox.hand_over(10), outbox.hand_over(5));
         for (accepted, of_first, of_second) in [

@@ -1,7 +1,7 @@
-//! When a call goes that may go: after the pause that its server asked for, in its turn, one client after the other.
+//! The schedule of admitted calls: pause, rate limit, and fairness between clients.
 //!
-//! A pause holds for everybody. Those who could not wait for its end are answered at once, with the server's own hint; the
-//! others wait. One timer looks after it all: it goes off when the pause is over, or when the next call's turn has come.
+//! A pause applies to all calls. Calls that cannot wait for its end fail at once, with the server's hint. One timer
+//! fires at the end of the pause, or at the next slot of the rate limit.
 
 use std::time::Duration;
 
@@ -19,18 +19,18 @@ use crate::slab::Key;
 use crate::words::Cause;
 
 impl Upstream {
-    /// The server asks to be left alone for a while.
+    /// Starts or extends the pause that the server requests.
     pub(super) fn pause(&mut self, hint: Duration, cx: &mut Cx<'_>) {
         let Some(wait) = self.gate.pause.extend(hint, cx.now) else { return };
         self.gate.is_paused = true;
-        self.link.put_off(self.gate.pause.until(), cx);
+        self.link.postpone_until(self.gate.pause.until(), cx);
         cx.emit(Event::Paused { upstream: self.id, wait, hint });
-        self.answer_late(cx);
+        self.fail_late(cx);
         self.watch_gate(cx);
     }
 
-    /// Answers every waiting call whose time is over before the pause is.
-    fn answer_late(&mut self, cx: &mut Cx<'_>) {
+    /// Fails every waiting call whose time ends before the pause.
+    fn fail_late(&mut self, cx: &mut Cx<'_>) {
         for key in self.waiting.clone() {
             if self.calls.get(key).is_some_and(|call| self.is_too_late(call)) {
                 self.fail(key, Cause::RateLimited, Outcome::NotSent, self.gate.reason(cx.now).into(), cx);
@@ -38,17 +38,17 @@ impl Upstream {
         }
     }
 
-    /// Is the time of this call, which waits, over before the pause is?
+    /// Returns whether the time of this waiting call ends before the pause.
     pub(super) fn is_too_late(&self, call: &Call) -> bool {
         call.waits_until(&self.config).is_some_and(|end| end < self.gate.pause.until())
     }
 
-    /// Why a call whose attempt was lost does not wait for the next, if it does not. What became of the attempt says more
-    /// than what is in the way of the next one; only if nothing became of it, that is said.
-    pub(super) fn gives_up_waiting(&self, key: Key, lost: Evidence, now: Moment) -> Option<(Cause, Option<Reason>)> {
+    /// The reason why a call does not wait for a retry, if it does not. The outcome of a sent attempt takes precedence;
+    /// for an unsent one the obstacle is reported.
+    pub(super) fn reason_not_to_wait(&self, key: Key, lost: Evidence, now: Moment) -> Option<(Cause, Option<Reason>)> {
         let call = self.calls.get(key)?;
         let is_unsent = lost.outcome() == Outcome::NotSent;
-        if let Some(hold) = self.gate.holds(&call.message, Some(call.name), now) {
+        if let Some(hold) = self.gate.blocking_breaker(&call.message, Some(call.name), now) {
             Some(if is_unsent { (Cause::BreakerOpen, Some(hold.reason().into())) } else { (cause_of(lost), None) })
         } else if self.is_too_late(call) {
             Some(if is_unsent {
@@ -61,8 +61,8 @@ impl Upstream {
         }
     }
 
-    /// A call goes out: its turn is used up.
-    pub(super) fn let_out(&mut self, key: Key, cx: &mut Cx<'_>) {
+    /// Starts a waiting call: takes its slot of the rate limit and queues it.
+    pub(super) fn start_call(&mut self, key: Key, cx: &mut Cx<'_>) {
         if let Some(limit) = &mut self.gate.limit {
             limit.try_take(cx.now);
         }
@@ -72,7 +72,7 @@ impl Upstream {
         self.enqueue(key);
     }
 
-    /// Whose call it is, if it is not an internal request of ours.
+    /// The client of a call; `None` for an internal request.
     fn client_of(&self, key: Key) -> Option<ClientId> {
         match self.calls.get(key)?.owner {
             Owner::Client { client, .. } => Some(client),
@@ -80,7 +80,7 @@ impl Upstream {
         }
     }
 
-    /// A call has to wait for its turn.
+    /// Emits that a call waits for the rate limit.
     pub(super) fn emit_rate_limited(&self, call: u64, cx: &mut Cx<'_>) {
         if self.gate.limit.is_some() && !self.gate.is_open(cx.now) {
             let wait = self.gate.opens_at(self.waiting.len().saturating_sub(1), cx.now).since(cx.now);
@@ -88,7 +88,7 @@ impl Upstream {
         }
     }
 
-    /// How many of those who wait go before the next call of this client.
+    /// The number of waiting calls before the next one of this client.
     pub(super) fn ahead_of(&self, client: ClientId) -> usize {
         if self.clients.len() <= 1 {
             return self.waiting.len();
@@ -99,9 +99,9 @@ impl Upstream {
         order.iter().position(Option::is_none).unwrap_or(order.len())
     }
 
-    /// The waiting call that gives way to one of this client, for want of room. One that has been out before, or that its
-    /// client relies on, never does.
-    pub(super) fn gives_way_to(&self, client: ClientId) -> Option<Key> {
+    /// The waiting call to evict for one of this client. A call that was sent before, or a confirmed subscription, is
+    /// never evicted.
+    pub(super) fn call_to_evict(&self, client: ClientId) -> Option<Key> {
         if self.clients.len() <= 1 {
             return None;
         }
@@ -110,16 +110,16 @@ impl Upstream {
                 self.calls.get(*key).is_some_and(|call| call.worst_outcome == Outcome::NotSent && !call.confirmed);
             Some((self.client_of(*key)?, Some(*key).filter(|_| is_new)))
         };
-        queue::gives_way(self.waiting.iter().filter_map(waits), client)
+        queue::evict_for(self.waiting.iter().filter_map(waits), client)
     }
 
-    /// Several clients wait: they take turns.
-    pub(super) fn take_turns(&mut self) {
+    /// Orders the waiting calls of several clients fairly.
+    pub(super) fn order_by_client(&mut self) {
         let waiting = self.waiting.iter().filter_map(|key| Some((self.client_of(*key)?, *key)));
         self.waiting = self.gate.rotation.order(waiting).into();
     }
 
-    /// Sees to it that somebody looks when the pause is over, or when the next call's turn has come.
+    /// Arms the timer for the end of the pause or the next slot.
     pub(super) fn watch_gate(&mut self, cx: &mut Cx<'_>) {
         let at = self.gate.opens_at(0, cx.now);
         if self.gate.timer.is_some_and(|(_, armed)| armed <= at && armed > cx.now) {
@@ -140,6 +140,6 @@ impl Upstream {
             self.watch_gate(cx);
         }
         self.promote(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 }

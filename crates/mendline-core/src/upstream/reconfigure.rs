@@ -1,16 +1,14 @@
-//! What becomes of a server when somebody edits its configuration.
+//! Changes of a server's configuration.
 //!
-//! Two things can change, and they change differently. *Policies* hold for calls that come from now on; a call that runs
-//! keeps what it came under ([`Call::policy`](super::call::Call::policy)), because whoever made it counts on that: its times,
-//! its attempts and the pauses between them, which errors are worth another, how often a broken response is asked for again;
-//! what it does to the world was settled when it came. What holds for the server and not for one call is the new one for
-//! everybody: its breakers and limits, its keep-alive, when it is dialed. The *way* to the server, its command
-//! or its URL and what goes with them, cannot change under a call: so the server is replaced at the first moment in which no
-//! call is with it, and until then everything goes on as before. No call is held back for that, and none is given up. A server
-//! that is not there, and may not be there because of what was just mended in the file, is dialed at once.
+//! *Policies* apply to calls that arrive from now on. An accepted call keeps its own
+//! ([`Call::policy`](super::call::Call::policy)): its timeouts, its attempts and backoff, its retry rules, its
+//! resumptions and its effect. Policies of the server apply at once: breakers and limits, keep-alive, reconnecting. The
+//! *target* of the server, its command or its URL with their settings, cannot change during a call. So the server is
+//! replaced as soon as no call is in flight; until then nothing changes, and no call is delayed or failed for it. A
+//! server that is down is dialed at once, because the change may repair it.
 //!
-//! A name stays: logs, errors and whoever reads them know the server by it. So does the kind of a server: a command that
-//! becomes a URL is another server.
+//! The name stays: logs and errors identify the server by it. The kind of transport stays too: a command that becomes a
+//! URL is another server.
 
 use std::sync::Arc;
 
@@ -25,7 +23,7 @@ use crate::reason::LossReason;
 use crate::slab::Key;
 
 impl Upstream {
-    /// Another configuration holds from now on.
+    /// Applies a new configuration.
     pub fn reconfigure(&mut self, config: UpstreamConfig, change: Change, cx: &mut Cx<'_>) {
         let mut config = bounded(config);
         config.name.clone_from(&self.config.name);
@@ -45,58 +43,58 @@ impl Upstream {
             }
         }
         if !is_watched_alike {
-            self.watch_anew(cx);
+            self.restart_watch(cx);
         }
-        self.to_renew |= change == Change::Transport;
-        // There may be more places than before.
+        self.replace_due |= change == Change::Transport;
+        // There may be more slots than before.
         self.promote(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
-    /// Replaces a server whose way has changed, if no call is with it now.
-    pub fn renew_when_quiet(&mut self, cx: &mut Cx<'_>) {
-        if !self.to_renew || self.closing || self.in_flight() > 0 {
+    /// Replaces a server whose target has changed, if no call is in flight.
+    pub fn replace_when_idle(&mut self, cx: &mut Cx<'_>) {
+        if !self.replace_due || self.closing || self.in_flight() > 0 {
             return;
         }
-        // A child that is being started is waited for: it is told to end when it is there.
+        // A child that is being started is ended once it runs.
         if self.http.is_none() && self.link.state() == LinkState::Dialing {
             return;
         }
-        self.to_renew = false;
+        self.replace_due = false;
         cx.emit(Event::ServerReplaced { upstream: self.id });
         if self.http.is_some() {
             self.leave_origin(cx);
         }
-        self.catalogue.start_anew();
+        self.catalogue.reset();
         cx.output(Output::Renew { upstream: self.id });
-        self.link.start_anew(cx);
+        self.link.reset(cx);
         if self.http.is_none() {
             self.drain_link(LossReason::ConfigurationChanged.into(), EndedBy::Us, cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
-    /// Gives up what hangs on the old origin: its session, its streams, and what was found out about it. What only listens
-    /// listens again at the new one.
+    /// Drops the state of the old origin: its session, its streams and its detected properties. Subscriptions are
+    /// opened again at the new one.
     fn leave_origin(&mut self, cx: &mut Cx<'_>) {
-        let listens = |key: &Key| {
+        let is_open_subscription = |key: &Key| {
             let call = self.calls.get(*key);
-            call.is_some_and(|call| call.listens() && matches!(call.state, State::Sent(_)))
+            call.is_some_and(|call| call.is_subscription() && matches!(call.state, State::Sent(_)))
         };
-        let listening: Vec<Key> = self.calls.keys_by_age().into_iter().filter(listens).collect();
+        let open_subscriptions: Vec<Key> = self.calls.keys_by_age().into_iter().filter(is_open_subscription).collect();
         self.drop_sse_stream(cx);
         self.forget_session(cx);
-        for key in listening {
+        for key in open_subscriptions {
             self.drop_exchange(key, cx);
             self.disarm(key, cx);
-            // A new name, as for everything that is sent again.
+            // A new key, as for every call that is sent again.
             if let Some(key) = self.calls.rename(key) {
-                self.put_back(key, cx);
+                self.requeue(key, cx);
             }
         }
         self.sort_waiting();
         if let (Some(http), Transport::Http(dialect)) = (&mut self.http, self.config.transport) {
-            http.start_anew(dialect);
+            http.reset(dialect);
         }
     }
 }

@@ -1,15 +1,14 @@
-//! What a client missed while its server was away, and how it hears of it.
+//! The resynchronisation of lists after an outage.
 //!
-//! Nothing is replayed across a gap: a server that was restarted may have other tools, and a notice that was sent into the
-//! void is gone. So when a gap ends, every list that the client has read is read again, and one that reads differently
-//! becomes a `list_changed`; a resource that the client has subscribed to becomes an `updated`. Of a list only a sum is
-//! kept: the order of its entries is not a difference, and neither is where a page ends.
+//! Notifications during an outage are lost, and a restarted server may have other tools. So after an outage every list
+//! that the client has read is read again. A changed list becomes a `list_changed`, a subscribed resource an `updated`.
+//! Only a checksum of a list is kept; the order of entries and the page boundaries do not matter.
 //!
-//! A list that was answered from the [catalogue](super::catalogue) is one that was read before a gap: as soon as the server is
-//! there, it is held against the live one.
+//! A list that was answered from the [catalogue](super::catalogue) counts as read before an outage: once the server is
+//! ready, it is compared with the live one.
 //!
-//! In the modern era notices come over the stream of a `subscriptions/listen`. When that stream is opened again after a gap,
-//! what it was opened for is said to have changed; that costs the client one reading, and us none.
+//! In the modern era notifications come over the stream of a `subscriptions/listen`. When that stream is reopened after
+//! an outage, everything that it covers is reported as changed; this costs the client one read of each list.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -26,7 +25,7 @@ use crate::dispatch::ClientEvent;
 use crate::event::Event;
 use crate::slab::Key;
 
-/// A list that clients read and servers change.
+/// A kind of list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListKind {
     Tools,
@@ -51,7 +50,7 @@ impl ListKind {
         }
     }
 
-    /// Where the entries stand in the answer.
+    /// The member of the answer that holds the entries.
     pub(super) fn member(self) -> &'static str {
         match self {
             ListKind::Tools => "tools",
@@ -61,7 +60,7 @@ impl ListKind {
         }
     }
 
-    /// How a modern client asks to hear of its changes.
+    /// The filter of a modern subscription for its changes.
     fn filter(self) -> &'static str {
         match self {
             ListKind::Tools => "toolsListChanged",
@@ -70,7 +69,7 @@ impl ListKind {
         }
     }
 
-    /// What is said when it has changed.
+    /// The notification of its changes.
     fn changed(self) -> Method {
         match self {
             ListKind::Tools => Method::ToolsListChanged,
@@ -80,12 +79,12 @@ impl ListKind {
     }
 }
 
-/// The pages of a list, added up.
+/// The checksum of a list's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     content: u64,
     pages: u32,
-    /// Read before the gap.
+    /// Read before the outage.
     is_old: bool,
 }
 
@@ -100,21 +99,21 @@ impl Sum {
     }
 }
 
-/// What the client has read of each list, and what we have read of it since.
+/// The lists as the client has read them, and as they were read again.
 #[derive(Debug, Default)]
 pub struct Lists {
     seen: [Option<Sum>; 4],
     read: [Sum; 4],
-    /// What follows the page from the cache that was read first, by its cursor.
+    /// The pages after the cached page that was read first, with their cursors.
     rest: [Vec<(String, Message)>; 4],
-    /// How a modern client asked for what it was answered from the cache: nobody else can ask in its name.
-    asked: [Option<Message>; 4],
-    /// A change that nobody has asked to hear of yet.
+    /// A modern client's request that was answered from the cache: it is needed to read the list again.
+    cached_requests: [Option<Message>; 4],
+    /// A change that no subscription covers yet.
     unannounced: [bool; 4],
 }
 
 impl Lists {
-    /// The client reads a page of a list.
+    /// Records a page that the client has read.
     pub fn learn(&mut self, call: &Message, answer: &Message) {
         let Some(kind) = ListKind::of(call.method()) else { return };
         let goes_on = call.find(&["cursor"]).is_some();
@@ -123,8 +122,8 @@ impl Lists {
             self.unannounced[kind as usize] = false;
         }
         if meta::is_modern(call) {
-            // What it has read itself, just now, needs no second look.
-            if !goes_on && self.asked[kind as usize].take().is_some() {
+            // The client has read the live list itself.
+            if !goes_on && self.cached_requests[kind as usize].take().is_some() {
                 self.seen[kind as usize] = None;
             }
             return;
@@ -132,11 +131,11 @@ impl Lists {
         self.add(kind, goes_on, answer);
     }
 
-    /// The client reads a page that was kept from an earlier time.
+    /// Records a cached page that the client has read.
     pub fn learn_from_cache(&mut self, kind: ListKind, call: &Message, answer: &Message) {
         let goes_on = call.find(&["cursor"]).is_some();
         if !goes_on {
-            self.asked[kind as usize] = meta::is_modern(call).then(|| call.clone());
+            self.cached_requests[kind as usize] = meta::is_modern(call).then(|| call.clone());
         }
         self.add(kind, goes_on, answer);
         if let Some(seen) = &mut self.seen[kind as usize] {
@@ -152,44 +151,44 @@ impl Lists {
         }
     }
 
-    /// What follows the first page that the client has just read from the cache.
+    /// Keeps the pages after the first cached page that the client has read.
     pub fn hold_rest(&mut self, kind: ListKind, rest: Vec<(String, Message)>) {
         self.rest[kind as usize] = rest;
     }
 
-    /// The page of the list from the cache that the client has begun to read: its cursors mean nothing in another.
+    /// The next page of the cached list that the client is reading: its cursors are invalid in the live list.
     pub fn rest(&self, kind: ListKind, cursor: &str) -> Option<&Message> {
         self.rest[kind as usize].iter().find(|(it, _)| it == cursor).map(|(_, page)| page)
     }
 
-    /// The client wanted to read this list and could not.
-    pub fn miss(&mut self, kind: ListKind) {
+    /// Records a list that the client could not read.
+    pub fn note_missed(&mut self, kind: ListKind) {
         self.seen[kind as usize].get_or_insert_default().is_old = true;
     }
 
-    /// What was read so far was read before a gap. Says whether there is anything to compare.
+    /// Marks all lists as read before an outage. Returns whether there are any.
     pub fn age(&mut self) -> bool {
         self.seen.iter_mut().flatten().for_each(|seen| seen.is_old = true);
         self.seen.iter().any(Option::is_some)
     }
 
-    /// It has been held against the live one.
+    /// Marks a list as compared.
     fn compared(&mut self, kind: ListKind) {
         if let Some(seen) = &mut self.seen[kind as usize] {
             seen.is_old = false;
         }
     }
 
-    /// A new conversation has begun, in which nothing was read yet.
+    /// Clears everything for a new session.
     pub fn clear(&mut self) {
         *self = Lists::default();
     }
 }
 
 impl Upstream {
-    /// The server is back, and calls are on their way again: looks at what has changed meanwhile.
+    /// Starts to read the lists again after an outage.
     pub(super) fn resync_lists(&mut self, cx: &mut Cx<'_>) {
-        // An answer may come over a line that was made long ago, while the way there is lost.
+        // The answer may have come over an old connection while the link is down.
         if !self.link.is_up() {
             return;
         }
@@ -198,13 +197,13 @@ impl Upstream {
         }
     }
 
-    /// Reads a list again that the client has read before a gap. Says whether there was one; the others may follow.
+    /// Reads one list again that the client read before an outage. Returns whether there was one.
     pub(super) fn read_old_list(&mut self, cx: &mut Cx<'_>) -> bool {
         if !self.resync_due {
             return false;
         }
         for kind in ListKind::ALL {
-            // What the client has read since is not old.
+            // The client has read the list since.
             let is_old = self.lists.seen[kind as usize].is_some_and(|seen| seen.is_old);
             if is_old && !self.runs(InternalRequest::List(kind)) {
                 self.lists.read[kind as usize] = Sum::default();
@@ -217,10 +216,10 @@ impl Upstream {
     }
 
     fn read_page(&mut self, kind: ListKind, cursor: Option<&[u8]>, cx: &mut Cx<'_>) {
-        if let Some(asked) = self.lists.asked[kind as usize].clone() {
+        if let Some(request) = self.lists.cached_requests[kind as usize].clone() {
             let text = match cursor {
-                Some(cursor) => edit::set_member(&asked, &[], "cursor", cursor).to_bytes(),
-                None => asked.text().clone(),
+                Some(cursor) => edit::set_member(&request, &[], "cursor", cursor).to_bytes(),
+                None => request.text().clone(),
             };
             if let Ok(message) = Message::parse(text) {
                 self.send_internal(InternalRequest::List(kind), message, cx);
@@ -239,13 +238,13 @@ impl Upstream {
         }
     }
 
-    /// A page of a list that is read again. As many pages are read as the client has seen.
-    pub(super) fn page_read(&mut self, kind: ListKind, asked: &Message, page: &Message, cx: &mut Cx<'_>) {
+    /// Handles a page that is read again. As many pages are read as the client has read.
+    pub(super) fn page_read(&mut self, kind: ListKind, request: &Message, page: &Message, cx: &mut Cx<'_>) {
         let Some(seen) = self.lists.seen[kind as usize] else { return };
         if page.kind() == Kind::Error {
             return self.page_unreadable(kind, cx);
         }
-        self.cache(asked, page, cx);
+        self.cache(request, page, cx);
         let read = &mut self.lists.read[kind as usize];
         read.add(kind, page);
         let so_far = *read;
@@ -257,27 +256,27 @@ impl Upstream {
             Some(cursor) if so_far.pages < seen.pages.min(defaults::LIST_PAGES) => {
                 self.read_page(kind, Some(cursor), cx);
             }
-            // Pages may be cut elsewhere now; what they hold together is what counts.
+            // Page boundaries may have moved; only the whole list is compared.
             _ => {
                 self.lists.compared(kind);
                 if so_far.content != seen.content {
-                    self.show_change(kind, cx);
+                    self.notify_changed(kind, cx);
                 }
             }
         }
     }
 
-    /// A list cannot be read any more, so it is not what it was, unless it was nothing.
+    /// Handles a list that cannot be read: it has changed, unless it was empty.
     pub(super) fn page_unreadable(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
         self.lists.compared(kind);
         if self.lists.seen[kind as usize].is_some_and(|seen| seen.pages > 0) {
-            self.show_change(kind, cx);
+            self.notify_changed(kind, cx);
         }
     }
 
-    fn show_change(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
+    fn notify_changed(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
         cx.emit(Event::ListChanged { upstream: self.id, method: kind.method() });
-        if self.lists.asked[kind as usize].is_some() {
+        if self.lists.cached_requests[kind as usize].is_some() {
             self.lists.unannounced[kind as usize] = true;
             for key in self.calls.keys_by_age() {
                 self.notify_listener(key, cx);
@@ -288,13 +287,13 @@ impl Upstream {
         self.notify_all(&json!({ "jsonrpc": "2.0", "method": name }).to_string(), cx);
     }
 
-    /// Tells a modern client of lists that have changed, if it has asked to hear of them.
+    /// Notifies a modern client of changed lists that its subscription covers.
     pub(super) fn notify_listener(&mut self, key: Key, cx: &mut Cx<'_>) {
         if !self.lists.unannounced.contains(&true) {
             return;
         }
         let Some(Call { owner: Owner::Client { client, request }, message: listen, confirmed: true, .. }) =
-            self.calls.get(key).filter(|call| call.listens())
+            self.calls.get(key).filter(|call| call.is_subscription())
         else {
             return;
         };
@@ -314,15 +313,15 @@ impl Upstream {
         }
     }
 
-    /// The server says that one of its lists has changed: what is kept of it is no longer true.
+    /// Marks the cached list as changed, after a notification of the server.
     pub(super) fn invalidate_list(&mut self, notice: Method) {
         for kind in ListKind::ALL.into_iter().filter(|kind| kind.changed() == notice) {
             self.catalogue.invalidate(kind.method());
         }
     }
 
-    /// A resource that the client has subscribed to may have changed during the gap.
-    pub(super) fn show_update(&mut self, subscribe: &Message, cx: &mut Cx<'_>) {
+    /// Notifies the clients that a subscribed resource may have changed during the outage.
+    pub(super) fn notify_updated(&mut self, subscribe: &Message, cx: &mut Cx<'_>) {
         let Some(uri) = subscribe.get_str(&["uri"]) else { return };
         let notice = json!({
             "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri },
@@ -330,7 +329,7 @@ impl Upstream {
         self.notify_all(&notice.to_string(), cx);
     }
 
-    /// Sends a notification of ours to everybody.
+    /// Sends a notification of Mendline to all clients.
     pub(super) fn notify_all(&mut self, text: &str, cx: &mut Cx<'_>) {
         let Ok(message) = Message::parse(Bytes::copy_from_slice(text.as_bytes())) else { return };
         for client in self.clients.clone() {
@@ -338,8 +337,8 @@ impl Upstream {
         }
     }
 
-    /// A stream of notices was opened again after it had been lost: what it was opened for is said to have changed.
-    pub(super) fn show_reopened(&mut self, key: Key, cx: &mut Cx<'_>) {
+    /// Reports everything that a reopened subscription covers as changed.
+    pub(super) fn notify_reopened(&mut self, key: Key, cx: &mut Cx<'_>) {
         let Some(Call { owner: Owner::Client { client, request }, message: listen, .. }) = self.calls.get(key) else {
             return;
         };

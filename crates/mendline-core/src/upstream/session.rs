@@ -1,10 +1,10 @@
-//! One handshake on a link, and what must be said again on the next one.
+//! The session of a legacy server: its handshake and the state to restore.
 //!
-//! In the legacy era a conversation begins with `initialize`, and a server that has just been restarted knows nothing of
-//! the one that its client had. So the client's own handshake is kept, byte for byte, and replayed on every new link before
-//! anything else is let through. So are the log level that it chose and the resources that it has subscribed to.
+//! A legacy session begins with `initialize`, and a restarted server does not know its client. So the client's
+//! handshake is kept, byte for byte, and replayed on every new link before anything else. The log level and the
+//! resource subscriptions are restored too.
 //!
-//! A modern conversation has no handshake: nothing is kept, and every link is open at once.
+//! A modern server has no handshake: nothing is kept, and every link is open at once.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,12 +12,12 @@ use mendline_wire::{Message, Method};
 
 use crate::defaults;
 
-/// Where a session stands.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No link, or one over which nothing has to be said first.
+    /// No link, or one that needs no handshake.
     New,
-    /// The kept handshake has been sent on the current link, and its answer is awaited.
+    /// The kept handshake was sent on the current link and is not answered yet.
     Handshake,
     /// Initialized on the current link.
     Ready,
@@ -25,15 +25,15 @@ pub enum State {
     Lost,
 }
 
-/// The handshake and where it stands.
+/// The kept handshake and the state of the session.
 #[derive(Debug)]
 pub struct Session {
     state: State,
     handshake: Option<Message>,
     initialized: Option<Message>,
-    /// The client's choice of log level, as it was last confirmed.
+    /// The request that set the log level, as last confirmed.
     level: Option<Message>,
-    /// Its subscriptions, by the resource.
+    /// The confirmed subscriptions, by resource.
     subscriptions: BTreeMap<String, Message>,
 }
 
@@ -42,27 +42,27 @@ impl Session {
         Session { state: State::New, handshake: None, initialized: None, level: None, subscriptions: BTreeMap::new() }
     }
 
-    /// May calls go out over a link that is up?
+    /// Returns whether calls may be sent over a link that is up.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::New | State::Ready)
     }
 
-    /// Is this a legacy conversation that has begun on the current link?
+    /// Returns whether a legacy session is initialized on the current link.
     pub fn is_initialized(&self) -> bool {
         self.state == State::Ready
     }
 
-    /// The log level that the client has asked for, if it has.
+    /// The log level of the client, if it has set one.
     pub fn log_level(&self) -> Option<String> {
         Some(self.level.as_ref()?.get_str(&["level"])?.into_owned())
     }
 
-    /// What has to be told to a server after it was re-initialized, so that it knows what the last one knew.
+    /// The requests that restore the state after a re-initialization.
     pub fn to_restore(&self) -> VecDeque<Message> {
         self.level.iter().chain(self.subscriptions.values()).cloned().collect()
     }
 
-    /// The server confirmed something that the next one has to be told, too.
+    /// Records a confirmed log level or subscription.
     pub fn learn(&mut self, call: &Message) {
         let uri = || call.get_str(&["uri"]).map(std::borrow::Cow::into_owned);
         match call.method() {
@@ -75,42 +75,42 @@ impl Session {
         }
     }
 
-    /// The next server does not want to know of it.
+    /// Drops a subscription that the server refused.
     pub fn forget_subscription(&mut self, call: &Message) {
         if let Some(uri) = call.get_str(&["uri"]) {
             self.subscriptions.remove(uri.as_ref());
         }
     }
 
-    /// A new link is up. Gives the handshake that has to be replayed first, if there is one.
+    /// Starts the session on a new link. Returns the handshake to replay, if there is one.
     pub fn begin(&mut self) -> Option<Message> {
         let handshake = self.handshake.clone();
         self.state = if handshake.is_some() { State::Handshake } else { State::New };
         handshake
     }
 
-    /// The handshake that has to be replayed before anything else, if the session is lost. From then on it counts as under way.
+    /// Returns the handshake to replay if the session is lost; it counts as in flight from then on.
     pub fn reinitialize(&mut self) -> Option<Message> {
         if self.state == State::Lost { self.begin() } else { None }
     }
 
-    /// Has a handshake been answered well, on whatever link?
+    /// Returns whether a handshake was ever answered with success.
     pub fn was_initialized(&self) -> bool {
         self.handshake.is_some()
     }
 
-    /// The replayed handshake was answered well. Gives what completes it.
+    /// Completes the replayed handshake. Returns the `initialized` notification.
     pub fn complete(&mut self) -> Option<Message> {
         self.state = State::Ready;
         self.initialized.clone()
     }
 
-    /// The link is gone.
+    /// Records the loss of the link.
     pub fn lose(&mut self) {
         self.state = if self.handshake.is_some() { State::Lost } else { State::New };
     }
 
-    /// The client's own handshake was answered well: this is what will be replayed from now on.
+    /// Records the client's handshake after its successful answer, for replays.
     pub fn learn_handshake(&mut self, handshake: Message) {
         self.state = State::Ready;
         self.handshake = Some(handshake);
@@ -119,19 +119,19 @@ impl Session {
         self.subscriptions.clear();
     }
 
-    /// The client's handshake was answered in the server's stead: the server is to be initialized as if its session were lost.
+    /// Records a handshake that was answered from the cache or provisionally: the server still has to be initialized.
     pub fn keep(&mut self, handshake: Message) {
         self.learn_handshake(handshake);
         self.state = State::Lost;
     }
 
-    /// The same, when the handshake is on its way already.
+    /// The same for a handshake that is in flight already.
     pub fn adopt(&mut self, handshake: Message) {
         self.learn_handshake(handshake);
         self.state = State::Handshake;
     }
 
-    /// The client completed its handshake.
+    /// Records the client's `initialized`.
     pub fn learn_notice(&mut self, notice: &Message) {
         if notice.method() == Method::Initialized {
             self.initialized = Some(notice.clone());

@@ -1,6 +1,6 @@
-//! What becomes of an exchange that is over: done, sent again, resumed, re-initialized, or said.
+//! The end of an exchange: completed, sent again, resumed, re-initialized or failed.
 //!
-//! [`judge`] turns the facts into a verdict; here it is carried out.
+//! [`judge`] gives the verdict; this module carries it out.
 
 use mendline_wire::{Method, meta};
 
@@ -27,7 +27,7 @@ impl Upstream {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.remove(&id) else { return };
         match exchange.purpose {
-            Purpose::OneWay if http.held_by == Some(id) => {
+            Purpose::OneWay if http.pending_initialized == Some(id) => {
                 let why = match how {
                     EndHow::NoConnection(why) => why.clone().into(),
                     EndHow::Cut(why) => why.clone().into(),
@@ -37,7 +37,7 @@ impl Upstream {
             }
             Purpose::Call(key) => {
                 self.call_ended(key, &exchange, how, written, cx);
-                // It may wait again, and nobody else would tell it that this is pointless.
+                // It may be waiting again on a parked link.
                 self.give_up_if_parked(cx);
             }
             Purpose::OneWay => self.one_way_ended(&exchange, how, written, cx),
@@ -46,7 +46,7 @@ impl Upstream {
             Purpose::CloseSession | Purpose::Dropped => {}
         }
         self.close_session(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     fn call_ended(&mut self, key: Key, exchange: &Exchange, how: &EndHow, written: Written, cx: &mut Cx<'_>) {
@@ -55,7 +55,7 @@ impl Upstream {
         let is_orphan = http.is_orphan(exchange);
         let over_sse = http.dialect == Dialect::Sse && http.sse_stream().is_some() && !is_orphan;
         if over_sse && matches!((exchange.status, how), (Some(200..300), EndHow::Complete)) {
-            // Taken; the answer comes over the SSE stream.
+            // Accepted; the answer comes over the SSE stream.
             return;
         }
         let policy = call.policy(&self.config);
@@ -66,12 +66,12 @@ impl Upstream {
                 && self.session.was_initialized()
                 && call.method() != Method::Initialize,
             misdirected_once: call.misdirected_once,
-            // A server that has to be re-initialized may be another one, which speaks otherwise.
+            // A server that needs a new handshake may be another one, with another transport.
             undetermined: http.dialect == Dialect::Auto
                 && (!self.ever_answered || call.owner == Owner::Us(InternalRequest::Handshake)),
             over_sse: over_sse || is_orphan,
             is_orphan,
-            unproven_era: !http.speaks_modern && meta::is_modern(&call.message),
+            unproven_era: !http.supports_modern && meta::is_modern(&call.message),
         };
         let is_busy = exchange.retry_after.is_some();
         let unsent = call.unsent + 1;
@@ -86,35 +86,35 @@ impl Upstream {
                 self.headers_refused(key, evidence, why, cx);
             }
             Verdict::Settle(evidence, why) => {
-                // What never gets there whole costs no attempt, so only its pauses keep it from being a storm.
+                // An unsent call costs no attempt, so only its backoff bounds the rate.
                 let pause = match evidence.outcome() {
                     Outcome::NotSent => backoff::unsent(&policy.reconnect, unsent, cx.rng),
                     _ => backoff::retry(&policy.retry, call.attempts + 1, cx.rng),
                 };
-                let again = self.gate.resumes_at(cx.now) + pause;
+                let not_before = self.gate.resumes_at(cx.now) + pause;
                 call.misdirected_once |= evidence.reply == Reply::Status(421);
                 if is_orphan && evidence.reply == Reply::SessionGone && self.session.was_initialized() {
-                    (call.refused_once, call.lost_in) = (true, Some(exchange.life));
+                    (call.refused_once, call.lost_in) = (true, Some(exchange.session_number));
                 }
                 let is_initialize = call.method() == Method::Initialize && evidence.outcome() == Outcome::Unknown;
                 if !is_busy {
                     self.note_loss(key, evidence, cx);
                 }
-                self.settle_for(key, evidence, again, why, cx);
+                self.settle_for(key, evidence, not_before, why, cx);
                 self.sort_waiting();
                 if is_initialize && over_sse {
-                    // A server must not be initialized twice, and it may have been initialized.
+                    // A server must not be initialized twice, and the handshake may have arrived.
                     self.drain_link(HandshakeError::Unknown.into(), EndedBy::Us, cx);
                 }
                 if let (true, Some(404), Some(refusal)) = (exchange.resumes, exchange.status, Refusal::of(exchange)) {
-                    self.session_reported_lost(exchange.life, refusal, None, cx);
+                    self.session_reported_lost(exchange.session_number, refusal, None, cx);
                 }
                 self.promote(cx);
             }
-            // The SSE stream stands, so it is not the upstream that is away, only a way for this one.
+            // The SSE stream is open, so only this POST failed, not the upstream.
             Verdict::Unreachable(why) if over_sse || is_orphan => {
-                let again = cx.now + backoff::unsent(&policy.reconnect, unsent, cx.rng);
-                self.settle_for(key, Evidence::UNSENT, again, why, cx);
+                let not_before = cx.now + backoff::unsent(&policy.reconnect, unsent, cx.rng);
+                self.settle_for(key, Evidence::UNSENT, not_before, why, cx);
                 self.sort_waiting();
             }
             Verdict::Unreachable(why) => {
@@ -122,7 +122,7 @@ impl Upstream {
                 self.sort_waiting();
                 self.unreachable(why, false, cx);
             }
-            // The SSE stream stands here too: nothing may be sent for this one, and that is said at once.
+            // The SSE stream is open here too: the POST is not allowed and fails at once.
             Verdict::Forbidden(why) if over_sse => {
                 call.attempts -= 1;
                 self.fail(key, Cause::Unavailable, Outcome::NotSent, why, cx);
@@ -134,7 +134,7 @@ impl Upstream {
             Verdict::SessionReportedLost(why) => {
                 if let Some(refusal) = Refusal::of(exchange) {
                     let refused = Refused { key, refusal, answer: None, why };
-                    self.session_reported_lost(exchange.life, refusal, Some(refused), cx);
+                    self.session_reported_lost(exchange.session_number, refusal, Some(refused), cx);
                 }
             }
             Verdict::Resume(_) => {
@@ -164,7 +164,7 @@ impl Upstream {
         }
     }
 
-    /// Does it speak legacy SSE, over a SSE stream that stands?
+    /// Returns whether the transport is legacy SSE with an open SSE stream.
     pub(in crate::upstream) fn has_sse_stream(&self) -> bool {
         self.http.as_ref().is_some_and(|http| http.dialect == Dialect::Sse && http.sse_stream().is_some())
     }
@@ -182,20 +182,20 @@ impl Upstream {
         }
     }
 
-    /// What was cut off on its way goes out again if it cannot have arrived. An answer to a question goes out again in any
-    /// case: a server that has it already ignores the second, and one that has not would wait until the call's deadline.
+    /// Returns the message of an interrupted POST if it is to be sent again: a notification that cannot have arrived,
+    /// and any answer. A server ignores a second answer; without one its call would time out.
     fn one_way_to_repeat(&self, exchange: &Exchange, how: &EndHow, written: Written) -> Option<OneWay> {
         let one_way = exchange.one_way.as_ref()?;
-        let is_current = self.http.as_ref().is_some_and(|http| http.life == exchange.life);
+        let is_current = self.http.as_ref().is_some_and(|http| http.session_number == exchange.session_number);
         let was_cut = matches!(how, EndHow::Cut(_) | EndHow::Refused);
         let may_repeat = one_way.method == Method::None || written != Written::Whole || *how == EndHow::Refused;
         let lost = one_way.lost + 1;
         (is_current && was_cut && may_repeat && lost < one_way.most).then(|| OneWay { lost, ..one_way.clone() })
     }
 
-    pub(in crate::upstream) fn unreachable(&mut self, why: Reason, hopeless: bool, cx: &mut Cx<'_>) {
+    pub(in crate::upstream) fn unreachable(&mut self, why: Reason, permanent: bool, cx: &mut Cx<'_>) {
         let called = !self.waiting.is_empty();
-        self.link.handle_unreachable(why, hopeless, called, cx);
+        self.link.handle_unreachable(why, permanent, called, cx);
         self.give_up_if_parked(cx);
         self.announce(cx);
     }

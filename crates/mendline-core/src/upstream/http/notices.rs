@@ -1,7 +1,7 @@
-//! The stream for what a server says unasked: a GET that waits.
+//! The stream for messages that the server sends on its own: a long GET.
 //!
-//! It is opened when a session has been initialized and a server may refuse it for good. When it ends it is asked for again, ever
-//! more slowly while it says nothing; an upstream without it is still ready.
+//! It is opened after the handshake; a server may refuse it for good. When it ends it is reopened, with a growing
+//! backoff while it carries nothing. An upstream without it is still ready.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::timers::TimerId;
 use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, Purpose};
 
-/// The stream for what a server says unasked.
+/// The stream for messages of the server.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     pub(super) wanted: bool,
@@ -26,7 +26,7 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    /// How long to wait before it is asked for again.
+    /// The wait before it is reopened.
     pub(super) fn wait(&self) -> Duration {
         let doubled = defaults::RESUME_WAIT * 2u32.saturating_pow(self.failures.min(10));
         self.stream.retry.unwrap_or_default().max(doubled.min(defaults::NOTICES_CAP) / 2)
@@ -49,7 +49,7 @@ impl Upstream {
         http.notices.exchange = Some(http.begin(Exchange::new(Purpose::Notices), request, Reuse::Any, cx));
     }
 
-    /// It backs off by itself; an upstream without it is still ready.
+    /// Handles the end of the stream. It is reopened with its own backoff.
     pub(super) fn notices_ended(&mut self, exchange: &Exchange, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.notices.exchange = None;
@@ -57,7 +57,7 @@ impl Upstream {
             Some(404) if exchange.session_named.is_some() => {
                 http.notices.failures += 1;
                 let refusal = Refusal::of(exchange).unwrap_or(Refusal::bare(404));
-                self.notices_reported_lost(exchange.life, refusal, cx);
+                self.notices_reported_lost(exchange.session_number, refusal, cx);
             }
             Some(400..500) => http.notices.wanted = false,
             _ => {

@@ -1,9 +1,8 @@
-//! What goes out besides calls: notifications, answers to the server, cancellations.
+//! Messages without a response: notifications, answers to the server, cancellations.
 //!
-//! Each is a POST of its own, so that a server that asks without end and takes answers slowly would make us open connections
-//! without end. A few are under way at a time, each with its time; the others wait in the outbox, in their order, and calls
-//! pass them. Two kinds have places of their own, so that nothing else can hold them up: `initialized`, which everything waits
-//! for, and cancellations, which come to nothing when they come late.
+//! Each is a POST of its own, so their number in flight is bounded, and each has a timeout. The others wait in the
+//! outbox, in order; calls overtake them. Two kinds have slots of their own: `initialized`, which everything waits for,
+//! and cancellations, which are useless when late.
 
 use mendline_wire::Method;
 
@@ -16,14 +15,14 @@ use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, OneWay, Purpose};
 use crate::upstream::outbox::Out;
 
-/// How many places are free.
+/// The number of free slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct FreeSlots {
     one_way: usize,
     cancellations: usize,
 }
 
-impl Places {
+impl FreeSlots {
     pub(super) fn has_room_for(self, out: &Out) -> bool {
         match out {
             Out::Call(_) | Out::Text(_, Method::Initialized) => true,
@@ -34,27 +33,29 @@ impl Places {
 }
 
 impl Http {
-    /// Where notes may still go.
-    pub(super) fn places(&self) -> Places {
-        let under_way = |is_meant: fn(Method) -> bool| {
+    /// The free slots.
+    pub(super) fn free_slots(&self) -> FreeSlots {
+        let under_way = |matches: fn(Method) -> bool| {
             let one_way = self.exchanges.values().filter(|exchange| exchange.purpose == Purpose::OneWay);
-            one_way.filter(|exchange| exchange.one_way.as_ref().is_some_and(|one_way| is_meant(one_way.method))).count()
+            one_way.filter(|exchange| exchange.one_way.as_ref().is_some_and(|one_way| matches(one_way.method))).count()
         };
         let cancellations = under_way(|method| method == Method::Cancelled);
         let one_way = under_way(|method| !matches!(method, Method::Cancelled | Method::Initialized));
-        Places {
+        FreeSlots {
             one_way: defaults::ONE_WAY_IN_FLIGHT.saturating_sub(one_way),
             cancellations: defaults::ONE_WAY_IN_FLIGHT.saturating_sub(cancellations),
         }
     }
 
-    /// Sees to it that the note whose time ends first is looked at then. `initialized` has a timer of its own.
+    /// Arms the timer of the oldest message in flight. `initialized` has its own timer.
     fn watch_one_way(&mut self, cx: &mut Cx<'_>) {
-        if self.notes_until.is_none() {
-            let timed =
-                self.exchanges.iter().filter(|(id, it)| it.purpose == Purpose::OneWay && Some(**id) != self.held_by);
+        if self.one_way_timer.is_none() {
+            let timed = self
+                .exchanges
+                .iter()
+                .filter(|(id, it)| it.purpose == Purpose::OneWay && Some(**id) != self.pending_initialized);
             let next = timed.filter_map(|(_, it)| it.one_way.as_ref().map(|one_way| one_way.until)).min();
-            self.notes_until = next.and_then(|until| cx.wake_in(until.since(cx.now), Alarm::OneWay(self.upstream)));
+            self.one_way_timer = next.and_then(|until| cx.wake_in(until.since(cx.now), Alarm::OneWay(self.upstream)));
         }
     }
 }
@@ -70,20 +71,20 @@ impl Upstream {
         let exchange = Exchange { one_way: Some(one_way), ..Exchange::new(Purpose::OneWay) };
         let id = http.begin(exchange, request, Reuse::Any, cx);
         if method == Method::Initialized {
-            http.held_by = Some(id);
-            cx.disarm(&mut http.held_until);
-            http.held_until = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
+            http.pending_initialized = Some(id);
+            cx.disarm(&mut http.handshake_timer);
+            http.handshake_timer = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
         }
         http.watch_one_way(cx);
     }
 
-    /// A server had time enough to take what was posted first. What it has not taken is given up, and makes room.
+    /// Gives up messages that the server did not accept in time, which frees their slots.
     pub fn handle_one_way_timer(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        http.notes_until = None;
+        http.one_way_timer = None;
         let is_late = |id: &ExchangeId, exchange: &Exchange| {
             let is_due = exchange.one_way.as_ref().is_some_and(|one_way| one_way.until <= cx.now);
-            exchange.purpose == Purpose::OneWay && is_due && Some(*id) != http.held_by
+            exchange.purpose == Purpose::OneWay && is_due && Some(*id) != http.pending_initialized
         };
         let late = http.exchanges.iter().filter(|(id, exchange)| is_late(id, exchange));
         let late: Vec<_> =
@@ -92,16 +93,17 @@ impl Upstream {
         if let Some(http) = &mut self.http {
             http.watch_one_way(cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
-    /// What was posted in a session that is over is of no use to the next, and must not take its places.
+    /// Gives up messages of an ended session, which frees their slots.
     pub(super) fn give_up_one_way(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        let is_meant = |exchange: &Exchange| exchange.purpose == Purpose::OneWay && exchange.status.is_none();
-        let meant = http.exchanges.iter().filter(|(_, it)| is_meant(it));
-        let meant: Vec<_> = meant.map(|(id, it)| (*id, it.one_way.as_ref().map(|one_way| one_way.method))).collect();
-        self.give_up(meant, cx);
+        let matches = |exchange: &Exchange| exchange.purpose == Purpose::OneWay && exchange.status.is_none();
+        let matching = http.exchanges.iter().filter(|(_, it)| matches(it));
+        let matching: Vec<_> =
+            matching.map(|(id, it)| (*id, it.one_way.as_ref().map(|one_way| one_way.method))).collect();
+        self.give_up(matching, cx);
     }
 
     fn give_up(&mut self, one_way: Vec<(ExchangeId, Option<Method>)>, cx: &mut Cx<'_>) {
@@ -109,7 +111,7 @@ impl Upstream {
             if let Some(http) = &mut self.http {
                 http.abort(id, cx);
             }
-            // `initialized` is part of the handshake, which will be made again.
+            // `initialized` is part of the handshake, which is replayed.
             if method != Some(Method::Initialized) {
                 self.drop_message(method.unwrap_or(Method::None), Dropped::Undeliverable, cx);
             }

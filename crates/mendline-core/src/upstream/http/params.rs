@@ -1,13 +1,12 @@
-//! Which arguments of a tool are repeated as headers, and how that is found out.
+//! Tool arguments that are repeated as headers.
 //!
-//! In the modern era a server may mark arguments that it wants to see as `Mcp-Param-*` headers too, and it refuses a call
-//! without them. Clients on stdio know nothing of headers, so here is where the marks are followed: they are read from every
-//! `tools/list` that passes, and a tool whose marks break the rules is left out of that list, as the specification demands of
-//! whoever speaks HTTP. Nothing else in the list is touched.
+//! In the modern era a server may mark arguments that it requires as `Mcp-Param-*` headers too, and it refuses a call
+//! without them. Clients on stdio do not set headers, so Mendline does: it reads the marks from every `tools/list`, and
+//! removes a tool with invalid marks from that list, as the specification requires of HTTP clients. The rest of the
+//! list is unchanged.
 //!
-//! A call that is refused for its headers may be one of a tool that was never listed here, or that has changed since. Then the
-//! tools are listed once on our own account, and the refused call goes out once more with what was learnt. A second refusal
-//! is the server's answer.
+//! A call that is refused for its headers may be of a tool that was not listed here, or has changed. Then Mendline
+//! lists the tools once and sends the call once more. A second refusal is the server's answer.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,7 +27,7 @@ use crate::upstream::Upstream;
 use crate::upstream::call::State;
 use crate::upstream::internal::InternalRequest;
 
-/// What is known of the tools' marks.
+/// The marks of the known tools.
 #[derive(Debug, Default)]
 pub(super) struct Params {
     tools: BTreeMap<String, Vec<ParamHeader>>,
@@ -37,9 +36,9 @@ pub(super) struct Params {
 }
 
 impl Params {
-    /// The headers that the arguments of a call ask for.
+    /// The headers for the arguments of a call.
     pub(super) fn headers(&self, call: &Message) -> Vec<(Cow<'static, str>, Arc<str>)> {
-        // Nearly no server has marks: no need to look at the call at all.
+        // Few servers have marks: usually the call is not parsed.
         if self.tools.is_empty() || call.method() != Method::ToolsCall {
             return Vec::new();
         }
@@ -50,16 +49,17 @@ impl Params {
         marks.iter().filter_map(header).collect()
     }
 
-    /// Learns the marks of a page of tools. Gives the place and the name of each tool whose marks break the rules, and why.
+    /// Learns the marks of a page of tools. Returns the index, the name and the problem of each tool with invalid
+    /// marks.
     fn learn(&mut self, page: &Message) -> Vec<(usize, String, String)> {
         let mut faulty = Vec::new();
-        for (place, tool) in page.elements(&["tools"]).enumerate() {
+        for (index, tool) in page.elements(&["tools"]).enumerate() {
             let Some(schema) = tool.at(&["inputSchema"]) else { continue };
             let name = tool.get_str(&["name"]).unwrap_or_default();
             match ParamHeader::of_schema(schema) {
                 Ok(marks) if marks.is_empty() => drop(self.tools.remove(name.as_ref())),
                 Ok(marks) => drop(self.tools.insert(name.into_owned(), marks)),
-                Err(fault) => faulty.push((place, name.into_owned(), fault.to_string())),
+                Err(fault) => faulty.push((index, name.into_owned(), fault.to_string())),
             }
         }
         faulty
@@ -67,15 +67,15 @@ impl Params {
 }
 
 impl Upstream {
-    /// Learns the marks from what is remembered of the tools: the first call may come before the first list.
-    pub(in crate::upstream) fn recall_params(&mut self) {
+    /// Learns the marks from the cached tools: the first call may come before the first list.
+    pub(in crate::upstream) fn learn_cached_params(&mut self) {
         let Some(http) = &mut self.http else { return };
         for tools in self.catalogue.tools().filter(|tools| ParamHeader::may_be_in(tools)) {
             http.params.learn(tools);
         }
     }
 
-    /// Learns the marks from an answer to `tools/list`; gives the answer without the tools whose marks break the rules.
+    /// Learns the marks from an answer to `tools/list`; returns the answer without the tools with invalid marks.
     pub(super) fn learn_params(&mut self, answer: Message, cx: &mut Cx<'_>) -> Message {
         let key = answer.id().and_then(Id::number_in).map(Key::from_number);
         let (Some(http), Some(call)) = (&mut self.http, key.and_then(|key| self.calls.get(key))) else { return answer };
@@ -90,8 +90,8 @@ impl Upstream {
             return answer;
         }
         let mut faulty = Vec::new();
-        for (place, tool, why) in http.params.learn(&answer) {
-            faulty.push(place);
+        for (index, tool, why) in http.params.learn(&answer) {
+            faulty.push(index);
             let [tool, problem] = [tool, why].map(|text| cx.quote.quote(text.as_bytes(), defaults::QUOTED));
             cx.emit(Event::ToolRemoved { upstream: self.id, tool, problem });
         }
@@ -101,26 +101,27 @@ impl Upstream {
         let tools: Vec<Value<'_>> = answer.elements(&["tools"]).collect();
         let spans: Vec<Span> = tools.iter().map(Value::span).collect();
         let nothing = || Patch::from(&b""[..]);
-        let edits = faulty.iter().enumerate().map(|(cut, place)| (cut_out(&spans, *place, *place > cut), nothing()));
+        let edits = faulty.iter().enumerate().map(|(cut, index)| (cut_out(&spans, *index, *index > cut), nothing()));
         Message::parse(Spliced::new(answer.text().clone(), edits).to_bytes()).unwrap_or(answer)
     }
 
-    /// A call was refused for its headers. It goes out once more; a call of a tool only when the tools have been listed anew.
+    /// Handles a call that was refused for its headers. It is sent once more; a tool call only after a lookup of the
+    /// tools.
     pub(super) fn headers_refused(&mut self, key: Key, evidence: Evidence, why: Reason, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.awaits_lookup = call.method() == Method::ToolsCall && meta::is_modern(&call.message);
-        let again = if call.awaits_lookup {
+        let not_before = if call.awaits_lookup {
             cx.now + defaults::LOOKUP
         } else {
             cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng)
         };
-        self.settle_for(key, evidence, again, why, cx);
+        self.settle_for(key, evidence, not_before, why, cx);
         self.sort_waiting();
         self.look_up(cx);
         self.promote(cx);
     }
 
-    /// Lists the tools on our own account, if a call waits for that and nobody does so yet.
+    /// Lists the tools, if a call waits for it and no lookup is in flight.
     fn look_up(&mut self, cx: &mut Cx<'_>) {
         let awaits = |key: &Key| self.calls.get(*key).filter(|call| call.awaits_lookup);
         let Some(refused) = self.waiting.iter().find_map(awaits) else { return };
@@ -131,10 +132,10 @@ impl Upstream {
         if let Some(http) = &mut self.http {
             http.params.pages = 0;
         }
-        self.ask_for_tools(request, cx);
+        self.request_tools(request, cx);
     }
 
-    fn ask_for_tools(&mut self, request: Option<Message>, cx: &mut Cx<'_>) {
+    fn request_tools(&mut self, request: Option<Message>, cx: &mut Cx<'_>) {
         let Some(request) = request else { return };
         if let Some(http) = &mut self.http {
             http.params.pages += 1;
@@ -142,20 +143,20 @@ impl Upstream {
         self.send_internal(InternalRequest::Lookup, request, cx);
     }
 
-    /// A page of the tools has come, and what it says has been learnt. With the last one the refused calls go out.
-    pub(in crate::upstream) fn lookup_answered(&mut self, asked: &Message, answer: &Message, cx: &mut Cx<'_>) {
+    /// Handles a page of the lookup. After the last one the refused calls are sent.
+    pub(in crate::upstream) fn lookup_answered(&mut self, request: &Message, answer: &Message, cx: &mut Cx<'_>) {
         let pages = self.http.as_ref().map_or(0, |http| http.params.pages);
         if let Some(cursor) = answer.get_str(&["nextCursor"])
             && pages < defaults::LOOKUP_PAGES
         {
-            self.put_off(cx);
-            return self.ask_for_tools(list_tools(asked, Some(&cursor)), cx);
+            self.extend_lookup_waits(cx);
+            return self.request_tools(list_tools(request, Some(&cursor)), cx);
         }
         self.not_before(cx.now, cx);
     }
 
-    /// Those who wait for the tools wait for one more page.
-    fn put_off(&mut self, cx: &mut Cx<'_>) {
+    /// Extends the wait of the refused calls by one more page.
+    fn extend_lookup_waits(&mut self, cx: &mut Cx<'_>) {
         self.not_before(cx.now + defaults::LOOKUP, cx);
     }
 
@@ -171,28 +172,28 @@ impl Upstream {
     }
 }
 
-/// A `tools/list` in the name of whoever made this call: what it says of itself and no more.
+/// A `tools/list` with the metadata of this call.
 fn list_tools(call: &Message, cursor: Option<&str>) -> Option<Message> {
-    let mut said = Vec::new();
+    let mut names = Vec::new();
     for key in [meta::PROTOCOL_VERSION, meta::CLIENT_INFO, meta::CLIENT_CAPABILITIES] {
         if let Some(raw) = call.get(&["_meta", key]) {
-            said.push(format!("{}:{}", quote(key), String::from_utf8_lossy(raw)));
+            names.push(format!("{}:{}", quote(key), String::from_utf8_lossy(raw)));
         }
     }
     let cursor = cursor.map(|cursor| format!(r#","cursor":{}"#, quote(cursor))).unwrap_or_default();
-    let params = format!(r#"{{"_meta":{{{}}}{cursor}}}"#, said.join(","));
+    let params = format!(r#"{{"_meta":{{{}}}{cursor}}}"#, names.join(","));
     let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"tools/list","params":{params}}}"#);
     Message::parse(Bytes::from(text)).ok()
 }
 
-/// What has to go from an array so that the element at this place is gone, and its comma with it: the one before it if
-/// something stays there, else the one behind it.
-fn cut_out(elements: &[Span], place: usize, follows: bool) -> Span {
-    let Span { start, end } = elements[place];
+/// The span to remove from an array so that this element and one comma are gone: the comma before it if an element
+/// stays there, else the one after it.
+fn cut_out(elements: &[Span], index: usize, follows: bool) -> Span {
+    let Span { start, end } = elements[index];
     if follows {
-        Span { start: elements[place - 1].end, end }
+        Span { start: elements[index - 1].end, end }
     } else {
-        Span { start, end: elements.get(place + 1).map_or(end, |next| next.start) }
+        Span { start, end: elements.get(index + 1).map_or(end, |next| next.start) }
     }
 }
 
@@ -201,18 +202,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_cut_out_of_a_list_leaves_a_list_of_the_rest() {
+    fn removing_elements_leaves_a_valid_list() {
         let text = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[ {"n":0} , {"n":1},{"n":2} ,{"n":3}]}}"#;
         let list = Message::parse(Bytes::from_static(text.as_bytes())).unwrap();
         let spans: Vec<Span> = list.elements(&["tools"]).map(|tool| tool.span()).collect();
         for chosen in 0..16_u32 {
-            let faulty: Vec<usize> = (0..4).filter(|place| chosen & 1 << place != 0).collect();
-            let cuts = faulty.iter().enumerate().map(|(cut, place)| cut_out(&spans, *place, *place > cut));
+            let faulty: Vec<usize> = (0..4).filter(|index| chosen & 1 << index != 0).collect();
+            let cuts = faulty.iter().enumerate().map(|(cut, index)| cut_out(&spans, *index, *index > cut));
             let edits = cuts.map(|span| (span, Patch::from(&b""[..])));
             let rest = Message::parse(Spliced::new(list.text().clone(), edits).to_bytes()).expect("still a message");
-            let left: Vec<usize> = (0..4).filter(|place| !faulty.contains(place)).collect();
-            let said = rest.elements(&["tools"]).map(|tool| usize::from(tool.raw()[5] - b'0'));
-            assert_eq!(said.collect::<Vec<_>>(), left, "without {faulty:?}");
+            let left: Vec<usize> = (0..4).filter(|index| !faulty.contains(index)).collect();
+            let names = rest.elements(&["tools"]).map(|tool| usize::from(tool.raw()[5] - b'0'));
+            assert_eq!(names.collect::<Vec<_>>(), left, "without {faulty:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What comes back of an exchange: a connection, a head, events, a body, and the messages in them.
+//! The response of an exchange: connection, head, events, body, and the messages in them.
 //!
-//! Messages are handed to [`crate::upstream::inbound`], where those of children go too. What is peculiar to HTTP is seen here
-//! first: a status that says more than the error in its body, a session that is named or lost, an event that was heard before.
+//! Messages go to [`crate::upstream::inbound`], like those of children. This module handles what is specific to HTTP:
+//! the status, the session, and replayed events.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ impl Upstream {
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
         exchange.reached = true;
         if http.dialect != Dialect::Sse {
-            self.path_found(cx);
+            self.handle_reachable(cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
-    fn path_found(&mut self, cx: &mut Cx<'_>) {
+    fn handle_reachable(&mut self, cx: &mut Cx<'_>) {
         if self.link.handle_reached(Over::Http, cx) {
             match self.session.reinitialize() {
                 // The probe may be the handshake itself; then its answer opens the session.
@@ -40,7 +40,7 @@ impl Upstream {
                     self.restore(cx);
                     self.promote(cx);
                     self.open_notices(cx);
-                    // The session outlived the gap; what was said into it did not.
+                    // The session survived the outage; notifications during it are lost.
                     self.resync_due |= self.session.is_initialized() && self.lists.age();
                     if !self.session.was_initialized() {
                         self.resync_lists(cx);
@@ -59,34 +59,34 @@ impl Upstream {
         let Some(http) = &mut self.http else { return };
         let is_sse = http.dialect == Dialect::Sse;
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
-        // An answer over a connection that was made long ago says nothing about whether another could be made now.
-        let is_news = !std::mem::replace(&mut exchange.reached, true);
+        // An answer over an old connection does not prove that the server is reachable now.
+        let is_new = !std::mem::replace(&mut exchange.reached, true);
         exchange.status = Some(head.status);
         exchange.content = head.content;
-        // A server names the session with its first response; one that resumes it may keep silent about it.
+        // A server names the session in its first response; a resumed one may omit it.
         exchange.session = head.session.or(exchange.session.take());
         exchange.retry_after = head.retry_after_ms.map(Duration::from_millis);
-        let busy = exchange.retry_after.filter(|_| matches!(head.status, 429 | 503));
+        let pause_hint = exchange.retry_after.filter(|_| matches!(head.status, 429 | 503));
         let purpose = exchange.purpose;
         if let (Purpose::Call(key), Some(session)) = (purpose, &exchange.session)
             && let Some(call) = self.calls.get_mut(key)
         {
             call.stream.session = Some(session.clone());
             if call.method() == Method::Initialize && (200..300).contains(&head.status) {
-                // What the server asks before it has answered the handshake is answered in this session already.
+                // Requests of the server before the answer to the handshake belong to this session.
                 http.early_session = Some(session.as_str().into());
             }
         }
-        if let Some(hint) = busy {
+        if let Some(hint) = pause_hint {
             self.pause(hint, cx);
         }
-        if is_news && !is_sse {
-            self.path_found(cx);
+        if is_new && !is_sse {
+            self.handle_reachable(cx);
         }
         if purpose == Purpose::OneWay {
-            self.note_taken(id, head.status, cx);
+            self.note_accepted(id, head.status, cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     pub fn handle_event(&mut self, id: ExchangeId, event: ReceivedEvent, cx: &mut Cx<'_>) {
@@ -103,7 +103,7 @@ impl Upstream {
                 if let Some(call) = self.calls.get_mut(key)
                     && !call.stream.note(event_id, retry, received.is_some())
                 {
-                    // What only names an event again has nothing to be dropped.
+                    // A repeated event id without a message is not dropped.
                     if received.is_some() {
                         self.drop_message(Method::None, Dropped::Late, cx);
                     }
@@ -121,7 +121,7 @@ impl Upstream {
             Purpose::SseStream if endpoint.is_some() => {
                 http.endpoint = endpoint;
                 self.sse_stream_ready(cx);
-                return self.keep_moving(cx);
+                return self.advance_http(cx);
             }
             Purpose::SseStream => {}
             Purpose::OneWay | Purpose::CloseSession | Purpose::Dropped => return,
@@ -129,12 +129,12 @@ impl Upstream {
         if let Some(received) = received {
             self.handle_http_received(id, received, cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     pub fn handle_body(&mut self, id: ExchangeId, received: Received, cx: &mut Cx<'_>) {
         self.handle_http_received(id, received, cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
     fn handle_http_received(&mut self, id: ExchangeId, received: Received, cx: &mut Cx<'_>) {
@@ -148,7 +148,7 @@ impl Upstream {
         }
         if let Some(http) = &mut self.http
             && is_mislabelled
-            && !std::mem::replace(&mut http.told_of_label, true)
+            && !std::mem::replace(&mut http.content_type_reported, true)
         {
             cx.emit(Event::ContentTypeMismatch { upstream: self.id });
         }
@@ -175,12 +175,12 @@ impl Upstream {
         }
     }
 
-    /// Something that is no message. A body is judged with its exchange; an event may be one of many, so whom it names counts.
+    /// Handles text that is no message. A body is judged with its exchange; an event harms only the call that it names.
     fn handle_http_noise(&mut self, id: ExchangeId, error: &WireError, cx: &mut Cx<'_>) {
         let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return };
         exchange.unreadable = true;
         if exchange.status.is_some_and(|status| status >= 400) {
-            // What a server writes onto the page of a refusal is for people, not noise in a conversation.
+            // The body of a refusal is a page for people, not noise.
             return;
         }
         let named = error.id.clone().filter(|_| exchange.content == Content::Events && !error.method_seen);
@@ -210,13 +210,13 @@ impl Upstream {
         }
         if let (Kind::Error, Some((key, _))) = (message.kind(), call) {
             let named = message.id().and_then(|raw| Id::from_raw(raw).as_u64()) == Some(key.number());
-            let again = self.calls.get(key).is_some_and(|call| call.refused_once);
-            let error_body = ErrorBody::of(message.clone(), again, cx.quote);
+            let refused_before = self.calls.get(key).is_some_and(|call| call.refused_once);
+            let error_body = ErrorBody::of(message.clone(), refused_before, cx.quote);
             if self.reports_session_lost(id, key, &error_body) {
                 return self.refused_for_session(id, key, &error_body, cx);
             }
-            // Said once it is a refusal, after which the call goes out again; said twice it is the server's answer.
-            let headers_refused = refused && error_body.code == code::HEADER_MISMATCH && !error_body.again;
+            // The first such error is a refusal, and the call is sent again; the second is the server's answer.
+            let headers_refused = refused && error_body.code == code::HEADER_MISMATCH && !error_body.refused_before;
             if headers_refused && let Some(call) = self.calls.get_mut(key) {
                 call.refused_once = true;
             }
@@ -233,18 +233,18 @@ impl Upstream {
             if call.method() == Method::Initialize {
                 self.learn_session(id, &message);
             } else if let Some(http) = &mut self.http {
-                http.speaks_modern = http.speaks_modern || meta::is_modern(&call.message);
+                http.supports_modern = http.supports_modern || meta::is_modern(&call.message);
             }
         }
         let message = self.learn_params(message, cx);
         let Some(http) = &self.http else { return };
-        let is_stale = http.exchanges.get(&id).is_none_or(|exchange| exchange.life != http.life);
+        let is_stale = http.exchanges.get(&id).is_none_or(|exchange| exchange.session_number != http.session_number);
         let is_handshake = call.is_some_and(|(key, _)| self.is_handshake(key));
         if let (Some(http), true, false, false) = (&mut self.http, call.is_some(), is_stale, is_handshake) {
             http.note_session_answer();
         }
         if is_stale && message.kind() == Kind::Request {
-            // Whoever asks in a session that is over would not know our answer.
+            // A request in an ended session cannot be answered.
             return self.drop_message(message.method(), Dropped::Undeliverable, cx);
         }
         let Some(link) = self.link.current() else { return };
@@ -254,12 +254,12 @@ impl Upstream {
         };
         self.handle_message(link, message, cx);
         if let Some(confirmed) = confirmed {
-            self.tell_again(confirmed, cx);
+            self.restore_again(confirmed, cx);
         }
     }
 
-    /// The call that a response belongs to, and who made it: that of the exchange, or the one that it names where one
-    /// stream carries the responses of all.
+    /// The call of a response, and its owner: that of the exchange, or on an SSE stream the one that the response
+    /// names.
     fn call_answered_by(&self, purpose: Purpose, message: &Message) -> Option<(Key, Owner)> {
         if !matches!(message.kind(), Kind::Result | Kind::Error) {
             return None;

@@ -1,7 +1,8 @@
-//! The sessions of an upstream over HTTP: how they are learnt, how they are lost, and how they are made again.
+//! The sessions of an upstream over HTTP: handshake, loss and re-initialization.
 //!
-//! A session outlives connections. Whether it is lost is found out in [`super::session_loss`]. A handshake is complete only when the server has taken `initialized`; until then nothing else goes out,
-//! and when nobody knows whether it arrived, the handshake is made again from its beginning.
+//! A session outlives connections. [`super::session_loss`] confirms its loss. A handshake is complete when the server
+//! has accepted `initialized`; until then nothing else is sent. If it is unknown whether `initialized` arrived, the
+//! whole handshake is repeated.
 
 use mendline_wire::{Message, Method};
 
@@ -23,24 +24,24 @@ use crate::upstream::outbox::Out;
 use crate::words::Cause;
 
 impl Http {
-    /// However many calls a lost session refuses, its loss is one event and is paid for once. Each of them goes out at most
-    /// once more for that reason, so this is no way around the budget.
-    pub(in crate::upstream) fn pays_for_loss(&mut self, life: u32, budget: &mut Budget, now: Moment) -> bool {
-        if self.paid_for != Some(life) && budget.try_spend(now) {
-            self.paid_for = Some(life);
+    /// Charges the loss of a session to the retry budget, once for all calls that it refused. Each of them is sent at
+    /// most once more for this reason.
+    pub(in crate::upstream) fn charge_loss(&mut self, session_number: u32, budget: &mut Budget, now: Moment) -> bool {
+        if self.charged_session != Some(session_number) && budget.try_spend(now) {
+            self.charged_session = Some(session_number);
         }
-        self.paid_for == Some(life)
+        self.charged_session == Some(session_number)
     }
 }
 
 impl Upstream {
-    /// The server took a notification, or refused it.
-    pub(super) fn note_taken(&mut self, id: ExchangeId, status: u16, cx: &mut Cx<'_>) {
+    /// Handles the status of a notification: accepted or refused.
+    pub(super) fn note_accepted(&mut self, id: ExchangeId, status: u16, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.get(&id) else { return };
-        let (life, named) = (exchange.life, exchange.session_named.is_some());
-        let held = http.held_by == Some(id);
-        // A session that is not known when its handshake is completed was never made.
+        let (session_number, named) = (exchange.session_number, exchange.session_named.is_some());
+        let held = http.pending_initialized == Some(id);
+        // A session that is unknown when its handshake completes was never created.
         if held && (status == 429 || status >= 500 || (status == 404 && named)) {
             let why = HandshakeError::InitializedRejected { status: Some(status) };
             return self.handshake_incomplete(why.into(), cx);
@@ -49,7 +50,7 @@ impl Upstream {
             http.release(cx);
         }
         match status {
-            404 if named => self.session_reported_lost(life, Refusal::bare(status), None, cx),
+            404 if named => self.session_reported_lost(session_number, Refusal::bare(status), None, cx),
             200..300 if held => {
                 http.notices.wanted = http.dialect != Dialect::Sse;
                 self.open_notices(cx);
@@ -64,16 +65,16 @@ impl Upstream {
         http.session = http.exchanges.get(&id).and_then(|exchange| exchange.session.as_deref()).map(Into::into);
         (http.early_session, http.has_answered) = (None, false);
         let version = answer.get_str(&["protocolVersion"]);
-        // Revisions before 2025-06-18 know no such header.
+        // Revisions before 2025-06-18 have no such header.
         http.version = version.filter(|version| version.as_ref() >= "2025-06-18").map(Into::into);
     }
 
-    /// The handshake that was replayed got no answer. Without it nothing can go out, so the upstream counts as lost.
+    /// Handles a replayed handshake without an answer. The upstream counts as lost.
     pub(in crate::upstream) fn handshake_failed(&mut self, key: Key, verdict: Verdict, cx: &mut Cx<'_>) {
         let Some(link) = self.link.current() else { return };
         drop(self.take(key, cx));
         self.session.lose();
-        let hopeless = matches!(verdict, Verdict::Forbidden(_));
+        let permanent = matches!(verdict, Verdict::Forbidden(_));
         let is_other_dialect = matches!(verdict, Verdict::OtherDialect(_));
         let cause = match &verdict {
             Verdict::NeedsLogin(_) => Some(Cause::NeedsLogin),
@@ -87,11 +88,11 @@ impl Upstream {
         if let (true, Some(http)) = (is_other_dialect, &mut self.http) {
             http.dialect = Dialect::Sse;
             http.refused = Some(why);
-            return self.link.look_again(cx);
+            return self.link.return_to_dialing(cx);
         }
         self.drop_sse_stream(cx);
         if let (Some(cause), false) = (cause, self.is_initialized_once) {
-            // Had the client waited for this handshake, it would have been told so. Whoever waits now is.
+            // The waiting calls report it to their clients.
             if cause == Cause::NeedsLogin {
                 self.wants_login = true;
                 cx.emit(Event::LoginRequired { upstream: self.id, why: why.clone() });
@@ -100,11 +101,10 @@ impl Upstream {
                 self.fail(key, cause, Outcome::NotSent, why.clone(), cx);
             }
         }
-        self.unreachable(why, hopeless, cx);
+        self.unreachable(why, permanent, cx);
     }
 
-    /// Nobody knows whether `initialized` arrived, and a server may refuse whatever comes without it: the handshake is made
-    /// again from its beginning.
+    /// Repeats the whole handshake, because it is unknown whether `initialized` arrived.
     pub(super) fn handshake_incomplete(&mut self, why: Reason, cx: &mut Cx<'_>) {
         self.forget_session(cx);
         if let Some(link) = self.link.current() {
@@ -114,38 +114,38 @@ impl Upstream {
         self.unreachable(why, false, cx);
     }
 
-    /// The server had time enough to take `initialized`, or to name the endpoint of its SSE stream.
+    /// Handles a server that did not accept `initialized`, or did not name its SSE endpoint, in time.
     pub fn handle_handshake_timer(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        http.held_until = None;
-        if let Some(id) = http.held_by {
+        http.handshake_timer = None;
+        if let Some(id) = http.pending_initialized {
             http.abort(id, cx);
             self.handshake_incomplete(HandshakeError::InitializedTimedOut.into(), cx);
         } else if let (Some(sse_stream), None) = (http.sse_stream(), &http.endpoint) {
             http.abort(sse_stream, cx);
             self.unreachable(HandshakeError::NoEndpoint.into(), false, cx);
         }
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 
-    /// Everything that hangs on a session is gone: its name, its streams, the questions asked in it, and what was about to
-    /// be said in it. Calls that had not left go back to waiting for the next one.
+    /// Drops the session: its id, its streams, its server requests and its queued messages. Unsent calls wait for the
+    /// next session.
     pub(in crate::upstream) fn forget_session(&mut self, cx: &mut Cx<'_>) {
         self.give_up_suspicion(cx);
         let Some(http) = &mut self.http else { return };
         (http.session, http.early_session, http.has_answered) = (None, None, false);
         http.version = None;
-        http.life += 1;
+        http.session_number += 1;
         http.release(cx);
         self.give_up_one_way(cx);
         self.end_notices(cx);
         self.session.lose();
-        self.withdraw_questions(cx);
+        self.withdraw_server_requests(cx);
         self.link.renew();
         while let Some(out) = self.outbox.pop(cx.ledger) {
             match out {
-                Out::Call(key) => self.put_back(key, cx),
-                // `initialized` is part of the handshake that will be replayed.
+                Out::Call(key) => self.requeue(key, cx),
+                // `initialized` is part of the handshake, which is replayed.
                 Out::Text(_, Method::Initialized) => {}
                 Out::Text(_, method) => self.drop_message(method, Dropped::Undeliverable, cx),
             }
@@ -153,8 +153,8 @@ impl Upstream {
         self.sort_waiting();
     }
 
-    /// Nobody waits any more for the answers to what was asked in this session.
-    pub(super) fn withdraw_questions(&self, cx: &mut Cx<'_>) {
+    /// Withdraws the server requests of this session.
+    pub(super) fn withdraw_server_requests(&self, cx: &mut Cx<'_>) {
         if let Some(link) = self.link.current() {
             for client in self.clients.clone() {
                 cx.send_to_client(client, ClientEvent::LinkGone { link });
@@ -162,8 +162,8 @@ impl Upstream {
         }
     }
 
-    /// A call that has not left waits again; one of our own belongs to its session.
-    pub(in crate::upstream) fn put_back(&mut self, key: Key, cx: &mut Cx<'_>) {
+    /// Puts an unsent call back into the queue; an internal request ends with its session.
+    pub(in crate::upstream) fn requeue(&mut self, key: Key, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         if matches!(call.owner, Owner::Us(_)) {
             drop(self.take(key, cx));

@@ -1,20 +1,19 @@
-//! Whether a session is lost: a refusal says so, a ping confirms it.
+//! The loss of a session: a refusal reports it, a ping confirms it.
 //!
-//! Servers tell the loss of a session in many ways: with 404, with 400, with an error in the body. So do tools, about
-//! sessions of their own that have nothing to do with ours, and routers that know no such path. Sending a call again
-//! because of such words can run it twice, so they are only a claim. One ping on the same session decides it, on behalf of
-//! all calls that were refused:
-//! - the ping gets the same status and code, or an error that names the session: the session is lost. The handshake is made again, and each refused call is
-//!   sent once more, unsafe ones too, because a session that does not exist runs nothing;
-//! - the ping is answered: the session lives, and the refusal belongs to the call. An error in a body is the answer;
-//! - neither: it is not known. An unsafe call is `unknown`, a repeatable one is sent again.
+//! Servers report a lost session in many ways: with 404, with 400, with an error in the body. Tools use the same words
+//! for sessions of their own, and so do routers for unknown paths. Sending a call again because of such words can run
+//! it twice, so they are only a suspicion. One ping on the same session decides, for all refused calls:
+//! - the ping gets the same status and code, or an error that names the session: the session is lost. The handshake is
+//!   repeated, and each refused call is sent once more, unsafe ones too, because a lost session runs nothing;
+//! - the ping is answered: the session is alive, and the refusal belongs to the call. An error in a body is the answer;
+//! - neither: unconfirmed. An unsafe call is `unknown`, a repeatable one is sent again.
 //!
-//! A session that has answered nothing but its handshake was never made: the next handshake waits for the backoff.
-//! Otherwise a server that forgets every session at once would be asked for ever. Each call goes out once more for a lost
-//! session; what the next session refuses too is answered.
+//! A session that has answered only its handshake was never created: the next handshake waits for the backoff.
+//! Otherwise a server that drops every session would be initialized in a loop. Each call is sent once more for a lost
+//! session; if the next session refuses it too, that is the answer.
 //!
-//! Some servers refuse every ping. What such a refusal is worth is learned from the pings that test an idle connection: one
-//! that is refused in a session that then answers a call proves nothing any more.
+//! Some servers refuse every ping. The pings that test idle connections reveal them: once a ping is refused in a
+//! session that then answers a call, refused pings prove nothing.
 
 use mendline_wire::{Id, Kind, Message};
 
@@ -31,27 +30,27 @@ use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
 use crate::upstream::exchange::{ErrorBody, Exchange, Purpose, names_session};
-use crate::upstream::inbound::number_in_disguise;
+use crate::upstream::inbound::number_of_other_type;
 use crate::upstream::internal::InternalRequest;
 use crate::upstream::keepalive::ping;
 use crate::words::{Cause, error_response};
 
-/// How a server refused a request: the HTTP status, and the code of the JSON-RPC error if one came.
+/// A refusal: the HTTP status, and the code of the JSON-RPC error if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal {
     status: u16,
     code: Option<i64>,
-    /// Its words are about the session.
+    /// Its text is about the session.
     names_session: bool,
 }
 
 impl Refusal {
-    /// A status of which nothing else is known yet.
+    /// A refusal with only a status.
     pub fn bare(status: u16) -> Refusal {
         Refusal { status, code: None, names_session: false }
     }
 
-    /// That of an exchange that is over.
+    /// The refusal of an ended exchange.
     pub fn of(exchange: &Exchange) -> Option<Refusal> {
         let status = exchange.status?;
         Some(match &exchange.error_body {
@@ -64,73 +63,72 @@ impl Refusal {
         Refusal { status, code: Some(code), names_session: names_session(words) }
     }
 
-    /// Whether it came as an error in the body of a successful response.
+    /// Returns whether it is an error in the body of a successful response.
     fn is_in_body(self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// Whether a ping that was refused like this confirms what was said: the status and the code are the same, or the words
-    /// of its error are about the session, however the server puts it. A bare refusal with another status may be what this
-    /// server answers to every ping.
+    /// Returns whether a ping with this refusal confirms the reported loss: the same status and code, or an error about
+    /// the session. A bare refusal with another status may be this server's reply to every ping.
     fn confirms(self, said: Refusal) -> bool {
         let is_same = self.status == said.status && self.code == said.code;
         is_same || self.names_session
     }
 }
 
-/// A call that a session refused, and that waits until it is known whether the session is lost.
+/// A refused call that waits for the confirmation.
 #[derive(Debug)]
 pub struct Refused {
     pub key: Key,
     pub refusal: Refusal,
-    /// The error that came, under the number of the call.
+    /// The error, under the number of the call.
     pub answer: Option<Message>,
     pub why: Reason,
 }
 
-/// A session that is said to be lost, while a ping finds out.
+/// A session that is reported lost, while a ping confirms it.
 #[derive(Debug)]
 pub(super) struct Suspicion {
     refusal: Refusal,
     refused: Vec<Refused>,
-    /// How many pings went out to find out.
+    /// The number of pings sent.
     pings: u32,
-    /// It was the stream for notices that said so.
+    /// The stream for notifications reported it.
     by_notices: bool,
 }
 
-/// What a refused ping is worth.
+/// The value of a refused ping as evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RefusedPings {
     #[default]
     None,
     /// A ping was refused in this session.
     In(u32),
-    /// A ping was refused in a session that answered a call afterwards: a refused ping proves nothing here.
+    /// A ping was refused in a session that answered a call afterwards: refused pings prove nothing.
     InLiveSession,
 }
 
-/// What is known of a session that was said to be lost.
+/// The finding about a session that was reported lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finding {
     Lost,
     Alive,
     Unconfirmed,
-    /// Pings are refused in sessions that live.
+    /// This server refuses pings in live sessions.
     CannotBeConfirmed,
 }
 
 impl Http {
-    /// Something other than a handshake was answered in the current session.
+    /// Records an answer in the current session, other than that of the handshake.
     pub(super) fn note_session_answer(&mut self) {
         self.has_answered = true;
-        if self.refused_pings == RefusedPings::In(self.life) {
+        if self.refused_pings == RefusedPings::In(self.session_number) {
             self.refused_pings = RefusedPings::InLiveSession;
         }
     }
 
-    /// What else comes over the exchange of a call means nothing. A body ends by itself, and its connection can be used
-    /// again; an event stream may go on for ever.
+    /// Ignores the rest of a call's exchange. A body is read to its end, so that its connection can be reused; an event
+    /// stream is aborted.
     fn leave(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         match (exchange.purpose, exchange.content) {
@@ -140,15 +138,15 @@ impl Http {
         }
     }
 
-    fn note_refused_ping(&mut self, life: u32) {
-        if life == self.life && self.refused_pings != RefusedPings::InLiveSession {
-            self.refused_pings = RefusedPings::In(life);
+    fn note_refused_ping(&mut self, session_number: u32) {
+        if session_number == self.session_number && self.refused_pings != RefusedPings::InLiveSession {
+            self.refused_pings = RefusedPings::In(session_number);
         }
     }
 }
 
 impl Upstream {
-    /// Whether this error, to this call, says that the session is lost.
+    /// Returns whether this error to this call reports the session as lost.
     pub(super) fn reports_session_lost(&self, id: ExchangeId, key: Key, error_body: &ErrorBody) -> bool {
         let (Some(http), Some(call)) = (&self.http, self.calls.get(key)) else { return false };
         let Some(exchange) = http.exchanges.get(&id) else { return false };
@@ -167,36 +165,36 @@ impl Upstream {
         can_lose && by_status && names_session(&error_body.words)
     }
 
-    /// A call was refused with an error that says that its session is lost.
+    /// Handles a call that was refused with such an error.
     pub(super) fn refused_for_session(&mut self, id: ExchangeId, key: Key, error_body: &ErrorBody, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.get(&id) else { return };
-        let life = exchange.life;
+        let session_number = exchange.session_number;
         let refusal = Refusal::with(exchange.status.unwrap_or(200), error_body.code, &error_body.words);
         let why = Reason::ErrorBody { message: error_body.words.clone() };
         http.leave(id, cx);
         if matches!(self.calls.get(key).map(|call| call.owner), Some(Owner::Us(_))) {
             self.internal_lost(key, why, cx);
-            return self.session_reported_lost(life, refusal, None, cx);
+            return self.session_reported_lost(session_number, refusal, None, cx);
         }
         let refused = Refused { key, refusal, answer: answer_of(error_body, key), why };
-        self.session_reported_lost(life, refusal, Some(refused), cx);
+        self.session_reported_lost(session_number, refusal, Some(refused), cx);
     }
 
-    /// The server says that a session is lost. The call that heard so waits until that is known.
+    /// Handles a reported loss. The refused call waits for the confirmation.
     pub(in crate::upstream) fn session_reported_lost(
         &mut self,
-        life: u32,
+        session_number: u32,
         refusal: Refusal,
         refused: Option<Refused>,
         cx: &mut Cx<'_>,
     ) {
         let Some(http) = &mut self.http else { return };
-        if life != http.life {
-            // It has been replaced meanwhile, perhaps for this very reason.
-            let finding = if http.lost_life == Some(life) { Finding::Lost } else { Finding::Unconfirmed };
+        if session_number != http.session_number {
+            // The session was replaced meanwhile, perhaps for this reason.
+            let finding = if http.lost_session == Some(session_number) { Finding::Lost } else { Finding::Unconfirmed };
             if let Some(refused) = refused {
-                self.settle_refused(refused, finding, life, cx);
+                self.settle_refused(refused, finding, session_number, cx);
                 self.sort_waiting();
             }
             return;
@@ -215,7 +213,7 @@ impl Upstream {
         }
     }
 
-    /// Sends the ping that is to confirm a loss, once more if a broken connection took it. Says whether one is on its way.
+    /// Sends the confirming ping, once more if a broken connection took it. Returns whether one is in flight.
     pub(in crate::upstream) fn ping_to_confirm(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(suspicion) = self.http.as_mut().and_then(|http| http.suspicion.as_mut()) else { return false };
         let Some(ping) = ping().filter(|_| suspicion.pings < defaults::CONFIRMATIONS) else { return false };
@@ -224,71 +222,71 @@ impl Upstream {
         self.runs(InternalRequest::Confirm)
     }
 
-    /// The stream for notices was refused as if the session were lost.
-    pub(super) fn notices_reported_lost(&mut self, life: u32, refusal: Refusal, cx: &mut Cx<'_>) {
-        self.session_reported_lost(life, refusal, None, cx);
+    /// Handles a refusal of the notification stream that reports the session as lost.
+    pub(super) fn notices_reported_lost(&mut self, session_number: u32, refusal: Refusal, cx: &mut Cx<'_>) {
+        self.session_reported_lost(session_number, refusal, None, cx);
         if let Some(suspicion) = self.http.as_mut().and_then(|http| http.suspicion.as_mut()) {
             suspicion.by_notices = true;
         }
     }
 
-    /// The ping that is to confirm a loss got this response.
+    /// Handles the response to the confirming ping.
     pub(super) fn confirmation_answered(&mut self, id: ExchangeId, key: Key, answer: &Message, cx: &mut Cx<'_>) {
         let Some(exchange) = self.http.as_ref().and_then(|http| http.exchanges.get(&id)) else { return };
         let code = error_code(answer).unwrap_or_default();
         let words = answer.get_str(&["message"]).unwrap_or_default();
         let refusal = Refusal::with(exchange.status.unwrap_or(200), code, &words);
-        let (life, is_error) = (exchange.life, answer.kind() == Kind::Error);
+        let (session_number, is_error) = (exchange.session_number, answer.kind() == Kind::Error);
         drop(self.take(key, cx));
         if let Some(http) = &mut self.http {
             http.leave(id, cx);
         }
-        self.confirmation_ended(life, is_error.then_some(refusal), !is_error, cx);
+        self.confirmation_ended(session_number, is_error.then_some(refusal), !is_error, cx);
     }
 
-    /// The ping that is to confirm a loss is over: refused like this, answered, or neither.
+    /// Handles the end of the confirming ping: refused, answered or neither.
     pub(in crate::upstream) fn confirmation_ended(
         &mut self,
-        life: u32,
+        session_number: u32,
         refusal: Option<Refusal>,
         is_answered: bool,
         cx: &mut Cx<'_>,
     ) {
         let Some(http) = &self.http else { return };
-        let Some(suspicion) = http.suspicion.as_ref().filter(|_| http.life == life) else { return };
+        let Some(suspicion) = http.suspicion.as_ref().filter(|_| http.session_number == session_number) else { return };
         let finding = match refusal {
             _ if is_answered => Finding::Alive,
             Some(refusal) if refusal.confirms(suspicion.refusal) => Finding::Lost,
-            // Another error in a body is an answer like any other: the server knows no ping.
+            // Another error in a body is an answer: the server does not know pings.
             Some(refusal) if refusal.is_in_body() => Finding::Alive,
             _ => Finding::Unconfirmed,
         };
         self.settle_suspicion(finding, cx);
     }
 
-    /// Whether an exchange was made in the session that is the current one.
+    /// Returns whether an exchange belongs to the current session.
     pub(in crate::upstream) fn is_current(&self, exchange: &Exchange) -> bool {
-        self.http.as_ref().is_some_and(|http| http.life == exchange.life)
+        self.http.as_ref().is_some_and(|http| http.session_number == exchange.session_number)
     }
 
-    /// The ping that is to confirm a loss got no answer.
+    /// Handles a confirming ping without an answer.
     pub(in crate::upstream) fn confirmation_lost(&mut self, cx: &mut Cx<'_>) {
         self.settle_suspicion(Finding::Unconfirmed, cx);
     }
 
-    /// A ping that tested an idle connection was refused. That begins nothing: it may be all that this server refuses.
+    /// Records a refused keep-alive ping. It starts no suspicion: the server may refuse every ping.
     pub(in crate::upstream) fn ping_refused(&mut self, exchange: &Exchange) {
         if let (Some(http), Some(400..500)) = (&mut self.http, exchange.status) {
-            http.note_refused_ping(exchange.life);
+            http.note_refused_ping(exchange.session_number);
         }
     }
 
-    /// A session ends for another reason: what waits for a ping on it is settled without.
+    /// Settles the suspicion without a ping, because the session ends for another reason.
     pub(super) fn give_up_suspicion(&mut self, cx: &mut Cx<'_>) {
         self.settle_suspicion(Finding::Unconfirmed, cx);
     }
 
-    /// The answer of a refused call that still waits for a ping, if one came.
+    /// Takes the error of a refused call that still waits for the confirmation.
     pub(in crate::upstream) fn take_refused_answer(&mut self, key: Key) -> Option<Message> {
         let suspicion = self.http.as_mut()?.suspicion.as_mut()?;
         let at = suspicion.refused.iter().position(|refused| refused.key == key)?;
@@ -298,18 +296,18 @@ impl Upstream {
     fn settle_suspicion(&mut self, finding: Finding, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(suspicion) = http.suspicion.take() else { return };
-        let (life, was_made) = (http.life, http.has_answered);
+        let (session_number, was_made) = (http.session_number, http.has_answered);
         for refused in suspicion.refused {
-            self.settle_refused(refused, finding, life, cx);
+            self.settle_refused(refused, finding, session_number, cx);
         }
         self.sort_waiting();
         let Some(http) = &mut self.http else { return };
         let is_lost = match finding {
             Finding::Lost => {
-                http.lost_life = Some(life);
+                http.lost_session = Some(session_number);
                 true
             }
-            // Nothing can tell it from a refusal of its own; a new handshake does no harm.
+            // It cannot be told from a refusal of the call; a new handshake does no harm.
             Finding::CannotBeConfirmed => !suspicion.refusal.is_in_body(),
             Finding::Alive => {
                 http.note_session_answer();
@@ -329,22 +327,22 @@ impl Upstream {
         self.promote(cx);
     }
 
-    /// Decides about one refused call.
-    fn settle_refused(&mut self, refused: Refused, finding: Finding, life: u32, cx: &mut Cx<'_>) {
+    /// Settles one refused call.
+    fn settle_refused(&mut self, refused: Refused, finding: Finding, session_number: u32, cx: &mut Cx<'_>) {
         let Refused { key, refusal, answer, why } = refused;
         let Some(call) = self.calls.get_mut(key) else { return };
         let is_repeatable = call.effect.is_repeatable();
         let pause = backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
-        let again = self.gate.resumes_at(cx.now) + pause;
+        let not_before = self.gate.resumes_at(cx.now) + pause;
         match (finding, answer) {
             (Finding::Lost, _) => {
                 call.refused_once = true;
-                call.lost_in = Some(life);
+                call.lost_in = Some(session_number);
                 let evidence = Evidence { written: Written::Whole, reply: Reply::SessionGone };
                 self.settle_for(key, evidence, cx.now, LossReason::SessionLost.into(), cx);
             }
             (Finding::Alive, Some(answer)) => self.pass_on(answer, cx),
-            // A server that repeats itself in so many words has answered; it need not be asked again.
+            // An error in a body is a sufficient answer; the call is not sent again.
             (_, Some(answer)) if is_repeatable && refusal.is_in_body() => self.pass_on(answer, cx),
             (Finding::Alive, None) if refusal.status == 404 => {
                 self.note_health(key, None, cx);
@@ -352,23 +350,23 @@ impl Upstream {
             }
             (Finding::Alive, None) => {
                 let evidence = Evidence { written: Written::Whole, reply: Reply::Status(refusal.status) };
-                self.settle_for(key, evidence, again, why, cx);
+                self.settle_for(key, evidence, not_before, why, cx);
             }
             (Finding::Unconfirmed | Finding::CannotBeConfirmed, _) => {
                 let why = Reason::LossUnconfirmed(Box::new(why));
-                self.settle_for(key, Evidence::SILENCE, again, why, cx);
+                self.settle_for(key, Evidence::SILENCE, not_before, why, cx);
             }
         }
     }
 
-    /// Gives a server's error to the client as the answer to its call.
+    /// Passes a server's error to the client as the answer to its call.
     pub(in crate::upstream) fn pass_on(&mut self, answer: Message, cx: &mut Cx<'_>) {
         if let Some(link) = self.link.current() {
             self.handle_message(link, answer, cx);
         }
     }
 
-    /// The session is lost: the handshake is made again, at once if the session had worked, else after the backoff.
+    /// Repeats the handshake: at once if the session had worked, else after the backoff.
     fn replace_session(&mut self, had_worked: bool, cx: &mut Cx<'_>) {
         let why = match had_worked {
             true => LossReason::SessionLost,
@@ -389,7 +387,7 @@ impl Upstream {
         }
     }
 
-    /// The stream for notices is asked for again, ever more slowly.
+    /// Schedules the reopening of the notification stream, with a growing backoff.
     pub(super) fn reopen_notices_later(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         if http.notices.timer.is_none() {
@@ -398,10 +396,10 @@ impl Upstream {
     }
 }
 
-/// The answer that an error is to a call. One that names the call is the server's own answer and passes as it came. One that
-/// names another id, or none, is quoted: its code, and its words without secrets.
+/// The answer that an error gives to a call. An error that names the call passes unchanged. An error with another id,
+/// or none, is quoted: its code, and its redacted text.
 pub(in crate::upstream) fn answer_of(error: &ErrorBody, key: Key) -> Option<Message> {
-    let number = error.message.id().and_then(|raw| Id::from_raw(raw).as_u64().or_else(|| number_in_disguise(raw)));
+    let number = error.message.id().and_then(|raw| Id::from_raw(raw).as_u64().or_else(|| number_of_other_type(raw)));
     if number == Some(key.number()) {
         return Some(error.message.clone());
     }

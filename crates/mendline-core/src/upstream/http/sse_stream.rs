@@ -1,11 +1,11 @@
-//! Legacy SSE: one long GET, the SSE stream, over which everything comes back.
+//! Legacy SSE: one long GET, the SSE stream, carries all messages of the server.
 //!
-//! The SSE stream is the link: while it stands, a POST that finds no way is only that POST's trouble; when it is gone, so are the
-//! session and every answer that was to come over it. A server that may have been initialized over a SSE stream is not initialized over
-//! it again; the SSE stream is given up and another made.
+//! The SSE stream is the link. While it is open, a failed POST concerns only its own message. When it ends, the session
+//! and all expected answers are lost. A server that may have been initialized over an SSE stream is not initialized
+//! over it again; a new stream is opened.
 //!
-//! A POST that is under way when its SSE stream goes is an *orphan*: its answer will not come, but its own end may still tell what
-//! became of it. It is waited for, for a moment; what has no word by then may have been received.
+//! A POST in flight when its SSE stream ends is an *orphan*: its answer will not come, but its own end is evidence. It
+//! has a short time to end; then it counts as possibly received.
 
 use crate::config::Dialect;
 use crate::cx::{Alarm, Cx};
@@ -21,14 +21,14 @@ use crate::upstream::exchange::{Exchange, Purpose};
 use crate::words::Cause;
 
 impl Upstream {
-    /// The server speaks something else than was tried. The call goes back to the queue, and the SSE stream is tried.
+    /// Requeues the call and tries the SSE stream: the server does not support Streamable HTTP.
     pub(super) fn try_other_dialect(&mut self, key: Key, why: Reason, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.dialect = Dialect::Sse;
         http.refused = Some(why);
         self.settle_for(key, Evidence::UNSENT, cx.now, LossReason::TryingSse.into(), cx);
         self.sort_waiting();
-        self.link.look_again(cx);
+        self.link.return_to_dialing(cx);
     }
 
     pub(super) fn sse_stream_ready(&mut self, cx: &mut Cx<'_>) {
@@ -47,7 +47,7 @@ impl Upstream {
         }
     }
 
-    /// The SSE stream is gone, and with it the session and every answer that was to come over it.
+    /// Handles the end of the SSE stream: the session and all expected answers are lost.
     pub(super) fn sse_stream_ended(&mut self, exchange: &Exchange, how: &EndHow, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.endpoint = None;
@@ -59,38 +59,38 @@ impl Upstream {
             (Some(status), _) => Reason::SseStatus { status },
             (None, _) => LossReason::SseStreamNotOpened.into(),
         };
-        // Only an answer tells that the server does not speak this dialect either; a broken line tells nothing, and an event
-        // stream that breaks off before it has named its endpoint tells the contrary.
+        // Only a response shows that the server does not support this transport. A broken connection shows nothing, and
+        // an event stream that breaks before it names its endpoint shows the opposite.
         let broke_off = matches!((exchange.status, how), (None, _) | (Some(200..300), EndHow::Cut(_)));
         let was_answered = !broke_off && !self.link.is_up();
         if let Some(refused) = http.refused.take_if(|_| was_answered) {
-            // Neither dialect: the next call may try both again.
+            // Neither transport: the next call may try both again.
             http.dialect = Dialect::Auto;
             let why = Reason::Both(Box::new(refused), Box::new(why));
             if self.ever_answered {
-                // It spoke one of them before: perhaps only what stands in front of it answers now.
+                // It supported one of them before: a proxy in front of it may be answering now.
                 return self.unreachable(why, false, cx);
             }
             for key in std::mem::take(&mut self.waiting) {
                 self.fail(key, Cause::CannotBridge, Outcome::NotSent, why.clone(), cx);
             }
-            // Like a command that does not exist: asking again soon is pointless.
+            // Like a missing command: a quick retry is pointless.
             return self.link.handle_unreachable(why, true, false, cx);
         }
         let is_unknown_there = matches!(exchange.status, Some(400 | 404 | 405));
         if was_answered && is_unknown_there && http.configured == Dialect::Auto {
-            // It spoke this dialect once, and does not any more: the next try begins with the other one.
+            // It no longer supports this transport: the next attempt begins with the other one.
             http.dialect = Dialect::Auto;
         }
         self.give_up_posts(cx);
-        let hopeless = matches!(how, EndHow::Forbidden(_)) && exchange.status.is_none();
-        self.link.handle_unreachable(why, hopeless, !self.calls.is_empty(), cx);
-        // Whoever's POST has ended was received.
+        let permanent = matches!(how, EndHow::Forbidden(_)) && exchange.status.is_none();
+        self.link.handle_unreachable(why, permanent, !self.calls.is_empty(), cx);
+        // A call whose POST has ended was received.
         self.lose_calls(|_| Written::Whole, cx);
         self.give_up_if_parked(cx);
     }
 
-    /// The SSE stream is of no use any more: it is given up, and with it every answer that was to come over it.
+    /// Closes the SSE stream; all expected answers are lost.
     pub(in crate::upstream) fn drop_sse_stream(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(sse_stream) = http.sse_stream() else { return };
@@ -100,19 +100,19 @@ impl Upstream {
         self.lose_calls(|_| Written::Whole, cx);
     }
 
-    /// What is still being posted would be answered over a SSE stream that is gone. Only the POSTs of clients' calls that have a
-    /// connection and no answer of their own stay for a moment.
+    /// Aborts the POSTs whose SSE stream is gone, except orphans: clients' calls with a connection and without a
+    /// response.
     pub(super) fn give_up_posts(&mut self, cx: &mut Cx<'_>) {
         for key in self.calls.keys_by_age() {
-            self.take_back_unreached(key);
+            self.revert_unreached(key);
         }
         let Some(http) = &mut self.http else { return };
         let is_clients = |key: Key| self.calls.get(key).is_some_and(|call| matches!(call.owner, Owner::Client { .. }));
         let is_useless = |exchange: &Exchange| match exchange.purpose {
             Purpose::OneWay => true,
             Purpose::Call(key) => {
-                let may_tell = exchange.reached && !matches!(exchange.status, Some(200..300));
-                !may_tell || !is_clients(key)
+                let is_conclusive = exchange.reached && !matches!(exchange.status, Some(200..300));
+                !is_conclusive || !is_clients(key)
             }
             _ => false,
         };
@@ -122,24 +122,24 @@ impl Upstream {
         }
         self.forget_session(cx);
         if let Some(http) = &mut self.http
-            && http.orphans_until.is_none()
+            && http.orphans_timer.is_none()
             && http.exchanges.values().any(|exchange| http.is_orphan(exchange))
         {
-            http.orphans_until = cx.wake_in(defaults::ORPHAN, Alarm::Orphans(self.id));
+            http.orphans_timer = cx.wake_in(defaults::ORPHAN, Alarm::Orphans(self.id));
         }
     }
 
-    /// The calls whose POSTs are waited for although their SSE stream is gone.
+    /// The orphaned calls.
     pub(in crate::upstream) fn orphans(&self) -> Vec<Key> {
         let Some(http) = &self.http else { return Vec::new() };
         let orphans = http.exchanges.values().filter(|exchange| http.is_orphan(exchange));
         orphans.filter_map(|it| if let Purpose::Call(key) = it.purpose { Some(key) } else { None }).collect()
     }
 
-    /// Posts whose SSE stream is gone have had time enough: what they carry may have been received.
+    /// Settles the orphans as possibly received.
     pub fn handle_orphans_timer(&mut self, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
-            http.orphans_until = None;
+            http.orphans_timer = None;
         }
         for key in self.orphans() {
             self.drop_exchange(key, cx);
@@ -148,6 +148,6 @@ impl Upstream {
         self.sort_waiting();
         self.give_up_if_parked(cx);
         self.promote(cx);
-        self.keep_moving(cx);
+        self.advance_http(cx);
     }
 }

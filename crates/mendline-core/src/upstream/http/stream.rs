@@ -1,4 +1,4 @@
-//! A response that comes as a stream of events, and how it is asked for again when it breaks off.
+//! A response as an event stream, and its resumption.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, Purpose};
 
-/// What a response stream has said of itself.
+/// The state of a response stream.
 #[derive(Debug, Default)]
 pub struct Stream {
     pub last_event: Option<Bytes>,
@@ -21,24 +21,24 @@ pub struct Stream {
     /// Resumptions since the last message.
     pub tries: u32,
     pub resume_at: Option<crate::moment::Moment>,
-    /// The session that its head named; a handshake that breaks off is resumed in it.
+    /// The session in its head; a handshake that breaks off is resumed in it.
     pub session: Option<String>,
-    /// The events that have been passed on, as far back as a server may replay them.
+    /// The ids of the delivered events, as far back as a server may replay them.
     passed_on: VecDeque<Bytes>,
     pub(super) resumed: bool,
 }
 
-/// How many events are remembered: more than a server keeps for replay.
+/// The number of kept ids: more than a server keeps for replay.
 const REMEMBERED: usize = 1000;
 
 impl Stream {
-    /// Takes note of an event; says whether it is news. A server that replays more than was missed is not heard twice.
+    /// Records an event; returns whether it is new. Replayed events are delivered once.
     pub(super) fn note(&mut self, id: Option<Bytes>, retry: Option<Duration>, has_message: bool) -> bool {
         if let Some(id) = id.filter(|id| !id.is_empty()) {
             if self.resumed && self.passed_on.contains(&id) {
                 return false;
             }
-            // A copy: the event's own bytes would keep the whole buffer that they came in.
+            // A copy: the slice would keep its whole buffer alive.
             let id = Bytes::copy_from_slice(&id);
             self.passed_on.push_back(id.clone());
             if self.passed_on.len() > REMEMBERED {
@@ -56,7 +56,7 @@ impl Stream {
 }
 
 impl Upstream {
-    /// The time has come to resume a call's response.
+    /// Resumes a call's response.
     pub(in crate::upstream) fn resume(&mut self, key: Key, cx: &mut Cx<'_>) {
         let (Some(http), Some(call)) = (&mut self.http, self.calls.get_mut(key)) else { return };
         call.stream.resume_at = None;

@@ -1,7 +1,7 @@
-//! What exchanges find out about a server behind a URL.
+//! The reachability of an HTTP server.
 //!
-//! Over HTTP nothing is dialed for its own sake: a call that goes out finds out whether the server can be reached, and the
-//! link is told.
+//! Over HTTP there is no dial of its own: a call that is sent finds out whether the server is reachable, and reports it
+//! to the link.
 
 use super::{Health, Link};
 use crate::cx::Cx;
@@ -9,43 +9,43 @@ use crate::event::{LinkState, Over};
 use crate::reason::{LossReason, Reason};
 
 impl Link {
-    /// Over HTTP: an exchange has a connection, so the upstream can be reached. Says whether that is news.
+    /// Handles an exchange with a connection: the upstream is reachable. Returns whether this is a change.
     pub fn handle_reached(&mut self, over: Over, cx: &mut Cx<'_>) -> bool {
         if self.stopped || matches!(self.state, LinkState::Up | LinkState::Draining) {
             return false;
         }
         if self.state != LinkState::Dialing {
-            // Found by someone who was not sent to look; it counts as a dial all the same, or the backoff would stand still.
+            // Reached without a dial; it counts as one, or the backoff would not grow.
             self.count_dial(cx.now);
         }
         cx.disarm(&mut self.timer);
         self.health = Health::default();
-        self.rise(over, cx);
+        self.come_up(over, cx);
         true
     }
 
-    /// Over HTTP: no connection could be made. While one that is lost already is waited for, that is no news.
-    pub fn handle_unreachable(&mut self, why: Reason, hopeless: bool, called: bool, cx: &mut Cx<'_>) {
+    /// Handles a failed connection. While the link is waiting, it changes nothing.
+    pub fn handle_unreachable(&mut self, why: Reason, permanent: bool, called: bool, cx: &mut Cx<'_>) {
         if matches!(self.state, LinkState::Dialing | LinkState::Up) {
-            self.lose(why, hopeless, called, cx);
+            self.lose(why, permanent, called, cx);
         }
     }
 
-    /// Over HTTP: nobody wants anything, so nothing is tried until someone does.
-    pub fn rest(&mut self, cx: &mut Cx<'_>) {
+    /// Returns to idle: no call waits.
+    pub fn go_idle(&mut self, cx: &mut Cx<'_>) {
         if self.state == LinkState::Dialing {
-            self.rest_because(LossReason::Unused, cx);
+            self.go_idle_because(LossReason::Unused, cx);
         }
     }
 
-    /// Over HTTP: reached, but not yet in a language that it speaks.
-    pub fn look_again(&mut self, cx: &mut Cx<'_>) {
+    /// Returns to dialing: reached, but not with a supported transport yet.
+    pub fn return_to_dialing(&mut self, cx: &mut Cx<'_>) {
         if self.state == LinkState::Up {
             self.move_to(LinkState::Dialing, Some(LossReason::TryingSse.into()), cx);
         }
     }
 
-    /// Over HTTP: the session is a new one, and what was asked over the old one belongs to the old name.
+    /// Starts a new link id for a new session, so that server requests of the old one are recognised.
     pub fn renew(&mut self) {
         self.dial += 1;
     }

@@ -1,8 +1,8 @@
-//! Who wants the link, and who wants it left alone.
+//! Requests to dial or to hold the link.
 //!
-//! Calls wake it, people ask for it or take it out, the server asks for a pause, the configuration changes, the machine wakes
-//! up: each of these brings the next dial nearer or puts it off. How many there may be in a minute is decided in one place
-//! ([`Link::earliest_dial`]), and only a person is not held to it.
+//! Calls wake it, the operator reconnects or isolates it, the server requests a pause, the configuration changes, the
+//! machine resumes: each of these brings the next dial forward or delays it. [`Link::earliest_dial`] alone enforces the
+//! dial limit; only the operator may exceed it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::moment::Moment;
 use crate::reason::{ConnectivityChange, LossReason};
 
 impl Link {
-    /// Someone wants it: dial if it was never dialed.
+    /// Dials if it was never dialed.
     pub fn open(&mut self, cx: &mut Cx<'_>) {
         if self.state != LinkState::Idle || self.stopped || self.held {
             return;
@@ -29,7 +29,7 @@ impl Link {
         }
     }
 
-    /// A call waits for it: wake what is parked, hurry what waits.
+    /// Wakes a parked or waiting link for a call.
     pub fn wake(&mut self, cx: &mut Cx<'_>) {
         match self.state {
             LinkState::Idle => self.open(cx),
@@ -45,13 +45,13 @@ impl Link {
         }
     }
 
-    /// It is not dialed until it is released. A child that runs may go on running.
+    /// Stops dialing until it is released. A running child may keep running.
     pub fn hold(&mut self, cx: &mut Cx<'_>) {
         self.held = true;
         let is_http = self.transport != Transport::Child;
         if matches!(self.state, LinkState::Waiting | LinkState::Parked) || (is_http && self.state == LinkState::Dialing)
         {
-            self.rest_because(LossReason::Isolated, cx);
+            self.go_idle_because(LossReason::Isolated, cx);
         }
     }
 
@@ -59,15 +59,15 @@ impl Link {
         self.held = false;
     }
 
-    /// The server wants to be left alone until then: the next dial is not before.
-    pub fn put_off(&mut self, until: Moment, cx: &mut Cx<'_>) {
-        self.put_off = self.put_off.max(until);
+    /// Delays the next dial until the end of the server's pause.
+    pub fn postpone_until(&mut self, until: Moment, cx: &mut Cx<'_>) {
+        self.not_before = self.not_before.max(until);
         if matches!(self.state, LinkState::Waiting | LinkState::Parked) && self.wakes_at < until {
             self.sleep_until(until, cx);
         }
     }
 
-    /// Someone asked for a new connection manually, and there is none: forget the waiting, dial now.
+    /// Dials now, without the backoff, for the operator.
     pub fn reconnect(&mut self, cx: &mut Cx<'_>) {
         match self.state {
             LinkState::Idle | LinkState::Waiting | LinkState::Parked if !self.stopped => {
@@ -77,20 +77,19 @@ impl Link {
         }
     }
 
-    /// Another policy holds from now on. Who was left alone under the old one and would not be under the new one is dialed.
+    /// Applies a new policy. A link that waits for a request, and would not under the new policy, is dialed.
     pub fn reconfigure(&mut self, policy: Reconnect, cx: &mut Cx<'_>) {
-        let was_left_alone = self.is_left_alone();
+        let was_waiting_for_request = self.waits_for_request();
         self.policy = policy;
-        if was_left_alone && !self.is_left_alone() && !self.stopped && !self.held {
+        if was_waiting_for_request && !self.waits_for_request() && !self.stopped && !self.held {
             self.move_to(LinkState::Waiting, Some(LossReason::ConfigurationChanged.into()), cx);
             self.sleep_until(self.earliest_dial(cx.now), cx);
         }
     }
 
-    /// The way to the server is another one: what was learned about the old one is worth nothing, and what waits for it waits
-    /// no longer. Whoever edits the way to a server that is up wants it to be up: it is dialed again without being asked for. A
-    /// child that is up has to be ended for that.
-    pub fn start_anew(&mut self, cx: &mut Cx<'_>) {
+    /// Resets the link for a new target: old failures do not count, and waiting ends. A link that is up is dialed again
+    /// automatically; a child has to be ended first.
+    pub fn reset(&mut self, cx: &mut Cx<'_>) {
         self.incident = None;
         self.health = Health::default();
         self.exits.clear();
@@ -103,7 +102,7 @@ impl Link {
                 self.sleep_until(self.earliest_dial(cx.now), cx);
             }
             LinkState::Up | LinkState::Dialing if self.transport != Transport::Child => {
-                self.rest_because(LossReason::ConfigurationChanged, cx);
+                self.go_idle_because(LossReason::ConfigurationChanged, cx);
                 self.open(cx);
             }
             LinkState::Up => self.renewing = true,
@@ -111,8 +110,7 @@ impl Link {
         }
     }
 
-    /// The machine woke up, or the network changed: what was learned about the way there is worth nothing any more. What
-    /// is lost is tried soon, as if it had been lost just now; how soon is chance, so that not all are tried at once.
+    /// Dials soon, with jitter, after a resume or a network change. Failures before it do not count.
     pub fn dial_soon(&mut self, change: ConnectivityChange, cx: &mut Cx<'_>) {
         if !matches!(self.state, LinkState::Waiting | LinkState::Parked) || self.stopped {
             return;
