@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use mendline_core::reason::{Exit, LossReason, Reason};
 use mendline_core::evidence::Outcome;
 use mendline_core::words::{Cause, Failure};
 use mendline_wire::{Id, Method};
@@ -16,11 +17,14 @@ pub const TOOLS: [&str; 2] = ["fail", "fail_structured"];
 /// The prefix of the resource that fails; the number of the failure follows.
 pub const RESOURCE: &str = "failure:///";
 
-/// Details as they come from outside, with quotes.
-const DETAILS: [&str; 2] = [
-    "the server was killed by signal 9",
-    "the server answered HTTP 503: <p class=\"x\">\u{fc}ber\\last\u{1f980}\u{2028}\u{0}\ttoo {\"result\":{}}</p>",
-];
+/// Returns the reasons, one of them with text from outside.
+fn reasons() -> [Reason; 2] {
+    let body = "<p class=\"x\">\u{fc}ber\\last\u{1f980}\u{2028}\u{0}\ttoo {\"result\":{}}</p>";
+    [
+        LossReason::Exited(Exit::Signal(9)).into(),
+        Reason::Status { status: 503, body: Some(body.to_owned()), not_json: false },
+    ]
+}
 
 /// Returns all failures. The era of the request decides the form of a result.
 pub fn all(modern: bool) -> Vec<Failure> {
@@ -30,9 +34,9 @@ pub fn all(modern: bool) -> Vec<Failure> {
             for (retryable, retry_after, needs_person) in
                 [(false, None, false), (true, None, false), (true, Some(2), false), (false, None, true)]
             {
-                for detail in DETAILS {
+                for why in reasons() {
                     failures.push(Failure {
-                        call: Some(65_537),
+                        call: Some(7),
                         cause,
                         outcome,
                         retryable,
@@ -40,7 +44,7 @@ pub fn all(modern: bool) -> Vec<Failure> {
                         retry_after: retry_after.map(Duration::from_secs),
                         upstream: "notes".into(),
                         what: "create_note".into(),
-                        detail: detail.into(),
+                        why,
                         needs_person,
                         modern,
                     });

@@ -13,8 +13,8 @@ use std::time::Duration;
 use mendline::decisions::port::Change;
 use mendline::decisions::{Input, UpstreamId};
 use mendline::observe::log::{LogLevel, Pen};
-use mendline::surroundings::network::Network;
-use mendline::surroundings::sleep::Sleep;
+use mendline::os_events::network::Network;
+use mendline::os_events::sleep::Sleep;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::reload::{Reload, ReloadTarget};
@@ -49,7 +49,7 @@ impl From<ExternalInput> for Input {
         match input {
             ExternalInput::Stop => Input::Stop,
             ExternalInput::Reconnect => Input::Reconnect { upstream: UpstreamId(0) },
-            ExternalInput::Woke => Input::Woke,
+            ExternalInput::Woke => Input::SystemResumed,
             ExternalInput::NetworkChanged => Input::NetworkChanged,
         }
     }
@@ -131,12 +131,12 @@ impl ExternalInputs {
     fn push_change(&self, change: Option<Input>) {
         let Some(change) = change else { return };
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes_endpoint = |input: &Input| matches!(input, Input::Reconfigure { change: Change::Way, .. });
+        let changes_endpoint = |input: &Input| matches!(input, Input::Reconfigure { change: Change::Transport, .. });
         // A pending change of the endpoint must not be lost behind a change of policies.
         let changed_endpoint = queue.change.as_ref().is_some_and(changes_endpoint);
         queue.change = Some(match change {
             Input::Reconfigure { upstream, config, change: Change::Policies } if changed_endpoint => {
-                Input::Reconfigure { upstream, config, change: Change::Way }
+                Input::Reconfigure { upstream, config, change: Change::Transport }
             }
             other => other,
         });

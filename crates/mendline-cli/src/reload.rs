@@ -108,12 +108,12 @@ impl Reload {
             _ if !moved => Some(Change::Policies),
             (Endpoint::Child(command), ReloadTarget::Child(next)) => {
                 next.put(command.clone());
-                Some(Change::Way)
+                Some(Change::Transport)
             }
             (Endpoint::Remote(address), ReloadTarget::Remote(next)) => match address.target() {
                 Ok(target) => {
                     next.put(target.limits(self.limits()));
-                    Some(Change::Way)
+                    Some(Change::Transport)
                 }
                 Err(complaint) => {
                     log.say(LogLevel::Error, &format!("{complaint}; the old configuration stays"));

@@ -45,9 +45,9 @@ impl Reporter {
 }
 
 impl Observer for Reporter {
-    fn happened(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         match event {
-            Event::LinkMoved { to: LinkState::Waiting, why, .. } => {
+            Event::LinkStateChanged { to: LinkState::Waiting, why, .. } => {
                 self.print_once(format!("{}; reconnecting", one_line(why)));
             }
             Event::CallRetried { attempt, .. } => self.print_once(format!("sent again, attempt {attempt}")),
@@ -59,5 +59,5 @@ impl Observer for Reporter {
         }
     }
 
-    fn said(&mut self, _upstream: UpstreamId, _line: &[u8]) {}
+    fn on_stderr(&mut self, _upstream: UpstreamId, _line: &[u8]) {}
 }

@@ -145,7 +145,7 @@ where
     let (reader, writer) = stdio::open()?;
     let mut engine = Engine::new(config, fastrand::u64(..));
     if let Some(what) = list_cache.as_ref().and_then(Shelf::read) {
-        engine.handle(Input::Remembered { upstream: UpstreamId(0), what }, Moment::ZERO);
+        engine.handle(Input::Cached { upstream: UpstreamId(0), what }, Moment::ZERO);
     }
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
     let redactor = log.redactor();

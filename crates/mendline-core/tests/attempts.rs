@@ -6,7 +6,7 @@ mod stage;
 
 use std::time::Duration;
 
-use mendline_core::port::{SpawnFailure, SpawnFailureKind};
+use mendline_core::port::SpawnError;
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::initialized::initialized;
@@ -100,7 +100,8 @@ fn call_that_waits_in_vain_gets_cause_and_retry_time() {
     while stage.now < end {
         stage.advance(Duration::from_millis(100));
         if let Some(link) = stage.spawned.take() {
-            let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "no process to be had".into() };
+            let why =
+                SpawnError::Exhausted { command: "notes-server".to_owned(), error: "no process to be had".to_owned() };
             stage.input(Input::SpawnFailed { link, why });
         }
     }

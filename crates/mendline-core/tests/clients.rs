@@ -46,15 +46,15 @@ fn notification(length: usize) -> String {
 #[test]
 fn server_requests_beyond_client_limit_are_declined() {
     let mut stage = Stage::up();
-    for id in 0..defaults::ASKS {
+    for id in 0..defaults::SERVER_REQUESTS {
         stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list"}}"#));
         assert_eq!(stage.server_reads(), None, "{id} questions are not too many");
     }
-    assert_eq!(stage.engine.load().asks, defaults::ASKS);
+    assert_eq!(stage.engine.load().server_requests, defaults::SERVER_REQUESTS);
     stage.server_sends(r#"{"jsonrpc":"2.0","id":"more","method":"roots/list"}"#);
     let declined = stage.server_reads().expect("the wait is bounded");
     assert_eq!(declined["id"], "more");
-    assert_eq!(std::iter::from_fn(|| stage.client_reads()).count(), defaults::ASKS);
+    assert_eq!(std::iter::from_fn(|| stage.client_reads()).count(), defaults::SERVER_REQUESTS);
 }
 
 #[test]

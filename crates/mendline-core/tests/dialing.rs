@@ -7,7 +7,7 @@ mod stage;
 use std::time::Duration;
 
 use mendline_core::config::AutoReconnect;
-use mendline_core::port::{Pipe, SpawnFailure, SpawnFailureKind};
+use mendline_core::port::{Pipe, SpawnError};
 use mendline_core::{Input, LinkState, Output, UpstreamConfig, defaults};
 use serde_json::{Value, json};
 use stage::initialized::{initialized, initialized_with, request, restart};
@@ -15,7 +15,7 @@ use stage::{NOTES, Stage, call};
 
 fn fail_spawn(stage: &mut Stage) {
     let link = stage.spawned.take().expect("a dial");
-    let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "no process to be had".into() };
+    let why = SpawnError::Exhausted { command: "notes-server".to_owned(), error: "no process to be had".to_owned() };
     stage.input(Input::SpawnFailed { link, why });
 }
 
@@ -158,9 +158,9 @@ fn suspend_while_up_resets_no_retries() {
     let two = AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
     let mut stage = initialized_with(|notes| notes.reconnect = two.into());
     restart(&mut stage);
-    stage.input(Input::Woke);
+    stage.input(Input::SystemResumed);
     restart(&mut stage);
-    stage.input(Input::Woke);
+    stage.input(Input::SystemResumed);
     stage.die(stage.written);
     assert_eq!(stage.state(), LinkState::Parked);
 }
@@ -176,7 +176,7 @@ fn child_ended_by_mendline_is_reported_with_reason() {
     let mut stage = Stage::up();
     let link = stage.spawned.unwrap();
     stage.input(Input::LinkBroken { link, pipe: Pipe::Stdout });
-    stage.advance(defaults::LADDER_STEP);
+    stage.advance(defaults::SHUTDOWN_STEP);
     stage.die(0);
     assert!(last_move(&stage).ends_with(": the server closed its stdout"), "{}", last_move(&stage));
 }

@@ -9,7 +9,7 @@ mod stage;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_core::port::{Ending, Exit, Pipe, SpawnFailure, SpawnFailureKind};
+use mendline_core::port::{Ending, Exit, Pipe, SpawnError};
 use mendline_core::{Input, LinkState, Output, Port, defaults};
 use mendline_wire::{Limits, Line, Received};
 use serde_json::Value;
@@ -125,7 +125,7 @@ fn missing_command_is_reported_at_once_and_retried_slowly() {
     let mut stage = Stage::new();
     stage.client_sends(r#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
     let link = stage.spawned.take().unwrap();
-    let why = SpawnFailure { kind: SpawnFailureKind::NotFound, text: "`notes-server` was not found".into() };
+    let why = SpawnError::NotFound { command: "notes-server".to_owned() };
     stage.input(Input::SpawnFailed { link, why });
     let answer = stage.client_reads().unwrap();
     assert_eq!(answer["error"]["code"], -31007);
@@ -139,7 +139,7 @@ fn missing_command_is_reported_to_later_calls() {
     let mut stage = Stage::new();
     stage.input(Input::ClientEnded { client: CLIENT });
     let link = stage.spawned.take().unwrap();
-    let why = SpawnFailure { kind: SpawnFailureKind::NotFound, text: "`notes-server` was not found".into() };
+    let why = SpawnError::NotFound { command: "notes-server".to_owned() };
     stage.input(Input::SpawnFailed { link, why });
     assert!(matches!(stage.asked.last(), Some(Output::Finished { ending: Ending::NeverReady })));
 }
@@ -304,7 +304,7 @@ fn live_server_with_closed_stdout_gets_shutdown_sequence() {
     let link = stage.spawned.unwrap();
     stage.input(Input::LinkBroken { link, pipe: Pipe::Stdout });
     assert_eq!(stage.state(), LinkState::Draining);
-    stage.advance(defaults::LADDER_STEP * 2);
+    stage.advance(defaults::SHUTDOWN_STEP * 2);
     assert!(stage.asked.iter().any(|asked| format!("{asked:?}").contains("Kill")), "{:?}", stage.asked);
 }
 
@@ -372,7 +372,7 @@ fn stderr_tail_of_server_that_never_answered_is_reported() {
     stage.server_reads().unwrap();
     let link = stage.spawned.unwrap();
     for line in ["NOTES_TOKEN is not set", " \t"] {
-        stage.input(Input::Said { link, line: Bytes::from(line) });
+        stage.input(Input::Stderr { link, line: Bytes::from(line) });
     }
     stage.die(stage.written);
     let answer = stage.client_reads().unwrap().to_string();

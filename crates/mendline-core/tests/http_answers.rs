@@ -4,6 +4,7 @@
 
 mod stage;
 
+use mendline_core::reason::{CutReason, RefusalReason};
 use std::time::Duration;
 
 use mendline_core::Input;
@@ -79,12 +80,12 @@ fn server_requests_survive_new_connection_of_same_session() {
 #[test]
 fn undelivered_response_to_server_is_sent_three_times() {
     let (mut stage, first) = with_response_in_flight();
-    stage.end(first.id, EndHow::Cut("reset".into()));
+    stage.end(first.id, EndHow::Cut(CutReason::Reset));
     let second = stage.next_sent();
     assert_eq!((second.json(), second.header("mcp-session-id")), (first.json(), Some("s1")));
-    stage.end(second.id, EndHow::Cut("reset".into()));
+    stage.end(second.id, EndHow::Cut(CutReason::Reset));
     let third = stage.next_sent();
-    stage.end(third.id, EndHow::Cut("reset".into()));
+    stage.end(third.id, EndHow::Cut(CutReason::Reset));
     assert!(stage.seen.is_empty(), "a bounded number of times");
 }
 
@@ -92,7 +93,7 @@ fn undelivered_response_to_server_is_sent_three_times() {
 fn accepted_or_obsolete_response_is_not_resent() {
     let (mut stage, reply) = with_response_in_flight();
     stage.status(reply.id, 202, Content::Empty, None);
-    stage.end(reply.id, EndHow::Cut("reset".into()));
+    stage.end(reply.id, EndHow::Cut(CutReason::Reset));
     assert!(stage.seen.is_empty());
 
     let (mut stage, reply) = with_response_in_flight();
@@ -104,7 +105,7 @@ fn accepted_or_obsolete_response_is_not_resent() {
     stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     stage.seen.clear();
-    stage.end(reply.id, EndHow::Cut("reset".into()));
+    stage.end(reply.id, EndHow::Cut(CutReason::Reset));
     assert!(stage.seen.is_empty());
 }
 
@@ -114,7 +115,7 @@ fn notification_is_resent_only_if_it_cannot_have_arrived() {
         let mut stage = Stage::initialized();
         stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
         let note = stage.next_sent();
-        stage.input(Input::End { exchange: note.id, how: EndHow::Cut("reset".into()), written });
+        stage.input(Input::End { exchange: note.id, how: EndHow::Cut(CutReason::Reset), written });
         assert_eq!(stage.seen.len(), again, "{written:?}");
     }
 }
@@ -125,7 +126,7 @@ fn truncated_answer_is_unknown_because_of_cut() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Json, None);
-    stage.end(seen.id, EndHow::Cut("the connection was reset".into()));
+    stage.end(seen.id, EndHow::Cut(CutReason::Reset));
     let answer = stage.client_reads().unwrap();
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(outcome(&answer) == "unknown" && text.contains("the connection was reset"), "{text}");
@@ -141,7 +142,7 @@ fn server_requests_are_cancelled_at_shutdown() {
     stage.client_reads().unwrap();
     stage.input(Input::Stop);
     stage.input(Input::Stop);
-    assert_eq!(stage.engine.load().asks, 0);
+    assert_eq!(stage.engine.load().server_requests, 0);
 }
 
 #[test]
@@ -207,7 +208,7 @@ fn every_invalid_answer_is_reported_and_not_looped() {
         }),
         ("another origin", "a redirect elsewhere", |stage, seen| {
             stage.status(seen.id, 307, Content::Empty, None);
-            stage.end(seen.id, EndHow::Forbidden("it redirects to another origin".into()));
+            stage.end(seen.id, EndHow::Forbidden(RefusalReason::Endpoint { from: "notes.test".to_owned(), to: None }));
         }),
     ];
     for (words, what, play) in plays {

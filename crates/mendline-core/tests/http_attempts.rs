@@ -4,6 +4,7 @@
 
 mod stage;
 
+use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
@@ -67,7 +68,7 @@ fn call_without_connection_has_made_no_attempt() {
     let (mut stage, _) = over_sse();
     stage.client_sends(&call(1, "create_note"));
     let post = stage.seen.pop_front().expect("a post");
-    let how = EndHow::Forbidden("its certificate has expired".into());
+    let how = EndHow::Forbidden(stage::expired_certificate());
     stage.input(Input::End { exchange: post.id, how, written: Written::Nothing });
     let answer = stage.client_reads().unwrap();
     assert_eq!((&failure(&answer)["attempts"], &failure(&answer)["cause"]), (&0.into(), &"unavailable".into()));
@@ -78,7 +79,7 @@ fn forbidden_connection_parks_server() {
     let mut stage = Stage::initialized();
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.seen.pop_front().unwrap();
-    let how = EndHow::Forbidden("its certificate has expired".into());
+    let how = EndHow::Forbidden(stage::expired_certificate());
     stage.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
     let answer = stage.client_reads().expect("answered at once");
     assert_eq!(failure(&answer)["cause"], "parked");
@@ -134,7 +135,7 @@ fn cut_event_stream_is_reported_as_cut() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
-    stage.end(seen.id, EndHow::Cut("the connection was reset".into()));
+    stage.end(seen.id, EndHow::Cut(CutReason::Reset));
     let answer = stage.client_reads().unwrap();
     assert!(outcome(&answer) == "unknown" && text(&answer).contains("the connection was reset"), "{answer}");
 }
@@ -163,7 +164,7 @@ fn cut_initialized_repeats_handshake_with_reason() {
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.client_sends(&call(1, "create_note"));
     let note = stage.next_sent();
-    stage.end(note.id, EndHow::Cut("the connection was reset".into()));
+    stage.end(note.id, EndHow::Cut(CutReason::Reset));
     assert!(stage.seen.is_empty(), "no message is sent after an incomplete handshake");
     let words = "session could not be replayed: the connection was reset";
     assert!(stage.log.iter().any(|line| line == words), "{:?}", stage.log);
@@ -180,7 +181,7 @@ fn partly_written_request_is_resent_with_doubling_delay() {
     let mut pauses = Vec::new();
     for _ in 0..5 {
         let seen = stage.next_sent();
-        let how = EndHow::Cut("reset".into());
+        let how = EndHow::Cut(CutReason::Reset);
         stage.input(Input::End { exchange: seen.id, how, written: Written::Partly });
         pauses.push(stage.next_request().as_millis());
     }

@@ -4,6 +4,7 @@
 
 mod stage;
 
+use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::{AutoReconnect, Dialect};
@@ -122,7 +123,7 @@ fn configured_retries_are_exact_over_http() {
         stage.next_request();
         // Reached, and lost again before any response.
         let found = stage.next_sent();
-        stage.end(found.id, EndHow::Cut("reset".into()));
+        stage.end(found.id, EndHow::Cut(CutReason::Reset));
         stage.client_reads().expect("the outcome is unknown");
         stage.client_sends(&call(1, "create_note"));
     }
@@ -164,7 +165,7 @@ fn shutdown_during_probe_only_deletes_session() {
     stage.input(Input::Stop);
     let reported: Vec<Verb> = stage.seen.iter().map(|seen| seen.ask.verb).collect();
     assert_eq!(reported, [Verb::Delete]);
-    stage.advance(defaults::GOODBYE);
+    stage.advance(defaults::CLOSE_SESSION);
     assert!(stage.finished);
 }
 
@@ -185,7 +186,7 @@ fn http_server_with_waiting_call_is_dialed_sooner() {
     called.client_sends(&call(1, "create_note"));
     assert!(after_losses(&mut called) <= Duration::from_millis(5_001));
     let (mut sse, id) = over_sse();
-    sse.end(id, EndHow::Cut("reset".into()));
+    sse.end(id, EndHow::Cut(CutReason::Reset));
     sse.client_sends(&call(1, "create_note"));
     sse.next_request();
     assert!(after_losses(&mut sse) <= Duration::from_millis(5_001));
@@ -200,7 +201,7 @@ fn each_session_has_its_own_id() {
         stage.event(asks.id, None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
         stage.client_reads().expect("a server request");
         let mut links = stage.events.iter().filter_map(|event| match event {
-            Event::AskForwarded { link, .. } => Some(*link),
+            Event::ServerRequestForwarded { link, .. } => Some(*link),
             _ => None,
         });
         links.next_back().unwrap()

@@ -4,6 +4,7 @@
 
 mod stage;
 
+use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::LinkState;
@@ -46,7 +47,7 @@ fn get_stream_with_events_is_reopened_soon() {
 #[test]
 fn get_stream_is_not_opened_without_connection() {
     let (mut stage, get_stream) = with_get_stream();
-    stage.end(get_stream.id, EndHow::Cut("reset".into()));
+    stage.end(get_stream.id, EndHow::Cut(CutReason::Reset));
     stage.client_sends(&call(1, "create_note"));
     for _ in 0..30 {
         if !stage.seen.is_empty() {
@@ -101,7 +102,7 @@ fn thousand_event_ids_are_kept_against_duplicates() {
         stage.event(get_stream.id, Some(&format!("e{at}")), NOTIFICATION);
         stage.client_reads().expect("a notification");
     }
-    stage.end(get_stream.id, EndHow::Cut("reset".into()));
+    stage.end(get_stream.id, EndHow::Cut(CutReason::Reset));
     stage.advance(Duration::from_secs(1));
     let resumed = stage.next_sent();
     assert_eq!(resumed.header("last-event-id"), Some("e999"));

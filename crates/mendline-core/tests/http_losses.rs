@@ -4,6 +4,7 @@
 
 mod stage;
 
+use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
@@ -139,10 +140,10 @@ fn r15_unanswered_ping_leaves_unsafe_call_unknown_and_repeats_read() {
     let ends: [fn(&mut Stage, &SentRequest); 4] = [
         |stage, ping| {
             // A broken connection loses the first ping, and a second one follows.
-            stage.end(ping.id, EndHow::Cut("reset".into()));
+            stage.end(ping.id, EndHow::Cut(CutReason::Reset));
             let again = stage.next_sent();
             assert_eq!(again.method(), "ping");
-            stage.end(again.id, EndHow::Cut("reset".into()));
+            stage.end(again.id, EndHow::Cut(CutReason::Reset));
         },
         |stage, ping| {
             stage.status(ping.id, 503, Content::Empty, None);

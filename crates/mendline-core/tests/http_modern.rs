@@ -4,6 +4,7 @@
 
 mod stage;
 
+use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::{Dialect, ToolPolicy};
@@ -152,7 +153,7 @@ fn unanswered_tool_list_holds_refused_call_only_briefly() {
         refuse_headers(&mut stage, &call, &call.json()["id"]);
         let list = stage.next_sent();
         match how {
-            "a cut" => stage.end(list.id, EndHow::Cut("reset".into())),
+            "a cut" => stage.end(list.id, EndHow::Cut(CutReason::Reset)),
             "another error" => {
                 stage.status(list.id, 500, Content::Other, None);
                 stage.end(list.id, EndHow::Complete);

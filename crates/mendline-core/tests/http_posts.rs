@@ -32,7 +32,11 @@ fn server_requests(stage: &mut Stage, over: &SentRequest, count: usize) {
 }
 
 fn dropped(stage: &Stage) -> usize {
-    stage.events.iter().filter(|event| matches!(event, Event::MessageDropped { why: Dropped::NoWay, .. })).count()
+    stage
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::MessageDropped { why: Dropped::Undeliverable, .. }))
+        .count()
 }
 
 fn accept(stage: &mut Stage, seen: &SentRequest) {
@@ -44,31 +48,36 @@ fn accept(stage: &mut Stage, seen: &SentRequest) {
 fn s04_endless_server_requests_get_sixteen_concurrent_posts() {
     let (mut stage, get_stream) = with_get_stream();
     server_requests(&mut stage, &get_stream, 20_000);
-    assert_eq!(stage.seen.len(), defaults::NOTES);
-    let declined = 20_000 - defaults::ASKS;
-    assert_eq!(dropped(&stage), declined - defaults::NOTES - defaults::LINK_QUEUE);
+    assert_eq!(stage.seen.len(), defaults::ONE_WAY_IN_FLIGHT);
+    let declined = 20_000 - defaults::SERVER_REQUESTS;
+    assert_eq!(dropped(&stage), declined - defaults::ONE_WAY_IN_FLIGHT - defaults::LINK_QUEUE);
     // Waiting POSTs are sent in order, one for each that is accepted.
     let mut ids = Vec::new();
     while let Some(seen) = stage.seen.pop_front() {
         ids.push(seen.json()["id"].as_str().unwrap().to_owned());
         accept(&mut stage, &seen);
-        assert!(stage.seen.len() <= defaults::NOTES);
+        assert!(stage.seen.len() <= defaults::ONE_WAY_IN_FLIGHT);
     }
-    let expected: Vec<_> =
-        (defaults::ASKS..).map(|id| format!("q{id}")).take(defaults::NOTES + defaults::LINK_QUEUE).collect();
+    let expected: Vec<_> = (defaults::SERVER_REQUESTS..)
+        .map(|id| format!("q{id}"))
+        .take(defaults::ONE_WAY_IN_FLIGHT + defaults::LINK_QUEUE)
+        .collect();
     assert_eq!(ids, expected);
 }
 
 #[test]
 fn s04_unaccepted_post_times_out_and_frees_slot() {
     let (mut stage, get_stream) = with_get_stream();
-    server_requests(&mut stage, &get_stream, defaults::ASKS + 3 * defaults::NOTES);
+    server_requests(&mut stage, &get_stream, defaults::SERVER_REQUESTS + 3 * defaults::ONE_WAY_IN_FLIGHT);
     for round in 1..=3 {
-        assert_eq!(stage.seen.len(), round * defaults::NOTES);
-        assert_eq!(stage.aborted.len(), (round - 1) * defaults::NOTES);
-        stage.advance(defaults::NOTE);
+        assert_eq!(stage.seen.len(), round * defaults::ONE_WAY_IN_FLIGHT);
+        assert_eq!(stage.aborted.len(), (round - 1) * defaults::ONE_WAY_IN_FLIGHT);
+        stage.advance(defaults::ONE_WAY);
     }
-    assert_eq!((stage.aborted.len(), dropped(&stage)), (3 * defaults::NOTES, 3 * defaults::NOTES));
+    assert_eq!(
+        (stage.aborted.len(), dropped(&stage)),
+        (3 * defaults::ONE_WAY_IN_FLIGHT, 3 * defaults::ONE_WAY_IN_FLIGHT)
+    );
     assert_eq!(stage.engine.load().for_links, 0);
 }
 
@@ -87,7 +96,7 @@ fn s04_calls_and_cancellations_do_not_wait_for_other_posts() {
 #[test]
 fn s04_cancellations_are_limited_and_none_is_dropped() {
     let (mut stage, _notices) = with_get_stream();
-    let count = 3 * defaults::NOTES;
+    let count = 3 * defaults::ONE_WAY_IN_FLIGHT;
     for id in 1..=count {
         stage.client_sends(&call(id as u32, "create_note"));
         stage.input(Input::Reached { exchange: stage.seen.back().unwrap().id });
@@ -98,7 +107,7 @@ fn s04_cancellations_are_limited_and_none_is_dropped() {
     let mut taken = 0;
     loop {
         stage.seen.retain(|seen| seen.method() == "notifications/cancelled");
-        assert!(stage.seen.len() <= defaults::NOTES);
+        assert!(stage.seen.len() <= defaults::ONE_WAY_IN_FLIGHT);
         let Some(seen) = stage.seen.pop_front() else { break };
         accept(&mut stage, &seen);
         taken += 1;
@@ -111,7 +120,7 @@ fn s04_posts_of_lost_session_free_their_slots() {
     let (mut stage, get_stream) = with_get_stream();
     stage.use_session();
     server_requests(&mut stage, &get_stream, 1_000);
-    assert_eq!(stage.seen.len(), defaults::NOTES);
+    assert_eq!(stage.seen.len(), defaults::ONE_WAY_IN_FLIGHT);
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.seen.pop_back().unwrap();
     assert_eq!(seen.method(), "tools/call");
@@ -137,7 +146,7 @@ fn s04_initialized_is_sent_while_every_slot_is_taken() {
     stage.status(handshake.id, 200, Content::Events, Some("s1"));
     // A server may send requests before it answers the handshake, and accept the responses slowly.
     server_requests(&mut stage, &handshake, 1_000);
-    assert_eq!(stage.seen.len(), defaults::NOTES);
+    assert_eq!(stage.seen.len(), defaults::ONE_WAY_IN_FLIGHT);
     stage.seen.clear();
     let id = &handshake.json()["id"];
     let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25"}}}}"#);

@@ -4,6 +4,7 @@
 
 mod stage;
 
+use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
@@ -53,7 +54,7 @@ fn partly_written_request_is_resent_with_backoff_and_limit() {
         while let Some(seen) = stage.seen.pop_front() {
             sent += 1;
             stage.input(Input::Reached { exchange: seen.id });
-            let how = EndHow::Cut("reset".into());
+            let how = EndHow::Cut(CutReason::Reset);
             stage.input(Input::End { exchange: seen.id, how, written: Written::Partly });
         }
         if let Some(answer) = stage.client_reads() {
@@ -192,7 +193,7 @@ fn lost_pings_cost_connection_but_not_session() {
     for _ in 0..defaults::KEEP_ALIVE_MISSES {
         assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
         let ping = stage.next_sent();
-        stage.end(ping.id, EndHow::Cut("reset".into()));
+        stage.end(ping.id, EndHow::Cut(CutReason::Reset));
         stage.advance(defaults::KEEP_ALIVE_PAUSE);
     }
     let looks = stage.next_sent();

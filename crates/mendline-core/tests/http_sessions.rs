@@ -4,6 +4,7 @@
 
 mod stage;
 
+use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
@@ -112,7 +113,7 @@ fn unanswered_handshake_is_repeated_until_answered() {
     for _ in 0..3 {
         let handshake = stage.next_sent();
         assert_eq!(handshake.method(), "initialize");
-        stage.end(handshake.id, EndHow::Cut("reset".into()));
+        stage.end(handshake.id, EndHow::Cut(CutReason::Reset));
         assert!(stage.seen.is_empty(), "not without a pause");
         stage.advance(Duration::from_secs(2));
     }
@@ -202,7 +203,7 @@ fn session_is_deleted_at_shutdown() {
     let delete = stage.next_sent();
     assert_eq!((delete.ask.verb, delete.header("mcp-session-id")), (Verb::Delete, Some("s1")));
     assert!(!stage.finished);
-    stage.advance(defaults::GOODBYE);
+    stage.advance(defaults::CLOSE_SESSION);
     assert!(stage.finished, "a server that does not accept it does not delay the exit");
 }
 
@@ -233,7 +234,7 @@ fn server_blocking_last_notification_does_not_delay_shutdown() {
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
     stage.input(Input::ClientEnded { client: CLIENT });
     stage.next_sent();
-    stage.advance(defaults::GOODBYE);
+    stage.advance(defaults::CLOSE_SESSION);
     assert!(stage.finished && stage.seen.is_empty(), "no DELETE either");
 }
 
@@ -371,7 +372,7 @@ fn resumed_handshake_keeps_session_of_first_response() {
     let handshake = stage.next_sent();
     stage.status(handshake.id, 200, Content::Events, Some("s1"));
     stage.event(handshake.id, Some("e1"), "");
-    stage.end(handshake.id, EndHow::Cut("reset".into()));
+    stage.end(handshake.id, EndHow::Cut(CutReason::Reset));
     stage.advance(defaults::RESUME_WAIT);
     let resumed = stage.next_sent();
     assert_eq!((resumed.ask.verb, resumed.header("mcp-session-id")), (Verb::Get, Some("s1")));

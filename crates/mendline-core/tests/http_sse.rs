@@ -4,6 +4,7 @@
 
 mod stage;
 
+use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
@@ -93,7 +94,7 @@ fn sse_stream_with_possible_handshake_is_not_initialized_twice() {
     let sse = stage.next_sent().id;
     endpoint(&mut stage, sse, "/messages?s=1");
     let post = stage.next_sent();
-    stage.end(post.id, EndHow::Cut("reset".into()));
+    stage.end(post.id, EndHow::Cut(CutReason::Reset));
     assert_eq!(stage.aborted, [sse]);
     stage.advance(Duration::from_secs(1));
     let next = stage.next_sent().id;
@@ -109,12 +110,12 @@ fn cut_sse_stream_does_not_exclude_transport() {
     stage.status(post.id, 405, Content::Empty, None);
     stage.end(post.id, EndHow::Complete);
     let sse = stage.next_sent();
-    stage.end(sse.id, EndHow::Cut("reset".into()));
+    stage.end(sse.id, EndHow::Cut(CutReason::Reset));
     assert!(stage.client_reads().is_none(), "the call waits");
     stage.advance(Duration::from_secs(1));
     let begun = stage.next_sent();
     stage.status(begun.id, 200, Content::Events, None);
-    stage.end(begun.id, EndHow::Cut("reset".into()));
+    stage.end(begun.id, EndHow::Cut(CutReason::Reset));
     assert!(stage.client_reads().is_none(), "a stream that began proves the contrary");
     stage.advance(Duration::from_secs(1));
     let again = stage.next_sent().id;
@@ -129,7 +130,7 @@ fn post_under_lost_sse_stream_counts_as_sent_if_connected() {
     stage.client_sends(&call(2, "create_note"));
     stage.next_sent();
     stage.seen.pop_front().expect("the second, without a connection");
-    stage.end(sse, EndHow::Cut("reset".into()));
+    stage.end(sse, EndHow::Cut(CutReason::Reset));
     stage.advance(defaults::ORPHAN);
     let answer = stage.client_reads().expect("the outcome of the first is unknown");
     assert_eq!((answer["id"].as_u64(), outcome(&answer)), (Some(1), "unknown"));
@@ -141,7 +142,7 @@ fn forbidden_post_fails_its_call_and_keeps_sse_stream() {
     let (mut stage, sse) = over_sse();
     stage.client_sends(&call(1, "create_note"));
     let post = stage.seen.pop_front().expect("a post");
-    let how = EndHow::Forbidden("its certificate has expired".into());
+    let how = EndHow::Forbidden(stage::expired_certificate());
     stage.input(Input::End { exchange: post.id, how, written: Written::Nothing });
     let answer = stage.client_reads().expect("answered at once");
     assert_eq!((answer["id"].as_u64(), outcome(&answer)), (Some(1), "not_sent"));
@@ -159,7 +160,7 @@ fn post_with_unknown_end_keeps_sse_stream() {
     let (mut stage, _) = over_sse();
     stage.client_sends(&call(1, "create_note"));
     let post = stage.next_sent();
-    stage.end(post.id, EndHow::Cut("reset".into()));
+    stage.end(post.id, EndHow::Cut(CutReason::Reset));
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
     stage.client_sends(&call(2, "create_note"));
@@ -254,7 +255,7 @@ fn proxy_404_for_known_server_is_retried() {
 
 #[test]
 fn post_after_ended_sse_stream_is_judged_by_its_end() {
-    let cut = || EndHow::Cut("reset".into());
+    let cut = || EndHow::Cut(CutReason::Reset);
     for (status, how, written, after) in [
         (None, cut(), Written::Partly, "not_sent"),
         (None, cut(), Written::Nothing, "not_sent"),

@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use mendline_core::config::Dialect;
 use mendline_core::port::{Content, EndHow, Verb};
-use mendline_core::{Remembered, UpstreamConfig, defaults};
+use mendline_core::{ListCache, UpstreamConfig, defaults};
 use stage::http::{INITIALIZE, Stage, call, outcome};
 
 const TOOLS: &str = r#"{"tools":[{"name":"look"}]}"#;
 
 /// Returns the cache of a server after a handshake and a tool list.
-fn cached() -> Remembered {
+fn cached() -> ListCache {
     let mut stage = Stage::initialized();
     stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     let seen = stage.next_sent();
     stage.answer(&seen, TOOLS);
-    stage.advance(defaults::REMEMBER_AFTER);
+    stage.advance(defaults::CACHE_AFTER);
     stage.saved.unwrap()
 }
 
@@ -93,7 +93,7 @@ fn cached_modern_list_triggers_internal_request_to_server() {
     stage.client_sends(modern);
     let seen = stage.next_sent();
     stage.answer(&seen, r#"{"tools":[{"name":"look"}],"ttlMs":0,"cacheScope":"public"}"#);
-    stage.advance(defaults::REMEMBER_AFTER);
+    stage.advance(defaults::CACHE_AFTER);
     let notes = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
     let mut stage = Stage::with_cache(notes, stage.saved);
     stage.client_sends(modern);

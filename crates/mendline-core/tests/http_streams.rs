@@ -4,6 +4,7 @@
 
 mod stage;
 
+use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
@@ -121,7 +122,7 @@ fn replayed_notification_is_forwarded_once() {
         stage.status(get_stream.id, 200, Content::Events, None);
         stage.event(get_stream.id, Some("e1"), notice);
         assert_eq!(stage.client_reads().is_some(), passed_on);
-        stage.end(get_stream.id, EndHow::Cut("reset".into()));
+        stage.end(get_stream.id, EndHow::Cut(CutReason::Reset));
         stage.advance(Duration::from_secs(5));
     }
 }

@@ -131,11 +131,11 @@ fn suspicion_pings_link_at_once_unless_just_pinged() {
     for pause in [defaults::KEEP_ALIVE_PAUSE, defaults::KEEP_ALIVE_TIMEOUT] {
         assert_eq!(stage.server_answers("{}")["method"], "ping");
         stage.advance(pause);
-        stage.input(Input::Woke);
+        stage.input(Input::SystemResumed);
     }
     assert_eq!(stage.server_answers("{}")["method"], "ping");
     stage.advance(defaults::KEEP_ALIVE_PAUSE / 2);
-    stage.input(Input::Woke);
+    stage.input(Input::SystemResumed);
     assert_eq!(stage.server_reads(), None, "not twice in a second");
     stage.advance(defaults::KEEP_ALIVE_PAUSE / 2);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
@@ -146,7 +146,7 @@ fn no_ping_without_link_or_keep_alive() {
     let mut off = initialized_with(|notes| notes.keep_alive = None);
     let mut new = Stage::up();
     for stage in [&mut off, &mut new] {
-        stage.input(Input::Woke);
+        stage.input(Input::SystemResumed);
         assert_eq!(stage.server_reads(), None);
     }
     // A read in backoff keeps a stage alive that is shutting down.
@@ -155,7 +155,7 @@ fn no_ping_without_link_or_keep_alive() {
     let id = stopping.server_reads().unwrap()["id"].clone();
     stopping.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"locked"}}}}"#));
     stopping.input(Input::Stop);
-    stopping.input(Input::Woke);
+    stopping.input(Input::SystemResumed);
     assert_eq!((stopping.state(), stopping.server_reads()), (LinkState::Up, None));
 }
 
@@ -164,7 +164,7 @@ fn message_before_ping_is_not_its_answer() {
     let mut stage = initialized();
     stage.advance(defaults::KEEP_ALIVE / 2);
     stage.server_sends(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}"#);
-    stage.input(Input::Woke);
+    stage.input(Input::SystemResumed);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
     stage.advance(defaults::KEEP_ALIVE_TIMEOUT + defaults::KEEP_ALIVE_PAUSE);
     assert_eq!(stage.server_reads().expect("the first one was missed")["method"], "ping");
@@ -178,7 +178,7 @@ fn link_pinged_for_other_reason_is_not_pinged_again_soon() {
         notes.keep_alive = Some(KeepAlive { interval: Duration::from_secs(1), timeout: Duration::from_millis(500) });
     });
     stage.advance(Duration::from_millis(300));
-    stage.input(Input::Woke);
+    stage.input(Input::SystemResumed);
     let ping = stage.server_reads().expect("whether it is still there");
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"resu"#, ping["id"]));
     stage.advance(Duration::from_millis(900));

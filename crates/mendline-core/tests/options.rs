@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mendline_core::config::{AutoReconnect, Reconnect, ToolPolicy};
 use mendline_core::policy::effect::Effect;
-use mendline_core::port::{SpawnFailure, SpawnFailureKind};
+use mendline_core::port::SpawnError;
 use mendline_core::{Input, LinkState, defaults};
 use serde_json::{Value, json};
 use stage::initialized::{initialize, initialized, initialized_with, request, restart};
@@ -96,7 +96,10 @@ fn second_wait_for_server_has_full_recovery_timeout() {
         while stage.now < end {
             stage.advance(Duration::from_millis(100));
             if let Some(link) = stage.spawned.take() {
-                let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "no process to be had".into() };
+                let why = SpawnError::Exhausted {
+                    command: "notes-server".to_owned(),
+                    error: "no process to be had".to_owned(),
+                };
                 stage.input(Input::SpawnFailed { link, why });
             }
         }
@@ -130,7 +133,8 @@ fn fast_backoff_continues_at_steady_rate_after_burst() {
         if let Some(link) = stage.spawned.take() {
             longest = longest.max(stage.now.since(last));
             last = stage.now;
-            let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "no process to be had".into() };
+            let why =
+                SpawnError::Exhausted { command: "notes-server".to_owned(), error: "no process to be had".to_owned() };
             stage.input(Input::SpawnFailed { link, why });
         }
     }
@@ -226,7 +230,7 @@ fn after_suspend_lost_links_dial_and_live_links_ping() {
     });
     stage.accept_dial();
     initialize(&mut stage);
-    stage.input(Input::Woke);
+    stage.input(Input::SystemResumed);
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
     stage.die(stage.written);
     for _ in 0..2 {

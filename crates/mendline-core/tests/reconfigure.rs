@@ -7,7 +7,7 @@ mod stage;
 use std::time::Duration;
 
 use mendline_core::config::{AutoReconnect, Breaker, KeepAlive, RateLimit, Reconnect, ToolPolicy};
-use mendline_core::port::{Change, SpawnFailure, SpawnFailureKind};
+use mendline_core::port::{Change, SpawnError};
 use mendline_core::{Input, LinkState, Output, UpstreamConfig};
 use serde_json::Value;
 use stage::{NOTES, Stage, call};
@@ -72,7 +72,7 @@ fn server_is_replaced_after_its_calls_end() {
     let mut stage = Stage::up();
     stage.client_sends(&call("1", "create_note"));
     stage.server_reads().unwrap();
-    edit(&mut stage, Change::Way, |_| {});
+    edit(&mut stage, Change::Transport, |_| {});
     stage.client_sends(&call("2", "create_note"));
     let second = stage.server_reads().expect("it is used as long as it is there");
     assert_eq!((stage.state(), replacements(&stage)), (LinkState::Up, 0));
@@ -97,10 +97,10 @@ fn server_is_replaced_after_its_calls_end() {
 fn parked_server_is_dialed_when_command_changes() {
     let mut stage = Stage::new();
     let link = stage.spawned.take().unwrap();
-    let why = SpawnFailure { kind: SpawnFailureKind::NotFound, text: "`notes-sever` was not found".into() };
+    let why = SpawnError::NotFound { command: "notes-server".to_owned() };
     stage.input(Input::SpawnFailed { link, why });
     assert_eq!(stage.state(), LinkState::Parked);
-    edit(&mut stage, Change::Way, |_| {});
+    edit(&mut stage, Change::Transport, |_| {});
     assert_eq!(replacements(&stage), 1);
     stage.advance(Duration::from_millis(1));
     assert!(stage.spawned.is_some(), "it is dialed at once");
@@ -109,7 +109,7 @@ fn parked_server_is_dialed_when_command_changes() {
 #[test]
 fn starting_child_is_replaced_once_started() {
     let mut stage = Stage::new();
-    edit(&mut stage, Change::Way, |_| {});
+    edit(&mut stage, Change::Transport, |_| {});
     assert_eq!((stage.state(), replacements(&stage)), (LinkState::Dialing, 0));
     stage.accept_dial();
     assert_eq!((stage.state(), replacements(&stage)), (LinkState::Draining, 1));
@@ -165,7 +165,7 @@ fn replaced_server_is_dialed_even_without_reconnect() {
     let off = Reconnect::from(AutoReconnect { enabled: Some(false), ..AutoReconnect::default() });
     let mut stage = Stage::with(|config| config.reconnect = off.clone());
     stage.accept_dial();
-    edit(&mut stage, Change::Way, |config| config.reconnect = off);
+    edit(&mut stage, Change::Transport, |config| config.reconnect = off);
     assert_eq!(stage.state(), LinkState::Draining);
     stage.client_sends(&call("1", "create_note"));
     stage.die(stage.written);
@@ -180,7 +180,7 @@ fn target_change_does_not_dial_isolated_server() {
     let mut stage = Stage::up();
     let dials = stage.dials;
     stage.input(Input::Isolate { upstream: NOTES });
-    edit(&mut stage, Change::Way, |_| {});
+    edit(&mut stage, Change::Transport, |_| {});
     stage.die(stage.written);
     stage.advance(seconds(60));
     assert_eq!((stage.state(), stage.dials), (LinkState::Idle, dials));

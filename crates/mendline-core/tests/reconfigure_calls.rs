@@ -7,6 +7,7 @@
 
 mod stage;
 
+use mendline_core::reason::CutReason;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -250,7 +251,7 @@ fn partly_written_http_call_keeps_backoff() {
     };
     for (before, after, is_quick) in [(usual, slow, true), (slow, usual, false)] {
         let (mut stage, sent) = edited_http(before, after, &http::call(1, "create_note"));
-        let how = EndHow::Cut("the connection was reset".into());
+        let how = EndHow::Cut(CutReason::Reset);
         stage.input(Input::End { exchange: sent.id, how, written: Written::Partly });
         stage.advance(PAUSE);
         assert_eq!(!stage.seen.is_empty(), is_quick);
@@ -265,7 +266,7 @@ fn running_http_call_keeps_resumption_limit() {
         let (mut stage, sent) = edited_http(before, after, &http::call(1, "create_note"));
         stage.status(sent.id, 200, Content::Events, None);
         stage.event(sent.id, Some("7"), r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#);
-        stage.end(sent.id, EndHow::Cut("the connection was reset".into()));
+        stage.end(sent.id, EndHow::Cut(CutReason::Reset));
         stage.advance(PAUSE);
         let asked = stage.seen.iter().any(|seen| seen.header("last-event-id") == Some("7"));
         assert_eq!(asked, is_resumed);
@@ -277,7 +278,7 @@ fn http_notification_keeps_attempt_limit() {
     let notice = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
     for (before, after, is_repeated) in [(thrice as Edit, once as Edit, true), (once, thrice, false)] {
         let (mut stage, sent) = edited_http(before, after, notice);
-        let how = EndHow::Cut("the connection was reset".into());
+        let how = EndHow::Cut(CutReason::Reset);
         stage.input(Input::End { exchange: sent.id, how, written: Written::Partly });
         assert_eq!(!stage.seen.is_empty(), is_repeated);
     }

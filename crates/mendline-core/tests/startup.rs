@@ -7,8 +7,8 @@ mod stage;
 use std::time::Duration;
 
 use mendline_core::config::{Catalogue, Startup};
-use mendline_core::port::{SpawnFailure, SpawnFailureKind};
-use mendline_core::{Input, LinkState, Remembered, defaults};
+use mendline_core::port::SpawnError;
+use mendline_core::{Input, LinkState, ListCache, defaults};
 use serde_json::{Value, json};
 use stage::{Stage, call};
 
@@ -30,7 +30,7 @@ fn result(text: &str) -> Value {
 }
 
 /// Returns the cache of a server after a handshake and a tool list.
-fn cached() -> Remembered {
+fn cached() -> ListCache {
     let mut stage = Stage::up();
     stage.client_sends(&initialize_request("2025-11-25"));
     stage.server_answers(HANDSHAKE_RESULT);
@@ -38,10 +38,10 @@ fn cached() -> Remembered {
     stage.server_reads().unwrap();
     stage.client_sends(&list(1));
     stage.server_answers(TOOLS);
-    stage.advance(defaults::REMEMBER_AFTER);
+    stage.advance(defaults::CACHE_AFTER);
     let kept = stage.saved.expect("it is kept once the beginning is over");
     // Encodes and decodes the cache like a file.
-    Remembered::read(&kept.write()).unwrap()
+    ListCache::read(&kept.write()).unwrap()
 }
 
 /// Creates a stage whose handshake and tool list were answered from the cache.
@@ -205,7 +205,7 @@ fn cache_answers_list_while_server_is_away() {
     assert_eq!(stage.client_reads().unwrap()["result"], result(TOOLS));
     stage.advance(Duration::from_secs(1));
     let link = stage.spawned.take().unwrap();
-    let why = SpawnFailure { kind: SpawnFailureKind::NotFound, text: "no such command".into() };
+    let why = SpawnError::NotFound { command: "notes-server".to_owned() };
     stage.input(Input::SpawnFailed { link, why });
     assert_eq!(stage.state(), LinkState::Parked);
     stage.client_sends(&list(4));
@@ -223,7 +223,7 @@ fn list_started_from_cache_is_completed_from_cache() {
     stage.server_answers(pages[0]);
     stage.client_sends(next);
     stage.server_answers(pages[1]);
-    stage.advance(defaults::REMEMBER_AFTER);
+    stage.advance(defaults::CACHE_AFTER);
     let mut stage = Stage::with_cache(stage.saved, |_| {});
     stage.client_sends(&initialize_request("2025-11-25"));
     stage.client_sends(INITIALIZED);
@@ -250,7 +250,7 @@ fn disabled_cache_is_neither_used_nor_written() {
     stage.server_answers(HANDSHAKE_RESULT);
     stage.client_sends(&list(1));
     stage.server_answers(TOOLS);
-    stage.advance(defaults::REMEMBER_AFTER * 2);
+    stage.advance(defaults::CACHE_AFTER * 2);
     stage.input(Input::ClientLost { client: stage::CLIENT });
     assert_eq!(stage.saves, 0);
 }
@@ -277,11 +277,11 @@ fn cache_is_saved_only_after_changes_and_rarely() {
     stage.server_answers(HANDSHAKE_RESULT);
     stage.client_sends(&list(1));
     stage.server_answers(TOOLS);
-    stage.advance(defaults::REMEMBER_AFTER);
+    stage.advance(defaults::CACHE_AFTER);
     assert_eq!(stage.saves, 1);
     stage.client_sends(&list(2));
     stage.server_answers(TOOLS);
-    stage.advance(defaults::REMEMBER_PAUSE * 2);
+    stage.advance(defaults::CACHE_PAUSE * 2);
     assert_eq!(stage.saves, 1, "there was nothing new");
     for id in 0..100 {
         stage.client_sends(&list(id));
@@ -341,7 +341,7 @@ fn server_down_at_start_is_initialized_when_up() {
     stage.client_sends(&initialize_request("2025-11-25"));
     let down = |stage: &mut Stage| {
         let link = stage.spawned.take().unwrap();
-        let why = SpawnFailure { kind: SpawnFailureKind::Exhausted, text: "try again".into() };
+        let why = SpawnError::Exhausted { command: "notes-server".to_owned(), error: "try again".to_owned() };
         stage.input(Input::SpawnFailed { link, why });
     };
     down(&mut stage);
@@ -441,7 +441,7 @@ fn modern_stage(age: Duration) -> Stage {
     stage.server_answers(DISCOVERED);
     stage.client_sends(&modern(2, "tools/list", ""));
     stage.server_answers(&modern_tools("a"));
-    stage.advance(defaults::REMEMBER_AFTER);
+    stage.advance(defaults::CACHE_AFTER);
     let mut kept = stage.saved.unwrap();
     kept.grow_older(age);
     Stage::with_cache(Some(kept), |_| {})
@@ -517,7 +517,7 @@ fn cached_legacy_verdict_answers_modern_probe() {
     stage.client_sends(&modern(1, "server/discover", ""));
     let id = stage.server_reads().unwrap()["id"].clone();
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
-    stage.advance(defaults::REMEMBER_AFTER);
+    stage.advance(defaults::CACHE_AFTER);
     let mut stage = Stage::with_cache(stage.saved, |_| {});
     stage.client_sends(&modern(1, "server/discover", ""));
     assert_eq!(stage.client_reads().unwrap()["error"]["code"], -32601);

@@ -222,7 +222,7 @@ fn connection_errors_do_not_prove_bridge_alive() {
     let error = r#"{"code":-32000,"message":"Connection closed"}"#;
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
     let link = stage.spawned.unwrap();
-    stage.input(Input::Said { link, line: Bytes::from_static(b"the remote end is gone") });
+    stage.input(Input::Stderr { link, line: Bytes::from_static(b"the remote end is gone") });
     stage.client_sends(&call("3", "create_note"));
     stage.server_reads().unwrap();
     stage.die(stage.written);
@@ -254,7 +254,7 @@ fn last_stderr_line_is_stderr_tail() {
     let mut stage = Stage::up();
     let link = stage.spawned.unwrap();
     for at in 0..100 {
-        stage.input(Input::Said { link, line: Bytes::from(format!("line {at}")) });
+        stage.input(Input::Stderr { link, line: Bytes::from(format!("line {at}")) });
     }
     stage.client_sends(&call("1", "create_note"));
     stage.server_reads().unwrap();

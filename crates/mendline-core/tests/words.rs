@@ -8,61 +8,112 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use mendline_core::evidence::Outcome;
+use mendline_core::reason::{ConnectError, Exit, LossReason, Reason, RefusalReason, SpawnError};
 use mendline_core::words::{Cause, Failure};
 use mendline_wire::{Id, Method};
 
-/// Cause, outcome, retryable, attempts, retry time, and detail.
-type Case = (Cause, Outcome, bool, u32, Option<u64>, &'static str);
+/// Cause, outcome, retryable, attempts, retry time, and reason.
+type Case = (Cause, Outcome, bool, u32, Option<u64>, Reason);
 
-/// The cases of the upstream.
-const CASES: &[Case] = &[
-    (Cause::Unavailable, Outcome::NotSent, true, 0, Some(2), "nothing listens there"),
-    (Cause::Unavailable, Outcome::Refused, true, 3, Some(5), "the server refused the stream"),
-    (Cause::Unavailable, Outcome::Unknown, true, 2, Some(2), "the server was killed by signal 9"),
-    (Cause::OutcomeUnknown, Outcome::Unknown, false, 1, None, "the server was killed by signal 9"),
-    (Cause::OutcomeUnknown, Outcome::Unknown, true, 3, None, "its answer could not be read"),
-    (Cause::TimedOut, Outcome::Unknown, false, 1, None, "no answer after 5 min"),
-    (Cause::TimedOut, Outcome::Unknown, true, 1, None, "no answer after 5 min"),
-    (Cause::TimedOut, Outcome::NotSent, true, 0, None, "it could not be sent for 45 s: nothing listens there"),
-    (Cause::Overloaded, Outcome::NotSent, true, 0, Some(1), "1024 are waiting, which is the limit"),
-    (Cause::RateLimited, Outcome::Refused, true, 1, Some(60), "the server answered HTTP 429"),
-    (Cause::RateLimited, Outcome::NotSent, true, 0, Some(3600), "the server asked for a pause of another 60 min"),
-    (Cause::RateLimited, Outcome::NotSent, true, 0, Some(50), "the configured limit is one call in 10 s, 5 at once"),
-    (Cause::BreakerOpen, Outcome::NotSent, true, 0, Some(5), "5 calls in a row have failed"),
-    (Cause::BreakerOpen, Outcome::NotSent, true, 0, Some(9), "6 of the last 10 calls have failed, of this tool only"),
-    (Cause::BreakerOpen, Outcome::NotSent, true, 0, None, "it was isolated by hand"),
-    (Cause::Parked, Outcome::NotSent, true, 0, Some(10), "the server ended with exit code 1; its last words: no token"),
-    (Cause::Parked, Outcome::NotSent, false, 0, None, "`no-such-server` was not found"),
-    (Cause::NeedsLogin, Outcome::Refused, false, 1, None, "the server answered HTTP 401"),
-    (Cause::NeedsLogin, Outcome::NotSent, false, 0, None, "the server answered HTTP 401"),
-    (Cause::OutcomeUnknown, Outcome::Unknown, false, 1, None, "the server answered HTTP 503: Service Unavailable"),
-    (
-        Cause::CannotBridge,
-        Outcome::Answered,
-        false,
-        1,
-        None,
-        "its answer of 17000000 bytes is over the limit for one message",
-    ),
-    (Cause::CannotBridge, Outcome::Unknown, false, 1, None, "its answer is larger than the limit for one message"),
-    (Cause::Refused, Outcome::Refused, false, 1, None, "the server answered HTTP 403: Blocked by the firewall"),
-];
+/// Returns the cases of the upstream.
+fn cases() -> Vec<Case> {
+    vec![
+        (Cause::Unavailable, Outcome::NotSent, true, 0, Some(2), refused()),
+        (Cause::Unavailable, Outcome::Refused, true, 3, Some(5), Reason::StreamRefused),
+        (Cause::Unavailable, Outcome::Unknown, true, 2, Some(2), LossReason::Exited(Exit::Signal(9)).into()),
+        (Cause::OutcomeUnknown, Outcome::Unknown, false, 1, None, LossReason::Exited(Exit::Signal(9)).into()),
+        (Cause::OutcomeUnknown, Outcome::Unknown, true, 3, None, Reason::Unreadable { body: None }),
+        (Cause::TimedOut, Outcome::Unknown, false, 1, None, Reason::TimedOut { after: Some(Duration::from_secs(300)) }),
+        (Cause::TimedOut, Outcome::Unknown, true, 1, None, Reason::TimedOut { after: Some(Duration::from_secs(300)) }),
+        (
+            Cause::TimedOut,
+            Outcome::NotSent,
+            true,
+            0,
+            None,
+            Reason::Unsent { after: Duration::from_secs(45), why: Box::new(refused()) },
+        ),
+        (Cause::Overloaded, Outcome::NotSent, true, 0, Some(1), RefusalReason::QueueFull { limit: 1024 }.into()),
+        (Cause::RateLimited, Outcome::Refused, true, 1, Some(60), status(429, None)),
+        (
+            Cause::RateLimited,
+            Outcome::NotSent,
+            true,
+            0,
+            Some(3600),
+            RefusalReason::Paused { wait: Duration::from_secs(3600) }.into(),
+        ),
+        (
+            Cause::RateLimited,
+            Outcome::NotSent,
+            true,
+            0,
+            Some(50),
+            RefusalReason::RateLimit { burst: 5, per_second: 0.1 }.into(),
+        ),
+        (
+            Cause::BreakerOpen,
+            Outcome::NotSent,
+            true,
+            0,
+            Some(5),
+            RefusalReason::BreakerFailures { calls: 5, of_tool: false }.into(),
+        ),
+        (
+            Cause::BreakerOpen,
+            Outcome::NotSent,
+            true,
+            0,
+            Some(9),
+            RefusalReason::BreakerRate { failed: 6, calls: 10, of_tool: true }.into(),
+        ),
+        (Cause::BreakerOpen, Outcome::NotSent, true, 0, None, RefusalReason::Isolated.into()),
+        (Cause::Parked, Outcome::NotSent, true, 0, Some(10), crashed()),
+        (
+            Cause::Parked,
+            Outcome::NotSent,
+            false,
+            0,
+            None,
+            SpawnError::NotFound { command: "no-such-server".to_owned() }.into(),
+        ),
+        (Cause::NeedsLogin, Outcome::Refused, false, 1, None, status(401, None)),
+        (Cause::NeedsLogin, Outcome::NotSent, false, 0, None, status(401, None)),
+        (Cause::OutcomeUnknown, Outcome::Unknown, false, 1, None, status(503, Some("Service Unavailable"))),
+        (Cause::CannotBridge, Outcome::Answered, false, 1, None, Reason::TooLarge { length: Some(17_000_000) }),
+        (Cause::CannotBridge, Outcome::Unknown, false, 1, None, Reason::TooLarge { length: None }),
+        (Cause::Refused, Outcome::Refused, false, 1, None, status(403, Some("Blocked by the firewall"))),
+    ]
+}
+
+fn refused() -> Reason {
+    ConnectError::Refused { target: "127.0.0.1:8080".to_owned() }.into()
+}
+
+fn status(status: u16, body: Option<&str>) -> Reason {
+    Reason::Status { status, body: body.map(str::to_owned), not_json: false }
+}
+
+fn crashed() -> Reason {
+    let why = Box::new(LossReason::Exited(Exit::Code(1)).into());
+    Reason::WithStderr { why, stderr: "Error: no token".to_owned() }
+}
 
 #[test]
 fn every_failure_text_is_in_words_txt() {
     let mut page = String::new();
-    for (cause, outcome, retryable, attempts, retry_after, detail) in CASES {
+    for (cause, outcome, retryable, attempts, retry_after, detail) in cases() {
         let failure = Failure {
-            call: Some(65_537),
-            cause: *cause,
-            outcome: *outcome,
-            retryable: *retryable,
-            attempts: *attempts,
+            call: Some(7),
+            cause,
+            outcome,
+            retryable,
+            attempts,
             retry_after: retry_after.map(Duration::from_secs),
             upstream: "notes".into(),
             what: "create_note".into(),
-            detail: (*detail).into(),
-            needs_person: *cause == Cause::NeedsLogin || detail.contains("was not found"),
+            needs_person: cause == Cause::NeedsLogin || matches!(detail, Reason::Spawn(_)),
+            why: detail,
             modern: false,
         };
         let _ = writeln!(page, "{} {} ({})", cause.code(), cause.word(), outcome.word());
@@ -88,6 +139,6 @@ fn every_cause_has_failure_text() {
         Cause::CannotBridge,
         Cause::Refused,
     ] {
-        assert!(CASES.iter().any(|(it, ..)| *it == cause), "{cause:?}");
+        assert!(cases().iter().any(|(it, ..)| *it == cause), "{cause:?}");
     }
 }

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use mendline::decisions::port::{Exit, Signal, SpawnFailure, SpawnFailureKind};
+use mendline::decisions::port::{Exit, Signal, SpawnError};
 use mendline::decisions::{ClientId, Config, Engine, Event, LinkId, UpstreamConfig, UpstreamId, defaults};
 use mendline::transport::http::{Http, TcpDial};
 use mendline::{Child, Client, Drained, Driver, Host, Observer};
@@ -84,7 +84,7 @@ impl Host for Stage {
         None
     }
 
-    fn spawn(&mut self, _: LinkId) -> Result<FakeChild, SpawnFailure> {
+    fn spawn(&mut self, _: LinkId) -> Result<FakeChild, SpawnError> {
         let (stdin, program_stdin) = tokio::io::duplex(self.stdin_capacities.pop_front().unwrap_or(CAPACITY));
         let (stdout, program_stdout) = tokio::io::duplex(CAPACITY);
         let (stderr, program_stderr) = tokio::io::duplex(CAPACITY);
@@ -95,7 +95,7 @@ impl Host for Stage {
             stderr: program_stderr,
             exit_slot: exit_slot.clone(),
         };
-        let over = |_| SpawnFailure { kind: SpawnFailureKind::Other, text: "the test is over".to_owned() };
+        let over = |_| SpawnError::Other { command: "notes-server".to_owned(), error: "the test is over".to_owned() };
         self.programs.send(program).map_err(over)?;
         Ok(FakeChild { pipes: Some((stdin, stdout, stderr)), exit_slot })
     }
@@ -130,7 +130,7 @@ impl Child for FakeChild {
         });
     }
 
-    fn bury(&mut self) -> Exit {
+    fn reap(&mut self) -> Exit {
         self.exit_slot.0.lock().unwrap().0.expect("reaped before it exited")
     }
 
@@ -164,11 +164,11 @@ fn drain(stream: &mut DuplexStream, into: &mut BytesMut) -> Drained {
 struct EventLog(Arc<Mutex<Vec<String>>>);
 
 impl Observer for EventLog {
-    fn happened(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event, _: mendline::driver::At) {
         self.0.lock().unwrap().push(event.to_string());
     }
 
-    fn said(&mut self, _: UpstreamId, line: &[u8]) {
+    fn on_stderr(&mut self, _: UpstreamId, line: &[u8]) {
         self.0.lock().unwrap().push(format!("stderr {}", String::from_utf8_lossy(line)));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use mendline::decisions::config::{Dialect, Transport};
-use mendline::transport::http::DialError;
+use mendline::transport::http::ConnectError;
 use mendline::transport::http::probe::{Answer, Distrust, Line, Message, Probe, Reached, Shown};
 use serde_json::json;
 
@@ -81,11 +81,11 @@ impl Examination<'_> {
         let (found, took) = timed(limit, probe.look_up()).await;
         let late = || {
             let words = format!("the name {} could not be looked up within {}", place.host, limit_text(limit));
-            Err(DialError::Failed(words))
+            Err(ConnectError::Failed(words))
         };
         let addresses = match found.unwrap_or_else(late) {
             Ok(addresses) => addresses,
-            Err(DialError::Forbidden(words)) => {
+            Err(ConnectError::Forbidden(words)) => {
                 let advice = "Check the DNS entry of this name; if the server really has this address, write the \
                               address into the URL";
                 section.add(Step::failed("name", words).took(took).advice(advice));

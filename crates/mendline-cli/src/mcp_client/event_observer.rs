@@ -65,25 +65,25 @@ impl EventObserver {
 }
 
 impl Observer for EventObserver {
-    fn happened(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         let mut seen = self.lock();
         match event {
-            Event::NoiseSkipped { text, .. } => {
+            Event::OutputSkipped { text, .. } => {
                 seen.noise_lines += 1;
                 if seen.noise.len() < LINES {
                     seen.noise.push(text.clone());
                 }
             }
-            Event::LinkMoved { to: LinkState::Up, .. } => seen.was_up = true,
+            Event::LinkStateChanged { to: LinkState::Up, .. } => seen.was_up = true,
             Event::CallAccepted { .. } => (seen.is_sent, seen.is_cancelled) = (false, false),
-            Event::CallSent { .. } => seen.is_sent = true,
+            Event::AttemptStarted { .. } => seen.is_sent = true,
             Event::CallCancelled { .. } => {
                 seen.is_cancelled = true;
                 self.changed.notify_waiters();
             }
             Event::DialFailed { why, .. }
-            | Event::LeftAlone { why, .. }
-            | Event::LinkMoved { to: LinkState::Waiting | LinkState::Parked, why, .. } => {
+            | Event::ReconnectDisabled { why, .. }
+            | Event::LinkStateChanged { to: LinkState::Waiting | LinkState::Parked, why, .. } => {
                 seen.trouble.get_or_insert_with(|| why.clone());
                 self.changed.notify_waiters();
             }
@@ -91,7 +91,7 @@ impl Observer for EventObserver {
         }
     }
 
-    fn said(&mut self, _upstream: UpstreamId, line: &[u8]) {
+    fn on_stderr(&mut self, _upstream: UpstreamId, line: &[u8]) {
         let mut seen = self.lock();
         if seen.said.len() == LINES {
             seen.said.pop_front();

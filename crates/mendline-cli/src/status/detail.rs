@@ -52,7 +52,7 @@ pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt
         "",
         format!(
             "{} cancelled, {} rejected, {} answered before the server was ready",
-            calls.cancelled, calls.turned_away, calls.answered_early
+            calls.cancelled, calls.rejected, calls.answered_early
         ),
     )?;
     line("now", format!("{} in flight, {} waiting", server.in_flight, server.waiting))?;

@@ -89,7 +89,7 @@ impl<'a> Page<'a> {
             Column::numbers("NOW", 5, of(&now)),
             Column::numbers("OK", 0, count(&|it| it.calls.answered, Tone::Plain)),
             // Rejected calls have failed, too.
-            Column::numbers("FAILED", 0, count(&|it| it.calls.failed + it.calls.turned_away, Tone::Yellow)),
+            Column::numbers("FAILED", 0, count(&|it| it.calls.failed + it.calls.rejected, Tone::Yellow)),
             Column::numbers("RETRIED", 3, count(&|it| it.calls.retried, Tone::Plain)),
             Column::numbers("UNKNOWN", if unknown { 1 } else { 3 }, count(&|it| it.calls.unknown, Tone::Yellow)),
             Column::numbers("P50", 5, took(&|it| it.latency.p50_us)),

@@ -217,16 +217,16 @@ impl LastFailure {
 }
 
 impl Observer for LastFailure {
-    fn happened(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         let why = match event {
-            Event::LinkMoved { to: LinkState::Waiting | LinkState::Parked, why, .. }
+            Event::LinkStateChanged { to: LinkState::Waiting | LinkState::Parked, why, .. }
             | Event::DialFailed { why, .. }
-            | Event::LeftAlone { why, .. }
+            | Event::ReconnectDisabled { why, .. }
             | Event::CallFailed { why, .. } => why,
             _ => return,
         };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
     }
 
-    fn said(&mut self, _: UpstreamId, _: &[u8]) {}
+    fn on_stderr(&mut self, _: UpstreamId, _: &[u8]) {}
 }

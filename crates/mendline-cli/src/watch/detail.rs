@@ -116,7 +116,7 @@ fn calls(server: &Server) -> Vec<String> {
     facts.push(format!("{} retried", calls.retried));
     let more = [
         (calls.cancelled, "cancelled"),
-        (calls.turned_away, "rejected"),
+        (calls.rejected, "rejected"),
         (calls.answered_early, "answered before it was ready"),
     ];
     facts.extend(more.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")));

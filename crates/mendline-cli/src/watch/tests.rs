@@ -72,7 +72,7 @@ fn sample_poll() -> Poll {
         unknown: 1,
         retried: 3,
         cancelled: 4,
-        turned_away: 5,
+        rejected: 5,
         answered_early: 6,
     };
     notes.limit = Limit { rate: Some(Rate { burst: 10, per_second: 2.5 }), paused_ms: Some(3_000), slowed: 12 };

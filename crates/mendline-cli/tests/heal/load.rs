@@ -47,14 +47,14 @@ fn l82_calls_beyond_queue_limit_are_rejected_at_once() {
     for number in 0..PLACES + 20 {
         bridge.call(&number.to_string(), "create_note", &json!({ "key": format!("k{number}") }));
     }
-    let mut turned_away = answers(&mut bridge, 20);
+    let mut rejected = answers(&mut bridge, 20);
     bridge.call("1300", "create_note", &json!({ "key": "one more" }));
-    turned_away.extend(answers(&mut bridge, 1));
-    for answer in &turned_away {
+    rejected.extend(answers(&mut bridge, 1));
+    for answer in &rejected {
         assert_eq!(failure(&answer["result"])["cause"], "overloaded", "{answer}");
         assert_eq!(failure(&answer["result"])["outcome"], "not_sent", "{answer}");
     }
-    assert_eq!(ids(&turned_away), (PLACES..=PLACES + 20).collect::<Vec<_>>());
+    assert_eq!(ids(&rejected), (PLACES..=PLACES + 20).collect::<Vec<_>>());
     kill(bridge.server(), Signal::CONT);
     let rest = answers(&mut bridge, PLACES);
     assert_eq!(rest.iter().filter(|answer| answer["result"]["isError"] == false).count(), PLACES);

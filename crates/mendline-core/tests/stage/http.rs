@@ -2,14 +2,15 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use mendline_core::reason::ConnectError;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_core::config::Dialect;
-use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Head, Reuse, Verb, Written};
+use mendline_core::port::{Content, EndHow, ExchangeId, Head, HttpRequest, Reuse, Verb, Written};
 use mendline_core::{
-    ClientId, Config, Engine, Event, Input, Moment, Output, Port, Remembered, UpstreamConfig, UpstreamId,
+    ClientId, Config, Engine, Event, Input, ListCache, Moment, Output, Port, UpstreamConfig, UpstreamId,
 };
 use mendline_wire::{Limits, Line, Received, ReceivedEvent, SseEvent};
 use serde_json::Value;
@@ -22,7 +23,7 @@ pub const INITIALIZE: &str =
 /// One request as the server receives it.
 pub struct SentRequest {
     pub id: ExchangeId,
-    pub ask: Ask,
+    pub ask: HttpRequest,
     pub reuse: Reuse,
 }
 
@@ -51,7 +52,7 @@ pub struct Stage {
     pub events: Vec<Event>,
     pub finished: bool,
     /// The cache that was saved last.
-    pub saved: Option<Remembered>,
+    pub saved: Option<ListCache>,
     inputs: u32,
 }
 
@@ -72,7 +73,7 @@ impl Stage {
     }
 
     /// Creates a stage whose engine has this cache.
-    pub fn with_cache(upstream: UpstreamConfig, remembered: Option<Remembered>) -> Self {
+    pub fn with_cache(upstream: UpstreamConfig, remembered: Option<ListCache>) -> Self {
         let mut stage = Stage {
             engine: Engine::new(Config::new(vec![upstream]), 1),
             now: Moment::ZERO,
@@ -85,7 +86,7 @@ impl Stage {
             inputs: 0,
         };
         if let Some(what) = remembered {
-            stage.input(Input::Remembered { upstream: NOTES, what });
+            stage.input(Input::Cached { upstream: NOTES, what });
         }
         stage.input(Input::ClientOpened { client: CLIENT, upstream: NOTES });
         stage
@@ -183,7 +184,7 @@ impl Stage {
     pub fn collect(&mut self) {
         while let Some(output) = self.engine.poll_output() {
             match output {
-                Output::Exchange { exchange, ask, reuse, .. } => {
+                Output::Exchange { exchange, request: ask, reuse, .. } => {
                     self.seen.push_back(SentRequest { id: exchange, ask: *ask, reuse });
                 }
                 Output::Abort { exchange } => {
@@ -191,8 +192,8 @@ impl Stage {
                     self.end(exchange, EndHow::Aborted);
                 }
                 Output::Finished { .. } => self.finished = true,
-                Output::Remember { what, .. } => self.saved = Some(what),
-                Output::Happened(event) => {
+                Output::Cache { what, .. } => self.saved = Some(what),
+                Output::Event(event) => {
                     self.log.push(event.to_string());
                     self.events.push(event);
                 }
@@ -279,7 +280,7 @@ impl Stage {
 
     pub fn refuse_connection(&mut self) {
         let seen = self.seen.pop_front().expect("a request");
-        let how = EndHow::NoConnection("nothing listens there".into());
+        let how = EndHow::NoConnection(ConnectError::Refused { target: "notes.test:443".to_owned() });
         self.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
     }
 }

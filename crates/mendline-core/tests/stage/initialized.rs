@@ -51,6 +51,6 @@ pub fn restart(stage: &mut Stage) {
 }
 
 pub fn is_killed_by_shutdown_sequence(stage: &mut Stage) -> bool {
-    stage.advance(defaults::LADDER_STEP * 2);
+    stage.advance(defaults::SHUTDOWN_STEP * 2);
     stage.asked.iter().any(|asked| matches!(asked, Output::Signal { signal: Signal::Kill, .. }))
 }

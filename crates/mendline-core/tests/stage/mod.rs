@@ -5,12 +5,13 @@
 pub mod http;
 pub mod initialized;
 
+use mendline_core::reason::{ConnectError, RefusalReason, TlsError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_core::port::Exit;
 use mendline_core::{
-    ClientId, Config, Engine, Input, LinkId, LinkState, Moment, Output, Port, Remembered, UpstreamConfig, UpstreamId,
+    ClientId, Config, Engine, Input, LinkId, LinkState, ListCache, Moment, Output, Port, UpstreamConfig, UpstreamId,
 };
 use mendline_wire::{Limits, Line, Received};
 use serde_json::Value;
@@ -30,7 +31,7 @@ pub struct Stage {
     /// The lines of the log.
     pub log: Vec<String>,
     /// The cache that was saved last, and the number of saves.
-    pub saved: Option<Remembered>,
+    pub saved: Option<ListCache>,
     pub saves: u32,
 }
 
@@ -45,7 +46,7 @@ impl Stage {
     }
 
     /// Creates a stage whose engine has this cache.
-    pub fn with_cache(remembered: Option<Remembered>, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
+    pub fn with_cache(remembered: Option<ListCache>, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
         let mut notes = UpstreamConfig::child("notes", "notes-server");
         change(&mut notes);
         let mut stage = Stage {
@@ -61,7 +62,7 @@ impl Stage {
             saves: 0,
         };
         if let Some(what) = remembered {
-            stage.input(Input::Remembered { upstream: NOTES, what });
+            stage.input(Input::Cached { upstream: NOTES, what });
         }
         stage.input(Input::ClientOpened { client: CLIENT, upstream: NOTES });
         stage
@@ -95,8 +96,8 @@ impl Stage {
                     self.dials += 1;
                     self.written = 0;
                 }
-                Output::Happened(event) => self.log.push(event.to_string()),
-                Output::Remember { what, .. } => {
+                Output::Event(event) => self.log.push(event.to_string()),
+                Output::Cache { what, .. } => {
                     self.saved = Some(what);
                     self.saves += 1;
                 }
@@ -175,4 +176,11 @@ impl Stage {
 
 pub fn call(id: &str, tool: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}"}}}}"#)
+}
+
+/// Returns the refusal of a server whose certificate has expired.
+#[allow(dead_code, reason = "not every test needs it")]
+pub fn expired_certificate() -> RefusalReason {
+    let error = TlsError::Validity { problem: "its certificate has expired".to_owned() };
+    RefusalReason::Connect(ConnectError::Tls { server: "notes.test:443".to_owned(), error })
 }

@@ -303,9 +303,9 @@ impl TestClient {
 struct EventLog(Arc<Mutex<Vec<String>>>);
 
 impl Observer for EventLog {
-    fn happened(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event, _: mendline::driver::At) {
         self.0.lock().unwrap().push(event.to_string());
     }
 
-    fn said(&mut self, _: UpstreamId, _: &[u8]) {}
+    fn on_stderr(&mut self, _: UpstreamId, _: &[u8]) {}
 }

@@ -1,5 +1,6 @@
 //! The host of the driver: a child over two streams, or a server over dialed streams.
 
+use mendline::decisions::reason::ConnectError;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -7,9 +8,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use mendline::decisions::port::{Exit, Signal, SpawnFailure};
+use mendline::decisions::port::{Exit, Signal, SpawnError};
 use mendline::decisions::{LinkId, UpstreamId};
-use mendline::transport::http::{Dial, DialError, Dialed, Http, Place, Protocol, Target};
+use mendline::transport::http::{Dial, Dialed, HostPort, Http, Protocol, Target};
 use mendline::{Child, Drained, Host};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadBuf};
 
@@ -47,7 +48,7 @@ impl Host for Stage {
         Some(Http::new(target, FaultyDialer { wire: self.wire, site: self.site.clone(), meter: self.meter.clone() }))
     }
 
-    fn spawn(&mut self, _: LinkId) -> Result<FakeChild, SpawnFailure> {
+    fn spawn(&mut self, _: LinkId) -> Result<FakeChild, SpawnError> {
         let exit_slot = ExitSlot::default();
         let dies = |exit_slot: &ExitSlot| {
             let exit_slot = exit_slot.clone();
@@ -137,7 +138,7 @@ impl Child for FakeChild {
         });
     }
 
-    fn bury(&mut self) -> Exit {
+    fn reap(&mut self) -> Exit {
         self.exit_slot.0.lock().unwrap().0.expect("reaped before it exited")
     }
 
@@ -175,9 +176,9 @@ impl Dial for FaultyDialer {
 
     fn dial(
         &self,
-        _: &Place,
+        _: &HostPort,
         _: Duration,
-    ) -> impl Future<Output = Result<Dialed<FaultyStream>, DialError>> + Send + 'static {
+    ) -> impl Future<Output = Result<Dialed<FaultyStream>, ConnectError>> + Send + 'static {
         let (wire, site, meter) = (self.wire, self.site.clone(), self.meter.clone());
         async move {
             let (cable, theirs) = FaultyStream::new(&meter);

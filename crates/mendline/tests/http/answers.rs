@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mendline_core::Secret;
-use mendline_core::port::{Ask, ExchangeId, Verb};
+use mendline_core::port::{ExchangeId, HttpRequest, Verb};
 use tokio::time::{Instant, timeout};
 
 use super::stage::{EVENTS_HEAD, PING, PONG, Stage, events, get, json, line, memory_dialer, post, target};
@@ -165,7 +165,7 @@ async fn exchange_can_be_aborted_at_any_stage() {
 #[tokio::test(start_paused = true)]
 async fn endpoint_is_resolved_against_its_own_stream() {
     let endpoint =
-        |named: &str| Ask { target: Some(named.to_owned()), verb: Verb::Get, headers: Vec::new(), body: None };
+        |named: &str| HttpRequest { target: Some(named.to_owned()), verb: Verb::Get, headers: Vec::new(), body: None };
     for (named, path) in [("/messages?id=1", "/messages?id=1"), ("msg", "/a/msg"), ("http://x.test/m", "/m")] {
         let (dial, mut servers) = memory_dialer();
         let mut stage = Stage::new(target("http://x.test/a/sse"), dial);

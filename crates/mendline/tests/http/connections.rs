@@ -1,11 +1,12 @@
 //! The connection pool: reuse, idle time and limits.
 
+use mendline::decisions::reason::ConnectError;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mendline::transport::http::{Dial, DialError, Dialed, Place};
+use mendline::transport::http::{Dial, Dialed, HostPort};
 use mendline_core::port::Reuse;
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep};
@@ -180,9 +181,9 @@ impl Dial for BlackHole {
 
     fn dial(
         &self,
-        _: &Place,
+        _: &HostPort,
         _: Duration,
-    ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
+    ) -> impl Future<Output = Result<Dialed<DuplexStream>, ConnectError>> + Send + 'static {
         std::future::pending()
     }
 }
@@ -224,9 +225,9 @@ impl Dial for SingleDial {
 
     fn dial(
         &self,
-        place: &Place,
+        place: &HostPort,
         patience: Duration,
-    ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
+    ) -> impl Future<Output = Result<Dialed<DuplexStream>, ConnectError>> + Send + 'static {
         let first = (self.dials.fetch_add(1, Ordering::Relaxed) == 0).then(|| self.memory_dialer.dial(place, patience));
         let hanging = Hanging(Arc::clone(&self.given_up));
         async move {

@@ -1,5 +1,6 @@
 //! Shared helpers: a transport with its facts as lines of text, and in-memory connections.
 
+use mendline::decisions::reason::ConnectError;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
@@ -9,9 +10,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline::transport::http::{Dial, DialError, Dialed, Http, Place, Target};
+use mendline::transport::http::{Dial, Dialed, HostPort, Http, Target};
 use mendline_core::Input;
-use mendline_core::port::{Ask, ExchangeId, Reuse, Verb};
+use mendline_core::port::{ExchangeId, HttpRequest, Reuse, Verb};
 use mendline_wire::{Received, Spliced};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
@@ -26,13 +27,13 @@ pub fn target(url: &str) -> Target {
     Target::parse(url).unwrap()
 }
 
-pub fn post(body: impl Into<String>) -> Ask {
+pub fn post(body: impl Into<String>) -> HttpRequest {
     let body = Spliced::whole(Bytes::from(body.into()));
-    Ask { verb: Verb::Post, target: None, headers: Vec::new(), body: Some(body) }
+    HttpRequest { verb: Verb::Post, target: None, headers: Vec::new(), body: Some(body) }
 }
 
-pub fn get() -> Ask {
-    Ask { verb: Verb::Get, target: None, headers: Vec::new(), body: None }
+pub fn get() -> HttpRequest {
+    HttpRequest { verb: Verb::Get, target: None, headers: Vec::new(), body: None }
 }
 
 /// A transport and its facts.
@@ -46,11 +47,11 @@ impl<D: Dial> Stage<D> {
         Stage { http: Http::new(target, dial), next: 0 }
     }
 
-    pub fn begin(&mut self, ask: Ask) -> ExchangeId {
+    pub fn begin(&mut self, ask: HttpRequest) -> ExchangeId {
         self.begin_with(ask, Reuse::Any)
     }
 
-    pub fn begin_with(&mut self, ask: Ask, reuse: Reuse) -> ExchangeId {
+    pub fn begin_with(&mut self, ask: HttpRequest, reuse: Reuse) -> ExchangeId {
         self.next += 1;
         let id = ExchangeId(self.next);
         self.http.begin(id, ask, reuse);
@@ -75,7 +76,7 @@ impl<D: Dial> Stage<D> {
     }
 
     /// Performs one complete exchange.
-    pub async fn exchange(&mut self, ask: Ask) -> Vec<String> {
+    pub async fn exchange(&mut self, ask: HttpRequest) -> Vec<String> {
         self.begin(ask);
         self.facts(1).await
     }
@@ -139,11 +140,14 @@ impl Dial for MemoryDialer {
 
     fn dial(
         &self,
-        _: &Place,
+        _: &HostPort,
         _: Duration,
-    ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
+    ) -> impl Future<Output = Result<Dialed<DuplexStream>, ConnectError>> + Send + 'static {
         let (near, far) = tokio::io::duplex(CAPACITY);
-        let sent = self.0.send(Server(far)).map_err(|_| DialError::Failed("the test has ended".to_owned()));
+        let sent = self.0.send(Server(far)).map_err(|_| ConnectError::Other {
+            target: "x.test:80".to_owned(),
+            error: "the test has ended".to_owned(),
+        });
         async move { sent.map(|()| Dialed { io: near, looks_open: None }) }
     }
 }
@@ -240,9 +244,9 @@ impl Dial for BreakingDialer {
 
     fn dial(
         &self,
-        place: &Place,
+        place: &HostPort,
         patience: Duration,
-    ) -> impl Future<Output = Result<Dialed<BreakingStream>, DialError>> + Send + 'static {
+    ) -> impl Future<Output = Result<Dialed<BreakingStream>, ConnectError>> + Send + 'static {
         let left = self.limits.lock().unwrap().pop().unwrap_or(usize::MAX);
         self.dials.fetch_add(1, Ordering::Relaxed);
         let dialed = self.memory_dialer.dial(place, patience);

@@ -1,11 +1,12 @@
 //! TLS: trust, proxy tunnels, and the reported end of encrypted requests.
 
+use mendline::decisions::reason::ConnectError;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mendline::transport::http::{Dial, DialError, Dialed, Place, Protocol, ProxyRules, Target, TlsOptions};
+use mendline::transport::http::{Dial, Dialed, HostPort, Protocol, ProxyRules, Target, TlsOptions};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
@@ -275,16 +276,16 @@ async fn concurrent_exchanges_share_first_tls_handshake() {
 }
 
 /// A dialer that records its targets.
-struct RecordingDialer(MemoryDialer, Arc<std::sync::Mutex<Vec<Place>>>);
+struct RecordingDialer(MemoryDialer, Arc<std::sync::Mutex<Vec<HostPort>>>);
 
 impl Dial for RecordingDialer {
     type Io = DuplexStream;
 
     fn dial(
         &self,
-        place: &Place,
+        place: &HostPort,
         patience: Duration,
-    ) -> impl Future<Output = Result<Dialed<DuplexStream>, DialError>> + Send + 'static {
+    ) -> impl Future<Output = Result<Dialed<DuplexStream>, ConnectError>> + Send + 'static {
         self.1.lock().unwrap().push(place.clone());
         self.0.dial(place, patience)
     }
@@ -311,7 +312,7 @@ async fn https_server_is_reached_through_proxy_tunnel() {
     assert_eq!(asked, "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\nProxy-Authorization: Basic bWU6cHc=\r\n\r\n");
     assert!(request.starts_with("POST /mcp HTTP/1.1\r\nhost: x.test\r\n"), "{request}");
     assert!(!request.contains("proxy-authorization"), "{request}");
-    assert_eq!(*places.lock().unwrap(), [Place { host: "proxy.test".into(), port: 3128 }]);
+    assert_eq!(*places.lock().unwrap(), [HostPort { host: "proxy.test".into(), port: 3128 }]);
 }
 
 #[tokio::test]
