@@ -12,15 +12,15 @@
 //! it.
 
 pub mod message;
-pub mod runtime_dir;
 pub mod registry;
+pub mod runtime_dir;
 pub mod server;
 pub mod snapshot;
 pub mod store;
 pub mod words;
 
-pub use message::{Command, Level, EventRecord};
-pub use registry::{EventStream, ProcessStatus, StreamItem, Process, Registry, QueryError};
+pub use message::{Command, EventRecord, Level};
+pub use registry::{EventStream, Process, ProcessStatus, QueryError, Registry, StreamItem};
 pub use server::Socket;
 pub use snapshot::Snapshot;
 pub use store::{StatusObserver, StatusStore};

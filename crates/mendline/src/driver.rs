@@ -15,10 +15,10 @@
 //! `outputs.rs` runs the outputs of the engine, `write.rs` writes.
 
 mod clock;
-mod peer_text;
 mod host;
 mod link;
 mod outputs;
+mod peer_text;
 mod read;
 mod sink;
 mod source;
@@ -38,7 +38,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::observe::redact::Redactor;
 use crate::transport::http::Http;
 use clock::Clock;
-pub use host::{EventTime, Child, Drained, Host, CacheStore, Observer, Direction};
+pub use host::{CacheStore, Child, Direction, Drained, EventTime, Host, Observer};
 use link::Link;
 use sink::Sink;
 use source::Source;
@@ -182,7 +182,8 @@ where
             if let Some(ended) = self.ended(now) {
                 return Poll::Ready(ended);
             }
-            iteration.again |= iteration.exchange_changed || ((iteration.paused || self.remote.is_some()) && self.may_resume_reading());
+            iteration.again |= iteration.exchange_changed
+                || ((iteration.paused || self.remote.is_some()) && self.may_resume_reading());
             if !iteration.again {
                 let due = self.next_deadline();
                 if self.clock.poll_until(due, cx).is_pending() {

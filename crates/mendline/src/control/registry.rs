@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Pid;
 
-use super::message::{RESPONSE_BYTES, Response, Request, Command, Level, EventRecord};
+use super::message::{Command, EventRecord, Level, RESPONSE_BYTES, Request, Response};
 use super::runtime_dir;
 use super::snapshot::Snapshot;
 use crate::observe::escaped::Escaped;

@@ -19,9 +19,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-use super::message::{REQUEST_BYTES, Response, Request, Command, Level};
+use super::message::{Command, Level, REQUEST_BYTES, Request, Response};
+use super::registry::{SUFFIX, StreamItem, TEMPORARY_SUFFIX, address};
 use super::runtime_dir;
-use super::registry::{StreamItem, SUFFIX, TEMPORARY_SUFFIX, address};
 use super::store::{SharedStatus, lock};
 
 /// The limit of open connections.
@@ -102,7 +102,8 @@ impl Socket {
                     refuse(&stream, "too many are connected");
                     continue;
                 }
-                let (connection, store, send_input) = (Arc::clone(&connections), Arc::clone(&store), Arc::clone(&send_input));
+                let (connection, store, send_input) =
+                    (Arc::clone(&connections), Arc::clone(&store), Arc::clone(&send_input));
                 tokio::spawn(async move {
                     // An error of one connection affects no other and has no receiver.
                     let _ = handle_connection(stream, &store, &send_input).await;

@@ -13,7 +13,7 @@ use mendline_core::{Event, UpstreamConfig, UpstreamId};
 use tokio::sync::mpsc;
 
 use self::entry::{Entry, millis, shown};
-use super::message::{Level, EventRecord};
+use super::message::{EventRecord, Level};
 use super::registry::StreamItem;
 use super::snapshot::{ClientInfo, ProcessInfo, Snapshot, StateKind, VERSION};
 use crate::driver::{EventTime, Observer};
@@ -126,7 +126,13 @@ impl StatusStore {
         }
     }
 
-    fn publish(&mut self, about: Option<UpstreamId>, level: Level, is_stderr: bool, text: impl FnOnce(&Redactor) -> String) {
+    fn publish(
+        &mut self,
+        about: Option<UpstreamId>,
+        level: Level,
+        is_stderr: bool,
+        text: impl FnOnce(&Redactor) -> String,
+    ) {
         if !self.followers.iter().any(|follower| follower.level <= level) {
             return;
         }
@@ -197,7 +203,8 @@ impl Observer for StatusObserver {
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
         let mut store = lock(&self.0);
         if !store.followers.is_empty() {
-            store.publish(Some(upstream), Level::Info, true, |redactor| shown(&String::from_utf8_lossy(line), redactor));
+            store
+                .publish(Some(upstream), Level::Info, true, |redactor| shown(&String::from_utf8_lossy(line), redactor));
         }
     }
 }

@@ -8,7 +8,7 @@ use mendline_core::{Input, LinkId, Moment, Output};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::Link;
-use super::{EventTime, Child, Driver, Host, Iteration, Observer, Direction, peer_text, wire};
+use super::{Child, Direction, Driver, EventTime, Host, Iteration, Observer, peer_text, wire};
 
 /// The limit of outputs in one iteration.
 const OUTPUTS_PER_ITERATION: usize = 1024;

@@ -88,7 +88,8 @@ mod tests {
             assert!(!shown.contains("CAN") && shown.contains("‹secret›") && !shown.contains('\u{1b}'), "{shown}");
         }
         let failure = SpawnError::Other { command: "npx".to_owned(), error: text() };
-        let redacted = SpawnError::Other { command: "npx".to_owned(), error: "broken by \\u{1b}[2J‹secret›".to_owned() };
+        let redacted =
+            SpawnError::Other { command: "npx".to_owned(), error: "broken by \\u{1b}[2J‹secret›".to_owned() };
         assert_eq!(spawn_error(&redactor(), failure), redacted);
     }
 }

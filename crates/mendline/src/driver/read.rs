@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::{self, Link};
 use super::source::{READ_CHUNK, Step};
-use super::{Child, Driver, Host, Iteration, Observer, Direction, peer_text, wire};
+use super::{Child, Direction, Driver, Host, Iteration, Observer, peer_text, wire};
 use crate::observe::redact::Redactor;
 use crate::transport::http::{Dial, Http};
 

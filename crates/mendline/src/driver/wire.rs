@@ -5,7 +5,7 @@
 use mendline_core::{Engine, Input, Port, UpstreamId};
 use mendline_wire::{Line, Received, Spliced};
 
-use super::host::{Observer, Direction};
+use super::host::{Direction, Observer};
 
 /// Shows an incoming line.
 pub(super) fn show_line(observer: &mut impl Observer, upstream: UpstreamId, direction: Direction, line: &Line) {
@@ -15,7 +15,12 @@ pub(super) fn show_line(observer: &mut impl Observer, upstream: UpstreamId, dire
 }
 
 /// Shows an outgoing message.
-pub(super) fn show_message(observer: &mut impl Observer, upstream: UpstreamId, direction: Direction, message: &Spliced) {
+pub(super) fn show_message(
+    observer: &mut impl Observer,
+    upstream: UpstreamId,
+    direction: Direction,
+    message: &Spliced,
+) {
     observer.on_message(upstream, direction, &message.to_bytes());
 }
 

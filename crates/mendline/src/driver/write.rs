@@ -9,7 +9,7 @@ use mendline_core::port::Pipe;
 use mendline_core::{Input, Moment, Port};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Driver, Host, Observer, Direction, wire};
+use super::{Direction, Driver, Host, Observer, wire};
 
 /// The interval of checks whether a client that has closed its output still reads.
 const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -25,7 +25,13 @@ where
         let (engine, observer, wire_enabled) = (&mut self.engine, &mut self.observer, self.wire_enabled);
         for link in &mut self.links {
             let (port, upstream) = (Port::Link(link.id), link.id.upstream);
-            let next = || wire::next_message(engine, port, wire_enabled.then_some((&mut *observer, upstream, Direction::ToServer)));
+            let next = || {
+                wire::next_message(
+                    engine,
+                    port,
+                    wire_enabled.then_some((&mut *observer, upstream, Direction::ToServer)),
+                )
+            };
             if link.stdin.poll_write(cx, next).is_err() {
                 link.suspect(Pipe::Stdin, now);
             }
@@ -37,7 +43,9 @@ where
         self.write_links(cx, now);
         let (engine, observer, wire_enabled) = (&mut self.engine, &mut self.observer, self.wire_enabled);
         let (port, upstream) = (Port::Client(self.client), self.upstream);
-        let next = || wire::next_message(engine, port, wire_enabled.then_some((&mut *observer, upstream, Direction::ToClient)));
+        let next = || {
+            wire::next_message(engine, port, wire_enabled.then_some((&mut *observer, upstream, Direction::ToClient)))
+        };
         if self.to_client.poll_write(cx, next).is_ok() && !self.client_is_gone(cx, now) {
             return false;
         }

@@ -32,9 +32,9 @@ use super::log::LogLevel;
 use super::redact::Redactor;
 use super::stderr::StderrHandle;
 use crate::background::{Work, Worker};
-use crate::driver::{EventTime, Direction};
+use crate::driver::{Direction, EventTime};
 use open_calls::OpenCalls;
-use queue::{Entry, Queue, Payload};
+use queue::{Entry, Payload, Queue};
 use record::Encoder;
 use rotation::{RotatingFiles, WriteError};
 

@@ -10,7 +10,7 @@ use mendline_core::{Event, Level, UpstreamId};
 use super::files::{FileOptions, Files, FilesHandle};
 use super::redact::Redactor;
 use super::stderr::{Stderr, StderrHandle};
-use crate::driver::{EventTime, Observer, Direction};
+use crate::driver::{Direction, EventTime, Observer};
 
 /// The level of a log. Each level includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,9 +9,9 @@ use mendline_core::policy::breaker;
 use mendline_core::status::{Counts, Held, UpstreamStatus};
 use mendline_core::{Event, LinkState, UpstreamConfig};
 
-use crate::control::snapshot::{Outcomes, 
-    Breaker, BreakerState, Calls, Connection, LastError, Latency, Limit, Rate, Server, State, StateKind, ToolBreaker,
-    TransportKind,
+use crate::control::snapshot::{
+    Breaker, BreakerState, Calls, Connection, LastError, Latency, Limit, Outcomes, Rate, Server, State, StateKind,
+    ToolBreaker, TransportKind,
 };
 use crate::observe::escaped::Escaped;
 use crate::observe::redact::Redactor;
@@ -136,10 +136,10 @@ impl Entry {
                 took_ms: status.took.map(millis),
                 child: status.child(),
             },
-            last_error: status
-                .last_error
-                .as_ref()
-                .map(|error| LastError { what: shown(&error.to_string(), redactor), ago_ms: millis(now.saturating_sub(self.last_error_at)) }),
+            last_error: status.last_error.as_ref().map(|error| LastError {
+                what: shown(&error.to_string(), redactor),
+                ago_ms: millis(now.saturating_sub(self.last_error_at)),
+            }),
         }
     }
 
@@ -166,7 +166,12 @@ impl Entry {
 
     fn tool(&self, tool: &str, held: &Held, now: Duration, redactor: &Redactor) -> ToolBreaker {
         let tries_in_ms = self.time_to_probe(Some(tool), held, now);
-        ToolBreaker { tool: shown(tool, redactor), state: self.breaker_state(Some(tool), held, now), tries_in_ms, why: why(held, redactor) }
+        ToolBreaker {
+            tool: shown(tool, redactor),
+            state: self.breaker_state(Some(tool), held, now),
+            tries_in_ms,
+            why: why(held, redactor),
+        }
     }
 
     /// Returns the state of a breaker. An open breaker whose time is over is half open: the next call probes it. The

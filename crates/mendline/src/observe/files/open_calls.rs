@@ -74,9 +74,7 @@ impl OpenCalls {
             }
             Event::CallAnswered { upstream, call, result, .. } => match self.find(*upstream, *call)?.take() {
                 Some(open_call) if open_call.is_logged => Some((LogLevel::Info, None)),
-                Some(open_call) if *result != Answered::Ok => {
-                    Some((LogLevel::Info, Some(Box::new(open_call.before))))
-                }
+                Some(open_call) if *result != Answered::Ok => Some((LogLevel::Info, Some(Box::new(open_call.before)))),
                 _ => None,
             },
             Event::AttemptEnded { upstream, call, .. }
@@ -197,8 +195,7 @@ mod tests {
 
     #[test]
     fn retried_call_is_logged_from_its_beginning() {
-        let before =
-            Before { sent: Some(Sent { at: 1, attempt: 1, number: 65_537 }), ..before(0) };
+        let before = Before { sent: Some(Sent { at: 1, attempt: 1, number: 65_537 }), ..before(0) };
         let events = [accepted(1), sent(1, 1), retried(1), sent(1, 2), retried(1), sent(1, 3), answered(1, false)];
         let expected = [
             (2, LogLevel::Warn, Some(before)),

@@ -111,7 +111,12 @@ impl State {
     fn count_dropped(&mut self, entry: &Entry) {
         match self.entries.last_mut() {
             Some(Entry { payload: Payload::Dropped(count), .. }) => *count += 1,
-            _ => self.entries.push(Entry { level: LogLevel::Warn, upstream: None, payload: Payload::Dropped(1), ..*entry }),
+            _ => self.entries.push(Entry {
+                level: LogLevel::Warn,
+                upstream: None,
+                payload: Payload::Dropped(1),
+                ..*entry
+            }),
         }
     }
 }
@@ -189,7 +194,8 @@ mod tests {
 
     /// Returns the number of entries and of dropped entries.
     fn counted(batch: &[Entry]) -> (usize, u64) {
-        let dropped = batch.iter().map(|entry| if let Payload::Dropped(count) = entry.payload { count } else { 0 }).sum();
+        let dropped =
+            batch.iter().map(|entry| if let Payload::Dropped(count) = entry.payload { count } else { 0 }).sum();
         (batch.iter().filter(|entry| !matches!(entry.payload, Payload::Dropped(_))).count(), dropped)
     }
 

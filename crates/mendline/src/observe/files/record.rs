@@ -356,8 +356,8 @@ fn may_quote_system_error(event: &Event) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mendline_core::words::Cause;
     use mendline_core::reason::ConnectError;
+    use mendline_core::words::Cause;
     use mendline_core::{Outcome, Secret};
     use serde_json::Value;
 
@@ -393,8 +393,7 @@ mod tests {
 
     #[test]
     fn event_is_written_with_all_its_members() {
-        let before =
-            Before {
+        let before = Before {
             method: Method::ToolsCall,
             tool: Some(ToolName::new("read_note")),
             accepted: 1,
@@ -424,7 +423,8 @@ mod tests {
         assert_eq!(value["before"][0]["text"], "#7 read_note: accepted");
         assert_eq!(value["before"][1]["text"], "#7: attempt 1 started");
         assert_eq!(value["before"][1]["time"], "1970-01-01T00:00:00.000002Z");
-        let (_, value) = written(Payload::Event(failed(Reason::Status { status: 503, body: None, not_json: false }), None));
+        let (_, value) =
+            written(Payload::Event(failed(Reason::Status { status: 503, body: None, not_json: false }), None));
         assert_eq!((&value["status"], &value["before"]), (&503.into(), &Value::Null));
     }
 

@@ -89,7 +89,8 @@ impl RotatingFiles {
             return Ok(());
         }
         let all = count(lines);
-        let current = self.file_for(lines.len() as u64).map_err(|(path, error)| WriteError { path, error, lost: all })?;
+        let current =
+            self.file_for(lines.len() as u64).map_err(|(path, error)| WriteError { path, error, lost: all })?;
         if current.ends_in_partial_line {
             let ended = current.file.write_all(b"\n");
             ended.map_err(|error| WriteError { path: current.path.clone(), error, lost: all })?;

@@ -92,7 +92,11 @@ fn s06_wire_record_cut_within_a_secret_shows_no_part_of_it() {
     for before in MAX_MESSAGE_BYTES - 12..MAX_MESSAGE_BYTES {
         let home = tempfile::tempdir().unwrap();
         let (mut files, stderr, _) = open(home.path(), LogLevel::Info, true);
-        files.on_message(NOTES, Direction::FromServer, format!("{}open sesame and more", "x".repeat(before)).as_bytes());
+        files.on_message(
+            NOTES,
+            Direction::FromServer,
+            format!("{}open sesame and more", "x".repeat(before)).as_bytes(),
+        );
         drop(files);
         let lines = lines(home.path(), WIRE_SUFFIX);
         assert!(!lines[0]["text"].as_str().unwrap().contains("ope"), "{before}");

@@ -443,7 +443,8 @@ fn is_secret(name: &[u8]) -> bool {
     let letters = name.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(|byte| byte.to_ascii_lowercase());
     let name = String::from_utf8(letters.collect()).unwrap_or_default();
     let is_whole = matches!(name.as_str(), "auth" | "sig" | "signature" | "pwd" | "pat");
-    is_whole || (SECRET_SUFFIXES.iter().any(|end| name.ends_with(end)) && !NOT_SECRET.iter().any(|it| name.ends_with(it)))
+    is_whole
+        || (SECRET_SUFFIXES.iter().any(|end| name.ends_with(end)) && !NOT_SECRET.iter().any(|it| name.ends_with(it)))
 }
 
 fn ends_like(name: &[u8], end: &str) -> bool {
