@@ -51,7 +51,7 @@ pub(super) struct OpenCalls {
 }
 
 impl OpenCalls {
-    /// Returns the level at which an event of a call is logged, if it is, and the events before it that were not logged.
+    /// Returns the level at which an event of a call is logged, if it is, and the earlier events that were not logged.
     pub(super) fn observe(
         &mut self,
         event: &Event,
