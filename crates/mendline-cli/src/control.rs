@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use mendline::control::snapshot::{Server, StateKind};
 use mendline::control::words::{span, span_ms};
-use mendline::control::{Command, Process, Registry, Silence};
+use mendline::control::{Command, Process, Registry, QueryError};
 
 use crate::cli::{NEGATIVE, UNKNOWN};
 use crate::style::Style;
@@ -113,8 +113,8 @@ impl Outcome {
     }
 }
 
-impl From<Silence> for Outcome {
-    fn from(silence: Silence) -> Outcome {
+impl From<QueryError> for Outcome {
+    fn from(silence: QueryError) -> Outcome {
         Outcome::failed(silence.to_string())
     }
 }
@@ -133,7 +133,7 @@ fn run_command(which: &Which, does: impl Fn(&SelectedServer) -> Outcome + Sync) 
     let is_selected = |name: &str, pid: u32| wanted.as_ref().is_none_or(|wanted| wanted.is(name, pid));
     let (mut selected, mut names, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
     for found in registry.snapshots() {
-        match found.answer {
+        match found.snapshot {
             Ok(snapshot) => {
                 let pid = snapshot.process.pid;
                 for before in snapshot.servers {
@@ -202,7 +202,7 @@ impl SelectedServer {
         let settled = self.watch(CONNECT_TIMEOUT, |server| match server.state.kind {
             StateKind::Ready => is_new(server),
             // Without a handshake there is nothing that it could have answered.
-            StateKind::Starting => is_new(server) && server.connection.child.is_some() && server.calls.answered == 0,
+            StateKind::Starting => is_new(server) && server.connection.child.is_some() && server.calls.all().answered() == 0,
             StateKind::Parked | StateKind::NeedsLogin => is_new(server),
             // Over HTTP the connection is made when there is something to send.
             StateKind::Idle => server.connection.child.is_none(),
@@ -252,17 +252,17 @@ impl SelectedServer {
         }
     }
 
-    fn send(&self, what: Command) -> Result<(), Silence> {
+    fn send(&self, what: Command) -> Result<(), QueryError> {
         self.process.command(what, Some(&self.before.name), COMMAND_TIMEOUT).map(drop)
     }
 
     /// Polls until a condition holds or the time is over. Returns the last state.
-    fn watch(&self, within: Duration, is_so: impl Fn(&Server) -> bool) -> Result<Server, Silence> {
+    fn watch(&self, within: Duration, is_so: impl Fn(&Server) -> bool) -> Result<Server, QueryError> {
         let deadline = Instant::now() + within;
         loop {
             let snapshot = self.process.snapshot(COMMAND_TIMEOUT)?;
             let server = snapshot.servers.into_iter().find(|server| server.name == self.before.name);
-            let server = server.ok_or(Silence::Gone)?;
+            let server = server.ok_or(QueryError::Gone)?;
             if is_so(&server) || Instant::now() >= deadline {
                 return Ok(server);
             }

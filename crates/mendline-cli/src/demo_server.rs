@@ -50,7 +50,7 @@ pub(crate) fn run(options: &DemoServerOptions) -> ExitCode {
     }
     let ledger = Ledger::from_environment();
     if faults.has(&ServerFault::IgnoreTerm) || faults.has(&ServerFault::Linger) {
-        mendline::transport::ignore_endings();
+        mendline::transport::ignore_termination_signals();
     }
     if faults.has(&ServerFault::Linger) {
         ledger.note("grandchild");

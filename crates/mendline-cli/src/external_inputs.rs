@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use mendline::decisions::port::Change;
 use mendline::decisions::{Input, UpstreamId};
-use mendline::observe::log::{LogLevel, Pen};
+use mendline::observe::log::{LogLevel, LogHandle};
 use mendline::os_events::network::Network;
 use mendline::os_events::sleep::Sleep;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -77,7 +77,7 @@ impl ExternalInputs {
     pub(crate) fn listen(
         through_the_network: bool,
         mut reload: Option<(Reload, ReloadTarget)>,
-        log: Pen,
+        log: LogHandle,
     ) -> std::io::Result<Arc<ExternalInputs>> {
         let mut signals = Signals::listen()?;
         let mut sleep = watch_or_log(Sleep::watch(), "sleep and wake", &log);
@@ -174,8 +174,8 @@ async fn changed(network: &mut Option<Network>) {
     }
 }
 
-fn watch_or_log<T>(watched: std::io::Result<T>, what: &str, log: &Pen) -> Option<T> {
-    watched.inspect_err(|error| log.say(LogLevel::Debug, &format!("cannot watch {what}: {error}"))).ok()
+fn watch_or_log<T>(watched: std::io::Result<T>, what: &str, log: &LogHandle) -> Option<T> {
+    watched.inspect_err(|error| log.write(LogLevel::Debug, &format!("cannot watch {what}: {error}"))).ok()
 }
 
 /// An event of the listening task.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use mendline::observe::files::{FILE_BYTES, FOLDER, FOLDER_BYTES, FileChoices};
+use mendline::observe::files::{FILE_BYTES, FOLDER, FOLDER_BYTES, FileOptions};
 use mendline::observe::log::LogLevel;
 use mendline::state::state_directory;
 use mendline_config::LogChoices;
@@ -33,7 +33,7 @@ impl LogFileOptions {
         &self,
         file: &LogChoices,
         variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Option<FileChoices>, String> {
+    ) -> Result<Option<FileOptions>, String> {
         let level = match self.log_file_level {
             _ if self.no_log_files => LogLevel::Off,
             Some(level) => level,
@@ -41,7 +41,7 @@ impl LogFileOptions {
         };
         let Some(state) = state_directory(variable).filter(|_| level > LogLevel::Off) else { return Ok(None) };
         let file_bytes = file.file_bytes.unwrap_or(FILE_BYTES);
-        Ok(Some(FileChoices {
+        Ok(Some(FileOptions {
             folder: state.join(FOLDER),
             level,
             file_bytes: file_bytes.min(file.total_bytes.unwrap_or(u64::MAX)),
@@ -61,7 +61,7 @@ fn from_variable(variable: Option<OsString>) -> Result<Option<LogLevel>, String>
 mod tests {
     use super::*;
 
-    fn chosen(options: &LogFileOptions, file: &LogChoices, variable: Option<&str>) -> Option<FileChoices> {
+    fn chosen(options: &LogFileOptions, file: &LogChoices, variable: Option<&str>) -> Option<FileOptions> {
         let variable = variable.map(OsString::from);
         let lookup = |name: &str| match name {
             VARIABLE => variable.clone(),

@@ -147,7 +147,7 @@ fn answer(options: &LogsOptions) -> io::Result<ExitCode> {
         eprintln!("error: there is no state directory: neither HOME nor XDG_STATE_HOME is set");
         return Ok(ExitCode::from(USAGE));
     };
-    let server = options.name.as_deref().map(|name| Name::tidied(name).to_string());
+    let server = options.name.as_deref().map(|name| Name::sanitized(name).to_string());
     let whole = Folder::read(&path, options.wire)?;
     let folder = whole.of(server.as_deref());
     if folder.is_empty() {

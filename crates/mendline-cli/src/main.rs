@@ -47,7 +47,7 @@ const GUARD: &str = "__guard";
 
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD) {
-        return mendline::transport::guard::keep_watch();
+        return mendline::transport::guard::run();
     }
     let code = match help::parse() {
         Ok(cli) => run_command(cli.command),

@@ -352,7 +352,7 @@ where
     let (reader, writer) = tokio::io::split(pipe);
     let engine = Engine::new(config, fastrand::u64(..));
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
-    let driver = Driver::new(engine, limits, host, client, observer).hiding(redactor);
+    let driver = Driver::new(engine, limits, host, client, observer).with_redactor(redactor);
     tokio::spawn(driver.run(move |cx| match inputs.poll_recv(cx) {
         Poll::Ready(Some(input)) => Poll::Ready(input),
         // The sender was dropped together with the pipe, and the closed pipe ends the driver.

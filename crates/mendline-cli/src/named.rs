@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mendline::observe::log::{LogLevel, Pen};
+use mendline::observe::log::{LogLevel, LogHandle};
 use mendline_config::{Finding, Found, Loaded, Paint, Source, Surroundings, Weight, find, load, nearest};
 
 use crate::cli::{UNKNOWN, USAGE};
@@ -89,16 +89,16 @@ fn is_unreadable(loaded: &Loaded) -> bool {
 }
 
 /// Logs the findings that do not prevent the start.
-pub(crate) fn log_findings(loaded: &Loaded, name: &str, log: &Pen) {
+pub(crate) fn log_findings(loaded: &Loaded, name: &str, log: &LogHandle) {
     let concerns = |finding: &&Finding| finding.server.as_deref().is_none_or(|server| server == name);
     for finding in loaded.findings.iter().filter(concerns) {
         let level = if finding.weight == Weight::Note { LogLevel::Debug } else { LogLevel::Warn };
-        log.say(level, &finding.line(&loaded.source));
+        log.write(level, &finding.line(&loaded.source));
     }
     let elsewhere = loaded.findings.iter().filter(|finding| finding.is_error() && !concerns(finding)).count();
     if elsewhere > 0 {
         let path = loaded.source.path().display();
-        log.say(
+        log.write(
             LogLevel::Warn,
             &format!("{path}: other servers in it cannot be used; `mendline check {path}` says why"),
         );

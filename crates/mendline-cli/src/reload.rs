@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use mendline::decisions::port::Change;
 use mendline::decisions::{Input, UpstreamConfig, UpstreamId};
-use mendline::observe::log::{LogLevel, Pen};
+use mendline::observe::log::{LogLevel, LogHandle};
 use mendline::observe::redact::Redactor;
 use mendline::transport::child::ChildCommand;
 use mendline::transport::http::Target;
@@ -51,24 +51,24 @@ impl Reload {
     }
 
     /// Checks the file for a change, and returns the input that follows from it.
-    pub(crate) fn look(&mut self, target: &ReloadTarget, log: &Pen) -> Option<Input> {
+    pub(crate) fn look(&mut self, target: &ReloadTarget, log: &LogHandle) -> Option<Input> {
         let source = self.watch.look()?;
         self.take(source, target, log)
     }
 
     /// Reads the file at SIGHUP.
-    pub(crate) fn read(&mut self, target: &ReloadTarget, log: &Pen) -> Option<Input> {
+    pub(crate) fn read(&mut self, target: &ReloadTarget, log: &LogHandle) -> Option<Input> {
         match self.watch.look_anew() {
             Some(source) => self.take(source, target, log),
             None => {
                 let path = self.found.path.display();
-                log.say(LogLevel::Error, &format!("{path} cannot be read; the old configuration stays"));
+                log.write(LogLevel::Error, &format!("{path} cannot be read; the old configuration stays"));
                 None
             }
         }
     }
 
-    fn take(&mut self, source: Source, target: &ReloadTarget, log: &Pen) -> Option<Input> {
+    fn take(&mut self, source: Source, target: &ReloadTarget, log: &LogHandle) -> Option<Input> {
         let loaded = load(source, self.found.is_ours, Surroundings::of_process());
         let path = loaded.source.path().display();
         let plan = match entry(&loaded, &self.name, &self.options.line()) {
@@ -76,13 +76,13 @@ impl Reload {
             Err(refusal) => {
                 let obstacles = loaded.obstacles(&self.name);
                 for finding in &obstacles {
-                    log.say(LogLevel::Error, &finding.line(&loaded.source));
+                    log.write(LogLevel::Error, &finding.line(&loaded.source));
                 }
                 if obstacles.is_empty() {
                     let words = refusal.words.lines().next().unwrap_or_default();
-                    log.say(LogLevel::Error, words.strip_prefix("error: ").unwrap_or(words));
+                    log.write(LogLevel::Error, words.strip_prefix("error: ").unwrap_or(words));
                 }
-                log.say(LogLevel::Error, &format!("{path} is not used; the old configuration stays"));
+                log.write(LogLevel::Error, &format!("{path} is not used; the old configuration stays"));
                 return None;
             }
         };
@@ -95,14 +95,14 @@ impl Reload {
     }
 
     /// Returns the kind of change, if there is one.
-    fn change(&self, plan: &Plan, target: &ReloadTarget, log: &Pen) -> Option<Change> {
+    fn change(&self, plan: &Plan, target: &ReloadTarget, log: &LogHandle) -> Option<Change> {
         let moved = plan.endpoint != self.plan.endpoint || plan.upstream.transport != self.plan.upstream.transport;
         if plan.limits != self.plan.limits {
-            log.say(LogLevel::Warn, "`limits.messageBytes` takes effect after a restart of Mendline");
+            log.write(LogLevel::Warn, "`limits.messageBytes` takes effect after a restart of Mendline");
         }
         match (&plan.endpoint, target) {
             _ if !moved && is_alike(&plan.upstream, &self.plan.upstream) => {
-                log.say(LogLevel::Debug, "the configuration file has changed, but nothing in it for this server");
+                log.write(LogLevel::Debug, "the configuration file has changed, but nothing in it for this server");
                 None
             }
             _ if !moved => Some(Change::Policies),
@@ -116,12 +116,12 @@ impl Reload {
                     Some(Change::Transport)
                 }
                 Err(complaint) => {
-                    log.say(LogLevel::Error, &format!("{complaint}; the old configuration stays"));
+                    log.write(LogLevel::Error, &format!("{complaint}; the old configuration stays"));
                     None
                 }
             },
             _ => {
-                log.say(
+                log.write(
                     LogLevel::Warn,
                     "the server has changed between a command and a URL: that takes effect after a restart of Mendline",
                 );

@@ -4,7 +4,7 @@
 
 use mendline::decisions::event::LinkState;
 use mendline::decisions::{Event, UpstreamId};
-use mendline::driver::Observer;
+use mendline::driver::{At, Observer};
 
 use crate::progress::ProgressLine;
 use crate::style::Style;
@@ -45,10 +45,10 @@ impl Reporter {
 }
 
 impl Observer for Reporter {
-    fn on_event(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event, _: At) {
         match event {
-            Event::LinkStateChanged { to: LinkState::Waiting, why, .. } => {
-                self.print_once(format!("{}; reconnecting", one_line(why)));
+            Event::LinkStateChanged { to: LinkState::Waiting, why: Some(why), .. } => {
+                self.print_once(format!("{}; reconnecting", one_line(&why.to_string())));
             }
             Event::CallRetried { attempt, .. } => self.print_once(format!("sent again, attempt {attempt}")),
             Event::Paused { wait, .. } => {

@@ -6,8 +6,8 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use mendline::catalogue::Shelf;
-use mendline::control::{Book, Recorder, Socket, place, server};
+use mendline::catalogue::CatalogueFile;
+use mendline::control::{StatusStore, StatusObserver, Socket, runtime_dir, server};
 use mendline::decisions::config::Transport;
 use mendline::decisions::port::Ending;
 use mendline::decisions::{ClientId, Config, Engine, Input, Moment, UpstreamId};
@@ -64,7 +64,7 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
         let mut log = Log::to_stderr(level, vec![plan.upstream.name.clone()]);
         log.redactor().learn(&plan.secrets());
         if let Some(choices) = options.log_files.choose(file, |name| std::env::var_os(name))? {
-            log.keep(&choices);
+            log.add_files(&choices);
         }
         Ok::<Log, String>(log)
     };
@@ -73,7 +73,7 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
         Some(name) => {
             let named = named(name, &line)?;
             let log = log_for(&named.plan, &named.loaded.logs)?;
-            log_findings(&named.loaded, name, &log.pen());
+            log_findings(&named.loaded, name, &log.handle());
             let reload = Some(Reload::new(name, &named, Arc::clone(options), log.redactor()));
             Ok(Bridge { plan: named.plan, log, reload })
         }
@@ -88,19 +88,19 @@ impl Bridge {
     fn run(self) -> std::io::Result<Ending> {
         let Bridge { plan, log, reload } = self;
         let state = state_directory(|name| std::env::var_os(name)).filter(|_| plan.upstream.catalogue.cache);
-        let list_cache = state.and_then(|state| Shelf::open(&state, plan.identity(), log.pen()));
+        let list_cache = state.and_then(|state| CatalogueFile::open(&state, plan.identity(), log.handle()));
         let list_cache = list_cache.map(|list_cache| list_cache.hiding(log.redactor()));
         let Plan { upstream, endpoint, limits } = plan;
         let config = Config::new(vec![upstream]);
         let configuration = reload.as_ref().map(|reload| reload.file().display().to_string());
-        let status_store = Book::new(configuration, &config.upstreams).hiding(log.redactor());
+        let status_store = StatusStore::new(configuration, &config.upstreams).with_redactor(log.redactor());
         let setup = EngineSetup { config, limits, list_cache, status_store };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = match endpoint {
             Endpoint::Child(command) => {
                 let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]);
                 if let Err(error) = &guard {
-                    log.say(LogLevel::Warn, &format!("no guard: the server may outlive a killed Mendline ({error})"));
+                    log.write(LogLevel::Warn, &format!("no guard: the server may outlive a killed Mendline ({error})"));
                 }
                 let children = Children::new(vec![command], guard.ok());
                 let reload = reload.map(|reload| (reload, ReloadTarget::Child(children.next())));
@@ -124,9 +124,9 @@ struct EngineSetup {
     config: Config,
     limits: Limits,
     /// Cache of the server's handshake and lists.
-    list_cache: Option<Shelf>,
+    list_cache: Option<CatalogueFile>,
     /// Status store for the control socket.
-    status_store: Book,
+    status_store: StatusStore,
 }
 
 async fn drive<H>(
@@ -140,18 +140,18 @@ where
 {
     let EngineSetup { config, limits, list_cache, status_store } = setup;
     let through_the_network = config.upstreams.iter().any(|upstream| upstream.transport != Transport::Child);
-    let inputs = ExternalInputs::listen(through_the_network, reload, log.pen())?;
+    let inputs = ExternalInputs::listen(through_the_network, reload, log.handle())?;
     let (recorder, _socket) = open_control_socket(status_store, &config, &inputs, &log).unzip();
     let (reader, writer) = stdio::open()?;
     let mut engine = Engine::new(config, fastrand::u64(..));
-    if let Some(what) = list_cache.as_ref().and_then(Shelf::read) {
+    if let Some(what) = list_cache.as_ref().and_then(CatalogueFile::read) {
         engine.handle(Input::Cached { upstream: UpstreamId(0), what }, Moment::ZERO);
     }
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
     let redactor = log.redactor();
-    let mut driver = Driver::new(engine, limits, host, client, (log, recorder)).hiding(redactor);
+    let mut driver = Driver::new(engine, limits, host, client, (log, recorder)).with_redactor(redactor);
     if let Some(list_cache) = list_cache {
-        driver = driver.keeping(Box::new(list_cache.keeper()));
+        driver = driver.with_cache_store(Box::new(list_cache.store()));
     }
     let task = tokio::spawn(driver.run(move |cx| inputs.poll(cx)));
     task.await.map_err(std::io::Error::other)
@@ -159,20 +159,20 @@ where
 
 /// Opens the control socket. Without a directory for it, the process runs without one.
 fn open_control_socket(
-    status_store: Book,
+    status_store: StatusStore,
     config: &Config,
     inputs: &Arc<ExternalInputs>,
     log: &Log,
-) -> Option<(Recorder, server::Name)> {
+) -> Option<(StatusObserver, server::SocketGuard)> {
     let name = config.upstreams.first().map_or("", |upstream| &upstream.name);
-    match Socket::open(&place::candidates(|name| std::env::var_os(name)), name) {
+    match Socket::open(&runtime_dir::candidates(|name| std::env::var_os(name)), name) {
         Ok(socket) => {
             let (status_store, inputs) = (status_store.shared(), Arc::clone(inputs));
-            let steer: server::Steer = Arc::new(move |input| inputs.push_command(input));
-            Some((Recorder::new(Arc::clone(&status_store)), socket.serve(status_store, steer)))
+            let steer: server::InputSender = Arc::new(move |input| inputs.push_command(input));
+            Some((StatusObserver::new(Arc::clone(&status_store)), socket.serve(status_store, steer)))
         }
         Err(why) => {
-            log.say(LogLevel::Warn, &format!("`mendline status` will not see this process: {why}"));
+            log.write(LogLevel::Warn, &format!("`mendline status` will not see this process: {why}"));
             None
         }
     }

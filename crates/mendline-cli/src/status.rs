@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mendline::control::Registry;
-use mendline::control::words::Mood;
+use mendline::control::words::Severity;
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
 use crate::output;
@@ -85,7 +85,7 @@ pub(crate) fn run(options: &StatusOptions) -> ExitCode {
         return watch::run(&options.watch, options.name.as_deref());
     }
     let registry = Registry::of_user();
-    for distrusted in registry.distrusted() {
+    for distrusted in registry.untrusted_directories() {
         eprintln!("warning: skipped {distrusted}");
     }
     let mut report = Report::of(registry.snapshots());
@@ -128,7 +128,7 @@ fn show(report: &Report, options: &StatusOptions) -> ExitCode {
     }
     if report.is_empty() {
         ExitCode::from(UNKNOWN)
-    } else if options.name.is_some() && report.severity() > Mood::Well {
+    } else if options.name.is_some() && report.severity() > Severity::Healthy {
         ExitCode::from(NEGATIVE)
     } else {
         ExitCode::SUCCESS

@@ -139,7 +139,7 @@ impl Renderer<'_> {
             self.notes.push(format!("{what}: use --output DIR to save it"));
             return;
         };
-        let saved = save(output, &Name::tidied(self.tool).to_string(), extension(&kind), &bytes);
+        let saved = save(output, &Name::sanitized(self.tool).to_string(), extension(&kind), &bytes);
         self.notes.push(match saved {
             Ok(path) => format!("{what}: saved as {}", path.display()),
             Err(error) => format!("{what}: could not be saved in {}: {error}", output.display()),

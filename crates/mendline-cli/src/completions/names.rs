@@ -121,7 +121,7 @@ fn running(is_meant: impl Fn(StateKind) -> bool) -> Vec<String> {
     let mut servers: Vec<(String, u32)> = Vec::new();
     for found in Registry::of_user().snapshots_within(QUERY_TIMEOUT) {
         let pid = found.process.pid;
-        match found.answer {
+        match found.snapshot {
             Ok(snapshot) => {
                 let meant = snapshot.servers.into_iter().filter(|server| is_meant(server.state.kind));
                 servers.extend(meant.map(|server| (server.name, pid)));

@@ -1,6 +1,6 @@
 //! Classification of a server by its HTTP response.
 
-use mendline::transport::http::probe::{Answer, NoAnswer, Probe};
+use mendline::transport::http::probe::{ExchangeError, Probe, Response};
 use serde_json::Value;
 
 use super::redact::StepRedactor;
@@ -10,21 +10,21 @@ use crate::untrusted_text::{headline, one_line};
 const LAYER: &str = "http";
 
 /// Returns the HTTP version of a response.
-pub(crate) fn version(answer: &Answer) -> &'static str {
+pub(crate) fn version(answer: &Response) -> &'static str {
     if answer.is_http2 { "HTTP/2" } else { "HTTP/1.1" }
 }
 
 /// Returns whether a response is an event stream.
-pub(crate) fn is_events(answer: &Answer) -> bool {
+pub(crate) fn is_events(answer: &Response) -> bool {
     (200..300).contains(&answer.status) && answer.content_type().as_deref() == Some("text/event-stream")
 }
 
 /// Returns whether a response may come from a server of the HTTP+SSE transport.
-pub(crate) fn may_be_old(answer: &Answer) -> bool {
+pub(crate) fn may_be_old(answer: &Response) -> bool {
     matches!(answer.status, 400 | 404 | 405 | 406 | 415) && !is_json_rpc(answer)
 }
 
-fn is_json_rpc(answer: &Answer) -> bool {
+fn is_json_rpc(answer: &Response) -> bool {
     let is_named = || String::from_utf8_lossy(&answer.body).contains("\"jsonrpc\"");
     match serde_json::from_slice::<Value>(&answer.body) {
         Ok(value) => value.get("jsonrpc").is_some(),
@@ -34,7 +34,7 @@ fn is_json_rpc(answer: &Answer) -> bool {
 }
 
 /// Judges the response to a handshake.
-pub(crate) fn judge_response(answer: &Answer, redactor: &StepRedactor) -> Step {
+pub(crate) fn judge_response(answer: &Response, redactor: &StepRedactor) -> Step {
     let (status, http) = (answer.status, version(answer));
     let kind = answer.content_type().unwrap_or_default();
     let page = || match title(&answer.body, redactor) {
@@ -64,7 +64,7 @@ pub(crate) fn judge_response(answer: &Answer, redactor: &StepRedactor) -> Step {
             Some(Ok(place)) => Step::warning(LAYER, format!("{http}, redirects every request to {place} ({status})"))
                 .advice("Mendline follows; write that address into the configuration to avoid the redirect"),
             Some(Err(why)) => {
-                Step::failed(LAYER, why.as_str()).advice("Use the address that it redirects to, if you trust it")
+                Step::failed(LAYER, why.to_string()).advice("Use the address that it redirects to, if you trust it")
             }
             None => Step::failed(LAYER, format!("a redirect ({status}) without a target")).advice(path),
         },
@@ -97,19 +97,19 @@ fn title(body: &[u8], redactor: &StepRedactor) -> Option<String> {
     Some(headline(&redactor.redact_text(&text[start..end]), 60)).filter(|title| !title.is_empty())
 }
 
-pub(crate) fn unanswered(fault: &NoAnswer, probe: &Probe) -> Step {
+pub(crate) fn unanswered(fault: &ExchangeError, probe: &Probe) -> Step {
     match fault {
-        NoAnswer::NotHttp(_) => Step::failed(LAYER, format!("{} answers, but not in HTTP", probe.server()))
+        ExchangeError::NotHttp(_) => Step::failed(LAYER, format!("{} answers, but not in HTTP", probe.server()))
             .advice("Another kind of server listens there: is the port right?"),
-        NoAnswer::Cut(_) if !probe.is_secure() => {
+        ExchangeError::Cut(_) if !probe.is_secure() => {
             Step::failed(LAYER, format!("{} closed the connection instead of answering", probe.server()))
                 .advice("Is it a port for https? Then write https:// instead of http://")
         }
-        NoAnswer::Cut(why) => {
+        ExchangeError::Cut(why) => {
             Step::failed(LAYER, format!("{} closed the connection instead of answering ({why})", probe.server()))
                 .advice("The server may crash at this request, or a device in between may close the connection; read the server's log")
         }
-        NoAnswer::Unsendable(why) => Step::failed(LAYER, why.as_str()).advice("Correct the configured headers"),
+        ExchangeError::Unsendable(why) => Step::failed(LAYER, why.to_string()).advice("Correct the configured headers"),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A server that requires a login says so in `WWW-Authenticate`. This module reads the parts of it that tell a person
 //! what to do.
 
-use mendline::transport::http::probe::Answer;
+use mendline::transport::http::probe::Response;
 
 use super::step::Step;
 use crate::plan::Address;
@@ -23,7 +23,7 @@ struct Challenge {
 }
 
 /// Judges the authorization by a response.
-pub(crate) fn examine(answer: &Answer, address: &Address) -> Step {
+pub(crate) fn examine(answer: &Response, address: &Address) -> Step {
     let has_credential = address.header_names().any(|name| name.eq_ignore_ascii_case("authorization"));
     let names: Vec<&str> = address.header_names().collect();
     match answer.status {
@@ -37,7 +37,7 @@ pub(crate) fn examine(answer: &Answer, address: &Address) -> Step {
     .fact("credential", has_credential)
 }
 
-fn refused(answer: &Answer, has_credential: bool, names: &[&str]) -> Step {
+fn refused(answer: &Response, has_credential: bool, names: &[&str]) -> Step {
     let challenges = answer.challenges();
     let challenge = challenges.iter().map(|text| Challenge::read(text)).next().unwrap_or_default();
     let status = answer.status;

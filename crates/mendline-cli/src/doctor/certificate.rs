@@ -2,13 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
+use mendline::decisions::reason::TlsError;
 use mendline::transport::http::Certificate;
 
 use super::step::{Step, Verdict};
 use crate::untrusted_text::one_line;
-
-/// Part of the error about a certificate that can be trusted by naming its file.
-const EXTRA_ROOTS: &str = "NODE_EXTRA_CA_CERTS";
 
 /// Remaining validity below which a certificate should have been renewed.
 const SOON: Duration = Duration::from_secs(14 * 86_400);
@@ -31,25 +29,25 @@ pub(crate) fn trusted(version: &str, is_http2: bool, certificate: Option<&Certif
     step.fact("version", version).fact("alpn", http)
 }
 
-pub(crate) fn distrusted(words: &str, certificate: Option<&Certificate>) -> Step {
-    let advice = match certificate {
-        Some(certificate) if certificate.is_self_signed && words.contains(EXTRA_ROOTS) => {
+pub(crate) fn distrusted(error: &TlsError, server: &str, certificate: Option<&Certificate>) -> Step {
+    let advice = match (error, certificate) {
+        (TlsError::UnknownAuthority { .. }, Some(certificate)) if certificate.is_self_signed => {
             "If it is yours: `openssl s_client -connect HOST:PORT </dev/null | openssl x509 >cert.pem` saves it, and \
              NODE_EXTRA_CA_CERTS=/path/cert.pem in the environment of Mendline trusts it. If not: another machine may be \
              listening in"
         }
-        Some(_) if words.contains(EXTRA_ROOTS) => {
+        (TlsError::UnknownAuthority { .. }, Some(_)) => {
             "If it is your company's authority, name its PEM file in NODE_EXTRA_CA_CERTS; if not, another machine may be listening in"
         }
-        Some(_) if words.contains("expired") => {
+        (TlsError::Validity { .. }, Some(_)) => {
             "Its operator must renew it. If other machines accept it: is this machine's clock right?"
         }
-        Some(_) if words.contains("is for ") => {
+        (TlsError::WrongName { .. }, Some(_)) => {
             "Use a name of the certificate, or ask its operator for one with this name"
         }
         _ => "Nothing is sent to a server that cannot prove who it is",
     };
-    Step::failed("tls", words).advice(advice)
+    Step::failed("tls", error.with(server).to_string()).advice(advice)
 }
 
 pub(crate) fn with_certificate(step: Step, certificate: &Certificate) -> Step {

@@ -4,7 +4,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use mendline::control::place;
+use mendline::control::runtime_dir;
 use mendline::state::state_directory;
 use mendline::transport::http::ProxyRules;
 
@@ -21,7 +21,7 @@ pub(crate) fn examine(section: &mut Section) {
     proxies(&variable).into_iter().for_each(|step| section.add(step));
     let places = [
         ("state", state_directory(|name| std::env::var_os(name)).into_iter().collect()),
-        ("runtime", place::candidates(|name| std::env::var_os(name))),
+        ("runtime", runtime_dir::candidates(|name| std::env::var_os(name))),
     ];
     for (layer, candidates) in places {
         section.add(directory(layer, &candidates));

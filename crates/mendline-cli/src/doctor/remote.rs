@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use mendline::decisions::config::{Dialect, Transport};
-use mendline::transport::http::ConnectError;
-use mendline::transport::http::probe::{Answer, Distrust, Line, Message, Probe, Reached, Shown};
+use mendline::decisions::reason::{ConnectError, ProxyError, TlsError};
+use mendline::transport::http::probe::{Connection, Message, Probe, Response, TcpConnection, TlsHandshake};
 use serde_json::json;
 
 use super::answer::{is_events, judge_response, may_be_old, unanswered, version};
@@ -63,7 +63,7 @@ impl Examination<'_> {
         };
         let probe = Probe::new(target);
         if probe.has_proxy() {
-            let place = probe.place().to_string();
+            let place = probe.first_hop().to_string();
             let words =
                 format!("requests to {} go through the proxy {place}, as set in the environment", probe.server());
             section.add(Step::ok("proxy", words).fact("proxy", place));
@@ -75,26 +75,23 @@ impl Examination<'_> {
     }
 
     /// Resolves the name, connects, and opens the tunnel through a proxy.
-    async fn reach(&self, probe: &Probe, section: &mut Section) -> Result<Reached, FailedLayer> {
-        let (place, limit) = (probe.place(), self.limit);
+    async fn reach(&self, probe: &Probe, section: &mut Section) -> Result<TcpConnection, FailedLayer> {
+        let (place, limit) = (probe.first_hop(), self.limit);
         section.begin("name");
         let (found, took) = timed(limit, probe.look_up()).await;
-        let late = || {
-            let words = format!("the name {} could not be looked up within {}", place.host, limit_text(limit));
-            Err(ConnectError::Failed(words))
-        };
+        let late = || Err(ConnectError::NameLookupTimedOut { host: place.host.clone(), after: limit });
         let addresses = match found.unwrap_or_else(late) {
             Ok(addresses) => addresses,
-            Err(ConnectError::Forbidden(words)) => {
+            Err(error @ ConnectError::AddressNotAllowed { .. }) => {
                 let advice = "Check the DNS entry of this name; if the server really has this address, write the \
                               address into the URL";
-                section.add(Step::failed("name", words).took(took).advice(advice));
+                section.add(Step::failed("name", error.to_string()).took(took).advice(advice));
                 return Err(FailedLayer("name"));
             }
-            Err(DialError::Failed(words)) => {
+            Err(error) => {
                 let advice = "Is the host in the URL spelled right? Is this machine online, and in the VPN if the name is known \
                               only there?";
-                section.add(Step::failed("name", words).took(took).advice(advice));
+                section.add(Step::failed("name", error.to_string()).took(took).advice(advice));
                 return Err(FailedLayer("name"));
             }
         };
@@ -108,17 +105,16 @@ impl Examination<'_> {
         section.add(Step::ok("name", words).took(took).fact("addresses", ips));
         section.begin("tcp");
         let (dialed, took) = timed(limit, probe.dial(addresses)).await;
-        let late = || Err(DialError::Failed(format!("{place} did not answer within {}", limit_text(limit))));
+        let late = || Err(ConnectError::TimedOut { target: place.to_string(), after: Some(limit) });
         let mut reached = match dialed.unwrap_or_else(late) {
             Ok(reached) => reached,
             Err(error) => {
-                let words = error.words();
-                let advice = if words.contains("refused") {
+                let advice = if matches!(error, ConnectError::Refused { .. }) {
                     "The machine is there, but nothing listens on that port: does the server run, and is the port right?"
                 } else {
                     "A firewall may block the connection, the machine may be off, or it is reachable only inside a VPN"
                 };
-                section.add(Step::failed("tcp", words).took(took).advice(advice));
+                section.add(Step::failed("tcp", error.to_string()).took(took).advice(advice));
                 return Err(FailedLayer("tcp"));
             }
         };
@@ -126,11 +122,12 @@ impl Examination<'_> {
         section.add(step.fact("address", reached.address.to_string()));
         if probe.has_proxy() && probe.is_secure() {
             let (made, took) = timed(limit, probe.tunnel(&mut reached)).await;
-            let late = || Err(format!("the proxy {place} made no tunnel within {}", limit_text(limit)));
-            if let Err(words) = made.unwrap_or_else(late) {
+            let timed_out = ProxyError::TimedOut { after: limit };
+            let late = || Err(ConnectError::Proxy { proxy: place.to_string(), error: timed_out });
+            if let Err(error) = made.unwrap_or_else(late) {
                 let advice =
                     "Ask the operator of the proxy, or add the host to NO_PROXY if it can be reached without it";
-                section.add(Step::failed("proxy", words).took(took).advice(advice));
+                section.add(Step::failed("proxy", error.to_string()).took(took).advice(advice));
                 return Err(FailedLayer("tcp"));
             }
         }
@@ -138,13 +135,13 @@ impl Examination<'_> {
     }
 
     /// Performs the TLS handshake, if the URL is https.
-    async fn secure(&self, probe: &Probe, reached: Reached, section: &mut Section) -> Result<Line, FailedLayer> {
+    async fn secure(&self, probe: &Probe, reached: TcpConnection, section: &mut Section) -> Result<Connection, FailedLayer> {
         if !probe.is_secure() {
             return Ok(reached.into());
         }
         section.begin("tls");
-        let (shown, took) = timed(self.limit, probe.shake_hands(reached)).await;
-        let Some(Shown { certificate, outcome }) = shown else {
+        let (shown, took) = timed(self.limit, probe.tls_handshake(reached)).await;
+        let Some(TlsHandshake { certificate, outcome }) = shown else {
             let words =
                 format!("{} did not finish the TLS handshake within {}", probe.server(), limit_text(self.limit));
             let advice = "A device in between may block it, or the port is not one for https";
@@ -153,24 +150,24 @@ impl Examination<'_> {
         };
         let step = match &outcome {
             Ok(secured) => trusted(secured.version, secured.is_http2, certificate.as_ref(), SystemTime::now()),
-            Err(Distrust::Untrusted(words)) => distrusted(words, certificate.as_ref()),
-            Err(Distrust::Failed(words)) if words.contains("does not speak TLS") => Step::failed("tls", words.as_str())
+            Err(TlsError::NotTls) => Step::failed("tls", TlsError::NotTls.with(&probe.server().to_string()).to_string())
                 .advice("Write http:// instead of https://, or the port that speaks TLS"),
-            Err(Distrust::Failed(words)) => Step::failed("tls", words.as_str()).advice(
+            Err(error) if error.is_permanent() => distrusted(error, &probe.server().to_string(), certificate.as_ref()),
+            Err(error) => Step::failed("tls", error.with(&probe.server().to_string()).to_string()).advice(
                 "A proxy or firewall may close it, or the server requires something else (an old TLS, a client certificate)",
             ),
         };
         let step = certificate.iter().fold(step, with_certificate);
         section.add(step.took(took));
-        outcome.map(Line::from).map_err(|_| FailedLayer("tls"))
+        outcome.map(Connection::from).map_err(|_| FailedLayer("tls"))
     }
 
     /// Sends a request, and judges the response and the authorization.
-    async fn request(&self, probe: &Probe, line: Line, section: &mut Section) -> Result<(), FailedLayer> {
+    async fn request(&self, probe: &Probe, line: Connection, section: &mut Section) -> Result<(), FailedLayer> {
         let wants_events = self.plan.upstream.transport == Transport::Http(Dialect::Sse);
         let message = (!wants_events).then(initialize);
         section.begin("http");
-        let (answered, took) = timed(self.limit, probe.ask(line, message, &[])).await;
+        let (answered, took) = timed(self.limit, probe.request(line, message, &[])).await;
         let answer = match answered {
             Some(Ok(answer)) => answer,
             Some(Err(fault)) => {
@@ -215,12 +212,12 @@ impl Examination<'_> {
     }
 
     /// Opens another connection, if that is possible.
-    async fn another(&self, probe: &Probe) -> Option<Line> {
+    async fn another(&self, probe: &Probe) -> Option<Connection> {
         let addresses = probe.look_up().await.ok()?;
         let mut reached = probe.dial(addresses).await.ok()?;
         probe.tunnel(&mut reached).await.ok()?;
         if probe.is_secure() {
-            probe.shake_hands(reached).await.outcome.ok().map(Line::from)
+            probe.tls_handshake(reached).await.outcome.ok().map(Connection::from)
         } else {
             Some(reached.into())
         }
@@ -228,15 +225,15 @@ impl Examination<'_> {
 
     async fn close(&self, probe: &Probe, session: &str) {
         if let Some(line) = self.another(probe).await {
-            probe.leave(line, session).await;
+            probe.delete_session(line, session).await;
         }
     }
 
     /// Returns the response to a request for an event stream, if it is one.
-    async fn old(&self, probe: &Probe) -> Option<Answer> {
+    async fn old(&self, probe: &Probe) -> Option<Response> {
         let look = async {
             let line = self.another(probe).await?;
-            probe.ask(line, None, &[]).await.ok()
+            probe.request(line, None, &[]).await.ok()
         };
         tokio::time::timeout(self.limit, look).await.ok().flatten().filter(is_events)
     }
@@ -291,7 +288,7 @@ fn handshake_failed(trouble: &RequestError) -> Step {
 }
 
 /// Returns a warning if the clock of the server differs from ours.
-fn clock(answer: &Answer, now: SystemTime) -> Option<Step> {
+fn clock(answer: &Response, now: SystemTime) -> Option<Step> {
     let theirs = answer.date()?;
     let (apart, is_ahead) = match now.duration_since(theirs) {
         Ok(behind) => (behind, false),

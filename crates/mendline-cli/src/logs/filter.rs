@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use mendline::observe::errno::{SystemError, has_word, status_told_by};
+use mendline::observe::errno::{SystemError, has_word, find_http_status};
 use mendline::observe::log::LogLevel;
 
 use super::LogsOptions;
@@ -115,11 +115,11 @@ impl Text {
             Text::Error(error) => {
                 record.errno.as_deref() == Some(error.name)
                     || has_word(&record.text.to_ascii_uppercase(), error.name)
-                    || SystemError::told_by(&record.text) == Some(*error)
+                    || SystemError::find_in(&record.text) == Some(*error)
             }
             Text::Status(status, text) => {
                 record.status == Some(*status)
-                    || status_told_by(&record.text) == Some(*status)
+                    || find_http_status(&record.text) == Some(*status)
                     || has_word(&record.text, text)
             }
         }

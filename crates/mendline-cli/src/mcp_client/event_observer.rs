@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mendline::decisions::event::LinkState;
 use mendline::decisions::{Event, UpstreamId};
-use mendline::driver::Observer;
+use mendline::driver::{At, Observer};
 use tokio::sync::Notify;
 
 /// Number of lines kept of each kind.
@@ -64,8 +64,15 @@ impl EventObserver {
     }
 }
 
+impl EventObserver {
+    fn note_failure(&self, seen: &mut Observed, why: &dyn std::fmt::Display) {
+        seen.trouble.get_or_insert_with(|| why.to_string());
+        self.changed.notify_waiters();
+    }
+}
+
 impl Observer for EventObserver {
-    fn on_event(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event, _: At) {
         let mut seen = self.lock();
         match event {
             Event::OutputSkipped { text, .. } => {
@@ -81,11 +88,10 @@ impl Observer for EventObserver {
                 seen.is_cancelled = true;
                 self.changed.notify_waiters();
             }
-            Event::DialFailed { why, .. }
-            | Event::ReconnectDisabled { why, .. }
-            | Event::LinkStateChanged { to: LinkState::Waiting | LinkState::Parked, why, .. } => {
-                seen.trouble.get_or_insert_with(|| why.clone());
-                self.changed.notify_waiters();
+            Event::DialFailed { why, .. } => self.note_failure(&mut seen, why),
+            Event::ReconnectDisabled { why, .. }
+            | Event::LinkStateChanged { to: LinkState::Waiting | LinkState::Parked, why: Some(why), .. } => {
+                self.note_failure(&mut seen, why);
             }
             _ => {}
         }

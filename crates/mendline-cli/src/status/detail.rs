@@ -41,20 +41,18 @@ pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt
         format!("{} made, {} failed, {} lost{took}", connection.dials, connection.dials_failed, connection.losses),
     )?;
     let calls = &server.calls;
-    line(
-        "calls",
-        format!(
-            "{} answered ({} with an error), {} failed ({} may have run), {} retried",
-            calls.answered, calls.errors, calls.failed, calls.unknown, calls.retried
-        ),
-    )?;
+    line("tool calls", calls.tools.words())?;
+    line("other", calls.other.words())?;
     line(
         "",
         format!(
-            "{} cancelled, {} rejected, {} answered before the server was ready",
-            calls.cancelled, calls.rejected, calls.answered_early
+            "{} retried, {} resumed, {} cancelled, {} answered before the server was ready",
+            calls.retried, calls.resumed, calls.cancelled, calls.answered_early
         ),
     )?;
+    if calls.retries_refused > 0 {
+        line("", format!("{} not retried: the retry budget was spent", calls.retries_refused))?;
+    }
     line("now", format!("{} in flight, {} waiting", server.in_flight, server.waiting))?;
     if let (Some(p50), Some(p95), Some(p99)) = (server.latency.p50_us, server.latency.p95_us, server.latency.p99_us) {
         line("latency", format!("p50 {}, p95 {}, p99 {}", took_us(p50), took_us(p95), took_us(p99)))?;
@@ -63,7 +61,7 @@ pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt
     line("breaker", format!("{}{why}", server.breaker.words()))?;
     for tool in &server.breaker.tools {
         let why = tool.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-        line("", format!("{} {}{why}", tool.tool, tool.standing.word()))?;
+        line("", format!("{} {}{why}", tool.tool, tool.state.word()))?;
     }
     if !server.limit.words().is_empty() {
         let burst = server.limit.rate.map(|rate| format!(", {} at once", rate.burst)).unwrap_or_default();

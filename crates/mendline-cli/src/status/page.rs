@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io::IsTerminal;
 
-use mendline::control::snapshot::{Server, Standing, StateKind, TransportKind};
-use mendline::control::words::{Mood, span_ms, took_us};
+use mendline::control::snapshot::{Server, BreakerState, StateKind, TransportKind};
+use mendline::control::words::{Severity, span_ms, took_us};
 
 use super::detail::detail;
 use super::memory::Memory;
@@ -72,7 +72,7 @@ impl<'a> Page<'a> {
         let vias = vias.chain(probed.iter().map(|it| via(it.transport).into()));
         let is_any = |so: &dyn Fn(&Server) -> bool| servers.iter().any(|row| so(&row.server));
         // The state shows an isolated server already.
-        let is_sick = |it: &Server| matches!(it.breaker.standing, Standing::Open | Standing::HalfOpen);
+        let is_sick = |it: &Server| matches!(it.breaker.state, BreakerState::Open | BreakerState::HalfOpen);
         let breakers = is_any(&|it| is_sick(it) || !it.breaker.tools.is_empty());
         let mut columns = vec![
             Column::text("SERVER", 0, names.collect()).down_to(10),
@@ -84,14 +84,15 @@ impl<'a> Page<'a> {
             let paused = is_any(&|it| it.limit.paused_ms.is_some());
             columns.push(Column::text("LIMIT", if paused { 1 } else { 6 }, of(&limit)));
         }
-        let unknown = is_any(&|it| it.calls.unknown > 0);
+        let unknown = is_any(&|it| it.calls.all().unknown > 0);
         columns.extend([
             Column::numbers("NOW", 5, of(&now)),
-            Column::numbers("OK", 0, count(&|it| it.calls.answered, Tone::Plain)),
+            Column::numbers("OK", 0, count(&|it| it.calls.all().ok, Tone::Plain)),
+            Column::numbers("ERRORS", 2, count(&|it| it.calls.all().answered_with_error(), Tone::Yellow)),
             // Rejected calls have failed, too.
-            Column::numbers("FAILED", 0, count(&|it| it.calls.failed + it.calls.rejected, Tone::Yellow)),
+            Column::numbers("FAILED", 0, count(&|it| it.calls.all().not_run(), Tone::Yellow)),
             Column::numbers("RETRIED", 3, count(&|it| it.calls.retried, Tone::Plain)),
-            Column::numbers("UNKNOWN", if unknown { 1 } else { 3 }, count(&|it| it.calls.unknown, Tone::Yellow)),
+            Column::numbers("UNKNOWN", if unknown { 1 } else { 3 }, count(&|it| it.calls.all().unknown, Tone::Yellow)),
             Column::numbers("P50", 5, took(&|it| it.latency.p50_us)),
             Column::numbers("P95", 2, took(&|it| it.latency.p95_us)),
             Column::numbers("P99", 5, took(&|it| it.latency.p99_us)),
@@ -115,7 +116,7 @@ impl<'a> Page<'a> {
             .iter()
             .find_map(|tool| tool.why.as_ref().map(|why| format!("breaker of {}: {why}", tool.tool)));
         let breaker = server.breaker.why.as_ref().map(|why| format!("breaker: {why}")).or(tools);
-        let is_recent = |ago_ms: u64| ago_ms < RECENT_MS || server.state.kind.mood() > Mood::Well;
+        let is_recent = |ago_ms: u64| ago_ms < RECENT_MS || server.state.kind.severity() > Severity::Healthy;
         let error = server.last_error.as_ref().filter(|error| is_recent(error.ago_ms));
         let error = error.map(|error| format!("last error {} ago: {}", span_ms(error.ago_ms), error.what));
         let is_said = |error: &String| server.state.why.as_ref().is_some_and(|why| error.ends_with(why.as_str()));
@@ -185,17 +186,17 @@ impl fmt::Display for Page<'_> {
 
 /// Returns the colour of a state.
 pub(super) fn tone(kind: StateKind) -> Tone {
-    match kind.mood() {
+    match kind.severity() {
         _ if kind == StateKind::Idle => Tone::Faint,
-        Mood::Well => Tone::Green,
-        Mood::Passing => Tone::Yellow,
-        Mood::Bad => Tone::Red,
+        Severity::Healthy => Tone::Green,
+        Severity::Transient => Tone::Yellow,
+        Severity::Unhealthy => Tone::Red,
     }
 }
 
 fn breaker(row: &Row) -> Cell {
     let breaker = &row.server.breaker;
-    let is_closed = breaker.standing == Standing::Closed && breaker.tools.is_empty();
+    let is_closed = breaker.state == BreakerState::Closed && breaker.tools.is_empty();
     Cell::new(breaker.words(), if is_closed { Tone::Faint } else { Tone::Yellow })
 }
 
@@ -255,14 +256,14 @@ pub(super) fn size(memory: Memory) -> String {
 #[cfg(test)]
 mod tests {
     use mendline::control::snapshot::{
-        Breaker, Calls, Connection, LastError, Latency, Limit, ProcessFacts, Rate, State,
+        Breaker, Calls, Connection, LastError, Latency, Limit, ProcessInfo, Rate, State,
     };
 
     use super::*;
 
     fn row(name: &str, kind: StateKind) -> Row {
         let state = State { kind, for_ms: 7_200_000, why: None, attempt: None, attempts: None, next_in_ms: None };
-        let breaker = Breaker { standing: Standing::Closed, tries_in_ms: None, why: None, tools: Vec::new() };
+        let breaker = Breaker { standing: BreakerState::Closed, tries_in_ms: None, why: None, tools: Vec::new() };
         let server = Server {
             name: name.to_owned(),
             transport: TransportKind::Child,
@@ -278,7 +279,7 @@ mod tests {
             last_error: None,
         };
         let memory = Memory { bytes: 45 << 20, processes: 3 };
-        let process = ProcessFacts { pid: 4_700, mendline: "0.1.0".to_owned(), ..ProcessFacts::default() };
+        let process = ProcessInfo { pid: 4_700, mendline: "0.1.0".to_owned(), ..ProcessInfo::default() };
         Row { id: name.to_owned(), process, server, child_memory: Some(memory) }
     }
 
@@ -361,7 +362,7 @@ notes      ready 2 h                       412       0        0        0  8.0ms
     #[test]
     fn open_breaker_and_limit_have_columns() {
         let mut sick = row("notes", StateKind::Ready);
-        (sick.server.breaker.standing, sick.server.breaker.tries_in_ms) = (Standing::Open, Some(12_000));
+        (sick.server.breaker.standing, sick.server.breaker.tries_in_ms) = (BreakerState::Open, Some(12_000));
         sick.server.breaker.why = Some("5 calls in a row have failed".to_owned());
         sick.server.limit.rate = Some(Rate { burst: 5, per_second: 0.5 });
         let drawn = drawn(&report(vec![sick]), 90);

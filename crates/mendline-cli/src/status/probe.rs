@@ -15,7 +15,7 @@ use mendline::control::snapshot::TransportKind;
 use mendline::decisions::config::{AutoReconnect, Catalogue, Dialect, Reconnect, Startup, Transport};
 use mendline::decisions::words::Cause;
 use mendline::decisions::{ClientId, Config, Engine, Event, Input, LinkState, Quote as _, UpstreamConfig, UpstreamId};
-use mendline::driver::{Client, Driver, Host};
+use mendline::driver::{At, Client, Driver, Host};
 use mendline::observe::redact::Redactor;
 use mendline::transport::child::Children;
 use mendline::transport::guard::Guard;
@@ -137,7 +137,7 @@ async fn handshake<H: Host + 'static>(
     let (reader, writer) = tokio::io::split(far);
     let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
     let last_failure = LastFailure::default();
-    let driver = Driver::new(engine, limits, host, client, last_failure.clone()).hiding(redactor.clone());
+    let driver = Driver::new(engine, limits, host, client, last_failure.clone()).with_redactor(redactor.clone());
     let driven = tokio::spawn(driver.run(|_| Poll::<Input>::Pending));
     let (hears, mut says) = tokio::io::split(near);
     let said = tokio::time::timeout(within, async {
@@ -217,15 +217,15 @@ impl LastFailure {
 }
 
 impl Observer for LastFailure {
-    fn on_event(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event, _: At) {
         let why = match event {
-            Event::LinkStateChanged { to: LinkState::Waiting | LinkState::Parked, why, .. }
-            | Event::DialFailed { why, .. }
+            Event::DialFailed { why, .. } => why.to_string(),
+            Event::LinkStateChanged { to: LinkState::Waiting | LinkState::Parked, why: Some(why), .. }
             | Event::ReconnectDisabled { why, .. }
-            | Event::CallFailed { why, .. } => why,
+            | Event::CallFailed { why, .. } => why.to_string(),
             _ => return,
         };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
 
     fn on_stderr(&mut self, _: UpstreamId, _: &[u8]) {}

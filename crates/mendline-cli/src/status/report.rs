@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use mendline::control::snapshot::{ProcessFacts, Server, StateKind, TransportKind, VERSION};
-use mendline::control::words::Mood;
-use mendline::control::{Found, Silence};
+use mendline::control::snapshot::{ProcessInfo, Server, StateKind, TransportKind, VERSION};
+use mendline::control::words::Severity;
+use mendline::control::{ProcessStatus, QueryError};
 use serde::Serialize;
 
 use super::memory::Memory;
@@ -38,7 +38,7 @@ pub(crate) struct Report {
 pub(crate) struct Row {
     /// Name in the output: that of the server, with its process if there are several.
     pub(crate) id: String,
-    pub(crate) process: ProcessFacts,
+    pub(crate) process: ProcessInfo,
     #[serde(flatten)]
     pub(crate) server: Server,
     /// Memory of its processes, if it is a child.
@@ -85,16 +85,16 @@ pub(crate) enum ProbeOutcome {
 }
 
 impl ProbeOutcome {
-    pub(crate) fn severity(self) -> Mood {
+    pub(crate) fn severity(self) -> Severity {
         match self {
-            ProbeOutcome::Answers | ProbeOutcome::Disabled => Mood::Well,
-            ProbeOutcome::NeedsLogin | ProbeOutcome::Fails => Mood::Bad,
+            ProbeOutcome::Answers | ProbeOutcome::Disabled => Severity::Healthy,
+            ProbeOutcome::NeedsLogin | ProbeOutcome::Fails => Severity::Unhealthy,
         }
     }
 }
 
 impl Report {
-    pub(crate) fn of(found: Vec<Found>) -> Report {
+    pub(crate) fn of(found: Vec<ProcessStatus>) -> Report {
         let mut report = Report {
             version: VERSION,
             servers: Vec::new(),
@@ -102,8 +102,8 @@ impl Report {
             probed: Vec::new(),
             is_asked_by_name: false,
         };
-        for Found { process, answer } in found {
-            match answer {
+        for ProcessStatus { process, snapshot } in found {
+            match snapshot {
                 Ok(snapshot) => {
                     for server in snapshot.servers {
                         let id = server.name.clone();
@@ -113,7 +113,7 @@ impl Report {
                 }
                 Err(silence) => {
                     let why = match silence {
-                        Silence::Hangs => "does not answer".to_owned(),
+                        QueryError::TimedOut => "does not answer".to_owned(),
                         other => other.to_string(),
                     };
                     report.silent.push(SilentProcess { name: process.name, pid: process.pid, why });
@@ -166,9 +166,9 @@ impl Report {
     }
 
     /// Returns the highest severity.
-    pub(crate) fn severity(&self) -> Mood {
-        let silent = if self.silent.is_empty() { Mood::Well } else { Mood::Bad };
-        let servers = self.servers.iter().map(|row| row.server.state.kind.mood());
+    pub(crate) fn severity(&self) -> Severity {
+        let silent = if self.silent.is_empty() { Severity::Healthy } else { Severity::Unhealthy };
+        let servers = self.servers.iter().map(|row| row.server.state.kind.severity());
         servers.chain(self.probed.iter().map(|probed| probed.outcome.severity())).max().unwrap_or(silent).max(silent)
     }
 

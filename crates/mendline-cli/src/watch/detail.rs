@@ -1,7 +1,7 @@
 //! Details of one server: its connection, calls, breaker, limits, errors and client.
 
 use mendline::control::Level;
-use mendline::control::snapshot::{Limit, ProcessFacts, Server, TransportKind};
+use mendline::control::snapshot::{Limit, ProcessInfo, Server, TransportKind};
 use mendline::control::words::{span_ms, took_us};
 
 use super::model::Model;
@@ -104,19 +104,13 @@ fn connection(server: &Server) -> Vec<String> {
 fn calls(server: &Server) -> Vec<String> {
     let calls = &server.calls;
     let mut facts = vec![format!("{} in flight", server.in_flight), format!("{} waiting", server.waiting)];
-    facts.push(match calls.errors {
-        0 => format!("{} answered", calls.answered),
-        1 => format!("{} answered (1 with an error)", calls.answered),
-        errors => format!("{} answered ({errors} with errors)", calls.answered),
-    });
-    facts.push(match calls.unknown {
-        0 => format!("{} failed", calls.failed),
-        unknown => format!("{} failed ({unknown} may have run)", calls.failed),
-    });
+    facts.push(format!("tools: {}", calls.tools.words()));
+    facts.push(format!("other: {}", calls.other.words()));
     facts.push(format!("{} retried", calls.retried));
     let more = [
         (calls.cancelled, "cancelled"),
-        (calls.rejected, "rejected"),
+        (calls.resumed, "resumed"),
+        (calls.retries_refused, "not retried (budget)"),
         (calls.answered_early, "answered before it was ready"),
     ];
     facts.extend(more.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")));
@@ -141,10 +135,10 @@ fn breaker(server: &Server) -> Vec<String> {
         let why = why.as_ref().map_or(String::new(), |why| format!(": {why}"));
         format!("{word}{tries}{why}")
     };
-    let mut facts = vec![held(breaker.standing.word(), breaker.tries_in_ms, &breaker.why)];
+    let mut facts = vec![held(breaker.state.word(), breaker.tries_in_ms, &breaker.why)];
     let tools = breaker.tools.iter();
     facts.extend(
-        tools.map(|tool| held(&format!("tool {} {}", tool.tool, tool.standing.word()), tool.tries_in_ms, &tool.why)),
+        tools.map(|tool| held(&format!("tool {} {}", tool.tool, tool.state.word()), tool.tries_in_ms, &tool.why)),
     );
     facts
 }
@@ -159,7 +153,7 @@ fn limit(limit: &Limit) -> Vec<String> {
     facts
 }
 
-fn user(process: &ProcessFacts, now: u64) -> Vec<String> {
+fn user(process: &ProcessInfo, now: u64) -> Vec<String> {
     let mut facts = vec![match &process.client {
         Some(client) => format!("{} {}", client.name, client.version).trim_end().to_owned(),
         None => "an unknown client".to_owned(),

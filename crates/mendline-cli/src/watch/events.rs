@@ -29,7 +29,7 @@ pub(crate) struct Line {
 
 /// The recent lines, the newest last.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Events {
+pub(crate) struct EventStream {
     lines: VecDeque<Line>,
     /// Number of lines with stderr output.
     said: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Events {
     below: usize,
 }
 
-impl Events {
+impl EventStream {
     /// Adds a line. `counts` says whether it is shown, `holds` whether the view must not move.
     pub(crate) fn push(&mut self, line: Line, counts: bool, holds: bool) {
         if self.lines.len() == KEPT {

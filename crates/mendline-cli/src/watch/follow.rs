@@ -1,4 +1,4 @@
-//! Events of all processes, on a separate thread.
+//! EventStream of all processes, on a separate thread.
 //!
 //! New processes are found once per second. A process that does not accept the connection is skipped for a while, so
 //! that it does not delay the events of others. If the screen is too slow, lines are dropped and counted, and memory
@@ -10,7 +10,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mendline::control::{Events, Heard, Level, Process, Registry};
+use mendline::control::{EventStream, StreamItem, Level, Process, Registry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::model::Update;
@@ -50,7 +50,7 @@ struct FollowedProcesses {
 
 struct Followed {
     process: Process,
-    events: Events,
+    events: EventStream,
     /// Number of lines that were dropped because the screen was too slow.
     lost: u64,
     /// True if more events are available.
@@ -132,7 +132,7 @@ impl FollowedProcesses {
 
 impl Followed {
     /// Forwards an event. Returns whether the screen is still open.
-    fn pass_on(&mut self, heard: Heard, updates: &SyncSender<Update>) -> bool {
+    fn pass_on(&mut self, heard: StreamItem, updates: &SyncSender<Update>) -> bool {
         let (pid, name) = (self.process.pid, self.process.name.clone());
         if self.lost > 0 {
             let missed = Update::Missed { pid, name: name.clone(), count: self.lost };
@@ -143,8 +143,8 @@ impl Followed {
             }
         }
         let update = match heard {
-            Heard::Event(told) => Update::Event { pid, name, told },
-            Heard::Missed(count) => Update::Missed { pid, name, count },
+            StreamItem::Event(told) => Update::Event { pid, name, told },
+            StreamItem::Missed(count) => Update::Missed { pid, name, count },
         };
         match updates.try_send(update) {
             Ok(()) => true,

@@ -8,11 +8,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mendline::control::{Command, Level, Snapshot, Told};
+use mendline::control::{Command, Level, Snapshot, EventRecord};
 use ratatui::layout::Size;
 
 use super::detail;
-use super::events::{Events, Line};
+use super::events::{EventStream, Line};
 use super::layout::{Layout, LayoutRequest, is_roomy};
 use super::paint::Tone;
 use super::row::{Key, Poll, Row, Sort, rows};
@@ -27,7 +27,7 @@ pub(crate) enum Update {
     /// The result of a poll.
     Polled(Poll),
     /// An event of a process.
-    Event { pid: u32, name: String, told: Told },
+    Event { pid: u32, name: String, told: EventRecord },
     /// A number of events of a process were dropped.
     Missed { pid: u32, name: String, count: u64 },
     /// The outcome of a command.
@@ -91,7 +91,7 @@ pub(crate) struct Model {
     pub(crate) filter: String,
     /// Index of the first visible row.
     pub(crate) top: usize,
-    pub(crate) events: Events,
+    pub(crate) events: EventStream,
     pub(crate) events_are_hidden: bool,
     pub(crate) answer: Option<Answer>,
     pub(crate) distrusted: Vec<String>,
@@ -142,7 +142,7 @@ impl Model {
             Update::Polled(poll) => self.apply_poll(&poll),
             Update::Event { pid, name, told } if self.watches(told.server.as_deref().unwrap_or(&name), pid) => {
                 let who = self.called(pid, told.server.as_deref().unwrap_or(&name));
-                let Told { at, level, said, text, .. } = told;
+                let EventRecord { at, level, is_stderr: said, text, .. } = told;
                 self.note(Line { at, level, who, said, text });
             }
             Update::Missed { pid, name, count } if self.watches(&name, pid) => {

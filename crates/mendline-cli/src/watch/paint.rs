@@ -3,7 +3,7 @@
 //! Without colour, attributes tell the same: warnings are bold, errors are underlined, too.
 
 use mendline::control::Level;
-use mendline::control::words::Mood;
+use mendline::control::words::Severity;
 use mendline::observe::escaped::Escaped;
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
@@ -23,12 +23,12 @@ pub(crate) enum Tone {
     Error,
 }
 
-impl From<Mood> for Tone {
-    fn from(severity: Mood) -> Tone {
+impl From<Severity> for Tone {
+    fn from(severity: Severity) -> Tone {
         match severity {
-            Mood::Well => Tone::Healthy,
-            Mood::Passing => Tone::Warning,
-            Mood::Bad => Tone::Error,
+            Severity::Healthy => Tone::Healthy,
+            Severity::Transient => Tone::Warning,
+            Severity::Unhealthy => Tone::Error,
         }
     }
 }

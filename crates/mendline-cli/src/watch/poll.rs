@@ -67,19 +67,19 @@ fn poll_all() -> Poll {
     // The registry is read anew each time: its directory may be new.
     let registry = Registry::of_user();
     let found = registry.snapshots();
-    let servers = found.iter().filter_map(|found| found.answer.as_ref().ok()).flat_map(|snapshot| &snapshot.servers);
+    let servers = found.iter().filter_map(|found| found.snapshot.as_ref().ok()).flat_map(|snapshot| &snapshot.servers);
     let children: Vec<u32> = servers.filter_map(|server| server.connection.child).collect();
     let memory = memory::of_groups(&children).into_iter().map(|(child, memory)| (child, memory.bytes)).collect();
-    let seen = |found: mendline::control::Found| PolledProcess {
+    let seen = |found: mendline::control::ProcessStatus| PolledProcess {
         pid: found.process.pid,
         name: found.process.name,
-        answer: found.answer,
+        answer: found.snapshot,
     };
     Poll {
         at: now(),
         processes: found.into_iter().map(seen).collect(),
         memory,
-        distrusted: registry.distrusted().to_vec(),
+        distrusted: registry.untrusted_directories().to_vec(),
     }
 }
 

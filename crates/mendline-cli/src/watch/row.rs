@@ -7,9 +7,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use mendline::control::snapshot::{ProcessFacts, Server, StateKind};
-use mendline::control::words::Mood;
-use mendline::control::{Silence, Snapshot};
+use mendline::control::snapshot::{ProcessInfo, Server, StateKind};
+use mendline::control::words::Severity;
+use mendline::control::{QueryError, Snapshot};
 
 /// The result of a poll.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ pub(crate) struct PolledProcess {
     pub(crate) pid: u32,
     /// Name of its first server.
     pub(crate) name: String,
-    pub(crate) answer: Result<Snapshot, Silence>,
+    pub(crate) answer: Result<Snapshot, QueryError>,
 }
 
 /// Identity of a row.
@@ -47,7 +47,7 @@ pub(crate) struct Row {
     /// Name on the screen: that of the server, with its process if there are several.
     pub(crate) id: String,
     /// The last known state, if the process ever answered.
-    pub(crate) known: Option<(ProcessFacts, Server)>,
+    pub(crate) known: Option<(ProcessInfo, Server)>,
     /// The reason why the current state is unknown.
     pub(crate) silence: Option<String>,
     /// Memory of its processes, if it is a child.
@@ -76,8 +76,8 @@ impl Row {
         }
     }
 
-    pub(crate) fn severity(&self) -> Mood {
-        self.kind().map_or(Mood::Bad, StateKind::mood)
+    pub(crate) fn severity(&self) -> Severity {
+        self.kind().map_or(Severity::Unhealthy, StateKind::severity)
     }
 
     /// Returns the state; `None` if the process does not answer.
@@ -146,7 +146,7 @@ pub(crate) fn rows(poll: &Poll, known: &mut BTreeMap<u32, Snapshot>) -> Vec<Row>
             known.insert(seen.pid, snapshot.clone());
         }
         let silence = seen.answer.as_ref().err().map(|silence| match silence {
-            Silence::Hangs => "does not answer".to_owned(),
+            QueryError::TimedOut => "does not answer".to_owned(),
             other => other.to_string(),
         });
         let row = |name: &str, known| {

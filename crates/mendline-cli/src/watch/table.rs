@@ -4,7 +4,7 @@
 //! share of the width, and gets more of what is left in the end. Columns about problems get a lower rank if there are
 //! any.
 
-use mendline::control::snapshot::{Standing, TransportKind};
+use mendline::control::snapshot::{BreakerState, TransportKind};
 use mendline::control::words::took_us;
 
 use super::detail::{ago, bytes};
@@ -43,20 +43,21 @@ const fn number(title: &'static str, rank: fn(&[&Row]) -> u8, least: u16, cell: 
 }
 
 /// All columns, in the order of display.
-static COLUMNS: [Column; 15] = [
+static COLUMNS: [Column; 16] = [
     text("SERVER", |_| 1, 8, 6, |row| (row.id.clone(), Tone::Bold)),
     text("VIA", |_| 12, 5, 1, via),
     text("STATE", |_| 0, 16, 3, |row| (row.state(), row.severity().into())),
     text("BREAKER", |rows| if rows.iter().any(|row| holds_back(row)) { 4 } else { 13 }, 7, 8, breaker),
     number("NOW", |_| 8, 4, in_flight),
-    number("OK", |_| 2, 5, |row| count(row, |calls| calls.answered, Tone::Plain)),
-    number("FAILED", |_| 3, 6, |row| count(row, |calls| calls.failed, Tone::Error)),
+    number("OK", |_| 2, 5, |row| count(row, |calls| calls.all().ok, Tone::Plain)),
+    number("ERRORS", |_| 9, 6, |row| count(row, |calls| calls.all().answered_with_error(), Tone::Warning)),
+    number("FAILED", |_| 3, 6, |row| count(row, |calls| calls.all().not_run(), Tone::Error)),
     number("RETRIED", |_| 9, 7, |row| count(row, |calls| calls.retried, Tone::Warning)),
     number(
         "UNKNOWN",
         |rows| if rows.iter().any(|row| has_unknown(row)) { 6 } else { 9 },
         7,
-        |row| count(row, |calls| calls.unknown, Tone::Error),
+        |row| count(row, |calls| calls.all().unknown, Tone::Error),
     ),
     number("P50", |_| 10, 6, |row| took(row, |latency| latency.p50_us)),
     number("P95", |_| 7, 6, |row| took(row, |latency| latency.p95_us)),
@@ -95,11 +96,11 @@ pub(crate) fn fit(rows: &[&Row], whole: u16) -> Vec<(&'static Column, u16)> {
 }
 
 fn holds_back(row: &Row) -> bool {
-    row.server().is_some_and(|it| it.breaker.standing != Standing::Closed || !it.breaker.tools.is_empty())
+    row.server().is_some_and(|it| it.breaker.state != BreakerState::Closed || !it.breaker.tools.is_empty())
 }
 
 fn has_unknown(row: &Row) -> bool {
-    row.server().is_some_and(|server| server.calls.unknown > 0)
+    row.server().is_some_and(|server| server.calls.all().unknown > 0)
 }
 
 fn has_erred(row: &Row) -> bool {

@@ -1,10 +1,10 @@
 //! The screen, driven by polls, events and keys.
 
 use mendline::control::snapshot::{
-    Breaker, Calls, Connection, LastError, Latency, Limit, Party, ProcessFacts, Rate, Server, Standing, State,
+    Breaker, Calls, Connection, LastError, Latency, Limit, Party, ProcessInfo, Rate, Server, BreakerState, State,
     StateKind, ToolBreaker, TransportKind, VERSION,
 };
-use mendline::control::{Command, Level, Silence, Snapshot, Told};
+use mendline::control::{Command, Level, QueryError, Snapshot, EventRecord};
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -37,7 +37,7 @@ fn server(name: &str) -> Server {
             attempts: None,
             next_in_ms: None,
         },
-        breaker: Breaker { standing: Standing::Closed, tries_in_ms: None, why: None, tools: Vec::new() },
+        breaker: Breaker { standing: BreakerState::Closed, tries_in_ms: None, why: None, tools: Vec::new() },
         limit: Limit::default(),
         in_flight: 0,
         waiting: 0,
@@ -49,7 +49,7 @@ fn server(name: &str) -> Server {
 }
 
 fn process(pid: u32, server: Server) -> PolledProcess {
-    let process = ProcessFacts {
+    let process = ProcessInfo {
         pid,
         mendline: "0.1.0".to_owned(),
         started_at: NOW - 7_300_000,
@@ -78,7 +78,7 @@ fn sample_poll() -> Poll {
     notes.limit = Limit { rate: Some(Rate { burst: 10, per_second: 2.5 }), paused_ms: Some(3_000), slowed: 12 };
     notes.breaker.tools = vec![ToolBreaker {
         tool: "create_note".to_owned(),
-        standing: Standing::Open,
+        standing: BreakerState::Open,
         tries_in_ms: Some(12_000),
         why: Some("5 failures in a row".to_owned()),
     }];
@@ -109,7 +109,7 @@ fn sample_poll() -> Poll {
     };
     search.calls = Calls { failed: 12, ..Calls::default() };
     search.latency = Latency::default();
-    let hangs = PolledProcess { pid: 99, name: "frozen".to_owned(), answer: Err(Silence::Hangs) };
+    let hangs = PolledProcess { pid: 99, name: "frozen".to_owned(), answer: Err(QueryError::TimedOut) };
     Poll {
         at: NOW,
         processes: vec![
@@ -127,7 +127,7 @@ fn sample_poll() -> Poll {
 
 fn told(pid: u32, name: &str, level: Level, said: bool, ago_ms: u64, text: &str) -> Update {
     let (name, server, text) = (name.to_owned(), Some(name.to_owned()), text.to_owned());
-    Update::Event { pid, name, told: Told { at: NOW - ago_ms, level, server, said, text } }
+    Update::Event { pid, name, told: EventRecord { at: NOW - ago_ms, level, server, said, text } }
 }
 
 /// The sample on a screen of this size, after some events.
@@ -287,7 +287,7 @@ fn started_and_ended_servers_are_reported() {
 fn process_that_stops_answering_keeps_its_row() {
     let mut model = watched(120, 30);
     let mut poll = sample_poll();
-    poll.processes[0].answer = Err(Silence::Hangs);
+    poll.processes[0].answer = Err(QueryError::TimedOut);
     model.take(Update::Polled(poll));
     press(&mut model, "jj");
     let row = model.selected().unwrap();

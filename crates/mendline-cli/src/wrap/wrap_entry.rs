@@ -86,7 +86,7 @@ pub(crate) fn wrap(entry: &Entry<'_>, binary: &str, named: bool) -> Verdict {
     if arguments_of(entry).is_some() {
         return Verdict::Already;
     }
-    let wrapping = Wrapping { entry, binary, name: Name::tidied(entry.name).to_string() };
+    let wrapping = Wrapping { entry, binary, name: Name::sanitized(entry.name).to_string() };
     let change = match (entry.table.get("command"), entry.table.get("url")) {
         (Some(command), None) => wrapping.command(command),
         (None, Some(url)) => wrapping.url(url, named),

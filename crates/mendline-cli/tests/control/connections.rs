@@ -127,7 +127,7 @@ fn control_connections_are_limited_and_freed_on_close() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let silent: Vec<UnixStream> = (0..40).map(|_| connect_control(&stage)).collect();
-    let refused = |found: &mendline::control::Found| format!("{:?}", found.answer).contains("too many are connected");
+    let refused = |found: &mendline::control::ProcessStatus| format!("{:?}", found.answer).contains("too many are connected");
     let asked = stage.registry().snapshots_within(SOON);
     assert!(!asked.is_empty() && asked.iter().all(refused), "{asked:?}");
     look_up(&mut client, "a");

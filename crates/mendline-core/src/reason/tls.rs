@@ -26,6 +26,11 @@ pub enum TlsError {
         /// What is wrong with it.
         problem: String,
     },
+    /// No trusted authority issued the certificate. The operator can trust it by `NODE_EXTRA_CA_CERTS`.
+    UnknownAuthority {
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The certificate is not trusted for another reason.
     Untrusted {
         /// What is wrong with it.
@@ -62,7 +67,7 @@ impl TlsError {
             TlsError::Unusable { .. } => "tls_unusable",
             TlsError::InvalidName { .. } | TlsError::WrongName { .. } => "certificate_name",
             TlsError::Validity { .. } => "certificate_validity",
-            TlsError::Untrusted { .. } => "certificate_untrusted",
+            TlsError::UnknownAuthority { .. } | TlsError::Untrusted { .. } => "certificate_untrusted",
             TlsError::NotTls => "not_tls",
             TlsError::Alert { .. } => "tls_alert",
             TlsError::Broken { .. } => "tls_broken",
@@ -78,6 +83,7 @@ impl TlsError {
             | TlsError::InvalidName { name: text }
             | TlsError::Validity { problem: text }
             | TlsError::WrongName { problem: text }
+            | TlsError::UnknownAuthority { problem: text }
             | TlsError::Untrusted { problem: text }
             | TlsError::Alert { problem: text }
             | TlsError::Failed { problem: text }
@@ -102,7 +108,10 @@ impl fmt::Display for Described {
         match &self.error {
             TlsError::Unusable { problem } => write!(f, "TLS cannot be used here ({problem})"),
             TlsError::InvalidName { name } => write!(f, "no certificate can be for the name {name}"),
-            TlsError::Validity { problem } | TlsError::WrongName { problem } | TlsError::Untrusted { problem } => {
+            TlsError::Validity { problem }
+            | TlsError::WrongName { problem }
+            | TlsError::UnknownAuthority { problem }
+            | TlsError::Untrusted { problem } => {
                 write!(f, "{server} is not trusted: {problem}")
             }
             TlsError::NotTls => write!(f, "{server} does not speak TLS; is it an http:// server?"),

@@ -234,15 +234,27 @@ pub struct Outcomes {
     pub rejected: u64,
 }
 
+impl Calls {
+    /// Returns the outcomes of all requests.
+    pub fn all(&self) -> Outcomes {
+        self.tools + self.other
+    }
+}
+
 impl Outcomes {
-    /// Returns the total.
-    pub fn all(&self) -> u64 {
-        self.ok + self.tool_errors + self.errors + self.failed + self.unknown + self.rejected
+    /// Returns the number of requests that the server answered.
+    pub fn answered(&self) -> u64 {
+        self.ok + self.tool_errors + self.errors
     }
 
-    /// Returns the number of requests without an answer of the server.
-    pub fn unanswered(&self) -> u64 {
-        self.failed + self.unknown + self.rejected
+    /// Returns the number of requests that the server answered with an error of its own.
+    pub fn answered_with_error(&self) -> u64 {
+        self.tool_errors + self.errors
+    }
+
+    /// Returns the number of requests that did not run: Mendline failed or rejected them.
+    pub fn not_run(&self) -> u64 {
+        self.failed + self.rejected
     }
 }
 

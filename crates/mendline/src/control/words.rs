@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::snapshot::{Breaker, BreakerState, Limit, State, StateKind};
+use super::snapshot::{Breaker, BreakerState, Limit, Outcomes, State, StateKind};
 
 /// The severity of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +66,24 @@ impl State {
                 None => word.to_owned(),
             },
         }
+    }
+}
+
+impl Outcomes {
+    /// Returns the outcomes in words: `9 ok, 2 tool errors, 1 failed`. The same words and numbers are used everywhere.
+    pub fn words(&self) -> String {
+        let counted = [
+            (self.tool_errors, "tool error", "tool errors"),
+            (self.errors, "error", "errors"),
+            (self.failed, "failed", "failed"),
+            (self.unknown, "unknown", "unknown"),
+            (self.rejected, "rejected", "rejected"),
+        ];
+        let mut words = format!("{} ok", self.ok);
+        for (count, one, many) in counted.into_iter().filter(|(count, ..)| *count > 0) {
+            words.push_str(&format!(", {count} {}", if count == 1 { one } else { many }));
+        }
+        words
     }
 }
 

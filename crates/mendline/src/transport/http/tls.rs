@@ -330,6 +330,10 @@ fn certificate_error(error: &CertificateError) -> TlsError {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             TlsError::WrongName { problem }
         }
+        CertificateError::UnknownIssuer => TlsError::UnknownAuthority { problem },
+        CertificateError::Other(OtherError(why)) if why.is::<UntrustedCertificate>() => {
+            TlsError::UnknownAuthority { problem }
+        }
         _ => TlsError::Untrusted { problem },
     }
 }
@@ -394,7 +398,7 @@ fn tls_error_text(error: &rustls::Error) -> &'static str {
 fn certificate_error_text(error: &CertificateError) -> String {
     let words = match error {
         CertificateError::ExpiredContext { not_after, .. } => {
-            return format!("its certificate expired on {}; whoever runs it must renew it", date(*not_after));
+            return format!("its certificate expired on {}; its operator must renew it", date(*not_after));
         }
         CertificateError::NotValidYetContext { not_before, .. } => {
             let date = date(*not_before);
@@ -468,7 +472,7 @@ mod tests {
         for (error, words) in [
             (
                 CertificateError::ExpiredContext { time: at(2_000_000_000), not_after: at(1_700_000_000) },
-                "its certificate expired on 2023-11-14; whoever runs it must renew it",
+                "its certificate expired on 2023-11-14; its operator must renew it",
             ),
             (
                 CertificateError::NotValidYetContext { time: at(0), not_before: at(1_700_000_000) },
