@@ -108,7 +108,7 @@ impl Stage {
         let deadline = Instant::now() + LATER;
         loop {
             let said = self.ask(arguments);
-            let was_busy = ["it does not answer", "has not done it", "still trying after"];
+            let was_busy = ["it does not answer", "has not carried it out", "still trying after"];
             if !was_busy.iter().any(|words| said.stdout.contains(words)) || Instant::now() > deadline {
                 return said;
             }

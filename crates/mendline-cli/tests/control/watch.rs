@@ -226,7 +226,7 @@ fn a_terminal_may_change_its_size() {
     let terminal = stage.watch();
     terminal.until("── events");
     terminal.resize(20, 5);
-    terminal.until("40×8 please");
+    terminal.until("40×8 needed");
     terminal.resize(60, 15);
     terminal.until("▸ notes");
     terminal.until("── events");

@@ -55,7 +55,8 @@ fn s11_security_page_names_only_flags_and_commands_that_exist() {
     for code in code(&page) {
         let Some(command) = command_of(code) else { continue };
         assert!(known.contains(command), "`{code}`: there is no command {command}");
-        let help = said_by(&[command, "--help"]);
+        let has_more = ["run", "call", "tools", "doctor"].contains(&command);
+        let help = said_by(&[command, if has_more { "--help-all" } else { "--help" }]);
         for flag in code.split(' ').filter(|word| word.starts_with("--")) {
             let is_flag = |line: &str| line.split([' ', ',', '=']).any(|word| word == flag);
             assert!(help.lines().any(is_flag), "`{code}`: `mendline {command}` knows no {flag}");

@@ -166,7 +166,7 @@ fn questions_of_a_server_are_declined() {
     let site = modern();
     let said = Stage::new().run(&["call", &site.url(), "ask", "--arg", "what=sampling"]);
     assert_eq!(said.code, 1, "{}", said.stdout);
-    assert!(said.stderr.contains("sampling/createMessage, which a command line cannot give"), "{}", said.stderr);
+    assert!(said.stderr.contains("sampling/createMessage, which a command line cannot provide"), "{}", said.stderr);
 }
 
 /// A server of one tool in a few lines of shell, whose answer to the call is this.
