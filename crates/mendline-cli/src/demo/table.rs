@@ -8,7 +8,7 @@ use super::screen::group;
 use crate::style::Style;
 
 /// The width of the columns: fault, hits, plain, mended.
-const COLUMNS: [usize; 4] = [25, 6, 26, 17];
+const COLUMNS: [usize; 4] = [24, 6, 25, 19];
 
 /// Width of the whole table.
 const WIDTH: usize = 2 + COLUMNS[0] + 1 + COLUMNS[1] + 1 + COLUMNS[2] + 1 + COLUMNS[3];

@@ -226,7 +226,7 @@ fn watch_follows_terminal_resize() {
     let terminal = stage.watch();
     terminal.until("── events");
     terminal.resize(20, 5);
-    terminal.until("40×8 please");
+    terminal.until("40×8 needed");
     terminal.resize(60, 15);
     terminal.until("▸ notes");
     terminal.until("── events");

@@ -199,7 +199,7 @@ fn huge_log_is_read_with_little_memory() {
 fn every_flag_and_key_on_logs_page_exists() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/logs.md")).unwrap();
     let stage = Stage::new();
-    let help: String = [["logs", "--help"], ["run", "--help"]]
+    let help: String = [["logs", "--help"], ["run", "--help-all"]]
         .iter()
         .map(|arguments| String::from_utf8(stage.command(arguments).output().unwrap().stdout).unwrap())
         .collect();

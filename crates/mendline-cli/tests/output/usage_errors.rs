@@ -123,7 +123,8 @@ fn s10_mistake_in_entry_is_not_repeated() {
 fn flags(stage: &Stage, is_meant: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<(String, String)>> {
     let mut found = BTreeMap::new();
     for command in stage.commands().into_iter().filter(|command| command != "help") {
-        let (code, help) = run(stage, &[&command, "--help"]);
+        let has_more = ["run", "call", "tools", "doctor"].contains(&command.as_str());
+        let (code, help) = run(stage, &[&command, if has_more { "--help-all" } else { "--help" }]);
         assert_eq!(code, Some(0), "{help}");
         let flags = help.lines().filter_map(|line| {
             let (_, line) = line.split_once("--")?;
