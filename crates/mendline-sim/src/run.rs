@@ -5,8 +5,8 @@
 //!    clients pause first: links that reconnect on their own must come back without a call.
 //! 3. *Rest*: no new requests; every open one must be answered by its deadline. Then the state that clients rely on is
 //!    compared with the state of their servers.
-//! 4. *Drain*: the engine is told to stop, or its clients close their outputs; it must answer, reap and finish. One world
-//!    in five skips the recovery and ends during the fault phase.
+//! 4. *Drain*: the engine is told to stop, or its clients close their outputs; it must answer, reap and finish. One
+//!    world in five skips the recovery and ends during the fault phase.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! The fuzz target of the configuration on a seeded, mutated corpus: a few seconds of what `cargo fuzz run config` does for
-//! hours.
+//! Runs the fuzz target of the configuration on a seeded, mutated corpus for a few seconds.
 //!
 //! The inputs are the same in every run. What a long run of the fuzzer finds becomes a seed below. The first byte of
 //! each selects the file: 0 is JSON of another program, 1 its TOML, 2 Mendline's own file.
