@@ -109,3 +109,21 @@ pub struct EventRecord {
     /// The text, escaped for terminals.
     pub text: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{json, to_value};
+
+    use super::*;
+
+    #[test]
+    fn json_members_of_requests_and_events_are_stable() {
+        let request = Request::Command { command: Command::Isolate, server: Some("notes".to_owned()) };
+        assert_eq!(to_value(&request).unwrap(), json!({ "ask": "command", "what": "isolate", "server": "notes" }));
+        let request = Request::Events { level: Level::Info };
+        assert_eq!(to_value(&request).unwrap(), json!({ "ask": "events", "level": "info" }));
+        let record = EventRecord { at: 1, level: Level::Warn, server: None, is_stderr: true, text: "x".to_owned() };
+        let expected = json!({ "event": { "at": 1, "level": "warn", "server": null, "said": true, "text": "x" } });
+        assert_eq!(to_value(Response::Event(record)).unwrap(), expected);
+    }
+}
