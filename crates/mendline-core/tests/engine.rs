@@ -221,7 +221,7 @@ fn request_to_departed_client_is_answered_with_error() {
     stage.client_reads().unwrap();
     stage.input(Input::ClientEnded { client: CLIENT });
     let declined = stage.server_reads().expect("the wait is bounded");
-    assert_eq!((&declined["id"], &declined["error"]["message"]), (&"q".into(), &"the client has left".into()));
+    assert_eq!((&declined["id"], &declined["error"]["message"]), (&"q".into(), &"the client has gone".into()));
 }
 
 #[test]

@@ -277,5 +277,5 @@ fn timeout_before_sending_reports_what_blocked_call() {
     stage.advance(Duration::from_secs(1));
     let answer = stage.client_reads().unwrap();
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(outcome(&answer) == "not_sent" && text.contains("no slot became free in time"), "{text}");
+    assert!(outcome(&answer) == "not_sent" && text.contains("no place became free in time"), "{text}");
 }

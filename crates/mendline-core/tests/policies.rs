@@ -502,7 +502,7 @@ fn burst_is_sent_at_once_and_rest_at_rate() {
         stage.advance(Duration::from_millis(1));
         assert_eq!(count_server_reads(&mut stage), 1);
     }
-    assert!(stage.log.iter().any(|line| line.contains("waits 500 ms for its slot")), "{:?}", stage.log);
+    assert!(stage.log.iter().any(|line| line.contains("waits 500 ms for its turn")), "{:?}", stage.log);
 }
 
 #[test]
