@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use mendline_core::reason::{Exit, LossReason, Reason};
 use mendline_core::evidence::Outcome;
+use mendline_core::reason::{Exit, LossReason, Reason};
 use mendline_core::words::{Cause, Failure};
 use mendline_wire::{Id, Method};
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use mendline::control::snapshot::{Server, StateKind};
 use mendline::control::words::{span, span_ms};
-use mendline::control::{Command, Process, Registry, QueryError};
+use mendline::control::{Command, Process, QueryError, Registry};
 
 use crate::cli::{NEGATIVE, UNKNOWN};
 use crate::style::Style;
@@ -202,7 +202,9 @@ impl SelectedServer {
         let settled = self.watch(CONNECT_TIMEOUT, |server| match server.state.kind {
             StateKind::Ready => is_new(server),
             // Without a handshake there is nothing that it could have answered.
-            StateKind::Starting => is_new(server) && server.connection.child.is_some() && server.calls.all().answered() == 0,
+            StateKind::Starting => {
+                is_new(server) && server.connection.child.is_some() && server.calls.all().answered() == 0
+            }
             StateKind::Parked | StateKind::NeedsLogin => is_new(server),
             // Over HTTP the connection is made when there is something to send.
             StateKind::Idle => server.connection.child.is_none(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use mendline::decisions::port::Change;
 use mendline::decisions::{Input, UpstreamId};
-use mendline::observe::log::{LogLevel, LogHandle};
+use mendline::observe::log::{LogHandle, LogLevel};
 use mendline::os_events::network::Network;
 use mendline::os_events::sleep::Sleep;
 use tokio::signal::unix::{Signal, SignalKind, signal};

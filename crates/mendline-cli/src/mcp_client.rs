@@ -126,7 +126,7 @@ impl McpClient {
         match result.unwrap_or(Err(RequestError::Timeout(time_limit))) {
             Ok(info) => Ok((client, info)),
             Err(trouble) => {
-                let seen = client.events.seen().trouble;
+                let seen = client.events.seen().trouble.map(|why| why.to_string());
                 client.close().await;
                 // A timeout has a known reason, if a failure was observed.
                 Err(match (trouble, seen) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mendline::observe::log::{LogLevel, LogHandle};
+use mendline::observe::log::{LogHandle, LogLevel};
 use mendline_config::{Finding, Found, Loaded, Paint, Source, Surroundings, Weight, find, load, nearest};
 
 use crate::cli::{UNKNOWN, USAGE};

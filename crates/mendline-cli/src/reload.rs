@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use mendline::decisions::port::Change;
 use mendline::decisions::{Input, UpstreamConfig, UpstreamId};
-use mendline::observe::log::{LogLevel, LogHandle};
+use mendline::observe::log::{LogHandle, LogLevel};
 use mendline::observe::redact::Redactor;
 use mendline::transport::child::ChildCommand;
 use mendline::transport::http::Target;

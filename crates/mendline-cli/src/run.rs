@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use mendline::catalogue::CatalogueFile;
-use mendline::control::{StatusStore, StatusObserver, Socket, runtime_dir, server};
+use mendline::control::{Socket, StatusObserver, StatusStore, runtime_dir, server};
 use mendline::decisions::config::Transport;
 use mendline::decisions::port::Ending;
 use mendline::decisions::{ClientId, Config, Engine, Input, Moment, UpstreamId};

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use mendline::decisions::defaults;
+use mendline::decisions::reason::Reason;
 use mendline::transport::child::ChildCommand;
 use rustix::fs::{Access, access};
 
@@ -86,14 +87,14 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
     }
 }
 
-fn not_started(why: &str) -> Step {
+fn not_started(why: &Reason) -> Step {
     Step::failed("start", format!("it could not be started: {why}"))
         .advice("Run it manually, in the same directory, to see more")
 }
 
-fn ended(why: &str, seen: &Observed) -> Step {
+fn ended(why: &Reason, seen: &Observed) -> Step {
     // The details below hold the whole stderr tail.
-    let why = why.split("; its last words").next().unwrap_or_default();
+    let why = if let Reason::WithStderr { why, .. } = why { why } else { why };
     let step = Step::failed("start", format!("{why}, before it answered")).details(seen.said.iter().cloned());
     if seen.said.is_empty() {
         step.advice("It wrote nothing to stderr. Run it manually: are its arguments and variables right?")

@@ -58,7 +58,7 @@ pub(crate) async fn connect(plan: &Plan, limit: Duration) -> Result<Handshake, S
     let result = tokio::select! {
         biased;
         result = tokio::time::timeout(limit, client.handshake()) => result.unwrap_or(Err(RequestError::Timeout(limit))),
-        why = events.trouble() => Err(RequestError::Unavailable(why)),
+        why = events.trouble() => Err(RequestError::Unavailable(why.to_string())),
     };
     Ok(Handshake { client, result, took: begin.elapsed() })
 }

@@ -135,7 +135,12 @@ impl Examination<'_> {
     }
 
     /// Performs the TLS handshake, if the URL is https.
-    async fn secure(&self, probe: &Probe, reached: TcpConnection, section: &mut Section) -> Result<Connection, FailedLayer> {
+    async fn secure(
+        &self,
+        probe: &Probe,
+        reached: TcpConnection,
+        section: &mut Section,
+    ) -> Result<Connection, FailedLayer> {
         if !probe.is_secure() {
             return Ok(reached.into());
         }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use mendline::observe::errno::{SystemError, has_word, find_http_status};
+use mendline::observe::errno::{SystemError, find_http_status, has_word};
 use mendline::observe::log::LogLevel;
 
 use super::LogsOptions;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mendline::decisions::event::LinkState;
+use mendline::decisions::reason::Reason;
 use mendline::decisions::{Event, UpstreamId};
 use mendline::driver::{At, Observer};
 use tokio::sync::Notify;
@@ -22,7 +23,7 @@ pub(crate) struct Observed {
     /// True if the server ran or was connected.
     pub(crate) was_up: bool,
     /// The first failure: the loss of the connection, or a failed attempt to connect.
-    pub(crate) trouble: Option<String>,
+    pub(crate) trouble: Option<Reason>,
     /// True if the last call was sent.
     pub(crate) is_sent: bool,
     /// True if the last call was cancelled.
@@ -43,7 +44,7 @@ impl EventObserver {
     }
 
     /// Waits for the first failure.
-    pub(crate) async fn trouble(&self) -> String {
+    pub(crate) async fn trouble(&self) -> Reason {
         self.until(|seen| seen.trouble.clone()).await
     }
 
@@ -65,8 +66,8 @@ impl EventObserver {
 }
 
 impl EventObserver {
-    fn note_failure(&self, seen: &mut Observed, why: &dyn std::fmt::Display) {
-        seen.trouble.get_or_insert_with(|| why.to_string());
+    fn note_failure(&self, seen: &mut Observed, why: Reason) {
+        seen.trouble.get_or_insert(why);
         self.changed.notify_waiters();
     }
 }
@@ -88,10 +89,10 @@ impl Observer for EventObserver {
                 seen.is_cancelled = true;
                 self.changed.notify_waiters();
             }
-            Event::DialFailed { why, .. } => self.note_failure(&mut seen, why),
+            Event::DialFailed { why, .. } => self.note_failure(&mut seen, why.clone().into()),
             Event::ReconnectDisabled { why, .. }
             | Event::LinkStateChanged { to: LinkState::Waiting | LinkState::Parked, why: Some(why), .. } => {
-                self.note_failure(&mut seen, why);
+                self.note_failure(&mut seen, why.clone());
             }
             _ => {}
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::IsTerminal;
 
-use mendline::control::snapshot::{Server, BreakerState, StateKind, TransportKind};
+use mendline::control::snapshot::{BreakerState, Server, StateKind, TransportKind};
 use mendline::control::words::{Severity, span_ms, took_us};
 
 use super::detail::detail;
@@ -256,14 +256,14 @@ pub(super) fn size(memory: Memory) -> String {
 #[cfg(test)]
 mod tests {
     use mendline::control::snapshot::{
-        Breaker, Calls, Connection, LastError, Latency, Limit, ProcessInfo, Rate, State,
+        Breaker, Calls, Connection, LastError, Latency, Limit, Outcomes, ProcessInfo, Rate, State,
     };
 
     use super::*;
 
     fn row(name: &str, kind: StateKind) -> Row {
         let state = State { kind, for_ms: 7_200_000, why: None, attempt: None, attempts: None, next_in_ms: None };
-        let breaker = Breaker { standing: BreakerState::Closed, tries_in_ms: None, why: None, tools: Vec::new() };
+        let breaker = Breaker { state: BreakerState::Closed, tries_in_ms: None, why: None, tools: Vec::new() };
         let server = Server {
             name: name.to_owned(),
             transport: TransportKind::Child,
@@ -273,7 +273,7 @@ mod tests {
             limit: Limit::default(),
             in_flight: 0,
             waiting: 0,
-            calls: Calls { answered: 412, ..Calls::default() },
+            calls: Calls { tools: Outcomes { ok: 412, ..Outcomes::default() }, ..Calls::default() },
             latency: Latency { count: 412, p50_us: Some(1_200), p95_us: Some(8_000), p99_us: Some(40_000) },
             connection: Connection { dials: 1, child: Some(4711), ..Connection::default() },
             last_error: None,
@@ -362,7 +362,7 @@ notes      ready 2 h                       412       0        0        0  8.0ms
     #[test]
     fn open_breaker_and_limit_have_columns() {
         let mut sick = row("notes", StateKind::Ready);
-        (sick.server.breaker.standing, sick.server.breaker.tries_in_ms) = (BreakerState::Open, Some(12_000));
+        (sick.server.breaker.state, sick.server.breaker.tries_in_ms) = (BreakerState::Open, Some(12_000));
         sick.server.breaker.why = Some("5 calls in a row have failed".to_owned());
         sick.server.limit.rate = Some(Rate { burst: 5, per_second: 0.5 });
         let drawn = drawn(&report(vec![sick]), 90);

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn number_of_events_is_limited() {
-        let mut events = Events::default();
+        let mut events = EventStream::default();
         for number in 0..KEPT + 10 {
             events.push(line(&number.to_string()), true, false);
         }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn noisy_server_does_not_hide_decisions() {
-        let mut events = Events::default();
+        let mut events = EventStream::default();
         for number in 0..10 {
             events.push(line(&number.to_string()), true, false);
         }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn events_are_ordered_by_time() {
-        let mut events = Events::default();
+        let mut events = EventStream::default();
         for at in [10, 30, 20, 20, 5] {
             events.push(Line { at, ..line("") }, true, false);
         }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn scrolled_view_keeps_its_lines() {
-        let mut events = Events::default();
+        let mut events = EventStream::default();
         for number in 0..10 {
             events.push(line(&number.to_string()), true, false);
         }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mendline::control::{EventStream, StreamItem, Level, Process, Registry};
+use mendline::control::{EventStream, Level, Process, Registry, StreamItem};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::model::Update;

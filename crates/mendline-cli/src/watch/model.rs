@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mendline::control::{Command, Level, Snapshot, EventRecord};
+use mendline::control::{Command, EventRecord, Level, Snapshot};
 use ratatui::layout::Size;
 
 use super::detail;

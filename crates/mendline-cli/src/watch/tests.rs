@@ -1,10 +1,10 @@
 //! The screen, driven by polls, events and keys.
 
 use mendline::control::snapshot::{
-    Breaker, Calls, Connection, LastError, Latency, Limit, Party, ProcessInfo, Rate, Server, BreakerState, State,
-    StateKind, ToolBreaker, TransportKind, VERSION,
+    Breaker, BreakerState, Calls, ClientInfo, Connection, LastError, Latency, Limit, Outcomes, ProcessInfo, Rate,
+    Server, State, StateKind, ToolBreaker, TransportKind, VERSION,
 };
-use mendline::control::{Command, Level, QueryError, Snapshot, EventRecord};
+use mendline::control::{Command, EventRecord, Level, QueryError, Snapshot};
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -37,11 +37,11 @@ fn server(name: &str) -> Server {
             attempts: None,
             next_in_ms: None,
         },
-        breaker: Breaker { standing: BreakerState::Closed, tries_in_ms: None, why: None, tools: Vec::new() },
+        breaker: Breaker { state: BreakerState::Closed, tries_in_ms: None, why: None, tools: Vec::new() },
         limit: Limit::default(),
         in_flight: 0,
         waiting: 0,
-        calls: Calls { answered: 120, ..Calls::default() },
+        calls: Calls { tools: Outcomes { ok: 120, ..Outcomes::default() }, ..Calls::default() },
         latency: Latency { count: 120, p50_us: Some(1_250), p95_us: Some(8_400), p99_us: Some(43_000) },
         connection: Connection { dials: 1, took_ms: Some(80), child: None, ..Connection::default() },
         last_error: None,
@@ -54,7 +54,7 @@ fn process(pid: u32, server: Server) -> PolledProcess {
         mendline: "0.1.0".to_owned(),
         started_at: NOW - 7_300_000,
         configuration: Some("/home/ada/.config/mendline/config.json".to_owned()),
-        client: Some(Party { name: "Claude Code".to_owned(), version: "2.1".to_owned() }),
+        client: Some(ClientInfo { name: "Claude Code".to_owned(), version: "2.1".to_owned() }),
     };
     let name = server.name.clone();
     let servers = vec![server];
@@ -66,19 +66,18 @@ fn sample_poll() -> Poll {
     let mut notes = server("notes");
     notes.connection.child = Some(4712);
     notes.calls = Calls {
-        answered: 1204,
-        errors: 3,
-        failed: 2,
-        unknown: 1,
+        tools: Outcomes { ok: 1190, tool_errors: 2, errors: 1, failed: 1, unknown: 1, rejected: 5 },
+        other: Outcomes { ok: 14, ..Outcomes::default() },
         retried: 3,
+        retries_refused: 1,
+        resumed: 2,
         cancelled: 4,
-        rejected: 5,
         answered_early: 6,
     };
     notes.limit = Limit { rate: Some(Rate { burst: 10, per_second: 2.5 }), paused_ms: Some(3_000), slowed: 12 };
     notes.breaker.tools = vec![ToolBreaker {
         tool: "create_note".to_owned(),
-        standing: BreakerState::Open,
+        state: BreakerState::Open,
         tries_in_ms: Some(12_000),
         why: Some("5 failures in a row".to_owned()),
     }];
@@ -107,7 +106,7 @@ fn sample_poll() -> Poll {
         why: Some("nothing listens on 127.0.0.1:9 (connection refused)".to_owned()),
         ..jira.state
     };
-    search.calls = Calls { failed: 12, ..Calls::default() };
+    search.calls = Calls { tools: Outcomes { failed: 12, ..Outcomes::default() }, ..Calls::default() };
     search.latency = Latency::default();
     let hangs = PolledProcess { pid: 99, name: "frozen".to_owned(), answer: Err(QueryError::TimedOut) };
     Poll {
@@ -125,9 +124,9 @@ fn sample_poll() -> Poll {
     }
 }
 
-fn told(pid: u32, name: &str, level: Level, said: bool, ago_ms: u64, text: &str) -> Update {
+fn told(pid: u32, name: &str, level: Level, is_stderr: bool, ago_ms: u64, text: &str) -> Update {
     let (name, server, text) = (name.to_owned(), Some(name.to_owned()), text.to_owned());
-    Update::Event { pid, name, told: EventRecord { at: NOW - ago_ms, level, server, said, text } }
+    Update::Event { pid, name, told: EventRecord { at: NOW - ago_ms, level, server, is_stderr, text } }
 }
 
 /// The sample on a screen of this size, after some events.
@@ -225,7 +224,7 @@ fn docs_show_the_real_screen() {
     poll.processes.truncate(3);
     let Ok(snapshot) = &mut poll.processes[0].answer else { unreachable!() };
     snapshot.servers[0].breaker.tools.clear();
-    snapshot.servers[0].calls.unknown = 0;
+    snapshot.servers[0].calls.tools.unknown = 0;
     let Ok(snapshot) = &mut poll.processes[2].answer else { unreachable!() };
     snapshot.servers[0].name = "search".to_owned();
     let mut model = Model::new(Size { width: 110, height: 12 }, None);
@@ -292,7 +291,7 @@ fn process_that_stops_answering_keeps_its_row() {
     press(&mut model, "jj");
     let row = model.selected().unwrap();
     assert_eq!((row.id.as_str(), row.state().as_str(), row.word()), ("notes", "does not answer", "silent"));
-    assert_eq!(row.server().unwrap().calls.answered, 1204, "what was last known");
+    assert_eq!(row.server().unwrap().calls.all().ok, 1204, "what was last known");
 }
 
 #[test]

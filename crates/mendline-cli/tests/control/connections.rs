@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use mendline::control::{Heard, Level, Process};
+use mendline::control::{Level, Process, StreamItem};
 use serde_json::{Value, json};
 
 use crate::client::{Client, SOON, eventually, lines_of};
@@ -34,8 +34,8 @@ fn follower_gets_events_in_order_as_text() {
     let mut texts = Vec::new();
     while !texts.iter().any(|text: &String| text.contains("answered after")) {
         match events.next_within(LATER).unwrap() {
-            Some(Heard::Event(event)) => {
-                assert_eq!((event.server.as_deref(), event.said), (Some("notes"), false));
+            Some(StreamItem::Event(event)) => {
+                assert_eq!((event.server.as_deref(), event.is_stderr), (Some("notes"), false));
                 texts.push(event.text);
             }
             other => panic!("{other:?}; heard before: {texts:?}"),
@@ -55,7 +55,7 @@ fn follower_without_calls_gets_losses_only() {
     let server = stage.until("notes", "it is ready", |server| server["connection"]["child"].is_u64());
     crate::client::kill(crate::stage::child(&server), rustix::process::Signal::KILL);
     match events.next_within(LATER).unwrap() {
-        Some(Heard::Event(event)) => {
+        Some(StreamItem::Event(event)) => {
             assert!(event.level >= Level::Warn && event.text.contains("killed by signal 9"), "{event:?}");
         }
         other => panic!("{other:?}"),
@@ -127,14 +127,15 @@ fn control_connections_are_limited_and_freed_on_close() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     let silent: Vec<UnixStream> = (0..40).map(|_| connect_control(&stage)).collect();
-    let refused = |found: &mendline::control::ProcessStatus| format!("{:?}", found.answer).contains("too many are connected");
+    let refused =
+        |found: &mendline::control::ProcessStatus| format!("{:?}", found.snapshot).contains("too many are connected");
     let asked = stage.registry().snapshots_within(SOON);
     assert!(!asked.is_empty() && asked.iter().all(refused), "{asked:?}");
     look_up(&mut client, "a");
     drop(silent);
     eventually("a slot is free", LATER, || {
         let asked = stage.registry().snapshots();
-        !asked.is_empty() && asked.iter().all(|found| found.answer.is_ok())
+        !asked.is_empty() && asked.iter().all(|found| found.snapshot.is_ok())
     });
 }
 

@@ -26,7 +26,7 @@ fn probe_initializes_each_stopped_server_and_ends_it() {
             "runs": demo,
             "rests": demo,
             "mute": { "command": "sleep", "args": ["600"] },
-            "dies": { "command": MENDLINE, "args": ["demo-server", "--temper", "exit-at-once=3"] },
+            "dies": { "command": MENDLINE, "args": ["demo-server", "--fault", "exit-at-once=3"] },
             "ghost": { "command": "/nonexistent/server" },
             "off": { "command": MENDLINE, "disabled": true },
             "far": { "url": site.url() },

@@ -62,7 +62,7 @@ fn killed_child_counts_as_loss_and_gets_new_pid() {
 #[test]
 fn unknown_outcome_is_counted() {
     let stage = Stage::new();
-    let arguments = ["--name", "notes", "--", MENDLINE, "demo-server", "--temper", "die-after=1"];
+    let arguments = ["--name", "notes", "--", MENDLINE, "demo-server", "--fault", "die-after=1"];
     let mut client = stage.run(&arguments);
     client.initialize();
     client.result("a", "create_note", &json!({ "key": "k" }));

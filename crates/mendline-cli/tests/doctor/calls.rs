@@ -16,7 +16,7 @@ const DEMO: [&str; 3] = ["--", MENDLINE, "demo-server"];
 
 /// Runs a command with the demo server and these faults.
 fn demo(stage: &Stage, arguments: &[&str], faults: &[&str]) -> CommandOutput {
-    let faults: Vec<&str> = faults.iter().flat_map(|fault| ["--temper", fault]).collect();
+    let faults: Vec<&str> = faults.iter().flat_map(|fault| ["--fault", fault]).collect();
     stage.run(&[arguments, &DEMO, &faults].concat())
 }
 

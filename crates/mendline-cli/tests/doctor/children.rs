@@ -17,7 +17,7 @@ macro_rules! snapshot_test {
 }
 
 snapshot_test!(healthy_command_is_reported, MENDLINE, "demo-server");
-snapshot_test!(noise_on_stdout_is_reported, MENDLINE, "demo-server", "--temper", "noise");
+snapshot_test!(noise_on_stdout_is_reported, MENDLINE, "demo-server", "--fault", "noise");
 snapshot_test!(immediate_exit_is_reported_with_stderr, "sh", "-c", "echo 'NOTES_TOKEN is not set' >&2; exit 3");
 snapshot_test!(silent_exit_is_reported, "false");
 snapshot_test!(missing_command_is_reported, "/nonexistent/notes-server");

@@ -28,7 +28,7 @@ fn every_server_of_file_is_examined() {
 fn servers_are_examined_concurrently_and_shown_in_file_order() {
     // The first server answers only after the others have started, and is shown before them.
     let after = |name: &str, wanted: &str| {
-        let run = format!("touch {name}; exec {MENDLINE} demo-server --temper wait-for={wanted}");
+        let run = format!("touch {name}; exec {MENDLINE} demo-server --fault wait-for={wanted}");
         json!({ "command": "sh", "args": ["-c", run] })
     };
     let servers =
@@ -45,7 +45,7 @@ fn servers_are_examined_concurrently_and_shown_in_file_order() {
 
 #[test]
 fn at_most_eight_servers_are_examined_concurrently() {
-    let entry = json!({ "command": MENDLINE, "args": ["demo-server", "--temper", "slow-start=100ms"] });
+    let entry = json!({ "command": MENDLINE, "args": ["demo-server", "--fault", "slow-start=100ms"] });
     let servers: serde_json::Map<_, _> = (10..30).map(|number| (format!("s{number}"), entry.clone())).collect();
     let stage = Stage::with_file(&file(&servers.into()));
     let output = stage.run(&["doctor"]);

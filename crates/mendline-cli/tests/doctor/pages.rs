@@ -35,7 +35,7 @@ impl Servers {
             login: Canned::answer(format!("HTTP/1.1 401 Unauthorized\r\n{challenge}\r\nContent-Length: 0\r\n\r\n")),
             expired: Site::start_secure(
                 json_answers(),
-                authority.vouch(Certificate { host: "127.0.0.1", until: 2024 }).unwrap(),
+                authority.issue(Certificate { host: "127.0.0.1", until: 2024 }).unwrap(),
             ),
             closed: ClosedPort::new(),
         }

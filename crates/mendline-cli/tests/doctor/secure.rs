@@ -27,34 +27,34 @@ fn authority() -> Authority {
 #[test]
 fn trusted_certificate_is_reported() {
     let authority = authority();
-    let identity = authority.vouch(Certificate { host: HERE, until: LATER }).unwrap();
+    let identity = authority.issue(Certificate { host: HERE, until: LATER }).unwrap();
     insta::assert_snapshot!(report(&authority, identity));
 }
 
 #[test]
 fn expired_certificate_is_reported() {
     let authority = authority();
-    let identity = authority.vouch(Certificate { host: HERE, until: 2024 }).unwrap();
+    let identity = authority.issue(Certificate { host: HERE, until: 2024 }).unwrap();
     insta::assert_snapshot!(report(&authority, identity));
 }
 
 #[test]
 fn certificate_of_other_host_is_reported() {
     let authority = authority();
-    let identity = authority.vouch(Certificate { host: "other.test", until: LATER }).unwrap();
+    let identity = authority.issue(Certificate { host: "other.test", until: LATER }).unwrap();
     insta::assert_snapshot!(report(&authority, identity));
 }
 
 #[test]
 fn self_signed_certificate_is_reported() {
-    let identity = Identity::of_itself(Certificate { host: HERE, until: LATER }).unwrap();
+    let identity = Identity::self_signed(Certificate { host: HERE, until: LATER }).unwrap();
     insta::assert_snapshot!(report(&authority(), identity));
 }
 
 #[test]
 fn certificate_of_unknown_authority_is_reported() {
     let other = Authority::new("Another authority").unwrap();
-    let identity = other.vouch(Certificate { host: HERE, until: LATER }).unwrap();
+    let identity = other.issue(Certificate { host: HERE, until: LATER }).unwrap();
     insta::assert_snapshot!(report(&authority(), identity));
 }
 
@@ -66,7 +66,7 @@ fn plain_server_at_https_url_is_reported() {
 
 #[test]
 fn tls_server_at_http_url_is_reported() {
-    let identity = Identity::of_itself(Certificate { host: HERE, until: LATER }).unwrap();
+    let identity = Identity::self_signed(Certificate { host: HERE, until: LATER }).unwrap();
     let site = Site::start_secure(json_answers(), identity);
     let printed = Stage::new().doctor(&[&site.url().replace("https://", "http://")]);
     assert!(printed.contains("write https:// instead of http://") || printed.contains("not in HTTP"), "{printed}");

@@ -108,7 +108,7 @@ fn m69_era_change_after_restart_is_reported_and_recovers() {
     let handshakes = site.counts().messages_of("initialize");
     assert!(handshakes <= 4, "the server is not initialized in a loop: {handshakes}");
     assert_eq!(site.executions("k"), 0, "nothing ran: {first}");
-    site.become_like(Settings { era: mendline_faults::Era::Both, ..site.settings() });
+    site.change_settings(Settings { era: mendline_faults::Era::Both, ..site.settings() });
     eventually("it is found again", 2 * SOON, || {
         let answer = client.result("again", "lookup", &json!({ "key": "l" }));
         answer["content"][0]["text"] == "l is 42"

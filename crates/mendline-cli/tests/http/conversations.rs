@@ -95,7 +95,7 @@ fn server_request_reaches_client_and_response_returns() {
         client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": roots }).to_string());
         let text = client.answer("a")["result"]["content"][0]["text"].as_str().unwrap().to_owned();
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["result"], roots);
-        assert_eq!((site.counts().asked, site.counts().asks_answered), (1, 1));
+        assert_eq!((site.counts().server_requests, site.counts().server_requests_answered), (1, 1));
     }
 }
 
@@ -108,10 +108,10 @@ fn unsolicited_notifications_arrive_over_get_stream() {
     let notice: Value = serde_json::from_str(&client.line()).unwrap();
     assert_eq!(notice["method"], "notifications/tools/list_changed");
     assert_eq!(notice["params"]["hint"], 7);
-    site.ask("roots");
+    site.send_request("roots");
     let question: Value = serde_json::from_str(&client.line()).unwrap();
     client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "roots": [] } }).to_string());
-    site.until("the answer arrives", |counts| counts.asks_answered == 1);
+    site.until("the answer arrives", |counts| counts.server_requests_answered == 1);
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl TrustedAuthority {
     }
 
     fn vouch(&self, host: &str, until: i32) -> Identity {
-        self.authority.vouch(Certificate { host, until }).unwrap()
+        self.authority.issue(Certificate { host, until }).unwrap()
     }
 
     /// Starts `mendline run URL` that trusts the authority.
@@ -114,7 +114,7 @@ fn n09_certificate_of_unknown_authority_is_refused() {
     let trusted = TrustedAuthority::new();
     let unknown = TrustedAuthority::called("Another authority").good();
     assert_refused(&trusted, unknown, "an authority that this machine does not know");
-    let itself = Identity::of_itself(Certificate { host: HERE, until: LATER }).unwrap();
+    let itself = Identity::self_signed(Certificate { host: HERE, until: LATER }).unwrap();
     assert_refused(&trusted, itself, "its certificate is self-signed");
 }
 
@@ -132,7 +132,7 @@ fn of_openssl(names: &str, days: &str, more: &[&str]) -> Option<(Identity, Named
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let read = |file: &NamedTempFile| std::fs::read(file.path()).unwrap();
-    Some((Identity::of_pem(&read(&file), &read(&key)).unwrap(), file))
+    Some((Identity::from_pem(&read(&file), &read(&key)).unwrap(), file))
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn x94_file_size_limit_is_reported_once_and_stops_nothing() {
         "--",
         MENDLINE,
         "demo-server",
-        "--temper",
+        "--fault",
         "stderr-flood=100",
     ]);
     stage.at_home(&mut command);
@@ -83,7 +83,7 @@ fn x94_full_disk_is_reported_once_and_stops_nothing() {
         return;
     }
     let run =
-        format!("{mount} && exec '{MENDLINE}' run --name notes -- '{MENDLINE}' demo-server --temper stderr-flood=200");
+        format!("{mount} && exec '{MENDLINE}' run --name notes -- '{MENDLINE}' demo-server --fault stderr-flood=200");
     let mut command = Command::new("unshare");
     command.args(isolated).arg(&run);
     stage.at_home(&mut command);

@@ -72,7 +72,7 @@ fn follow_shows_new_processes_and_ends_cleanly() {
 #[test]
 fn follow_across_rotation_neither_loses_nor_repeats_lines() {
     let stage = Stage::new();
-    let entry = json!({ "command": crate::client::MENDLINE, "args": ["demo-server", "--temper", "stderr-flood=500"] });
+    let entry = json!({ "command": crate::client::MENDLINE, "args": ["demo-server", "--fault", "stderr-flood=500"] });
     std::fs::create_dir_all(stage.path("config/mendline")).unwrap();
     let file = json!({ "mcpServers": { "notes": entry }, "mendline": { "logs": { "fileBytes": 65_536 } } });
     std::fs::write(stage.path("config/mendline/config.json"), file.to_string()).unwrap();
@@ -91,9 +91,7 @@ fn follow_across_rotation_neither_loses_nor_repeats_lines() {
         seen.push(line.split_once("demo-server: ").unwrap().1.to_owned());
     }
     let expected: Vec<String> = (1..=4)
-        .flat_map(|call| {
-            (0..500).map(move |line| format!("call {call}, line {line} of a flood on stderr"))
-        })
+        .flat_map(|call| (0..500).map(move |line| format!("call {call}, line {line} of a flood on stderr")))
         .collect();
     assert_eq!(seen, expected);
     assert!(stage.files().len() > 2);

@@ -87,7 +87,7 @@ fn flag_or_variable_turns_log_files_off() {
 #[test]
 fn configuration_file_sets_log_level_by_default() {
     let stage = Stage::new();
-    let entry = json!({ "command": crate::client::MENDLINE, "args": ["demo-server", "--temper", "stderr-flood=1"] });
+    let entry = json!({ "command": crate::client::MENDLINE, "args": ["demo-server", "--fault", "stderr-flood=1"] });
     let write = |logs: serde_json::Value| {
         fs::create_dir_all(stage.path("config/mendline")).unwrap();
         let file = json!({ "mcpServers": { "notes": entry }, "mendline": { "logs": logs } });
@@ -113,7 +113,7 @@ fn configuration_file_sets_log_level_by_default() {
 #[test]
 fn full_log_rotates_and_oldest_files_are_deleted() {
     let stage = Stage::new();
-    let entry = json!({ "command": crate::client::MENDLINE, "args": ["demo-server", "--temper", "stderr-flood=2000"] });
+    let entry = json!({ "command": crate::client::MENDLINE, "args": ["demo-server", "--fault", "stderr-flood=2000"] });
     fs::create_dir_all(stage.path("config/mendline")).unwrap();
     let logs = json!({ "fileBytes": 65_536, "totalBytes": 262_144 });
     let file = json!({ "mcpServers": { "notes": entry }, "mendline": { "logs": logs } });

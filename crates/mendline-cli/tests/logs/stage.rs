@@ -67,7 +67,7 @@ impl Stage {
         let mut arguments = vec!["run", "--name", "notes", "--startup", "wait"];
         arguments.extend(options);
         arguments.extend(["--", MENDLINE, "demo-server"]);
-        arguments.extend(faults.iter().flat_map(|fault| ["--temper", fault]));
+        arguments.extend(faults.iter().flat_map(|fault| ["--fault", fault]));
         let mut client = self.client(&arguments);
         assert_eq!(client.initialize(), "demo-server");
         client

@@ -38,7 +38,7 @@ fn line(arguments: &[&str], code: i32, writes: Writes) -> CommandLine {
 /// Creates a stage with a configuration file and a client's file.
 fn stage() -> Stage {
     let demo = |faults: &[&str]| {
-        let faults = faults.iter().flat_map(|fault| ["--temper", fault]);
+        let faults = faults.iter().flat_map(|fault| ["--fault", fault]);
         let arguments: Vec<&str> = ["demo-server"].into_iter().chain(faults).collect();
         json!({ "command": MENDLINE, "args": arguments })
     };
@@ -106,8 +106,8 @@ fn lines() -> Vec<CommandLine> {
         line(&["man", "nosuch"], 3, Err),
         line(&["man", "--output", "other-pages"], 0, Out),
         line(&["demo-server", "--http"], 0, Out),
-        line(&["demo-server", "--temper", "exit-at-once=0"], 0, Err),
-        line(&["demo-server", "--temper", "stderr-flood=9"], 0, Err),
+        line(&["demo-server", "--fault", "exit-at-once=0"], 0, Err),
+        line(&["demo-server", "--fault", "stderr-flood=9"], 0, Err),
         line(&["tools", "--prompts", "--", "/nonexistent/program"], 5, Err),
     ]
 }

@@ -233,7 +233,7 @@ fn lines(stage: &Stage) -> Vec<Vec<String>> {
         vec!["completions", "--names", &names],
         vec!["man", &word],
         vec!["man", "--output", &pages],
-        vec!["demo-server", "--temper", &word],
+        vec!["demo-server", "--fault", &word],
     ];
     lines.into_iter().map(|line| line.into_iter().map(str::to_owned).collect()).collect()
 }

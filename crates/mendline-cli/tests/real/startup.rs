@@ -43,8 +43,8 @@ impl TestHome {
     fn run(&self, options: &[&str], environment: &[(&str, &str)]) -> Client {
         let mut command = Command::new(MENDLINE);
         command.arg("run").args(["--name", "notes"]).args(options).args(["--", MENDLINE, "demo-server"]);
-        command.arg("--temper").arg(format!("wait-for={}", self.path("gate").display()));
-        command.arg("--temper").arg(format!("tool-if={}", self.path("more").display()));
+        command.arg("--fault").arg(format!("wait-for={}", self.path("gate").display()));
+        command.arg("--fault").arg(format!("tool-if={}", self.path("more").display()));
         command.env("MENDLINE_DEMO_LEDGER", self.path("ledger")).env(STATE, self.path("state"));
         command.env_remove("GITHUB_TOKEN").envs(environment.iter().copied());
         let mut client = Client::start(command.stdin(Stdio::piped()));

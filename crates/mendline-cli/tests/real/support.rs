@@ -54,7 +54,7 @@ impl Bridge {
             None => command.args([MENDLINE, "demo-server"]),
         };
         for fault in setup.faults {
-            command.args(["--temper", fault]);
+            command.args(["--fault", fault]);
         }
         command.env("MENDLINE_DEMO_LEDGER", folder.path().join("ledger"));
         command.envs(setup.environment.iter().copied());
