@@ -72,7 +72,7 @@ impl Client {
         let mut process = Command::new(mendline)
             .args(["run", "--log-level", "off", "--"])
             .arg(mendline)
-            .args(["demo-server", "--temper"])
+            .args(["demo-server", "--fault"])
             .arg(format!("wait-for={}", folder.join("gate").display()))
             .env("MENDLINE_STATE_DIR", folder.join("state"))
             .env("MENDLINE_RUNTIME_DIR", folder.join("run"))

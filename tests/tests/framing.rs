@@ -32,9 +32,9 @@ fn framings() -> Vec<(&'static str, Answers, Rule)> {
         json("gzip", Rule::new("content_coding")),
         events("gzip-events", Rule::new("content_coding")),
         json("http-1.0", Rule::new("http_1_0")),
-        json("note-200", Rule::new("note_answered").value(200)),
-        json("note-204", Rule::new("note_answered").value(204)),
-        json("note-200-body", Rule::new("note_answered").value(json!({ "status": 200, "body": "{}" }))),
+        json("note-200", Rule::new("notification_answered").value(200)),
+        json("note-204", Rule::new("notification_answered").value(204)),
+        json("note-200-body", Rule::new("notification_answered").value(json!({ "status": 200, "body": "{}" }))),
     ]
 }
 

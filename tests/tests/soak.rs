@@ -296,7 +296,7 @@ fn i3_soak_survives_child_killed_every_twenty_seconds() {
     let folder = TempDir::new().unwrap();
     let ledger = folder.path().join("ledger");
     let mendline = programs::built().mendline;
-    let arguments = ["--", mendline.to_str().unwrap(), "demo-server", "--temper", "slow-start=1s"];
+    let arguments = ["--", mendline.to_str().unwrap(), "demo-server", "--fault", "slow-start=1s"];
     let caller = caller(&arguments, &[("MENDLINE_DEMO_LEDGER", ledger.clone().into())], folder.path());
     let victim = Child { mendline: i32::try_from(caller.id()).unwrap(), ledger, lives: 0 };
     soak(caller, Box::new(victim)).run("a child");

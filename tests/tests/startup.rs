@@ -28,7 +28,7 @@ fn command(stage: &Stage, folder: &Path) -> Vec<OsString> {
     let mendline = OsString::from(&stage.programs.mendline);
     let mut arguments = vec!["env".into(), word("MENDLINE_STATE_DIR", "state"), word("MENDLINE_DEMO_LEDGER", "ledger")];
     arguments.extend([mendline.clone(), "run".into(), "--".into(), mendline, "demo-server".into()]);
-    arguments.extend(["--temper".into(), word("wait-for", "gate"), "--temper".into(), word("tool-if", "more")]);
+    arguments.extend(["--fault".into(), word("wait-for", "gate"), "--fault".into(), word("tool-if", "more")]);
     arguments
 }
 

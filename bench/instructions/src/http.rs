@@ -1,7 +1,7 @@
 //! Calls to a server over Streamable HTTP, in a session, with JSON answers.
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Ask, Content, EndHow, ExchangeId, Head, Written};
+use mendline_core::port::{Content, EndHow, ExchangeId, Head, HttpRequest, Written};
 use mendline_core::{Input, Output, UpstreamConfig};
 use mendline_wire::Received;
 
@@ -40,15 +40,17 @@ fn settle(harness: &mut Harness) {
 
 /// Answers one call.
 fn serve(harness: &mut Harness) {
-    let Some((exchange, Ask { body: Some(request), .. })) = next_work(harness) else { unreachable!("a call was made") };
+    let Some((exchange, HttpRequest { body: Some(request), .. })) = next_work(harness) else {
+        unreachable!("a call was made")
+    };
     let received = harness.answer(&request, RESULT);
     respond(harness, exchange, head(200, Content::Json, None), Some(received));
     assert!(next_work(harness).is_none(), "exactly one call");
 }
 
-fn next_work(harness: &mut Harness) -> Option<(ExchangeId, Ask)> {
+fn next_work(harness: &mut Harness) -> Option<(ExchangeId, HttpRequest)> {
     match harness.next_work()? {
-        Output::Exchange { exchange, ask, .. } => Some((exchange, *ask)),
+        Output::Exchange { exchange, request: ask, .. } => Some((exchange, *ask)),
         other => unreachable!("an exchange was expected, not {other:?}"),
     }
 }

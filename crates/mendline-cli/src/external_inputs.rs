@@ -243,7 +243,7 @@ mod tests {
             inputs.push(ExternalInput::Woke);
             inputs.push(ExternalInput::NetworkChanged);
         }
-        assert_eq!(taken(&inputs), ["Woke", "NetworkChanged"]);
+        assert_eq!(taken(&inputs), ["SystemResumed", "NetworkChanged"]);
         assert_eq!(taken(&inputs), Vec::<String>::new());
         inputs.push(ExternalInput::Woke);
         assert_eq!(taken(&inputs), ["Woke"], "one that was taken may be left again");

@@ -56,8 +56,8 @@ fn attempt_that_cannot_have_arrived_is_not_counted() {
     }
     stage.server_answers("{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
-    assert_eq!((count(&stage, "sent, attempt 1"), count(&stage, "goes out again")), (4, 0));
-    assert_eq!(count(&stage, "attempts: 1"), 1);
+    assert_eq!((count(&stage, "attempt 1 started"), count(&stage, "retrying")), (4, 0));
+    assert_eq!(count(&stage, "answered after"), 1);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn read_is_sent_three_times_and_then_unknown() {
         stage.die(stage.written);
         if attempt < 3 {
             next_child(&mut stage);
-            assert_eq!(count(&stage, &format!("goes out again as attempt {}", attempt + 1)), 1, "{:?}", stage.log);
+            assert_eq!(count(&stage, &format!("retrying (attempt {} of 3)", attempt + 1)), 1, "{:?}", stage.log);
         }
     }
     let answer = stage.client_reads().expect("the attempts are used up");
@@ -88,7 +88,7 @@ fn unreadable_answer_is_reported_as_such() {
     let id = stage.server_reads().unwrap()["id"].clone();
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"#));
     let answer = stage.client_reads().unwrap();
-    assert!(answer.to_string().contains("its answer could not be read"), "{answer}");
+    assert!(answer.to_string().contains("its answer is not JSON-RPC"), "{answer}");
 }
 
 #[test]
@@ -172,8 +172,8 @@ fn pause_before_third_attempt_doubles() {
     }
     assert!(longest[0] <= Duration::from_secs(1), "{longest:?}");
     assert!((Duration::from_millis(1_200)..=Duration::from_secs(2)).contains(&longest[1]), "{longest:?}");
-    assert_eq!(count(&stage, "goes out again as attempt 2 (the one before: answered)"), 20);
-    assert_eq!(count(&stage, "goes out again as attempt 3 (the one before: answered)"), 20);
+    assert_eq!(count(&stage, "retrying (attempt 2 of 3): the server answered with error"), 20);
+    assert_eq!(count(&stage, "retrying (attempt 3 of 3): the server answered with error"), 20);
 }
 
 #[test]

@@ -133,10 +133,10 @@ fn dropped_message_is_reported() {
     stage.server_sends(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}"#);
     stage.client_sends(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#);
     for words in [
-        "dropped a notifications/cancelled that came late",
-        "dropped a response to something never asked",
+        "dropped a late notifications/cancelled",
+        "dropped a response to an unknown request",
         "dropped an error that names no request",
-        "dropped an answer of the client to a question that is over",
+        "dropped a client's answer to a server request that is over",
     ] {
         assert!(stage.log.iter().any(|line| line == words), "{words}: {:?}", stage.log);
     }

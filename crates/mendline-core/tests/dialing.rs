@@ -171,7 +171,7 @@ fn child_ended_by_mendline_is_reported_with_reason() {
     let mut stage = Stage::up();
     stage.input(Input::Reconnect { upstream: NOTES });
     stage.die(0);
-    assert!(last_move(&stage).ends_with(": asked for by hand"), "{}", last_move(&stage));
+    assert!(last_move(&stage).ends_with(": requested by the operator"), "{}", last_move(&stage));
 
     let mut stage = Stage::up();
     let link = stage.spawned.unwrap();

@@ -376,7 +376,7 @@ fn stderr_tail_of_server_that_never_answered_is_reported() {
     }
     stage.die(stage.written);
     let answer = stage.client_reads().unwrap().to_string();
-    assert!(answer.contains("its last words: NOTES_TOKEN is not set"), "{answer}");
+    assert!(answer.contains("stderr: NOTES_TOKEN is not set"), "{answer}");
 }
 
 #[test]

@@ -206,9 +206,15 @@ fn every_invalid_answer_is_reported_and_not_looped() {
             stage.status(seen.id, 200, Content::Events, None);
             stage.end(seen.id, EndHow::TooLarge);
         }),
-        ("another origin", "a redirect elsewhere", |stage, seen| {
+        ("where nothing may be sent", "a redirect elsewhere", |stage, seen| {
             stage.status(seen.id, 307, Content::Empty, None);
-            stage.end(seen.id, EndHow::Forbidden(RefusalReason::Endpoint { from: "notes.test".to_owned(), to: None }));
+            stage.end(
+                seen.id,
+                EndHow::Forbidden(RefusalReason::Endpoint {
+                    from: "https://notes.test".to_owned(),
+                    to: Some("https://other.test".to_owned()),
+                }),
+            );
         }),
     ];
     for (words, what, play) in plays {

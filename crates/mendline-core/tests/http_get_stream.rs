@@ -121,7 +121,7 @@ fn only_refused_notifications_are_reported_as_lost() {
         let note = stage.next_sent();
         stage.status(note.id, status, Content::Empty, None);
         stage.end(note.id, EndHow::Complete);
-        let reported = stage.log.iter().filter(|line| line.contains("no way to deliver it")).count();
+        let reported = stage.log.iter().filter(|line| line.contains("it cannot be delivered")).count();
         assert_eq!(reported, dropped, "HTTP {status}: {:?}", stage.log);
     }
 }

@@ -85,7 +85,7 @@ fn tool_with_invalid_marks_is_removed_from_list() {
     let text = stage.engine.poll_write(Port::Client(CLIENT)).unwrap().to_bytes();
     let left = tools(&format!("{odd} ,{QUERY}"));
     assert_eq!(String::from_utf8_lossy(&text), format!(r#"{{"jsonrpc":"2.0","id":1,"result":{left}}}"#));
-    assert_eq!(stage.log.iter().filter(|line| line.contains("left the tool \"bad\" out")).count(), 3);
+    assert_eq!(stage.log.iter().filter(|line| line.contains("removed the tool \"bad\" from")).count(), 3);
 
     let mut legacy = Stage::initialized();
     legacy.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);

@@ -103,5 +103,5 @@ fn cached_modern_list_triggers_internal_request_to_server() {
     let looked = stage.next_sent();
     assert_eq!((looked.method().as_str(), looked.header("mcp-method")), ("tools/list", Some("tools/list")));
     stage.answer(&looked, r#"{"tools":[],"ttlMs":0,"cacheScope":"public"}"#);
-    assert!(stage.log.iter().any(|line| line == "tools/list reads differently after the gap"), "{:?}", stage.log);
+    assert!(stage.log.iter().any(|line| line == "tools/list changed during the outage"), "{:?}", stage.log);
 }

@@ -387,7 +387,7 @@ fn pause_named_by_server_holds_for_all_calls() {
         stage.answer(&seen, "{}");
         assert!(answer_of(&mut stage)["result"].is_object());
     }
-    assert!(stage.log.iter().any(|line| line == "paused for 10 s, as the server asks"), "{:?}", stage.log);
+    assert!(stage.log.iter().any(|line| line == "paused for 10 s, as the server requested"), "{:?}", stage.log);
     assert!(stage.log.iter().any(|line| line == "the pause is over"), "{:?}", stage.log);
 }
 
@@ -502,7 +502,7 @@ fn burst_is_sent_at_once_and_rest_at_rate() {
         stage.advance(Duration::from_millis(1));
         assert_eq!(count_server_reads(&mut stage), 1);
     }
-    assert!(stage.log.iter().any(|line| line.contains("waits 500 ms for its turn")), "{:?}", stage.log);
+    assert!(stage.log.iter().any(|line| line.contains("waits 500 ms for the rate limit")), "{:?}", stage.log);
 }
 
 #[test]
@@ -552,7 +552,7 @@ fn isolated_server_is_not_called_or_dialed_until_resumed() {
     let rejected = stage.client_reads().expect("at once");
     assert_eq!((cause(&rejected), &facts(&rejected)["retryAfterMs"]), ("breaker_open", &Value::Null));
     let text = rejected["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(text.contains("isolated by hand") && text.contains("Ask the user"), "{text}");
+    assert!(text.contains("isolated by the operator") && text.contains("Ask the user"), "{text}");
     stage.client_sends(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
     assert_eq!(cause(&stage.client_reads().unwrap()), "breaker_open", "nothing at all goes there");
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, running["id"]));

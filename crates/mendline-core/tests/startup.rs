@@ -77,7 +77,7 @@ fn cache_answers_handshake_and_tools_before_start() {
     assert_eq!(stage.server_answers(TOOLS)["method"], "tools/list");
     assert_eq!(stage.client_reads(), None, "no change, so no notification");
     assert_eq!(stage.server_reads(), None, "one handshake, one list");
-    assert!(stage.log.iter().any(|line| line == "greeted, after the client was: initialize, initialized"));
+    assert!(stage.log.iter().any(|line| line == "handshake completed after the client's: initialize, initialized"));
     stage.client_sends(&list(3));
     assert_eq!(stage.server_answers(TOOLS)["method"], "tools/list", "a server that is there answers for itself");
 }
@@ -134,7 +134,8 @@ fn difference_from_cached_handshake_is_logged() {
         &mut stage,
         r#"{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"Notes","version":"8"}}"#,
     );
-    let reported = "the server's greeting differs from what the client was told: protocolVersion, capabilities, serverInfo, instructions";
+    let reported =
+        "the server's handshake differs from the client's in protocolVersion, capabilities, serverInfo, instructions";
     assert!(stage.log.iter().any(|line| line == reported), "{:?}", stage.log);
     // Calls pass unchanged between legacy revisions.
     stage.server_answers(TOOLS);
@@ -154,7 +155,7 @@ fn rejected_handshake_clears_cache() {
     stage.die(stage.written);
     stage.advance(defaults::RECOVERY);
     let message = stage.client_reads().unwrap()["result"]["content"][0]["text"].as_str().unwrap().to_owned();
-    assert!(message.contains("the server refused to be greeted: too old"), "{message}");
+    assert!(message.contains("the server refused the handshake: too old"), "{message}");
     let mut next = Stage::with_cache(stage.saved, |_| {});
     next.client_sends(&initialize_request("2025-11-25"));
     assert_eq!(next.client_reads(), None, "the cached handshake is obsolete");

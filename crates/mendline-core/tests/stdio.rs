@@ -102,8 +102,7 @@ fn response_to_ending_child_is_dropped_and_reported() {
     let progress = json!({ "progressToken": token, "progress": 1 });
     stage
         .client_sends(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": progress }).to_string());
-    for words in ["dropped an answer of the client to a question that is over", "dropped progress that was out of date"]
-    {
+    for words in ["dropped a client's answer to a server request that is over", "dropped outdated progress"] {
         assert_eq!(stage.log.iter().filter(|line| *line == words).count(), 1, "{words}: {:?}", stage.log);
     }
     stage.input(Input::ClientLost { client: CLIENT });
@@ -227,7 +226,7 @@ fn connection_errors_do_not_prove_bridge_alive() {
     stage.server_reads().unwrap();
     stage.die(stage.written);
     let answer = std::iter::from_fn(|| stage.client_reads()).find(|answer| answer["id"] == 3).unwrap();
-    assert!(answer.to_string().contains("its last words: the remote end is gone"), "{answer}");
+    assert!(answer.to_string().contains("stderr: the remote end is gone"), "{answer}");
 }
 
 #[test]
@@ -259,5 +258,5 @@ fn last_stderr_line_is_stderr_tail() {
     stage.client_sends(&call("1", "create_note"));
     stage.server_reads().unwrap();
     stage.die(stage.written);
-    assert!(stage.client_reads().unwrap().to_string().contains("its last words: line 99"));
+    assert!(stage.client_reads().unwrap().to_string().contains("stderr: line 97 | line 98 | line 99"));
 }

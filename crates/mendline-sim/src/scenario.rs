@@ -7,7 +7,7 @@
 //! ```text
 //! # The answer to an unsafe call is lost.
 //! upstream notes child
-//! client greets
+//! client initializes
 //! client asks id=7 tools/call create_note
 //! ----
 //! notes     Idle → Dialing

@@ -132,7 +132,7 @@ mod tests {
 
     fn found(grep: &str, text: &str) -> bool {
         let line = serde_json::json!({
-            "time": "2026-11-15T12:20:12.123Z", "level": "info", "server": "notes", "pid": 1, "kind": "Stderr", "text": text,
+            "time": "2026-11-15T12:20:12.123Z", "level": "info", "server": "notes", "pid": 1, "kind": "stderr", "text": text,
         });
         let line = line.to_string();
         Text::new(grep).is_in(&Record::parse(line.as_bytes()).unwrap())

@@ -80,7 +80,7 @@ mod tests {
 
     fn of(way: &str, text: &str) -> Option<u64> {
         let line = serde_json::json!({
-            "time": "2026-11-15T12:20:12.123Z", "level": "info", "server": "notes", "pid": 1, "kind": "Wire", "way": way,
+            "time": "2026-11-15T12:20:12.123Z", "level": "info", "server": "notes", "pid": 1, "kind": "wire", "way": way,
             "text": text,
         });
         attempt(&Record::parse(line.to_string().as_bytes()).unwrap())

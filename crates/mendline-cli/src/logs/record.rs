@@ -58,11 +58,11 @@ impl Record<'_> {
 
     /// Returns whether the line is a message.
     pub(super) fn is_message(&self) -> bool {
-        self.kind == "Wire"
+        self.kind == "wire"
     }
 
     /// Returns whether the line is stderr output of a child.
     pub(super) fn is_stderr(&self) -> bool {
-        self.kind == "Stderr"
+        self.kind == "stderr"
     }
 }

@@ -45,8 +45,8 @@ impl<'a> Page<'a> {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let Report { servers, silent, probed, .. } = self.report;
-        let (others, trials) = (silent.len(), probed.len());
+        let Report { servers, unresponsive, probed, .. } = self.report;
+        let (others, trials) = (unresponsive.len(), probed.len());
         // Unresponsive processes, and servers that do not run, have only a name and a state.
         let of = |cell: &dyn Fn(&Row) -> Cell| -> Vec<Cell> {
             let empty = std::iter::repeat_n(Cell::default(), others + trials);
@@ -62,10 +62,10 @@ impl<'a> Page<'a> {
             of(&|row| micros(&row.server).map(|micros| took_us(micros).replace(' ', "")).unwrap_or_default().into())
         };
         let names = servers.iter().map(|row| Cell::new(&row.id, Tone::Bold));
-        let names = names.chain(silent.iter().map(|it| Cell::new(format!("{}#{}", it.name, it.pid), Tone::Bold)));
+        let names = names.chain(unresponsive.iter().map(|it| Cell::new(format!("{}#{}", it.name, it.pid), Tone::Bold)));
         let names = names.chain(probed.iter().map(|it| Cell::new(&it.name, Tone::Bold)));
         let states = servers.iter().map(|row| Cell::new(row.server.state.words(), tone(row.server.state.kind)));
-        let states = states.chain(silent.iter().map(|it| Cell::new(&it.why, Tone::Red)));
+        let states = states.chain(unresponsive.iter().map(|it| Cell::new(&it.why, Tone::Red)));
         let states = states.chain(probed.iter().map(|it| Cell::new(trial(it), trial_tone(it.outcome))));
         let vias = servers.iter().map(|row| via(row.server.transport).into());
         let vias = vias.chain(std::iter::repeat_n(Cell::default(), others));
@@ -128,7 +128,7 @@ impl<'a> Page<'a> {
     }
 
     fn summary(&self) -> String {
-        let Report { servers, silent, probed, .. } = self.report;
+        let Report { servers, unresponsive, probed, .. } = self.report;
         let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let mut parts = Vec::new();
         if !servers.is_empty() {
@@ -137,7 +137,7 @@ impl<'a> Page<'a> {
                 kinds.iter().map(|(kind, count)| tone(*kind).paint(&format!("{count} {}", kind.word()), self.style));
             parts.push(format!("{}: {}", counted(servers.len(), "server"), kinds.collect::<Vec<_>>().join(", ")));
         }
-        match silent.len() {
+        match unresponsive.len() {
             0 => {}
             1 => parts.push("1 process does not answer".to_owned()),
             several => parts.push(format!("{several} processes do not answer")),
@@ -164,7 +164,7 @@ impl<'a> Page<'a> {
 impl fmt::Display for Page<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let ([only], []) = (self.report.servers.as_slice(), self.report.probed.as_slice())
-            && self.report.silent.is_empty()
+            && self.report.unresponsive.is_empty()
             && self.report.is_asked_by_name
         {
             return detail(only, self.style, f);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     fn report(servers: Vec<Row>) -> Report {
-        Report { version: 1, servers, silent: Vec::new(), probed: Vec::new(), is_asked_by_name: false }
+        Report { version: 2, servers, unresponsive: Vec::new(), probed: Vec::new(), is_asked_by_name: false }
     }
 
     fn drawn(report: &Report, width: usize) -> String {
@@ -306,12 +306,12 @@ mod tests {
     fn wide_terminal_gets_every_column() {
         let report = report(vec![lost(), row("notes", StateKind::Ready)]);
         assert_eq!(
-            drawn(&report, 130),
+            drawn(&report, 138),
             "\
-SERVER     VIA    STATE                           NOW   OK  FAILED  RETRIED  UNKNOWN    P50    P95   P99  LOST  CHILD  MEMORY
-atlassian  sse    reconnecting 3/10, next in 4 s  0+2  412       0        0        0  1.2ms  8.0ms  40ms     2
+SERVER     VIA    STATE                           NOW   OK  ERRORS  FAILED  RETRIED  UNKNOWN    P50    P95   P99  LOST  CHILD  MEMORY
+atlassian  sse    reconnecting 3/10, next in 4 s  0+2  412       0       0        0        0  1.2ms  8.0ms  40ms     2
   └ last error 12 s ago: connection refused
-notes      stdio  ready 2 h                         0  412       0        0        0  1.2ms  8.0ms  40ms     0   4711  45 MiB
+notes      stdio  ready 2 h                         0  412       0       0        0        0  1.2ms  8.0ms  40ms     0   4711  45 MiB
 
 2 servers: 1 ready, 1 reconnecting
 "
@@ -325,10 +325,10 @@ notes      stdio  ready 2 h                         0  412       0        0     
         assert_eq!(
             drawn(&report, 80),
             "\
-SERVER     STATE                            OK  FAILED  RETRIED  UNKNOWN    P95
-atlassian  reconnecting 3/10, next in 4 s  412       0        0        0  8.0ms
+SERVER     STATE                            OK  ERRORS  FAILED  RETRIED    P95
+atlassian  reconnecting 3/10, next in 4 s  412       0       0        0  8.0ms
   └ last error 12 s ago: connection refused
-notes      ready 2 h                       412       0        0        0  8.0ms
+notes      ready 2 h                       412       0       0        0  8.0ms
 
 2 servers: 1 ready, 1 reconnecting
 "
@@ -381,8 +381,9 @@ atlassian  reconnecting 3/10, next in 4 s
   process     4700, mendline 0.1.0
   reached     sse npx
   connection  1 made, 0 failed, 2 lost
-  calls       412 answered (0 with an error), 0 failed (0 may have run), 0 retried
-              0 cancelled, 0 rejected, 0 answered before the server was ready
+  tool calls  412 ok
+  other       0 ok
+              0 retried, 0 resumed, 0 cancelled, 0 answered before the server was ready
   now         0 in flight, 2 waiting
   latency     p50 1.2 ms, p95 8.0 ms, p99 40 ms
   breaker     closed

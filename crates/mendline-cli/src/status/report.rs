@@ -24,7 +24,7 @@ pub(crate) struct Report {
     /// By name, then by process.
     pub(crate) servers: Vec<Row>,
     /// Processes that have a socket but do not answer properly.
-    pub(crate) silent: Vec<SilentProcess>,
+    pub(crate) unresponsive: Vec<UnresponsiveProcess>,
     /// Configured servers that do not run, probed.
     pub(crate) probed: Vec<Probed>,
     /// True if a server was selected by name.
@@ -48,7 +48,7 @@ pub(crate) struct Row {
 /// A process that does not answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct SilentProcess {
+pub(crate) struct UnresponsiveProcess {
     pub(crate) name: String,
     pub(crate) pid: u32,
     pub(crate) why: String,
@@ -98,7 +98,7 @@ impl Report {
         let mut report = Report {
             version: VERSION,
             servers: Vec::new(),
-            silent: Vec::new(),
+            unresponsive: Vec::new(),
             probed: Vec::new(),
             is_asked_by_name: false,
         };
@@ -116,7 +116,7 @@ impl Report {
                         QueryError::TimedOut => "does not answer".to_owned(),
                         other => other.to_string(),
                     };
-                    report.silent.push(SilentProcess { name: process.name, pid: process.pid, why });
+                    report.unresponsive.push(UnresponsiveProcess { name: process.name, pid: process.pid, why });
                 }
             }
         }
@@ -129,8 +129,8 @@ impl Report {
     /// Adds the process to names that occur more than once.
     fn number(&mut self) {
         let mut names = BTreeMap::new();
-        let silent = self.silent.iter().map(|process| process.name.clone());
-        for name in self.servers.iter().map(|row| row.server.name.clone()).chain(silent) {
+        let unresponsive = self.unresponsive.iter().map(|process| process.name.clone());
+        for name in self.servers.iter().map(|row| row.server.name.clone()).chain(unresponsive) {
             *names.entry(name).or_insert(0) += 1;
         }
         for row in &mut self.servers {
@@ -150,26 +150,30 @@ impl Report {
 
     /// Returns the names that can be selected.
     pub(crate) fn names(&self) -> Vec<String> {
-        let silent = self.silent.iter().map(|process| format!("{}#{}", process.name, process.pid));
-        self.servers.iter().map(|row| row.id.clone()).chain(silent).collect()
+        let unresponsive = self.unresponsive.iter().map(|process| format!("{}#{}", process.name, process.pid));
+        self.servers.iter().map(|row| row.id.clone()).chain(unresponsive).collect()
     }
 
     /// Keeps only the selected servers.
     pub(crate) fn keep(&mut self, wanted: &ServerSelector) {
         self.is_asked_by_name = true;
         self.servers.retain(|row| wanted.is(&row.server.name, row.process.pid));
-        self.silent.retain(|process| wanted.is(&process.name, process.pid));
+        self.unresponsive.retain(|process| wanted.is(&process.name, process.pid));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.servers.is_empty() && self.silent.is_empty() && self.probed.is_empty()
+        self.servers.is_empty() && self.unresponsive.is_empty() && self.probed.is_empty()
     }
 
     /// Returns the highest severity.
     pub(crate) fn severity(&self) -> Severity {
-        let silent = if self.silent.is_empty() { Severity::Healthy } else { Severity::Unhealthy };
+        let unresponsive = if self.unresponsive.is_empty() { Severity::Healthy } else { Severity::Unhealthy };
         let servers = self.servers.iter().map(|row| row.server.state.kind.severity());
-        servers.chain(self.probed.iter().map(|probed| probed.outcome.severity())).max().unwrap_or(silent).max(silent)
+        servers
+            .chain(self.probed.iter().map(|probed| probed.outcome.severity()))
+            .max()
+            .unwrap_or(unresponsive)
+            .max(unresponsive)
     }
 
     /// Counts the servers by state, the best first.

@@ -72,7 +72,7 @@ impl Row {
     pub(crate) fn word(&self) -> &'static str {
         match self.kind() {
             Some(kind) => kind.word(),
-            None => "silent",
+            None => "unresponsive",
         }
     }
 

@@ -290,7 +290,7 @@ fn process_that_stops_answering_keeps_its_row() {
     model.take(Update::Polled(poll));
     press(&mut model, "jj");
     let row = model.selected().unwrap();
-    assert_eq!((row.id.as_str(), row.state().as_str(), row.word()), ("notes", "does not answer", "silent"));
+    assert_eq!((row.id.as_str(), row.state().as_str(), row.word()), ("notes", "does not answer", "unresponsive"));
     assert_eq!(row.server().unwrap().calls.all().ok, 1204, "what was last known");
 }
 

@@ -111,5 +111,5 @@ fn s01_s06_noise_on_stdout_leaks_no_secret() {
     assert!(printed[3].contains("‹secret›") && printed[5].contains("lookup"), "{printed:#?}");
     search_to_the_end(client);
     let files = home.search_files();
-    assert!(files.contains("\"kind\":\"Wire\"") && files.contains("\"kind\":\"OutputSkipped\""), "{files}");
+    assert!(files.contains("\"kind\":\"wire\"") && files.contains("\"kind\":\"output_skipped\""), "{files}");
 }

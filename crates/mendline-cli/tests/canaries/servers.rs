@@ -106,7 +106,7 @@ fn s01_s10_secrets_echoed_by_server_are_in_no_file() {
     let log = search_to_the_end(client);
     assert!(log.contains("the server repeats a credential"), "{log}");
     let files = home.search_files();
-    assert!(files.contains("\"kind\":\"Wire\"") && files.contains("‹secret›"), "{files}");
+    assert!(files.contains("\"kind\":\"wire\"") && files.contains("‹secret›"), "{files}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn x97_reload_during_calls_applies_to_new_calls_and_loses_none() {
     client.call("old", "create_note", &json!({ "key": "old", "until": done }));
     eventually("it runs", SOON, || stage.executions("create_note", "old") == 1);
     stage.write(&with("timeouts", json!({ "call": "300ms" })));
-    wait_for_log(&client, "new policies hold for calls that come from now on");
+    wait_for_log(&client, "new policies apply to new calls");
     client.call("new", "lookup", &json!({ "key": "new", "delayMs": 60_000 }));
     assert!(is_timed_out(&client.answer("new")["result"]), "the new policy holds for it");
     fs::write(done, "").unwrap();
@@ -53,7 +53,7 @@ fn x97_reload_of_command_replaces_server_after_its_calls() {
     client.call("old", "create_note", &json!({ "key": "old", "until": done }));
     eventually("it runs", SOON, || stage.executions("create_note", "old") == 1);
     stage.write(&with("env", json!({ "CHANGED": "yes" })));
-    wait_for_log(&client, "the server is replaced as soon as no call is with it");
+    wait_for_log(&client, "the server is replaced when no call is in flight");
     // The old server remains in use meanwhile.
     let result = client.result("meanwhile", "lookup", &json!({ "key": "m" }));
     assert!(result.to_string().contains("m is 42"), "{result}");
@@ -75,7 +75,7 @@ fn progress_extends_call_only_up_to_total_timeout() {
     let stage = Stage::with(&file(&json!({ "notes": demo() })));
     let mut client = stage.client(&["notes"]);
     stage.write(&with("timeouts", json!({ "total": "700ms" })));
-    wait_for_log(&client, "new policies hold");
+    wait_for_log(&client, "new policies apply");
     let arguments = json!({ "key": "k", "steps": 100_000, "stepMs": 50 });
     let params = json!({ "name": "slow", "arguments": arguments, "_meta": { "progressToken": 1 } });
     let begin = Instant::now();
@@ -103,7 +103,7 @@ fn x98_invalid_reload_keeps_old_configuration_and_logs_reason() {
         assert!(result.to_string().contains("k is 42"), "{result}");
     }
     stage.write(&with("timeouts", json!({ "call": "200ms" })));
-    wait_for_log(&client, "new policies hold");
+    wait_for_log(&client, "new policies apply");
     assert!(is_timed_out(&client.result("2", "lookup", &json!({ "key": "k", "delayMs": 60_000 }))));
     assert_eq!(stage.started().len(), 1);
 }
@@ -114,7 +114,7 @@ fn sighup_reloads_file_at_once() {
     let mut client = stage.client(&["notes"]);
     stage.write(&with("tools", json!({ "lookup": { "timeout": "200ms" } })));
     client.signal(Signal::HUP);
-    wait_for_log(&client, "new policies hold");
+    wait_for_log(&client, "new policies apply");
     assert!(is_timed_out(&client.result("1", "lookup", &json!({ "key": "k", "delayMs": 60_000 }))));
     // The second signal finds no change and ends nothing.
     client.signal(Signal::HUP);
@@ -146,7 +146,7 @@ fn x97_reload_of_url_moves_after_calls_to_old_url() {
     client.call("old", "create_note", &json!({ "key": "old", "until": done }));
     old.until("it runs", |counts| counts.executions_of("old") == 1);
     stage.write(&at(&new));
-    wait_for_log(&client, "the server is replaced as soon as no call is with it");
+    wait_for_log(&client, "the server is replaced when no call is in flight");
     client.result("meanwhile", "lookup", &json!({ "key": "meanwhile" }));
     assert_eq!((old.executions("meanwhile"), new.counts().posts), (1, 0));
     fs::write(done, "").unwrap();

@@ -72,7 +72,7 @@ fn isolated_server_gets_no_calls_until_resumed() {
     let output = stage.control(&["isolate", "notes"]);
     assert!(output.code == Some(0) && output.stdout.contains("isolated; nothing is sent to it until"), "{output:?}");
     let server = stage.server("notes");
-    assert_eq!((kind(&server), &server["breaker"]["standing"]), ("isolated", &json!("isolated")));
+    assert_eq!((kind(&server), &server["breaker"]["state"]), ("isolated", &json!("isolated")));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(failure(&result)["cause"], "breaker_open", "{result}");
     let output = stage.control(&["isolate", "notes"]);

@@ -42,8 +42,8 @@ fn follower_gets_events_in_order_as_text() {
         }
     }
     let place = |word: &str| texts.iter().position(|text| text.contains(word)).unwrap_or_else(|| panic!("{texts:?}"));
-    assert!(place("accepted (tools/call)") < place("sent, attempt 1"), "{texts:?}");
-    assert!(place("sent, attempt 1") < place("answered after"), "{texts:?}");
+    assert!(place("lookup: accepted") < place("attempt 1 started"), "{texts:?}");
+    assert!(place("attempt 1 started") < place("answered after"), "{texts:?}");
 }
 
 #[test]

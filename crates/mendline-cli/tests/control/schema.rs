@@ -96,7 +96,8 @@ fn status_json_matches_schema_and_schema_requires_every_member() {
     let file = stage.folder().join("servers.json");
     let servers = json!({ "mcpServers": { "rests": { "command": MENDLINE, "args": ["demo-server"] }, "gone": { "command": "/nonexistent" } } });
     std::fs::write(&file, servers.to_string()).unwrap();
-    let counts = |report: &Value| ["servers", "silent", "probed"].map(|name| report[name].as_array().unwrap().len());
+    let counts =
+        |report: &Value| ["servers", "unresponsive", "probed"].map(|name| report[name].as_array().unwrap().len());
     let arguments = ["status", "--json", "--probe", "--config", file.to_str().unwrap()];
     // The report must contain every part.
     let report = stage.query_until(&arguments, |output| counts(&output.json()) == [3, 1, 2]).json();
@@ -106,7 +107,7 @@ fn status_json_matches_schema_and_schema_requires_every_member() {
     every_member_is_required(&schema, "schema");
     // The validator itself detects mistakes.
     for (name, value) in
-        [("version", json!(2)), ("servers", json!([{}])), ("extra", json!(1)), ("silent", json!("none"))]
+        [("version", json!(1)), ("servers", json!([{}])), ("extra", json!(1)), ("unresponsive", json!("none"))]
     {
         let mut wrong = report.clone();
         wrong[name] = value;

@@ -40,7 +40,7 @@ fn socket_of_killed_process_is_removed_by_status() {
     let report = stage.query(&["status", "--json"]).json();
     assert!(!report.to_string().contains("killed"), "{report:#}");
     assert_eq!(stage.sockets().len(), 1, "swept");
-    let report = stage.report_until(|report| report["silent"] == json!([]));
+    let report = stage.report_until(|report| report["unresponsive"] == json!([]));
     let names: Vec<_> = report["servers"].as_array().unwrap().iter().map(|server| &server["name"]).collect();
     assert_eq!(names, [&json!("stays")]);
 }
@@ -52,7 +52,7 @@ fn status_without_processes_says_what_to_do() {
     assert_eq!(output.code, Some(3), "{output:?}");
     assert!(output.stdout.contains("No Mendline is running") && output.stdout.contains("mendline wrap"), "{output:?}");
     let report = stage.query(&["status", "--json"]).json();
-    assert_eq!(report, json!({ "version": 1, "servers": [], "silent": [], "probed": [] }));
+    assert_eq!(report, json!({ "version": 2, "servers": [], "unresponsive": [], "probed": [] }));
     assert!(!stage.runtime().exists(), "to look makes nothing");
 }
 
@@ -63,8 +63,8 @@ fn stopped_process_delays_status_briefly_and_hides_no_other() {
     hung.signal(Signal::STOP);
     // Often enough to fill the backlog of a socket that accepts no connection.
     for _ in 0..3 {
-        let silent = json!([{ "name": "hung", "pid": hung.process.id(), "why": "does not answer" }]);
-        let output = stage.query_until(&["status", "--json"], |output| output.json()["silent"] == silent);
+        let unresponsive = json!([{ "name": "hung", "pid": hung.process.id(), "why": "does not answer" }]);
+        let output = stage.query_until(&["status", "--json"], |output| output.json()["unresponsive"] == unresponsive);
         assert_eq!(kind(&output.json()["servers"][0]), "ready");
         // The query itself takes one second. The rest allows for a busy machine.
         assert!(output.took >= Duration::from_millis(950) && output.took < SOON, "{:?}", output.took);
@@ -90,7 +90,7 @@ fn full_backlog_does_not_block_status() {
         assert!(waiting.len() < 100_000, "its queue has no end");
     }
     let report = stage.report_until(|report| report["servers"][0]["name"] == "well");
-    assert_eq!(report["silent"][0]["why"], "does not answer", "{report:#}");
+    assert_eq!(report["unresponsive"][0]["why"], "does not answer", "{report:#}");
     drop(listener);
 }
 
@@ -119,12 +119,12 @@ fn invalid_reply_is_reported_and_non_socket_is_kept() {
         }
     });
     let is_heard = |report: &serde_json::Value| {
-        report["silent"][0]["why"].as_str().is_some_and(|why| why.contains("cannot be read"))
+        report["unresponsive"][0]["why"].as_str().is_some_and(|why| why.contains("cannot be read"))
             && report["servers"].as_array().unwrap().len() == 1
     };
     let output = stage.query_until(&["status", "--json"], |output| is_heard(&output.json()));
     let report = output.json();
-    assert_eq!((&report["silent"][0]["name"], &report["silent"][0]["pid"]), (&json!("liar"), &json!(42)));
+    assert_eq!((&report["unresponsive"][0]["name"], &report["unresponsive"][0]["pid"]), (&json!("liar"), &json!(42)));
     assert!(!output.stdout.contains('\u{1b}'), "{output:?}");
     assert!(runtime.join("plain-7.sock").exists() && runtime.join("strange.sock").exists());
 }

@@ -18,19 +18,20 @@ fn answering_server_is_ready_with_call_counts_and_times() {
     for number in 0..5 {
         client.result(&format!("c{number}"), "lookup", &json!({ "key": "k" }));
     }
-    let server = stage.until("notes", "all is answered", |server| server["calls"]["answered"] == 7);
+    let server = stage.until("notes", "all is answered", |server| server["calls"]["tools"]["ok"] == 5);
     assert_eq!(kind(&server), "ready", "{server:#}");
     assert_eq!((&server["transport"], &server["id"]), (&json!("child"), &json!("notes")));
     assert_eq!(server["process"]["pid"], client.process.id());
     assert_eq!(server["process"]["client"], json!({ "name": "test", "version": "1" }));
     assert_eq!((&server["inFlight"], &server["waiting"]), (&json!(0), &json!(0)));
-    assert_eq!((&server["calls"]["failed"], &server["calls"]["retried"]), (&json!(0), &json!(0)));
-    assert_eq!(server["latency"]["count"], 7);
+    let other = json!({ "ok": 2, "toolErrors": 0, "errors": 0, "failed": 0, "unknown": 0, "rejected": 0 });
+    assert_eq!((&server["calls"]["other"], &server["calls"]["retried"]), (&other, &json!(0)));
+    assert_eq!(server["latency"]["count"], 5, "handshake and lists are not counted");
     let [p50, p95, p99] = ["p50Us", "p95Us", "p99Us"].map(|name| server["latency"][name].as_u64().unwrap());
     assert!(p50 > 0 && p50 <= p95 && p95 <= p99, "{server:#}");
     assert_eq!((&server["connection"]["dials"], &server["connection"]["losses"]), (&json!(1), &json!(0)));
     assert!(server["childMemory"]["bytes"].as_u64().unwrap() > 100 * 1024, "{server:#}");
-    assert_eq!((&server["breaker"]["standing"], &server["lastError"]), (&json!("closed"), &Value::Null));
+    assert_eq!((&server["breaker"]["state"], &server["lastError"]), (&json!("closed"), &Value::Null));
 }
 
 #[test]
@@ -66,8 +67,8 @@ fn unknown_outcome_is_counted() {
     let mut client = stage.run(&arguments);
     client.initialize();
     client.result("a", "create_note", &json!({ "key": "k" }));
-    let server = stage.until("notes", "it failed", |server| server["calls"]["failed"] == 1);
-    assert_eq!(server["calls"]["unknown"], 1, "{server:#}");
+    let server = stage.until("notes", "it failed", |server| server["calls"]["tools"]["unknown"] == 1);
+    assert_eq!(server["calls"]["tools"]["failed"], 0, "{server:#}");
     assert_eq!(server["inFlight"], 0, "{server:#}");
     stage.query_until(&["status"], |output| {
         output.stdout.contains("last error") && output.stdout.contains("outcome_unknown")
@@ -122,11 +123,7 @@ fn retry_after_pause_is_shown_with_remaining_time() {
     let server = stage.until("busy", "it is paused", |server| server["limit"]["pausedMs"].is_u64());
     let left = server["limit"]["pausedMs"].as_u64().unwrap();
     assert!(left > 1_000 && left <= 30_000, "{server:#}");
-    assert_eq!(
-        (kind(&server), &server["breaker"]["standing"]),
-        ("ready", &json!("closed")),
-        "overload is not a failure"
-    );
+    assert_eq!((kind(&server), &server["breaker"]["state"]), ("ready", &json!("closed")), "overload is not a failure");
     assert_eq!(server["waiting"], 1, "{server:#}");
     stage.query_until(&["status"], |output| output.stdout.contains("paused "));
 }
@@ -157,13 +154,13 @@ fn open_breaker_shows_reason_and_next_trial() {
     for id in ["a", "b"] {
         client.result(id, "create_note", &json!({ "key": id }));
     }
-    let server = stage.until("sick", "its breaker is open", |server| server["breaker"]["standing"] == "open");
+    let server = stage.until("sick", "its breaker is open", |server| server["breaker"]["state"] == "open");
     let left = server["breaker"]["triesInMs"].as_u64().unwrap();
     assert!(left > 10_000 && left <= 60_000, "{server:#}");
     assert!(server["breaker"]["why"].as_str().unwrap().contains("2 calls in a row"), "{server:#}");
     client.result("c", "create_note", &json!({ "key": "c" }));
-    let server = stage.until("sick", "one was rejected", |server| server["calls"]["turnedAway"] == 1);
-    assert_eq!(server["calls"]["unknown"], 2, "{server:#}");
+    let server = stage.until("sick", "one was rejected", |server| server["calls"]["tools"]["rejected"] == 1);
+    assert_eq!(server["calls"]["tools"]["unknown"], 2, "{server:#}");
     stage.query_until(&["status"], |output| {
         output.stdout.contains("open ") && output.stdout.contains("breaker: 2 calls in a row have failed")
     });
@@ -189,7 +186,7 @@ fn no_secret_is_shown() {
     client.initialize();
     site.add_fault(Rule::new("h26_500").tool("create_note"));
     client.result("a", "create_note", &json!({ "key": "k" }));
-    stage.until("shy", "it has failed", |server| server["calls"]["failed"] == 1);
+    stage.until("shy", "it has failed", |server| server["calls"]["tools"]["unknown"] == 1);
     for arguments in [&["status"][..], &["status", "shy"], &["status", "--json"]] {
         let output = stage.query_until(arguments, |output| !output.stdout.contains("does not answer"));
         assert!(output.stdout.contains("shy"), "{output:?}");

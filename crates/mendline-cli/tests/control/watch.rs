@@ -92,7 +92,7 @@ fn hanging_process_does_not_freeze_watch() {
     terminal.until("2 servers: 2 ready");
     bridge.signal(Signal::STOP);
     terminal.until("does not answer");
-    terminal.until("2 servers: 1 ready, 1 silent");
+    terminal.until("2 servers: 1 ready, 1 unresponsive");
     terminal.press("?");
     terminal.until("any key returns");
     terminal.press("x");

@@ -69,11 +69,11 @@ fn check_accepts_every_configuration_on_pages() {
 
 #[test]
 fn every_flag_on_pages_belongs_to_run() {
-    let help = output_of(&["run", "--help"]);
+    let help = whole_help("run");
     let defaults = ("defaults".to_owned(), fs::read_to_string(root().join("docs/defaults.md")).unwrap());
     for (name, page) in strategies().into_iter().chain([defaults]) {
         for flag in quoted(&page, "--") {
-            assert!(help.contains(flag), "{name}.md names {flag}, which `run --help` does not have");
+            assert!(help.contains(flag), "{name}.md names {flag}, which `run --help-all` does not have");
         }
     }
 }
@@ -131,7 +131,7 @@ fn guide_names_every_command_and_only_existing_flags() {
             if !commands.contains(command) {
                 continue;
             }
-            let help = output_of(&[command, "--help"]);
+            let help = whole_help(command);
             for flag in words.filter(|word| word.starts_with("--")) {
                 assert!(help.contains(flag), "{page}: {line}: `mendline {command}` has no {flag}");
             }
@@ -162,4 +162,10 @@ fn guide_names_every_exit_code_and_variable_of_manual() {
     for name in names {
         assert!(guide.contains(&format!("`{name}`")), "the guide does not name `{name}`");
     }
+}
+
+/// Returns the help of a command with all its options.
+fn whole_help(command: &str) -> String {
+    let option = if matches!(command, "run" | "call" | "tools" | "doctor") { "--help-all" } else { "--help" };
+    output_of(&[command, option])
 }

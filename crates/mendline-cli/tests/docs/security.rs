@@ -55,7 +55,7 @@ fn s11_security_page_names_only_flags_and_commands_that_exist() {
     for code in code(&page) {
         let Some(command) = command_of(code) else { continue };
         assert!(known.contains(command), "`{code}`: there is no command {command}");
-        let help = output_of(&[command, "--help"]);
+        let help = crate::whole_help(command);
         for flag in code.split(' ').filter(|word| word.starts_with("--")) {
             let is_flag = |line: &str| line.split([' ', ',', '=']).any(|word| word == flag);
             assert!(help.lines().any(is_flag), "`{code}`: `mendline {command}` has no {flag}");

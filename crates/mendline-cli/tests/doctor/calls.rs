@@ -166,7 +166,7 @@ fn requests_of_server_are_declined() {
     let site = modern();
     let output = Stage::new().run(&["call", &site.url(), "ask", "--arg", "what=sampling"]);
     assert_eq!(output.code, 1, "{}", output.stdout);
-    assert!(output.stderr.contains("sampling/createMessage, which a command line cannot give"), "{}", output.stderr);
+    assert!(output.stderr.contains("sampling/createMessage, which a command line cannot provide"), "{}", output.stderr);
 }
 
 /// Writes a shell script that serves one tool with this result.

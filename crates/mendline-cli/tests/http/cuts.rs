@@ -84,7 +84,7 @@ fn t12_unsafe_call_cut_while_sending_is_resent() {
         });
         proxy.cut(ending);
         // After a FIN the proxy would read the rest of the request, so the test waits for the cut first.
-        eventually("the cut is noticed", SOON, || client.log().contains("did not get there"));
+        eventually("the cut is noticed", SOON, || client.log().contains("not sent, waiting"));
         proxy.remove(partition);
         let result = client.answer("a")["result"].clone();
         assert_eq!(result["content"][0]["text"], "wrote k", "{ending:?}: {result}");

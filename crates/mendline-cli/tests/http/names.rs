@@ -103,7 +103,7 @@ fn n02_call_during_silent_dns_waits_and_fails() {
         let before = names.lookups();
         call_without_connection(&mut client);
         let result = client.answer("a")["result"].clone();
-        let words = "the name server.test could not be looked up within 400ms; is the name server there?";
+        let words = "the name server.test could not be looked up within 400 ms; is the name server there?";
         assert!(failure_text(&result).contains(words), "{result}");
         assert_one_lookup_per_dial(&names, before, &client);
         client.call("b", "lookup", &json!({ "key": "l" }));
@@ -209,7 +209,10 @@ fn n07_call_without_route_waits_and_fails() {
         ip(&["address", "delete", FAR_ADDRESS, "dev", "lo"]);
         call_without_connection(&mut client);
         let result = client.answer("a")["result"].clone();
-        assert!(failure_text(&result).contains(&format!("there is no way to {address} (No route to host")), "{result}");
+        assert!(
+            failure_text(&result).contains(&format!("there is no route to {address} (No route to host")),
+            "{result}"
+        );
         client.call("b", "lookup", &json!({ "key": "l" }));
         let before = failed_dials(&client);
         eventually("the dial fails", SOON, || failed_dials(&client) > before);

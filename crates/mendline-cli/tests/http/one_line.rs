@@ -77,7 +77,7 @@ fn w01_notification_may_be_answered_in_any_way() {
         [(200, None), (204, None), (200, Some("")), (200, Some("{}")), (200, Some("OK\n")), (202, Some("null\n"))]
     {
         let site = Site::start(json_answers());
-        site.add_fault(Rule::new("note_answered").value(json!({ "status": status, "body": body })));
+        site.add_fault(Rule::new("notification_answered").value(json!({ "status": status, "body": body })));
         let mut client = site.client(&[]);
         let result = client.result("a", "lookup", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "k is 42", "{status} {body:?}");
@@ -111,10 +111,10 @@ fn r23_unknown_content_coding_is_named_and_not_retried() {
 #[test]
 fn s04_endless_server_requests_open_few_connections() {
     let site = Site::start(event_answers());
-    site.add_fault(Rule::new("questions_without_end").tool("lookup").value(2_000));
+    site.add_fault(Rule::new("server_request_flood").tool("lookup").value(2_000));
     let mut client = site.client(&[]);
     // From now on the server delays its answers to notifications and responses.
-    site.add_fault(Rule::new("note_answered").value(json!({ "status": 202, "delayMs": 600_000 })));
+    site.add_fault(Rule::new("notification_answered").value(json!({ "status": 202, "delayMs": 600_000 })));
     let result = client.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "k is 42", "{result}");
     // After this call, all POSTs of the first one have been started.

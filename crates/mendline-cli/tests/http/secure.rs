@@ -184,7 +184,7 @@ fn n08_unfinished_tls_handshake_is_reported_as_not_sent() {
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = client.answer("init")["error"].clone();
     assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
-    let words = "did not finish the TLS handshake within 300ms";
+    let words = "did not finish the TLS handshake within 300 ms";
     assert!(error["message"].as_str().unwrap().contains(words), "{error}");
     assert_eq!(site.counts().handshakes, 0);
 }

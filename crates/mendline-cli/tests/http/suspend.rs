@@ -18,7 +18,7 @@ fn x96_server_is_pinged_over_fresh_connection_after_suspend() {
     site.until("it is asked", |counts| counts.messages_of("ping") == 1);
     assert_eq!(site.counts().connections, before.connections + 1, "idle connections are not reused");
     // The log is written by another thread.
-    let count = || client.log().matches("every server is looked after").count();
+    let count = || client.log().matches("all servers are tested or redialed").count();
     eventually("the log reports it", SOON, || count() > 0);
     assert_eq!(count(), 1, "{}", client.log());
     let result = client.result("a", "create_note", &json!({ "key": "k" }));

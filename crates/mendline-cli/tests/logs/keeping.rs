@@ -17,7 +17,14 @@ fn log_file_has_stderr_and_decisions_and_is_private() {
     end(client);
     let output = stage.run_logs(&["notes"]);
     assert_eq!(output.code, 0, "{output:?}");
-    let order = ["ready after", "| demo-server: call 1", "Up → Waiting", "goes out again", "answered after", "stopped"];
+    let order = [
+        "ready after",
+        "| demo-server: call 1",
+        "Up → Waiting",
+        "retrying (attempt 2 of 3)",
+        "answered after",
+        "stopped",
+    ];
     let mut at = 0;
     for expected in order {
         at += output.stdout[at..]
@@ -43,15 +50,16 @@ fn log_of_failed_call_is_found_by_its_number() {
     end(client);
     let output = stage.run_logs(&["notes", "--call", &call]);
     let texts: Vec<&str> = output.stdout.lines().map(|line| line.split_once("notes  ").unwrap().1).collect();
-    assert_eq!(texts.len(), 3, "{output:?}");
-    assert_eq!(texts[0], format!("call {call} accepted (tools/call)"));
-    assert_eq!(texts[1], format!("call {call} sent, attempt 1"));
-    assert!(texts[2].starts_with(&format!("call {call} (tools/call) failed after ")), "{output:?}");
-    assert!(texts[2].contains("outcome_unknown"), "{output:?}");
+    assert_eq!(texts.len(), 4, "{output:?}");
+    assert_eq!(texts[0], format!("#{call} create_note: accepted"));
+    assert_eq!(texts[1], format!("#{call}: attempt 1 started"));
+    assert!(texts[2].starts_with(&format!("#{call} create_note: attempt 1 ended (unknown)")), "{output:?}");
+    assert!(texts[3].starts_with(&format!("#{call} create_note: failed after ")), "{output:?}");
+    assert!(texts[3].contains("outcome_unknown"), "{output:?}");
     let times: Vec<&str> = output.stdout.lines().map(|line| &line[..24]).collect();
     assert!(times.is_sorted(), "{times:?}");
     // Successful calls are not logged at this level.
-    assert!(!stage.run_logs(&["--level", "debug"]).stdout.contains("(tools/call) answered"));
+    assert!(!stage.run_logs(&["--level", "debug"]).stdout.contains(": answered after"));
     let none = stage.run_logs(&["--call", "1"]);
     assert_eq!(none.code, 1);
     assert!(none.stderr.contains("--log-file-level debug"), "{none:?}");
@@ -63,12 +71,14 @@ fn debug_level_logs_every_call() {
     let mut client = stage.bridge(&["--log-file-level", "debug"], &[]);
     client.result("a", "create_note", &json!({ "key": "a" }));
     end(client);
-    let answered =
-        stage.records().into_iter().find(|record| record["kind"] == "CallAnswered" && record["method"] == "tools/call");
+    let answered = stage
+        .records()
+        .into_iter()
+        .find(|record| record["kind"] == "call_answered" && record["method"] == "tools/call");
     let answered = answered.unwrap_or_else(|| panic!("{:?}", stage.files()));
     let output = stage.run_logs(&["--call", &answered["call"].to_string()]);
     assert_eq!(output.stdout.lines().count(), 3, "{output:?}");
-    assert!(output.stdout.contains(" accepted ") && output.stdout.contains(" sent, attempt 1"), "{output:?}");
+    assert!(output.stdout.contains(": accepted") && output.stdout.contains(": attempt 1 started"), "{output:?}");
 }
 
 #[test]
@@ -105,9 +115,9 @@ fn configuration_file_sets_log_level_by_default() {
     write(json!({ "level": "warn", "wire": true }));
     call(&["notes"]);
     let kinds: Vec<String> = stage.records().iter().map(|record| record["kind"].as_str().unwrap().to_owned()).collect();
-    assert!(!kinds.iter().any(|kind| kind == "Stderr") && kinds.iter().any(|kind| kind == "Wire"), "{kinds:?}");
+    assert!(!kinds.iter().any(|kind| kind == "stderr") && kinds.iter().any(|kind| kind == "wire"), "{kinds:?}");
     call(&["--log-file-level", "debug", "notes"]);
-    assert!(stage.records().iter().any(|record| record["kind"] == "CallAccepted"));
+    assert!(stage.records().iter().any(|record| record["kind"] == "call_accepted"));
 }
 
 #[test]

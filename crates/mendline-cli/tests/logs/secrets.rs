@@ -31,7 +31,7 @@ fn z106_secrets_printed_by_server_are_in_no_log() {
     let log = client.log();
     end(client);
     let files: String = stage.files().into_iter().map(|(name, text)| name + &text).collect();
-    assert!(files.contains("and done") && files.contains("\"kind\":\"Wire\""), "{files}");
+    assert!(files.contains("and done") && files.contains("\"kind\":\"wire\""), "{files}");
     for (place, text) in [("files", &files), ("stderr", &log)] {
         assert!(!text.contains("canary"), "{place}:\n{text}");
         assert!(text.contains("‹secret›"), "{place}:\n{text}");

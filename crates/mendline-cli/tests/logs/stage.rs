@@ -119,7 +119,7 @@ pub(crate) fn line(at: u64, server: &str, pid: u32, level: &str, text: &str) -> 
     let time = format!("2026-01-01T08:{:02}:{:02}.{millis:03}000Z", seconds / 60 % 60, seconds % 60);
     let text = Value::from(text);
     format!(
-        "{{\"time\":\"{time}\",\"level\":\"{level}\",\"server\":\"{server}\",\"pid\":{pid},\"kind\":\"Stderr\",\"text\":{text}}}\n"
+        "{{\"time\":\"{time}\",\"level\":\"{level}\",\"server\":\"{server}\",\"pid\":{pid},\"kind\":\"stderr\",\"text\":{text}}}\n"
     )
 }
 

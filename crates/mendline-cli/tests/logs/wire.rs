@@ -73,7 +73,7 @@ fn log_of_call_has_messages_of_all_attempts() {
     client.result("b", "lookup", &json!({ "key": "needle" }));
     end(client);
     let records = stage.records();
-    let retried: Vec<_> = records.iter().filter(|it| it["kind"] == "CallRetried").collect();
+    let retried: Vec<_> = records.iter().filter(|it| it["kind"] == "call_retried").collect();
     assert_eq!(retried.len(), 2, "{records:?}");
     let call = retried[0]["call"].to_string();
     for follow in [false, true] {
@@ -89,7 +89,7 @@ fn log_of_call_has_messages_of_all_attempts() {
     let lines = stage.run_logs(&["--wire", "--json", "--call", &call]).stdout;
     let numbers: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["number"].clone()).collect();
-    assert_eq!(numbers.iter().filter(|number| number.is_u64()).count(), 2, "the second and the third: {lines}");
+    assert_eq!(numbers.iter().filter(|number| number.is_u64()).count(), 3, "one for each attempt: {lines}");
 }
 
 /// Follows an earlier call until its answer is shown, and returns the output.
@@ -115,7 +115,7 @@ fn log_of_call_has_truncated_messages() {
     client.answer("a");
     end(client);
     let records = stage.records();
-    let answered = records.iter().rfind(|it| it["kind"] == "CallAnswered").unwrap();
+    let answered = records.iter().rfind(|it| it["kind"] == "call_answered").unwrap();
     let log = stage.run_logs(&["--wire", "--call", &answered["call"].to_string()]).stdout;
     assert!(log.contains("→ server ") && log.contains("← server "), "{log}");
 }
@@ -132,7 +132,7 @@ fn log_of_call_has_its_progress() {
     client.send(&cancelled.to_string());
     end(client);
     let records = stage.records();
-    let cancelled = records.iter().find(|it| it["kind"] == "CallCancelled").unwrap();
+    let cancelled = records.iter().find(|it| it["kind"] == "call_cancelled").unwrap();
     let log = stage.run_logs(&["--wire", "--full", "--call", &cancelled["call"].to_string()]).stdout;
     let has = |way: &str, what: &str| log.lines().any(|line| line.contains(way) && line.contains(what));
     assert!(has("← server ", "notifications/progress") && has("→ server ", "notifications/cancelled"), "{log}");
@@ -145,7 +145,7 @@ fn log_of_call_has_its_messages() {
     client.result("a", "lookup", &json!({ "key": "needle" }));
     end(client);
     let records = stage.records();
-    let answered = records.iter().find(|it| it["kind"] == "CallAnswered" && it["method"] == "tools/call").unwrap();
+    let answered = records.iter().find(|it| it["kind"] == "call_answered" && it["method"] == "tools/call").unwrap();
     let output = stage.run_logs(&["--wire", "--call", &answered["call"].to_string()]);
     assert!(output.stdout.contains("→ server ") && output.stdout.contains("← server "), "{output:?}");
     assert_eq!(output.stdout.lines().count(), 5, "{output:?}");

@@ -50,7 +50,7 @@ fn p54_unsafe_call_unread_in_pipe_goes_to_next_server() {
     bridge.call("a", "create_note", &json!({ "key": "read" }));
     eventually("the first call runs", SOON, || bridge.executions("create_note", "read") == 1);
     bridge.call("b", "create_note", &json!({ "key": "unread" }));
-    eventually("both are in the pipe", SOON, || bridge.log().matches("sent, attempt 1").count() == 4);
+    eventually("both are in the pipe", SOON, || bridge.log().matches("attempt 1 started").count() == 4);
     kill(bridge.server(), Signal::KILL);
     assert_eq!(failure(&bridge.answer("a")["result"])["outcome"], "unknown");
     assert_eq!(bridge.answer("b")["result"]["content"][0]["text"], "wrote unread");

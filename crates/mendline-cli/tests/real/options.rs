@@ -134,7 +134,7 @@ fn child_exceeding_handshake_timeout_is_replaced() {
     // The next child never answers its handshake.
     fs::remove_file(&gate).unwrap();
     kill(bridge.server(), Signal::KILL);
-    eventually("it is given up", SOON, || bridge.log().contains("did not answer the greeting in time"));
+    eventually("it is given up", SOON, || bridge.log().contains("did not answer the handshake in time"));
 }
 
 #[test]

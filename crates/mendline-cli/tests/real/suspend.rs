@@ -22,7 +22,7 @@ fn x96_child_is_pinged_after_suspend() {
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k");
     // The log is written by another thread.
-    let count = || bridge.log().matches("every server is looked after").count();
+    let count = || bridge.log().matches("all servers are tested or redialed").count();
     eventually("the log reports it", SOON, || count() > 0);
     assert_eq!(count(), 1, "{}", bridge.log());
     assert_eq!(bridge.noted("start").len(), 1, "the child was alive and is kept");
@@ -49,7 +49,7 @@ fn child_is_not_pinged_without_keep_alive() {
     let mut bridge = Bridge::start(Setup { options: &["--keep-alive", "off"], ..Setup::default() });
     bridge.initialize();
     suspend(&bridge);
-    eventually("it was noticed", SOON, || bridge.log().contains("every server is looked after"));
+    eventually("it was noticed", SOON, || bridge.log().contains("all servers are tested or redialed"));
     // A ping would be in the pipe before the call.
     bridge.result("a", "lookup", &json!({ "key": "k" }));
     assert_eq!(bridge.noted("ping"), [0; 0]);

@@ -11,7 +11,7 @@ pub(super) struct SseStreamCut;
 
 impl Fault for SseStreamCut {
     fn name(&self) -> &'static str {
-        "trunk_cut"
+        "sse_stream_cut"
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {

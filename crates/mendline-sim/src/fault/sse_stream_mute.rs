@@ -11,7 +11,7 @@ pub(super) struct SseStreamMute;
 
 impl Fault for SseStreamMute {
     fn name(&self) -> &'static str {
-        "trunk_mute"
+        "sse_stream_mute"
     }
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {

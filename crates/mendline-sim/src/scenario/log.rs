@@ -129,7 +129,7 @@ fn http_request_line(request: &Request) -> String {
 fn summary(what: &str) -> String {
     match what {
         "tools/list" => "3 tools".to_owned(),
-        "initialize" => "greeted".to_owned(),
+        "initialize" => "initialized".to_owned(),
         other => format!("the result of {other}"),
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `upstream NAME child [modern] [call=3s] [total=9s] [recovery=5s] [handshake=5s] [in-flight=1] [waiting=2] [work=50ms] [start=10ms] [startup=at-once] [pipe=200]` | configures a server; must come first |
 //! | `upstream NAME http [stateful] [stateless] [sse] [modern] [dialect=auto] [events] [named] [polls] [quiet] …` | configures an HTTP server: its protocol, the configured dialect, and the form of its answers |
-//! | `client [of NAME] greets` | completes the handshake of its era |
+//! | `client [of NAME] initializes` | completes the handshake of its era |
 //! | `client [of NAME] asks id=7 tools/call create_note` | sends a request; the id is any JSON |
 //! | `client [of NAME] cancels id=7` | cancels a request |
 //! | `client [of NAME] leaves`, `closes`, `stops-reading`, `reads-again` | disconnects, closes its output, stops or resumes reading |
@@ -185,7 +185,7 @@ impl Runner {
         let World { clients, oracle, clock, .. } = &mut *world;
         let client = clients.get_mut(index).ok_or("no such client")?;
         match words {
-            ["greets"] => client.initialize(oracle),
+            ["initializes"] => client.initialize(oracle),
             ["asks", id, method, rest @ ..] => {
                 let id = id.strip_prefix("id=").ok_or("write the id as id=7")?;
                 client.send_request_with_id(spec(method, rest.first().copied())?, id, oracle);

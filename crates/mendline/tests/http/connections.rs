@@ -194,14 +194,14 @@ async fn unanswered_dial_ends_at_connect_timeout() {
     let start = Instant::now();
     stage.begin(post(PING));
     stage.begin(post(PING));
-    let words = "NoConnection(\"x.test:80 did not answer within 5s\") Nothing";
+    let words = "NoConnection(\"x.test:80 did not answer within 5.0 s\") Nothing";
     assert_eq!(stage.facts(2).await, [format!("end {words}"), format!("2: end {words}")]);
     assert_eq!(start.elapsed(), Duration::from_secs(5));
 
     let mut stage = Stage::new(target("http://x.test/").connect_timeout(Duration::from_millis(1500)), BlackHole);
     assert_eq!(
         stage.exchange(post(PING)).await,
-        ["end NoConnection(\"x.test:80 did not answer within 1s 500ms\") Nothing"]
+        ["end NoConnection(\"x.test:80 did not answer within 1.5 s\") Nothing"]
     );
 }
 

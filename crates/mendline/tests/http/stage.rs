@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline::transport::http::{Dial, Dialed, HostPort, Http, Target};
 use mendline_core::Input;
-use mendline_core::port::{ExchangeId, HttpRequest, Reuse, Verb};
+use mendline_core::port::{EndHow, ExchangeId, HttpRequest, Reuse, Verb};
 use mendline_wire::{Received, Spliced};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
@@ -121,7 +121,7 @@ pub fn line(fact: &Input) -> String {
             Received::Broken { text, .. } => (exchange, format!("broken {}", String::from_utf8_lossy(text))),
             other => (exchange, format!("{other:?}")),
         },
-        Input::End { exchange, how, written } => (exchange, format!("end {how:?} {written:?}")),
+        Input::End { exchange, how, written } => (exchange, format!("end {} {written:?}", end_text(&how))),
         other => panic!("{other:?} is no fact of an exchange"),
     };
     if id.0 == 1 { text } else { format!("{}: {text}", id.0) }
@@ -308,5 +308,15 @@ impl<D: Dial> Stage<D> {
         let settle = tokio::time::sleep(Duration::from_millis(1));
         self.during(settle).await;
         server
+    }
+}
+
+/// Returns an end with the text of its reason.
+fn end_text(how: &EndHow) -> String {
+    match how {
+        EndHow::NoConnection(why) => format!("NoConnection({:?})", why.to_string()),
+        EndHow::Cut(why) => format!("Cut({:?})", why.to_string()),
+        EndHow::Forbidden(why) => format!("Forbidden({:?})", why.to_string()),
+        other => format!("{other:?}"),
     }
 }

@@ -81,7 +81,7 @@ async fn certificate_needs_valid_name_date_and_authority() {
     let http1 = &["http/1.1"][..];
     let good = authority.server("x.test", VALID, http1);
     assert_eq!(end_of(authority.trusted(), &good).await, "end Complete Whole");
-    let words = "x.test:443 is not trusted: its certificate expired on 2024-05-17; whoever runs it must renew it";
+    let words = "x.test:443 is not trusted: its certificate expired on 2024-05-17; its operator must renew it";
     let expired = authority.server("x.test", 2024, http1);
     assert_eq!(end_of(authority.trusted(), &expired).await, format!("end Forbidden({words:?}) Nothing"));
     let words = "x.test:443 is not trusted: its certificate is for y.test, not for x.test";
@@ -144,7 +144,7 @@ async fn u06_trusted_self_signed_certificate_is_accepted() {
 async fn u06_trusted_self_signed_certificate_still_needs_name_and_date() {
     for kind in KINDS {
         let (expired, pem) = self_signed("x.test", 2024, kind);
-        let words = "x.test:443 is not trusted: its certificate expired on 2024-05-17; whoever runs it must renew it";
+        let words = "x.test:443 is not trusted: its certificate expired on 2024-05-17; its operator must renew it";
         assert_eq!(end_of(trusting(&pem), &expired).await, format!("end Forbidden({words:?}) Nothing"));
         let (misnamed, pem) = self_signed("y.test", VALID, kind);
         let words = "x.test:443 is not trusted: its certificate is for y.test, not for x.test";
@@ -218,7 +218,7 @@ async fn unfinished_tls_handshake_is_reported() {
     let mut stage = Stage::new(Authority::new("ours").trusted(), dial);
     stage.begin(post(PING));
     let (facts, _server) = tokio::join!(stage.facts(1), servers.next());
-    let words = "x.test:443 did not finish the TLS handshake within 5s";
+    let words = "x.test:443 did not finish the TLS handshake within 5.0 s";
     assert_eq!(facts, [format!("end NoConnection({words:?}) Nothing")]);
 }
 

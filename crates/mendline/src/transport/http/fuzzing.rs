@@ -2,6 +2,7 @@
 //!
 //! Not part of the interface of this crate: it changes with the parsers.
 
+use mendline_core::reason::ConnectError;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -54,5 +55,6 @@ pub fn proxy_answer(answer: &[u8]) -> (Result<(), String>, usize) {
             Poll::Pending => return (Err(String::new()), 0),
         }
     };
-    (made.map_err(|error| error.to_string()), answer.len() - io.into_inner().0.len())
+    let proxy = "proxy.test:3128".to_owned();
+    (made.map_err(|error| ConnectError::Proxy { proxy, error }.to_string()), answer.len() - io.into_inner().0.len())
 }
