@@ -30,7 +30,7 @@ const COMMANDS: usize = 32;
 enum ExternalInput {
     Stop,
     Reconnect,
-    Woke,
+    SystemResumed,
     NetworkChanged,
 }
 
@@ -39,7 +39,7 @@ impl ExternalInput {
     fn capacity(self) -> usize {
         match self {
             ExternalInput::Stop => 2,
-            ExternalInput::Reconnect | ExternalInput::Woke | ExternalInput::NetworkChanged => 1,
+            ExternalInput::Reconnect | ExternalInput::SystemResumed | ExternalInput::NetworkChanged => 1,
         }
     }
 }
@@ -49,7 +49,7 @@ impl From<ExternalInput> for Input {
         match input {
             ExternalInput::Stop => Input::Stop,
             ExternalInput::Reconnect => Input::Reconnect { upstream: UpstreamId(0) },
-            ExternalInput::Woke => Input::SystemResumed,
+            ExternalInput::SystemResumed => Input::SystemResumed,
             ExternalInput::NetworkChanged => Input::NetworkChanged,
         }
     }
@@ -89,7 +89,7 @@ impl ExternalInputs {
             loop {
                 let trigger = tokio::select! {
                     trigger = signals.next() => trigger,
-                    () = woken(&mut sleep) => Trigger::Input(ExternalInput::Woke),
+                    () = woken(&mut sleep) => Trigger::Input(ExternalInput::SystemResumed),
                     () = changed(&mut network) => Trigger::Input(ExternalInput::NetworkChanged),
                     () = tokio::time::sleep(POLL_INTERVAL), if reload.is_some() => Trigger::CheckFile,
                 };
@@ -216,7 +216,7 @@ impl Signals {
             Some(()) = self.terminate.recv() => Trigger::Input(ExternalInput::Stop),
             Some(()) = self.interrupt.recv() => Trigger::Input(ExternalInput::Stop),
             Some(()) = self.reconnect.recv() => Trigger::Input(ExternalInput::Reconnect),
-            Some(()) = self.resumed.recv() => Trigger::Input(ExternalInput::Woke),
+            Some(()) = self.resumed.recv() => Trigger::Input(ExternalInput::SystemResumed),
             Some(()) = self.hang_up.recv() => Trigger::Reload,
             else => pending().await,
         }
@@ -240,13 +240,13 @@ mod tests {
     fn repeated_inputs_are_queued_once_and_in_order() {
         let inputs = ExternalInputs::default();
         for _ in 0..1000 {
-            inputs.push(ExternalInput::Woke);
+            inputs.push(ExternalInput::SystemResumed);
             inputs.push(ExternalInput::NetworkChanged);
         }
         assert_eq!(taken(&inputs), ["SystemResumed", "NetworkChanged"]);
         assert_eq!(taken(&inputs), Vec::<String>::new());
-        inputs.push(ExternalInput::Woke);
-        assert_eq!(taken(&inputs), ["Woke"], "one that was taken may be left again");
+        inputs.push(ExternalInput::SystemResumed);
+        assert_eq!(taken(&inputs), ["SystemResumed"], "one that was taken may be left again");
     }
 
     #[test]

@@ -242,7 +242,7 @@ fn docs_show_the_real_screen() {
 #[test]
 fn servers_are_counted_by_state() {
     let first = picture(&watched(120, 30)).lines().next().unwrap().to_owned();
-    assert_eq!(first, "mendline  6 servers: 3 ready, 1 reconnecting, 1 parked, 1 silent");
+    assert_eq!(first, "mendline  6 servers: 3 ready, 1 reconnecting, 1 parked, 1 unresponsive");
 }
 
 #[test]

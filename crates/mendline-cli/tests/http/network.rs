@@ -14,7 +14,7 @@ fn loopback(direction: &str) {
 
 /// Returns how often the log reports a change of the network.
 fn changes(client: &Client) -> usize {
-    client.log().matches("the network has changed: every server").count()
+    client.log().matches("the network has changed: all servers").count()
 }
 
 #[test]

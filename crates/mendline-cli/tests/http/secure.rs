@@ -166,7 +166,7 @@ fn n08_stalled_tls_handshake_is_abandoned_and_call_runs_once() {
     let toxic = proxy.add(Direction::Both, Toxic::BlackHole(BlackHole {}));
     let mut client = trusted.run(&url, &[&WAITING[..], &["--connect-timeout", "500ms"]].concat());
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
-    eventually("it is given up", SOON, || client.log().contains("did not finish the TLS handshake within 500ms"));
+    eventually("it is given up", SOON, || client.log().contains("did not finish the TLS handshake within 500 ms"));
     assert!(proxy.counts().open <= 1, "one dial at a time");
     proxy.remove(toxic);
     assert_eq!(client.answer("init")["result"]["serverInfo"]["name"], "mendline-faults");

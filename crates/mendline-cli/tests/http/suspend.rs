@@ -31,7 +31,7 @@ fn manual_reconnect_uses_new_connection() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     client.signal(Signal::USR1);
-    eventually("the reconnect is logged", SOON, || client.log().contains("asked for by hand"));
+    eventually("the reconnect is logged", SOON, || client.log().contains("requested manually"));
     let result = client.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
     assert_eq!(site.executions("k"), 1);

@@ -172,7 +172,10 @@ fn cached_lists_are_separate_per_credential() {
     let mut client = home.run(&[], &[("GITHUB_TOKEN", "s3cr3t-canary")]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let handshake = parsed(&client.line_within(AFTER_GRACE));
-    assert_eq!(handshake["result"]["serverInfo"]["version"], "unknown", "as if it were the first time: {handshake}");
+    assert_eq!(
+        handshake["result"]["serverInfo"]["version"], "provisional",
+        "as if it were the first time: {handshake}"
+    );
     home.allow_start();
     client.request("list", "tools/list", &json!({}));
     client.answer("list");
@@ -197,7 +200,7 @@ fn damaged_cache_is_set_aside_and_server_answers() {
     fs::write(&path, text).unwrap();
     home.allow_start();
     let mut client = home.run(&[], &[]);
-    eventually("the log reports it", AFTER_GRACE, || client.log().contains("is not trusted: its seal does not fit"));
+    eventually("the log reports it", AFTER_GRACE, || client.log().contains("is rejected: its HMAC is wrong"));
     eventually("it is there, within its grace", AFTER_GRACE, || home.start_count() > start_count);
     assert_eq!(initialize_and_list(&mut client), answers);
     assert_eq!(home.cache_files("bad").len(), 1);
@@ -216,7 +219,7 @@ fn x94_unwritable_state_directory_is_reported_once_and_stops_nothing() {
     assert_eq!(parsed(&tools)["result"]["tools"].as_array().unwrap().len(), 4);
     assert_eq!(client.result("call", "create_note", &json!({ "key": "k" }))["isError"], false);
     eventually("the log reports it", AFTER_GRACE, || {
-        client.log().matches("nothing is kept of the server").count() == 1
+        client.log().matches("cannot open the catalogue of the server").count() == 1
     });
     end(client);
 }

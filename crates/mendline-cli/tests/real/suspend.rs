@@ -64,7 +64,7 @@ fn manual_reconnect_replaces_child() {
     let result = bridge.result("a", "create_note", &json!({ "key": "k" }));
     assert_eq!(result["content"][0]["text"], "wrote k");
     assert!(is_gone(first));
-    eventually("the log reports it", SOON, || bridge.log().contains("asked for by hand"));
+    eventually("the log reports it", SOON, || bridge.log().contains("requested manually"));
     assert_eq!(bridge.noted("eof"), [first], "it was let go in order");
 }
 

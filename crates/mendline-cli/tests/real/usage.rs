@@ -157,9 +157,9 @@ fn guide_lists_exactly_the_options_of_run() {
     let guide = include_str!("../../../../docs/guide.md");
     let (_, listed) = guide.split_once("\n### Choices\n").expect("no section of that name");
     let (listed, _) = listed.split_once("\n\n").expect("a table has an end");
-    let help = run_to_end(&["run", "--help"], &[]);
+    let help = run_to_end(&["run", "--help-all"], &[]);
     let (_, choices) = help.split_once("\nReconnecting:").unwrap();
-    let (choices, _) = choices.split_once("\nExamples:").unwrap();
+    let (choices, _) = choices.split_once("\nMCP goes ").unwrap();
     // The help lists it among the options for servers at a URL.
     let mut offered = flags(choices);
     offered.insert("--connect-timeout");
