@@ -27,7 +27,7 @@ use crate::cli::USAGE;
 #[derive(Args)]
 pub(crate) struct DemoServerOptions {
     /// Fault to inject, as NAME or NAME=VALUE; may be repeated
-    #[arg(long = "fault", alias = "temper", value_name = "FAULT")]
+    #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<ServerFault>,
 
     /// Serve HTTP on this loopback port; 0: any free port
