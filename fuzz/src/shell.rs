@@ -51,7 +51,7 @@ pub fn url(data: &[u8]) {
                 assert_eq!(resolved.as_ref(), Ok(&(there, path)));
             }
             Some(Err(message)) => {
-                assert!(message.starts_with(&origin.to_string()) && is_one_line(&message), "{message:?}")
+                assert!(message.starts_with(&origin.to_string()) && is_one_line(&message), "{message:?}");
             }
             None => panic!("{base:?} was a URL"),
         }

@@ -48,7 +48,7 @@ pub(crate) fn run(options: &DemoServerOptions) -> ExitCode {
         );
         return ExitCode::from(USAGE);
     }
-    let ledger = Ledger::from_environment();
+    let ledger = Ledger::with_environment();
     if faults.has(&ServerFault::IgnoreTerm) || faults.has(&ServerFault::Linger) {
         mendline::transport::ignore_termination_signals();
     }

@@ -248,7 +248,7 @@ impl<'a> Checker<'a> {
             Ok(text) => Some(text),
             Err(fault) => {
                 let finding = Finding::error(at.clone(), fault.what).help(fault.help);
-                self.report(if fault.is_unset { finding.from_environment() } else { finding });
+                self.report(if fault.is_unset { finding.with_environment() } else { finding });
                 None
             }
         }
@@ -316,7 +316,7 @@ impl<'a> Checker<'a> {
                 false => "the variable that is named here is not set".to_owned(),
             };
             self.report(
-                Finding::error(at.clone(), what).help("set it in the environment of Mendline").from_environment(),
+                Finding::error(at.clone(), what).help("set it in the environment of Mendline").with_environment(),
             );
         }
         value

@@ -71,7 +71,7 @@ impl Finding {
         self
     }
 
-    pub(crate) fn from_environment(mut self) -> Finding {
+    pub(crate) fn with_environment(mut self) -> Finding {
         self.fault = Fault::Environment;
         self
     }

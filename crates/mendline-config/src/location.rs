@@ -103,7 +103,7 @@ pub(crate) fn permission_warning(source: &Source, servers: &[Server]) -> Option<
                 "run `chmod 600 {}`, or move the secrets to environment variables and write ${{VAR}}",
                 source.path().display()
             ))
-            .from_environment();
+            .with_environment();
         finding.at = None;
         finding
     })

@@ -1,9 +1,9 @@
 //! A slab: storage for items in flight, with keys that are never reused.
 //!
 //! A [`Key`] is a serial number and a slot. A lookup is one index and one comparison, no hashing. The key of a removed
-//! item stays recognisable for ever, which separates late answers from wrong ones. On the wire a key is `serial × 65536
-//! + slot`. This stays below 2⁵³, the largest integer that every JSON reader keeps exact, for more than a hundred
-//! billion calls.
+//! item stays recognisable for ever, which separates late answers from wrong ones. On the wire a key is
+//! `serial × 65536 + slot`. This stays below 2⁵³, the largest integer that every JSON reader keeps exact, for more than a
+//! hundred billion calls.
 
 /// The key of one item in a [`Slab`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -376,7 +376,7 @@ impl World {
             Due::RequestArrives(upstream, number) => self.request_arrives(upstream, number),
             Due::DeadConnectionFound(exchange) => self.dead_connection_found(exchange),
             Due::ConversationContinues(upstream, conversation, job) => {
-                self.conversation_continues(upstream, conversation, job)
+                self.conversation_continues(upstream, conversation, job);
             }
             Due::ClientActs(id) => self.client_acts(id),
             Due::ClientReads(id) => self.client_reads(id),

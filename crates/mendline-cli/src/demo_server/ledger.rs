@@ -20,7 +20,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Opens the ledger that the environment names.
-    pub(super) fn from_environment() -> Ledger {
+    pub(super) fn with_environment() -> Ledger {
         let path = std::env::var_os(VARIABLE).map(PathBuf::from);
         let file = path.and_then(|path| {
             let file = OpenOptions::new().create(true).append(true).open(&path).ok()?;

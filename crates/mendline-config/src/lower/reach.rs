@@ -159,7 +159,7 @@ fn environment(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Vec<
             Err(why) => {
                 let what = format!("cannot read `envFile`: {why}");
                 checker
-                    .report(Finding::error(at, what).help("correct the file, or remove `envFile`").from_environment());
+                    .report(Finding::error(at, what).help("correct the file, or remove `envFile`").with_environment());
                 return None;
             }
         }

@@ -183,7 +183,7 @@ impl ClientSession {
                 }
             }
             ClientEvent::Notice { message, subscription: None } => {
-                self.push(Spliced::whole(message.text().clone()), cx)
+                self.push(Spliced::whole(message.text().clone()), cx);
             }
             ClientEvent::Notice { message, subscription: Some((request, at)) } => {
                 match self.requests.get(request).map(|request| Patch::from(request.id.clone())) {

@@ -173,7 +173,7 @@ impl Link {
     /// Returns why it cannot be used.
     pub fn failure_reason(&self) -> Reason {
         let is_child = self.transport == Transport::Child;
-        self.last_failure.clone().unwrap_or_else(|| {
+        self.last_failure.clone().unwrap_or({
             Reason::Loss(match self.state {
                 LinkState::Up if is_child => LossReason::StartedNotInitialized,
                 LinkState::Up => LossReason::ConnectedNotInitialized,

@@ -77,7 +77,7 @@ impl Check for RedialLimit {
         match fact {
             Fact::Arrived(key) => self.upstreams[oracle.of(*key).upstream].requested = true,
             Fact::ManualAction(upstream) | Fact::ClientConnected(upstream) => {
-                self.upstreams[*upstream].requested = true
+                self.upstreams[*upstream].requested = true;
             }
             Fact::Requested(EngineOutput::Renew(upstream)) => {
                 // The new configuration leads to another server.

@@ -140,7 +140,7 @@ impl World {
         for action in actions {
             match action {
                 Action::Write(_, line) | Action::Request(_, line) | Action::WriteMalformed(_, line) => {
-                    self.child_writes(link, line)
+                    self.child_writes(link, line);
                 }
                 Action::Notify(_, line, stamp) => {
                     self.record(&Fact::NoticeWritten { by: Via::Child(link), stamp });

@@ -404,7 +404,7 @@ impl World {
                 }
                 Action::Run(key) => self.record_run(Via::Conversation(upstream, number), key),
                 Action::Continue(job, wait) => {
-                    self.clock.after(wait, Due::ConversationContinues(upstream, number, job))
+                    self.clock.after(wait, Due::ConversationContinues(upstream, number, job));
                 }
                 Action::Violation(text) => self.record_violation(upstream, number, &text),
             }

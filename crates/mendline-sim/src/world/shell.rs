@@ -57,7 +57,7 @@ impl World {
             }
             EngineOutput::Signal(link, signal) => self.signal(*link, *signal),
             EngineOutput::Exchange(exchange, upstream, request) => {
-                self.begin_exchange(*exchange, *upstream, request.clone())
+                self.begin_exchange(*exchange, *upstream, request.clone());
             }
             EngineOutput::Abort(exchange) => self.abort(*exchange),
             EngineOutput::StoreCatalogue(..) => {}

@@ -81,7 +81,7 @@ pub fn violations(observed: &Observations, fault: Option<Fault>) -> Vec<String> 
                 found.push(format!("{role:?} was resumed and lost all the same"));
             }
             (_, answer_kind) if is_harmless => {
-                found.push(format!("{role:?} came out {answer_kind:?} although nothing was lost"))
+                found.push(format!("{role:?} came out {answer_kind:?} although nothing was lost"));
             }
             (Role::Initialize | Role::Read, answer_kind) if !may_cost_everything => {
                 found.push(format!("{role:?} was not mended: {answer_kind:?}"));

@@ -121,7 +121,7 @@ pub fn line(fact: &Input) -> String {
             Received::Broken { text, .. } => (exchange, format!("broken {}", String::from_utf8_lossy(text))),
             other => (exchange, format!("{other:?}")),
         },
-        Input::End { exchange, how, written } => (exchange, format!("end {} {written:?}", end_text(&how))),
+        Input::End { exchange, how, written } => (exchange, format!("end {} {written:?}", end_text(how))),
         other => panic!("{other:?} is no fact of an exchange"),
     };
     if id.0 == 1 { text } else { format!("{}: {text}", id.0) }

@@ -362,7 +362,7 @@ async fn cut_tls_request_is_never_underreported() {
         match seen {
             Some((true, _)) => assert!(end.ends_with(" Whole"), "{accepted}: the server has it all, reported {end}"),
             Some((false, 1..)) => {
-                assert!(!end.ends_with(" Nothing"), "{accepted}: the server has some, reported {end}")
+                assert!(!end.ends_with(" Nothing"), "{accepted}: the server has some, reported {end}");
             }
             _ => {}
         }
