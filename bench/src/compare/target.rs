@@ -1,7 +1,7 @@
 //! The targets of Mendline.
 //!
 //! Times are ratios to a relay of the same run, because ratios hold on any machine: over stdio to the byte relay, over
-//! HTTP to the relay on the same libraries (`docs/adr/0008-the-floor-of-the-stack.md`). Memory and start are absolute,
+//! HTTP to the relay on the same libraries (`docs/adr/0008-http-benchmark-baseline.md`). Memory and start are absolute,
 //! because users notice them. A target that was not measured is not reached.
 //!
 //! CPU time per call has two targets. With all processes on one processor, each message costs its own system calls, and

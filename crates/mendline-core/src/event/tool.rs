@@ -1,8 +1,9 @@
 //! Names of tools and traces in events.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use memchr::memmem::Finder;
 use mendline_wire::{Message, Method};
 
 use crate::defaults;
@@ -56,6 +57,9 @@ impl ToolNames {
     }
 }
 
+/// Finds messages that may have a trace context: nearly all have none, and a search is cheaper than a look at members.
+static TRACEPARENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"traceparent"));
+
 /// The trace context of a request: `traceparent` of W3C Trace Context, in its `_meta`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceParent(Arc<str>);
@@ -63,7 +67,7 @@ pub struct TraceParent(Arc<str>);
 impl TraceParent {
     /// Returns the trace context of this message, if it has a valid one.
     pub fn of(message: &Message) -> Option<TraceParent> {
-        memchr::memmem::find(message.text(), b"traceparent")?;
+        TRACEPARENT.find(message.text())?;
         let text = message.get_str(&["_meta", "traceparent"])?;
         TraceParent::parse(&text)
     }

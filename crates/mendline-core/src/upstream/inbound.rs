@@ -3,6 +3,9 @@
 //! Answers are matched by our numbers. A late, unknown or retyped id is recognised here, so an answer never ends
 //! another call. Text that is not protocol is skipped and logged, and harms at most the call that it names.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use mendline_wire::{Id, Kind, Message, Method, Patch, Received, Spliced, code, meta};
 
 use super::Upstream;
@@ -376,6 +379,9 @@ pub(super) fn number_of_other_type(id: &[u8]) -> Option<u64> {
         }
     }
 }
+/// Finds results that may have `isError`: a search is cheaper than a look at the members of a large result.
+static IS_ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"isError"));
+
 /// Returns whether an answer is a result, a tool error or a JSON-RPC error.
 fn answered(call: &Call, answer: &Message) -> Answered {
     if answer.kind() == Kind::Error {
@@ -383,6 +389,6 @@ fn answered(call: &Call, answer: &Message) -> Answered {
     }
     // A cheap search first: few results have the member.
     let is_tool = call.method() == Method::ToolsCall;
-    let may_be_error = is_tool && memchr::memmem::find(answer.text(), b"isError").is_some();
+    let may_be_error = is_tool && IS_ERROR.find(answer.text()).is_some();
     if may_be_error && answer.get(&["isError"]) == Some(b"true") { Answered::ToolError } else { Answered::Ok }
 }
