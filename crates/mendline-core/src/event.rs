@@ -1,8 +1,9 @@
 //! Events: facts in the past tense.
 //!
 //! Status, logs, metrics and traces all read this one stream, so they cannot disagree. An event is a fact with its
-//! figures. Its text for people is in `event/words.rs`, its level in `event/level.rs`. Events of every healthy call
-//! carry no strings, so emitting them is cheap.
+//! figures. Its text for people is in `event/words.rs`, its level in `event/level.rs`. Its stable
+//! name is in `event/name.rs`. Events of every healthy call share the name of their tool and carry no other text, so
+//! emitting them is cheap.
 
 mod level;
 mod name;

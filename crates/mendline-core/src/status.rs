@@ -68,22 +68,12 @@ pub struct UpstreamStatus {
     pub open: u64,
     /// Of those, the sent ones.
     pub out: u64,
-    /// Calls that the upstream answered.
-    pub answered: u64,
-    /// Of those, the errors.
-    pub errors: u64,
     /// Requests that were answered from the cache or provisionally.
     pub early: u64,
-    /// Calls that failed.
-    pub failed: u64,
-    /// Of those, the ones with an unknown outcome.
-    pub unknown: u64,
     /// Attempts beyond the first.
     pub retried: u64,
     /// Calls that the client cancelled or abandoned.
     pub cancelled: u64,
-    /// Calls rejected without being accepted.
-    pub rejected: u64,
     /// The outcomes of tool calls.
     pub tool_calls: Counts,
     /// The outcomes of requests with other methods.
@@ -189,8 +179,6 @@ impl UpstreamStatus {
             Event::AttemptStarted { .. } => self.out += 1,
             Event::CallAnswered { method, result, attempt_took, .. } => {
                 self.end(true);
-                self.answered += 1;
-                self.errors += u64::from(matches!(result, Answered::Error(_)));
                 let counts = self.counts(*method);
                 match result {
                     Answered::Ok => counts.ok += 1,
@@ -210,8 +198,6 @@ impl UpstreamStatus {
             }
             Event::CallFailed { method, outcome, cause, was_out, why, .. } => {
                 self.end(*was_out);
-                self.failed += 1;
-                self.unknown += u64::from(*outcome == Outcome::Unknown);
                 let counts = self.counts(*method);
                 match outcome {
                     Outcome::Unknown => counts.unknown += 1,
@@ -232,7 +218,6 @@ impl UpstreamStatus {
             }
             Event::CallReturned { .. } => self.out -= 1,
             Event::CallRejected { method, .. } => {
-                self.rejected += 1;
                 self.counts(*method).rejected += 1;
             }
             Event::ResponseResumed { .. } => self.resumed += 1,
@@ -412,7 +397,7 @@ mod tests {
         let quick = Duration::from_millis(1);
         let calls = [answered(Method::SubscriptionsListen, day), answered(Method::ToolsCall, quick)].concat();
         let status = folded(&calls);
-        assert_eq!((status.answered, status.open, status.out), (2, 0, 0));
+        assert_eq!((status.tool_calls.ok + status.other_calls.ok, status.open, status.out), (2, 0, 0));
         let latency = status.latency.unwrap();
         assert_eq!(latency.count(), 1);
         assert!(latency.per_mille(1_000).unwrap() < Duration::from_millis(2));
