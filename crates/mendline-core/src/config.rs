@@ -58,6 +58,8 @@ pub struct UpstreamConfig {
     pub keep_alive: Option<KeepAlive>,
     /// The limit of resumptions of a response since its last message.
     pub resume_attempts: u32,
+    /// The limit of all resumptions of a response.
+    pub resume_total: u32,
     /// Whether the server's hints about its tools are trusted.
     pub trust_hints: bool,
     /// Policies of single tools. They override the server's hints.
@@ -90,6 +92,7 @@ impl UpstreamConfig {
             reconnect: Reconnect::default(),
             keep_alive: Some(KeepAlive::default()),
             resume_attempts: defaults::RESUME_ATTEMPTS,
+            resume_total: defaults::RESUME_TOTAL,
             trust_hints: true,
             tools: BTreeMap::new(),
             catalogue: Catalogue::default(),
@@ -126,8 +129,12 @@ pub struct Timeouts {
     pub total: Duration,
     /// The longest wait for an upstream that is not up.
     pub recovery: Duration,
-    /// The timeout of a replayed handshake.
+    /// The timeout of a handshake with a server that has not come up before.
     pub handshake: Duration,
+    /// The timeout of a handshake with a server that has come up before.
+    pub handshake_again: Duration,
+    /// The timeout of one attempt of a call; `None`: only the deadline of the call ends it.
+    pub attempt: Option<Duration>,
     /// The timeout of a ping.
     pub ping: Duration,
 }
@@ -139,6 +146,8 @@ impl Default for Timeouts {
             total: defaults::TOTAL,
             recovery: defaults::RECOVERY,
             handshake: defaults::HANDSHAKE,
+            handshake_again: defaults::HANDSHAKE_AGAIN,
+            attempt: None,
             ping: defaults::KEEP_ALIVE_TIMEOUT,
         }
     }
@@ -374,14 +383,32 @@ impl AutoReconnect {
         policy.multiplier = self.backoff_multiplier.unwrap_or(policy.multiplier);
         if let Some(retries) = self.max_retries {
             policy.attempts = retries.unwrap_or(u32::MAX);
-            // A configured number is exact.
-            policy.patience = Duration::ZERO;
+            // A configured number is exact, at the pace of the configured delays: a waiting call quickens the redials,
+            // which must not use the number up early.
+            policy.patience = self.shortest_time_of(policy.attempts);
         }
         if self.enabled == Some(false) {
             policy.attempts = 0;
         }
         policy.silent = self.silent.unwrap_or(policy.silent);
         policy
+    }
+}
+
+impl AutoReconnect {
+    /// The shortest time in which the configured delays make this many redials. Half of each delay is jitter.
+    fn shortest_time_of(&self, redials: u32) -> Duration {
+        let initial = self.initial_retry_delay.unwrap_or(defaults::MAX_RETRIES_DELAY);
+        let multiplier = self.backoff_multiplier.unwrap_or(defaults::MAX_RETRIES_MULTIPLIER).max(1.0);
+        let longest = self.max_retry_delay.unwrap_or(defaults::RECONNECT_CAP_IDLE);
+        let mut time = Duration::ZERO;
+        let mut delay = initial;
+        // Beyond this number the redials take longer than any incident.
+        for _ in 0..redials.min(10_000) {
+            time += delay.min(longest) / 2;
+            delay = Duration::try_from_secs_f64(delay.as_secs_f64() * multiplier).unwrap_or(longest).min(longest);
+        }
+        time
     }
 }
 
@@ -412,7 +439,9 @@ mod tests {
         };
         let policy = Reconnect::from(options);
         assert_eq!((policy.first, policy.initial, policy.multiplier), (None, Duration::from_secs(2), 1.5));
-        assert_eq!((policy.attempts, policy.patience), (10, Duration::ZERO), "exactly that many");
+        assert_eq!(policy.attempts, 10, "exactly that many");
+        // 2, 3, 4.5, 6.75, 10.125, 15.1875, 22.78 and three times 30 s, half of which is jitter.
+        assert_eq!(policy.patience.as_millis(), 77_171);
         assert_eq!((policy.cap_idle, policy.cap_called), (Duration::from_secs(30), defaults::RECONNECT_CAP_CALLED));
     }
 

@@ -34,6 +34,8 @@ pub enum Alarm {
     Close(UpstreamId),
     /// A pause is over, or the rate limit admits the next call.
     Gate(UpstreamId),
+    /// The next probe of a suspect server, or of one that needs a login.
+    Availability(UpstreamId),
     /// The catalogue is to be saved.
     Cache(UpstreamId),
     /// The drain is over.

@@ -15,13 +15,16 @@ pub const TOTAL: Duration = Duration::from_secs(30 * 60);
 /// our answer comes before their timeout.
 /// Set by `timeouts.recovery`, `--recovery-timeout`.
 pub const RECOVERY: Duration = Duration::from_secs(45);
-/// Timeout of a replayed handshake with a child: `npx` may have to download it.
+/// Timeout of the first handshake with a child: `npx` may have to download it.
 /// Set by `timeouts.handshake`, `--handshake-timeout`.
 pub const HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// The same over HTTP, where nothing has to be installed first.
 /// Set by the same.
 pub const HANDSHAKE_HTTP: Duration = Duration::from_secs(10);
+/// The same for a server that has come up before: nothing is downloaded again, and a server that hangs is replaced.
+/// Set by the same.
+pub const HANDSHAKE_AGAIN: Duration = Duration::from_secs(10);
 
 // Streams over HTTP
 
@@ -29,6 +32,9 @@ pub const HANDSHAKE_HTTP: Duration = Duration::from_secs(10);
 /// for ever.
 /// Set by `resume.maxAttempts`, `--resume-attempts`.
 pub const RESUME_ATTEMPTS: u32 = 10;
+/// All resumptions of a response stream: a server that sends a message with each of them could ask for ever.
+/// Set by `resume.maxTotal`, `--resume-total`.
+pub const RESUME_TOTAL: u32 = 100;
 /// The wait before a stream is resumed or reopened when the server names none.
 pub const RESUME_WAIT: Duration = Duration::from_secs(1);
 /// The shortest wait that a server may name: zero would be a busy loop.
@@ -54,9 +60,10 @@ pub const LOOKUP_PAGES: u32 = 20;
 /// Attempts per call, the first included: enough to hide short faults without adding load to an outage (SRE practice).
 /// Set by `retry.maxAttempts`, `--max-attempts`.
 pub const ATTEMPTS: u32 = 3;
-/// The first backoff before a call is sent again on a link that stayed up; it doubles, with full jitter.
+/// The first backoff before a call is sent again to a server that is available; it doubles, with equal jitter. A retry
+/// that comes at once meets the same fault.
 /// Set by `retry.initialDelay`.
-pub const RETRY_INITIAL: Duration = Duration::from_millis(100);
+pub const RETRY_INITIAL: Duration = Duration::from_millis(500);
 /// The longest such backoff.
 /// Set by `retry.maxDelay`.
 pub const RETRY_CAP: Duration = Duration::from_secs(5);
@@ -94,6 +101,10 @@ pub const TOOL_BREAKERS: usize = 64;
 /// Characters of a tool's name that are kept.
 pub const TOOL_NAME: usize = 200;
 
+/// The shortest pause of an overloaded server. Without a hint the pause lies between this and its double, and grows.
+pub const PAUSE_MIN: Duration = Duration::from_millis(250);
+/// The longest pause without a hint: the end of the overload is found soon.
+pub const PAUSE_UNHINTED_CAP: Duration = Duration::from_millis(2400);
 /// The longest pause that a server can request: a quota may take an hour, but one call checks earlier whether it does.
 pub const PAUSE_CAP: Duration = Duration::from_secs(5 * 60);
 
@@ -110,33 +121,50 @@ pub const RECONNECT_MULTIPLIER: f64 = 2.0;
 /// The longest wait between redials while no call waits.
 /// Set by `autoReconnect.maxRetryDelay`, `--max-retry-delay`.
 pub const RECONNECT_CAP_IDLE: Duration = Duration::from_secs(30);
-/// The longest wait between redials while a call waits.
-pub const RECONNECT_CAP_CALLED: Duration = Duration::from_secs(5);
+/// The longest wait between redials while a call waits, so that it goes on soon after the end of an outage.
+pub const RECONNECT_CAP_CALLED: Duration = Duration::from_millis(2400);
 /// Redials of one incident before an upstream is parked …
 /// Set by `autoReconnect.maxRetries`, `--max-retries`.
 pub const RECONNECT_ATTEMPTS: u32 = 10;
 /// … and not before the incident is this old: a redeploy takes 30 to 90 seconds.
 pub const RECONNECT_PATIENCE: Duration = Duration::from_secs(120);
+/// The first delay with which a configured number of retries is paced when no delay is configured …
+pub const MAX_RETRIES_DELAY: Duration = Duration::from_secs(2);
+/// … and its factor.
+pub const MAX_RETRIES_MULTIPLIER: f64 = 1.5;
 /// The time for which an upstream must be ready, with at least one real answer, before an incident ends: an accepted
 /// connection proves nothing.
 pub const PROVEN: Duration = Duration::from_secs(10);
 /// Exits of a child …
 pub const CRASH_LOOP_EXITS: usize = 5;
-/// … within this time that are a crash loop and park it.
+/// … within this time that are a crash loop, which is restarted at the slowest pace.
 pub const CRASH_LOOP_WINDOW: Duration = Duration::from_secs(60);
 /// The interval at which a parked upstream is probed: no upstream is given up for good.
 pub const PARKED_PROBE: Duration = Duration::from_secs(60);
 /// The shortest interval at which calls wake a parked upstream.
 pub const PARKED_COOL_DOWN: Duration = Duration::from_secs(10);
 /// The limit of dials per minute under any policy.
-pub const DIALS_PER_MINUTE: usize = 30;
+pub const DIALS_PER_MINUTE: usize = 36;
 /// Dials within a minute that the policy alone paces …
-pub const DIAL_BURST: usize = 10;
+pub const DIAL_BURST: usize = 6;
 /// … and the interval of the others, so that the minute's dials are not used up early.
-pub const DIAL_PACE: Duration = Duration::from_secs(3);
+pub const DIAL_PACE: Duration = Duration::from_secs(2);
 
 /// The time within which all upstreams are tried after a resume or a network change, with jitter.
 pub const STAGGER: Duration = Duration::from_millis(500);
+
+// Probes of the availability
+
+/// The delay of the probe after the first failed call: calls that fail together share it.
+pub const PROBE_DELAY: Duration = Duration::from_millis(25);
+/// The shortest interval of two such probes.
+pub const PROBE_PAUSE: Duration = Duration::from_secs(1);
+/// The time that a server has to answer a probe.
+pub const PROBE: Duration = Duration::from_secs(5);
+/// The first interval at which a server that needs a login is probed; it doubles …
+pub const LOGIN_PROBE: Duration = Duration::from_secs(2);
+/// … up to this one: a person may log in at any time.
+pub const LOGIN_PROBE_CAP: Duration = Duration::from_secs(5 * 60);
 
 // Idle servers
 
@@ -160,8 +188,12 @@ pub const OWN_PROGRESS_STEP: f64 = 1e-6;
 /// Resource subscriptions that are kept for the next session.
 pub const SUBSCRIPTIONS: usize = 1024;
 /// The time that a server without a catalogue has to answer the first handshake, since only it knows its capabilities
-/// and instructions: most servers need less, and impatient clients give up after five seconds.
-pub const GRACE: Duration = Duration::from_secs(3);
+/// and instructions: `npx` may have to download it, and clients wait 30 to 60 seconds.
+pub const GRACE: Duration = Duration::from_secs(20);
+/// The same for clients that wait only ten seconds (Codex).
+pub const GRACE_IMPATIENT: Duration = Duration::from_secs(8);
+/// The time from the first failure to the provisional answer: a short fault passes within it.
+pub const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(3);
 /// The longest wait of a list for a server that starts: many clients ask only once, and give up after thirty seconds.
 pub const LISTS: Duration = Duration::from_secs(20);
 /// The delay after the first change before the catalogue is saved: by then a client has read its first lists …

@@ -190,6 +190,9 @@ impl Engine {
                 Alarm::Orphans(upstream) => self.with_upstream(upstream, Upstream::handle_orphans_timer),
                 Alarm::Close(upstream) => self.with_upstream(upstream, Upstream::handle_close_timer),
                 Alarm::Gate(upstream) => self.with_upstream(upstream, Upstream::handle_gate_timer),
+                Alarm::Availability(upstream) => {
+                    self.with_upstream(upstream, Upstream::handle_availability_timer);
+                }
                 Alarm::Cache(upstream) => self.with_upstream(upstream, Upstream::handle_cache_timer),
                 Alarm::Drain => self.close(),
             }

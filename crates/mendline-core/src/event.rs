@@ -20,6 +20,7 @@ use crate::port::{Change, ClientId, LinkId, UpstreamId};
 use crate::reason::{ConnectivityChange, Reason, RefusalReason, SpawnError};
 use crate::words::Cause;
 
+pub use crate::upstream::Condition;
 pub use level::Level;
 pub use tool::{ToolName, ToolNames, TraceParent};
 pub(crate) use words::Short;
@@ -170,6 +171,24 @@ pub enum Event {
         upstream: UpstreamId,
         why: Reason,
     },
+    /// A server that needed a login accepts requests again.
+    LoginAccepted {
+        upstream: UpstreamId,
+    },
+    /// A call failed; a probe shows whether the server is available.
+    ServerSuspected {
+        upstream: UpstreamId,
+        why: Reason,
+    },
+    /// The condition of the server after a failure.
+    VerdictReached {
+        upstream: UpstreamId,
+        condition: Condition,
+    },
+    /// Mendline answered a client's ping, because the server is away.
+    PingAnswered {
+        upstream: UpstreamId,
+    },
     OutputSkipped {
         upstream: UpstreamId,
         text: String,
@@ -264,6 +283,7 @@ pub enum Event {
         /// The outcome of the attempt before.
         outcome: Outcome,
         why: Reason,
+        was_out: bool,
     },
     /// The call is not sent again, because the retry budget of its server is spent.
     RetryRefused {
@@ -280,6 +300,14 @@ pub enum Event {
         resumption: u32,
         /// The limit of these.
         most: u32,
+    },
+    /// The attempt failed; the call waits for the verdict about the server.
+    VerdictAwaited {
+        upstream: UpstreamId,
+        call: u64,
+        tool: Option<ToolName>,
+        why: Reason,
+        was_out: bool,
     },
     /// The attempt was not sent; the call waits.
     CallReturned {
@@ -414,6 +442,11 @@ impl Event {
             | Event::DialFailed { upstream, .. }
             | Event::DialPlanned { upstream, .. }
             | Event::LoginRequired { upstream, .. }
+            | Event::LoginAccepted { upstream }
+            | Event::ServerSuspected { upstream, .. }
+            | Event::VerdictReached { upstream, .. }
+            | Event::PingAnswered { upstream }
+            | Event::VerdictAwaited { upstream, .. }
             | Event::ReconnectRequested { upstream }
             | Event::ClientOpened { upstream, .. }
             | Event::ClientNamed { upstream, .. }

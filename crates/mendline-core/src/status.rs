@@ -212,11 +212,14 @@ impl UpstreamStatus {
                 self.end(*was_out);
                 self.cancelled += 1;
             }
-            Event::CallRetried { .. } => {
-                self.out -= 1;
+            Event::CallRetried { was_out, .. } => {
+                self.out -= u64::from(*was_out);
                 self.retried += 1;
             }
+            Event::VerdictAwaited { was_out, .. } => self.out -= u64::from(*was_out),
             Event::CallReturned { .. } => self.out -= 1,
+            Event::LoginAccepted { .. } => self.needs_login = None,
+            Event::PingAnswered { .. } => self.early += 1,
             Event::CallRejected { method, .. } => {
                 self.counts(*method).rejected += 1;
             }

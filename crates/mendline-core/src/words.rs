@@ -239,6 +239,14 @@ pub fn progress(token: &[u8], progress: f64, message: &str) -> Bytes {
     text.into()
 }
 
+/// Returns the instructions of a provisional handshake.
+pub fn not_started(name: &str, problem: &str) -> String {
+    format!(
+        "The server {name:?} is not available yet: {problem}. Mendline goes on to connect to it; its tools appear when it \
+         is available. If this lasts, ask the user to run `mendline doctor {name}`."
+    )
+}
+
 /// A `notifications/cancelled` of Mendline.
 pub fn cancelled(id: &Id, reason: &str) -> Bytes {
     let mut text = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.to_vec();

@@ -111,6 +111,8 @@ pub struct Exchange {
     pub stalled: bool,
     /// The response reports that the server rejected the request.
     pub refuses: bool,
+    /// The response asks for a pause.
+    pub overloaded: bool,
     /// The rejection reports a lost session.
     pub reports_session_lost: bool,
     /// The response reports that no server accepts such requests here; the request counts as not sent.
@@ -138,6 +140,7 @@ impl Exchange {
             pending: Some(pending),
             stalled: false,
             refuses: false,
+            overloaded: false,
             reports_session_lost: false,
             misdirected: false,
             carried: 0,

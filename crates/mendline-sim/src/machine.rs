@@ -85,12 +85,18 @@ pub enum EventKind {
     Rejected,
     /// The server answered this call with a result.
     Answered(u64),
+    /// The server answered this call with an error.
+    AnsweredWithError(u64),
     /// This call ended in another way.
     Ended(u64),
     /// The breaker of the server or of a tool opened, for this duration.
     Opened(Option<String>, Duration),
     /// A breaker is half open.
     HalfOpened(Option<String>),
+    /// A call is sent again. True if this is an incident of the call alone.
+    Retried(bool),
+    /// An incident that can affect several calls: a verdict about the server.
+    Verdict,
     /// The operator isolated the upstream.
     Isolated,
     /// The operator ended the isolation.

@@ -93,6 +93,8 @@ pub struct Record {
     pub whole: u32,
     /// How many of these the engine knows to be rejected.
     pub refused: u32,
+    /// How many of these met an overloaded server that asked for a pause without rejecting them.
+    pub overloaded: u32,
     /// How many of these rejections only report a lost session, which must be confirmed first.
     pub reported_session_lost: u32,
     /// Number of executions.

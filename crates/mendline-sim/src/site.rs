@@ -149,6 +149,8 @@ pub struct Origin {
     pub conversations: BTreeMap<u32, Conversation>,
     /// Requests in transit.
     pub in_transit: BTreeMap<u32, PendingRequest>,
+    /// A ping was refused with 400 or 404.
+    pub refused_ping: bool,
     enqueued: u32,
     made: u32,
 }

@@ -3,7 +3,7 @@
 //! Events of normal operation are `Debug` or `Info`. Losses and repairs are `Warn`. `Error` is a fault that lasts until
 //! a person acts.
 
-use super::{Dropped, Event, LinkState};
+use super::{Condition, Dropped, Event, LinkState};
 
 /// The level of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +33,9 @@ impl Event {
             | Event::AttemptStarted { .. }
             | Event::AttemptEnded { .. }
             | Event::CallReturned { .. }
+            | Event::VerdictAwaited { .. }
+            | Event::PingAnswered { .. }
+            | Event::VerdictReached { condition: Condition::Available | Condition::Suspect, .. }
             | Event::InternalRequestSent { .. }
             | Event::CallAnswered { .. }
             | Event::AnsweredFromCatalogue { .. }
@@ -47,7 +50,9 @@ impl Event {
             Event::MessageDropped { why: Dropped::Late | Dropped::StaleProgress | Dropped::StaleReply, .. } => {
                 Level::Debug
             }
-            Event::ClientMessageInvalid { .. }
+            Event::ServerSuspected { .. }
+            | Event::VerdictReached { .. }
+            | Event::ClientMessageInvalid { .. }
             | Event::ClientLost { .. }
             | Event::OutputSkipped { .. }
             | Event::ContentTypeMismatch { .. }
@@ -68,6 +73,7 @@ impl Event {
             | Event::IdTypeRepaired { .. }
             | Event::MessageDropped { .. } => Level::Warn,
             Event::UpstreamReady { .. }
+            | Event::LoginAccepted { .. }
             | Event::SessionReplayed { .. }
             | Event::HandshakeCompleted { .. }
             | Event::ProvisionalAnswer { .. }

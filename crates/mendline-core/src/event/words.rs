@@ -34,6 +34,13 @@ impl fmt::Display for Event {
             Event::DialPlanned { attempt, wait, .. } => write!(f, "next attempt ({attempt}) in {}", Short(*wait)),
             Event::ReconnectRequested { .. } => write!(f, "reconnecting: requested manually"),
             Event::LoginRequired { why, .. } => write!(f, "needs a login: {why}"),
+            Event::LoginAccepted { .. } => write!(f, "accepts requests again: no login is needed"),
+            Event::ServerSuspected { why, .. } => write!(f, "suspect, a probe decides: {why}"),
+            Event::VerdictReached { condition, .. } => write!(f, "{condition}"),
+            Event::PingAnswered { .. } => write!(f, "ping of the client answered while the server is away"),
+            Event::VerdictAwaited { call, tool, why, .. } => {
+                write!(f, "{}: failed, waiting for the probe: {why}", CallAndTool(*call, tool))
+            }
             Event::ReconnectDisabled { why, .. } => write!(f, "lost; the next call dials it: {why}"),
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),

@@ -34,7 +34,7 @@
 //! The rate limit comes last, so that only sent calls use it up.
 //!
 //! - [`breaker`], [`window`], [`tool_breakers`]: the health of servers and tools.
-//! - [`pause`]: overloaded servers. [`limit`]: the rate limit.
+//! - [`pause`], [`gradual`]: overloaded servers. [`limit`]: the rate limit.
 //! - [`queue`]: fairness between clients. [`deadline`]: timeouts of tools.
 //! - [`retry`], [`effect`]: whether a call is sent again. [`budget`]: the retry budget. [`backoff`]: the wait.
 
@@ -43,6 +43,7 @@ pub mod breaker;
 pub mod budget;
 pub mod deadline;
 pub mod effect;
+pub mod gradual;
 pub mod limit;
 pub mod pause;
 pub mod queue;

@@ -6,7 +6,7 @@
 //! | refused | 429; a lost session; 421; REFUSED_STREAM | always; costs an attempt and budget |
 //! | refused for good | 401, 403, 404, 405, 413 … | never: it would be refused again |
 //! | unknown | a dropped connection; 5xx, 400, 408 …; silence | if it may run twice; costs an attempt and budget |
-//! | answered: internal error | -32603 | if it is a read; costs an attempt and budget |
+//! | answered: internal error | -32603 | once, if it is a read; costs an attempt and budget |
 //! | answered: anything else | -32700 malformed, -32600 invalid request, -32601 no such method or tool, -32602 invalid parameters; a result, `isError` or not | never: it is the server's answer |
 //! | its deadline has passed | | never |
 //!
@@ -54,6 +54,12 @@ pub fn decide(loss: Loss, effect: Effect, policy: &Retry) -> RetryDecision {
             None => if_so(code == code::INTERNAL_ERROR && effect == Effect::Read),
         },
     }
+}
+
+/// The limit of attempts after this error code. An internal error that repeats itself is the server's answer, so it is
+/// retried once; a configured rule has all attempts.
+pub fn attempts_after(code: i64, policy: &Retry) -> u32 {
+    if policy.codes.contains_key(&code) { policy.attempts } else { policy.attempts.min(2) }
 }
 
 /// The outcome of an attempt that is retried after an error. Usually *unknown*: it may have run. The rule *always* for

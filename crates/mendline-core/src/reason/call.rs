@@ -82,6 +82,8 @@ pub enum Reason {
     },
     /// The server reported a lost session, and a ping did not confirm it.
     LossUnconfirmed(Box<Reason>),
+    /// The call was not sent again, because the retry budget is spent.
+    NotRetried(Box<Reason>),
     /// Both ways to reach the server failed.
     Both(Box<Reason>, Box<Reason>),
     /// The reason, and the line of the server's stderr that explains it.
@@ -113,6 +115,7 @@ impl Reason {
             Reason::TimedOut { .. } => "timed_out",
             Reason::Unsent { .. } => "unsent",
             Reason::LossUnconfirmed(_) => "session_loss_unconfirmed",
+            Reason::NotRetried(_) => "retry_budget_spent",
             Reason::Both(_, second) => second.name(),
             Reason::WithStderr { why, .. } => why.name(),
         }
@@ -122,7 +125,7 @@ impl Reason {
     pub fn status(&self) -> Option<u16> {
         match self {
             Reason::Status { status, .. } | Reason::SseStatus { status } => Some(*status),
-            Reason::LossUnconfirmed(why) | Reason::WithStderr { why, .. } => why.status(),
+            Reason::LossUnconfirmed(why) | Reason::NotRetried(why) | Reason::WithStderr { why, .. } => why.status(),
             _ => None,
         }
     }
@@ -165,6 +168,7 @@ impl fmt::Display for Reason {
             Reason::LossUnconfirmed(why) => {
                 write!(f, "{why}; a ping did not show whether the session is lost")
             }
+            Reason::NotRetried(why) => write!(f, "{why}; it was not sent again, because the retry budget is spent"),
             Reason::Both(first, second) => write!(f, "{first}, and {second}"),
             Reason::WithStderr { why, stderr } => write!(f, "{why}; stderr: {stderr}"),
         }

@@ -17,6 +17,8 @@ pub enum LossReason {
         /// How many in a row.
         pings: u32,
     },
+    /// The server did not answer a probe.
+    ProbeTimedOut,
     /// The server is a bridge that answers only that its own connection is gone.
     DeadBridge,
     /// The server ended its event stream.
@@ -65,6 +67,7 @@ impl LossReason {
             LossReason::Exited(Exit::Signal(_)) => "killed_by_signal",
             LossReason::PipeClosed(_) => "pipe_closed",
             LossReason::Unresponsive { .. } => "unresponsive",
+            LossReason::ProbeTimedOut => "probe_timed_out",
             LossReason::DeadBridge => "dead_bridge",
             LossReason::SseStreamEnded => "sse_stream_ended",
             LossReason::SseStreamNotOpened => "sse_stream_not_opened",
@@ -97,6 +100,7 @@ impl fmt::Display for LossReason {
             LossReason::Connectivity(change) => return write!(f, "{change}"),
             LossReason::PipeClosed(Pipe::Stdin) => "the server closed its stdin",
             LossReason::PipeClosed(Pipe::Stdout) => "the server closed its stdout",
+            LossReason::ProbeTimedOut => "the server did not answer a probe in time",
             LossReason::DeadBridge => "it only answers that its own connection is gone",
             LossReason::SseStreamEnded => "the server ended its event stream",
             LossReason::SseStreamNotOpened => "the event stream could not be opened",

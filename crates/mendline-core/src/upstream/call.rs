@@ -8,11 +8,11 @@ use mendline_wire::{Message, Method, Patch, Span, Spliced};
 use super::http::Stream;
 use super::internal::InternalRequest;
 use super::outbox::ByteRange;
-use crate::config::UpstreamConfig;
+use crate::config::{Timeouts, UpstreamConfig};
 use crate::cx::Cx;
 use crate::defaults;
 use crate::event::{Event, ToolName};
-use crate::evidence::Outcome;
+use crate::evidence::{Evidence, Outcome};
 use crate::moment::Moment;
 use crate::policy::effect::Effect;
 use crate::port::{ClientId, UpstreamId};
@@ -54,6 +54,15 @@ pub enum SentOver {
     Exchange,
 }
 
+/// A failed attempt that waits for the verdict about the server.
+#[derive(Debug)]
+pub struct PendingVerdict {
+    pub evidence: Evidence,
+    pub why: Reason,
+    /// The server refused it, and would refuse it again if it is available.
+    pub is_refusal: bool,
+}
+
 /// One call.
 #[derive(Debug)]
 pub struct Call {
@@ -65,13 +74,20 @@ pub struct Call {
     /// The tool that it calls.
     pub tool: Option<ToolName>,
     pub state: State,
-    /// Attempts that count: those that the peer may have received whole.
+    /// Attempts that the peer may have received whole.
     pub attempts: u32,
+    /// Attempts of these that do not count against the limit: the server was overloaded, or refused it while it was
+    /// away.
+    pub uncounted: u32,
     /// The least certain outcome of the attempts so far: a later attempt cannot undo the effect of an earlier one.
     pub worst_outcome: Outcome,
     pub arrived: Moment,
     /// The time at which its current attempt was handed to the shell.
     pub attempt_started: Moment,
+    /// Over HTTP, the number of exchanges that were begun up to its current attempt.
+    pub begun: u64,
+    /// Its last attempt failed, and the verdict about the server is open.
+    pub pending: Option<Box<PendingVerdict>>,
     /// An event has reported it as sent, and none as returned or ended.
     pub is_out: bool,
     /// The timeout of its tool, if it has its own.
@@ -103,8 +119,8 @@ pub struct Call {
     has_own_progress: bool,
     /// The time at which a handshake is answered provisionally.
     pub grace: Option<Moment>,
-    /// A handshake that was answered provisionally while in flight: the server has the timeout of a call for it.
-    pub is_first_handshake: bool,
+    /// A handshake with a server that has come up before.
+    pub is_repeated: bool,
     /// The longest wait for its upstream, if it is shorter than usual.
     pub waits: Option<Duration>,
     /// The configuration at its arrival, if it has changed since.
@@ -123,9 +139,12 @@ impl Call {
             tool: None,
             state,
             attempts: 0,
+            uncounted: 0,
             worst_outcome: Outcome::NotSent,
             arrived: now,
             attempt_started: now,
+            begun: 0,
+            pending: None,
             is_out: false,
             timeout: None,
             renewed: now,
@@ -143,7 +162,7 @@ impl Call {
             confirmed: false,
             has_own_progress: false,
             grace: None,
-            is_first_handshake: false,
+            is_repeated: false,
             waits: None,
             pinned: None,
         }
@@ -206,8 +225,8 @@ impl Call {
         match self.owner {
             Owner::Us(InternalRequest::Ping | InternalRequest::Confirm) => Some(self.arrived + timeouts.ping),
             Owner::Us(InternalRequest::Lookup) => Some(self.arrived + defaults::LOOKUP),
-            Owner::Us(InternalRequest::Handshake) if self.is_first_handshake => Some(self.arrived + timeouts.call),
-            Owner::Us(_) => Some(self.arrived + timeouts.handshake),
+            Owner::Us(InternalRequest::Probe) => Some(self.arrived + defaults::PROBE),
+            Owner::Us(_) => Some(self.attempt_started + self.handshake_timeout(timeouts)),
             Owner::Client { .. } if self.is_subscription() => None,
             Owner::Client { .. } => {
                 let timeout = self.timeout.unwrap_or(timeouts.call);
@@ -229,6 +248,34 @@ impl Call {
         }
     }
 
+    fn handshake_timeout(&self, timeouts: &Timeouts) -> Duration {
+        if self.is_repeated { timeouts.handshake_again } else { timeouts.handshake }
+    }
+
+    /// The time at which its current attempt is given up: a handshake by its timeout, a call if that is configured.
+    pub fn attempt_deadline(&self, configured: &UpstreamConfig) -> Option<Moment> {
+        let timeouts = &self.policy(configured).timeouts;
+        if !matches!((self.owner, self.state), (Owner::Client { .. }, State::Sent(_))) {
+            return None;
+        }
+        match self.method() {
+            Method::Initialize => Some(self.attempt_started + self.handshake_timeout(timeouts)),
+            Method::SubscriptionsListen => None,
+            _ => timeouts.attempt.map(|attempt| self.attempt_started + attempt),
+        }
+    }
+
+    /// Attempts that count against the limit.
+    pub fn counted(&self) -> u32 {
+        self.attempts.saturating_sub(self.uncounted)
+    }
+
+    /// The beginning of a wait that starts now: the time of earlier waits counts.
+    pub fn waiting_since(&self, now: Moment) -> Moment {
+        let waited = self.waited_since.map_or(Duration::ZERO, |since| self.attempt_started.since(since));
+        Moment(now.0.saturating_sub(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
     /// The end of its wait, by deadline or patience.
     pub fn waits_until(&self, configured: &UpstreamConfig) -> Option<Moment> {
         [self.deadline(configured), self.patience(configured)].into_iter().flatten().min()
@@ -240,7 +287,14 @@ impl Call {
             State::Waiting { not_before, .. } if not_before > now => Some(not_before),
             _ => None,
         };
-        let times = [self.deadline(configured), self.patience(configured), again, self.stream.resume_at, self.grace];
+        let times = [
+            self.deadline(configured),
+            self.attempt_deadline(configured),
+            self.patience(configured),
+            again,
+            self.stream.resume_at,
+            self.grace,
+        ];
         times.into_iter().flatten().min()
     }
 

@@ -10,18 +10,36 @@
 use mendline_wire::{Id, Method, Spliced, meta};
 
 use super::Upstream;
-use super::call::{Call, Owner, SentOver, State};
+use super::call::{Call, Owner, PendingVerdict, SentOver, State};
+use super::link::EndedBy;
 use super::outbox::Out;
 use crate::cx::{Alarm, Cx};
+use crate::defaults;
 use crate::dispatch::ClientEvent;
 use crate::event::{Event, LinkState};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::moment::Moment;
+use crate::policy::backoff;
 use crate::policy::retry::{self, Loss, RetryDecision};
 use crate::port::LinkId;
-use crate::reason::{LossReason, Reason, RefusalReason};
+use crate::reason::{HandshakeError, LossReason, Reason, RefusalReason};
 use crate::slab::Key;
 use crate::words::{self, Cause, Failure};
+
+/// The incident that made a call lose its attempt. It is charged to the retry budget once, however many calls it hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incident {
+    /// It costs nothing: the call cannot have run, or the server has asked for a pause.
+    Free,
+    /// The call alone.
+    Own,
+    /// The loss of the session with this number.
+    Session(u32),
+    /// The loss of a link, counted.
+    Link(u64),
+    /// The verdict with this number about a suspect server.
+    Verdict(u64),
+}
 
 impl Upstream {
     /// Returns whether calls may be sent.
@@ -66,8 +84,9 @@ impl Upstream {
             }
             let key = self.waiting[index];
             let call = self.calls.get(key);
-            let is_time = match call.map(|call| call.state) {
-                Some(State::Waiting { not_before, .. }) => not_before <= cx.now,
+            let is_time = match call.map(|call| (call.state, call.pending.is_some())) {
+                Some((_, true)) => false,
+                Some((State::Waiting { not_before, .. }, _)) => not_before <= cx.now,
                 _ => true,
             };
             let may_go = has_slot || call.is_some_and(Call::is_subscription);
@@ -135,8 +154,39 @@ impl Upstream {
     /// Decides about a call whose attempt is lost. Calls are sent again nowhere else.
     pub(super) fn settle(&mut self, key: Key, evidence: Evidence, not_before: Moment, cx: &mut Cx<'_>) {
         let why = self.link_reason(evidence.reply);
-        self.note_loss(key, evidence, cx);
         self.settle_for(key, evidence, not_before, why, cx);
+    }
+
+    /// Settles a call whose link is lost: all its calls are one incident.
+    pub(super) fn settle_with_link(&mut self, key: Key, evidence: Evidence, cx: &mut Cx<'_>) {
+        let why = self.link_reason(evidence.reply);
+        if !self.is_clients(key) {
+            return self.internal_lost(key, why, cx);
+        }
+        self.end_attempt(key, evidence, &why, cx);
+        let is_first_handshake = self.calls.get(key).is_some_and(|call| call.grace.is_some());
+        let incident = if is_first_handshake { Incident::Free } else { Incident::Link(self.links_lost) };
+        if let Some(call) = self.calls.get_mut(key).filter(|_| is_first_handshake) {
+            call.uncounted = call.attempts;
+        }
+        self.resend_or_count(key, evidence, cx.now, why, incident, cx);
+    }
+
+    /// Sends a call again, or counts it as a failed call of its tool.
+    fn resend_or_count(
+        &mut self,
+        key: Key,
+        evidence: Evidence,
+        not_before: Moment,
+        why: Reason,
+        incident: Incident,
+        cx: &mut Cx<'_>,
+    ) {
+        let failed = self.failed_call(key, evidence);
+        let goes_on = self.resend(key, evidence, not_before, why, incident, cx);
+        if let Some(failed) = failed.filter(|_| !goes_on) {
+            self.note_failed_call(&failed, cx);
+        }
     }
 
     /// Settles a call as [`Upstream::settle`] does, for this reason.
@@ -148,64 +198,106 @@ impl Upstream {
         why: Reason,
         cx: &mut Cx<'_>,
     ) {
-        let Some(call) = self.calls.get_mut(key) else { return };
-        if matches!(call.owner, Owner::Us(_)) {
+        if !self.is_clients(key) {
             return self.internal_lost(key, why, cx);
         }
+        self.end_attempt(key, evidence, &why, cx);
+        let lost_in = self.calls.get_mut(key).and_then(|call| call.lost_in.take());
+        let incident = lost_in.map_or(Incident::Own, Incident::Session);
+        self.resend_or_count(key, evidence, not_before, why, incident, cx);
+    }
+
+    /// Records the end of an attempt without an answer.
+    pub(super) fn end_attempt(&mut self, key: Key, evidence: Evidence, why: &Reason, cx: &mut Cx<'_>) {
+        let Some(call) = self.calls.get_mut(key) else { return };
         let outcome = evidence.outcome();
         call.worst_outcome = call.worst_outcome.max(outcome);
         if call.is_out {
-            let (name, tool, attempt) = (call.name, call.tool.clone(), call.attempts);
-            let why = why.clone();
+            let (name, tool, attempt, why) = (call.name, call.tool.clone(), call.attempts, why.clone());
             cx.emit(Event::AttemptEnded { upstream: self.id, call: name, tool, attempt, outcome, why });
         }
-        let lost_in = call.lost_in.take();
+        if outcome == Outcome::NotSent {
+            // It cannot have run, so it is no attempt.
+            call.attempts = call.attempts.saturating_sub(1);
+            call.unsent += 1;
+        }
+    }
+
+    /// Sends a call again after a lost attempt, or fails it: by its outcome, its effect, its attempts and the budget.
+    /// Returns whether the call goes on.
+    pub(super) fn resend(
+        &mut self,
+        key: Key,
+        evidence: Evidence,
+        not_before: Moment,
+        why: Reason,
+        incident: Incident,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        let Some(call) = self.calls.get_mut(key) else { return false };
+        let outcome = evidence.outcome();
         let policy = &call.policy(&self.config).retry;
         let decision = retry::decide(Loss::Unanswered(outcome), call.effect, policy);
-        if decision == RetryDecision::Never || (decision == RetryDecision::Charged && call.attempts >= policy.attempts)
+        if decision == RetryDecision::Never || (decision == RetryDecision::Charged && call.counted() >= policy.attempts)
         {
-            return self.fail(key, cause_of(evidence), outcome, why, cx);
-        }
-        if decision == RetryDecision::Free {
-            // It cannot have run, so it costs neither an attempt nor budget; the wait for the link bounds it.
-            call.attempts -= 1;
-            call.unsent += 1;
+            self.fail(key, cause_of(evidence), outcome, why, cx);
+            return false;
         }
         // Over HTTP each attempt of a call may have to connect; all these waits count as one.
         let trying = call.waited_since.filter(|_| self.http.is_some() && outcome == Outcome::NotSent);
-        call.state = State::Waiting { since: trying.unwrap_or(cx.now), not_before };
+        call.state = State::Waiting { since: trying.unwrap_or_else(|| call.waiting_since(cx.now)), not_before };
         if let Some((cause, in_the_way)) = self.reason_not_to_wait(key, evidence, cx.now) {
-            return self.fail(key, cause, outcome, in_the_way.unwrap_or(why), cx);
+            self.fail(key, cause, outcome, in_the_way.unwrap_or(why), cx);
+            return false;
         }
-        let is_affordable = decision == RetryDecision::Free
-            || match (lost_in, &mut self.http) {
-                (Some(session_number), Some(http)) => http.charge_loss(session_number, &mut self.budget, cx.now),
-                _ => self.budget.try_spend(cx.now),
-            };
-        if !is_affordable {
+        if decision != RetryDecision::Free && !self.charge(incident, cx.now) {
             if let Some(call) = self.calls.get(key) {
                 let (name, tool) = (call.name, call.tool.clone());
                 cx.emit(Event::RetryRefused { upstream: self.id, call: name, tool });
             }
-            return self.fail(key, cause_of(evidence), outcome, why, cx);
+            self.fail(key, cause_of(evidence), outcome, Reason::NotRetried(Box::new(why)), cx);
+            return false;
         }
-        let Some(call) = self.calls.get_mut(key) else { return };
+        let Some(call) = self.calls.get_mut(key) else { return false };
+        call.stream.restart();
         self.gate.note_waits(call.name);
-        let (method, tool, most) = (call.method(), call.tool.clone(), call.policy(&self.config).retry.attempts);
+        let (method, tool, most) =
+            (call.method(), call.tool.clone(), call.policy(&self.config).retry.attempts + call.uncounted);
         call.last_failure = Some(why.clone()).filter(|why| *why != Reason::Loss(LossReason::TryingSse));
         let (name, attempt) = (call.name, call.attempts + 1);
         if outcome == Outcome::NotSent {
             call.emit_return(self.id, cx);
         } else {
-            call.is_out = false;
+            let was_out = std::mem::take(&mut call.is_out);
             let upstream = self.id;
-            cx.emit(Event::CallRetried { upstream, call: name, method, tool, attempt, most, outcome, why });
+            cx.emit(Event::CallRetried { upstream, call: name, method, tool, attempt, most, outcome, why, was_out });
         }
         // A new key, so that a late answer to the lost attempt is not taken for that of the next one.
-        let Some(key) = self.calls.rename(key) else { return };
+        let Some(key) = self.calls.rename(key) else { return false };
         self.waiting.push_back(key);
         self.disarm(key, cx);
         self.arm(key, cx);
+        true
+    }
+
+    /// Charges an incident to the retry budget, once for all the calls that it hit.
+    fn charge(&mut self, incident: Incident, now: Moment) -> bool {
+        match incident {
+            Incident::Free => true,
+            Incident::Own => self.budget.try_spend(now),
+            _ if self.charged == Some(incident) => true,
+            // Each call is sent once more for a lost session, so its loss is charged, but never refused.
+            Incident::Session(_) => {
+                self.budget.try_spend(now);
+                self.charged = Some(incident);
+                true
+            }
+            Incident::Link(_) | Incident::Verdict(_) => {
+                let is_affordable = self.budget.try_spend(now);
+                self.charged = Some(incident).filter(|_| is_affordable);
+                is_affordable
+            }
+        }
     }
 
     pub(super) fn link_reason(&self, reply: Reply) -> Reason {
@@ -328,6 +420,8 @@ impl Upstream {
         let is_over = |at: Option<Moment>| at.is_some_and(|at| cx.now >= at);
         if is_over(call.deadline(&self.config)) {
             self.expire(key, cx);
+        } else if is_over(call.patience(&self.config)) && call.grace.is_some() {
+            self.answer_provisionally(key, cx);
         } else if is_over(call.patience(&self.config)) {
             let (cause, why) = match call.last_failure.take() {
                 _ if !self.link.is_up() || !self.session.is_open() => (Cause::Unavailable, self.link.failure_reason()),
@@ -339,8 +433,14 @@ impl Upstream {
             self.promote(cx);
         } else if is_over(call.grace) {
             self.answer_provisionally(key, cx);
+        } else if is_over(call.attempt_deadline(&self.config)) {
+            self.attempt_expired(key, cx);
         } else {
-            if is_over(call.stream.resume_at) {
+            let is_clients = matches!(call.owner, Owner::Client { .. }) && call.method() != Method::Initialize;
+            if is_over(call.stream.resume_at) && is_clients && self.availability.is_away() {
+                // Nothing is resumed while the server is away.
+                call.stream.resume_at = Some(cx.now + defaults::RESUME_WAIT);
+            } else if is_over(call.stream.resume_at) {
                 self.resume(key, cx);
             }
             self.promote(cx);
@@ -381,6 +481,45 @@ impl Upstream {
             // The server was silent for a whole call timeout: the connection is tested.
             self.probe(cx);
         }
+    }
+
+    /// Gives up the current attempt of a call: a handshake, or a call with a configured limit. Over HTTP a new connection
+    /// follows, for a handshake with a child a new process.
+    fn attempt_expired(&mut self, key: Key, cx: &mut Cx<'_>) {
+        let is_unreached = self.is_unreached(key);
+        let Some(call) = self.calls.get(key) else { return };
+        let is_handshake = call.method() == Method::Initialize;
+        let after = cx.now.since(call.attempt_started);
+        let why = if is_handshake { HandshakeError::TimedOut.into() } else { Reason::TimedOut { after: Some(after) } };
+        if self.http.is_none() && is_handshake {
+            self.session.lose();
+            self.drain_link(why, EndedBy::Us, cx);
+            self.shorten_grace(cx);
+            if let Some(call) = self.calls.get_mut(key) {
+                // The exit of the child settles it.
+                call.attempt_started = cx.now;
+            }
+            return self.arm(key, cx);
+        }
+        if !is_handshake && !is_unreached {
+            self.cancel_upstream(key, "the limit of an attempt passed", cx);
+            self.note_silence(key, cx);
+        }
+        self.drop_exchange(key, cx);
+        if is_handshake && self.calls.get(key).is_some_and(|call| call.grace.is_some()) {
+            let evidence = if is_unreached { Evidence::UNSENT } else { Evidence::SILENCE };
+            let pending = PendingVerdict { evidence, why, is_refusal: false };
+            return self.call_failed(key, pending, cx);
+        }
+        let Some(call) = self.calls.get(key) else { return };
+        let pause = backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
+        let evidence = if is_unreached { Evidence::UNSENT } else { Evidence::SILENCE };
+        self.settle_for(key, evidence, cx.now + pause, why.clone(), cx);
+        self.sort_waiting();
+        if is_handshake {
+            self.drain_link(why, EndedBy::Us, cx);
+        }
+        self.promote(cx);
     }
 
     /// Returns why a call has not been sent yet.

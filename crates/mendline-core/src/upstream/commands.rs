@@ -3,6 +3,9 @@
 //! [`Upstream::accept`] accepts or rejects a call, in the order that `policy/mod.rs` shows. An accepted call is always
 //! answered.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use mendline_wire::{Message, Method, Patch, Spliced, meta};
 
 use super::Upstream;
@@ -75,13 +78,20 @@ impl Upstream {
         if self.closing {
             return self.reject(client, request, &message, Cause::Unavailable, RefusalReason::Stopping.into(), cx);
         }
-        if self.answer_early(client, request, &message, cx) {
+        if self.answer_early(client, request, &message, cx) || self.answer_ping(client, request, &message, cx) {
             return;
+        }
+        if let Some((cause, why)) = self.login_rejection().filter(|_| message.method() != Method::Initialize) {
+            self.link.wake(cx);
+            return self.reject(client, request, &message, cause, why, cx);
         }
         if self.link.is_parked() && !self.gate.is_isolated() {
             let why = self.link.failure_reason();
             self.link.wake(cx);
-            return self.reject(client, request, &message, Cause::Parked, why, cx);
+            // The call waits for the attempt that it has triggered.
+            if self.link.is_parked() {
+                return self.reject(client, request, &message, Cause::Parked, why, cx);
+            }
         }
         if let Some((cause, why)) = self.rejection(client, &message, cx.now) {
             return self.reject(client, request, &message, cause, why, cx);
@@ -110,7 +120,7 @@ impl Upstream {
         }
         let effect = self.tools.effect_of(&message);
         let method = message.method();
-        let grace = self.may_initialize_early(&message).then(|| cx.now + defaults::GRACE);
+        let grace = self.may_initialize_early(&message).then(|| cx.now + self.grace_of(&message));
         let is_early_list =
             self.provisional_handshake.is_some() && !self.ever_answered && ListKind::of(method).is_some();
         let timeout = self.gate.deadlines.of(&message);
@@ -142,6 +152,32 @@ impl Upstream {
             self.promote(cx);
         }
         self.arm(key, cx);
+    }
+
+    /// Answers a client's ping while the server cannot: it tests the connection to Mendline.
+    fn answer_ping(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
+        let is_away = !self.link.is_up() || self.availability.is_away();
+        if message.method() != Method::Ping || !is_away || self.gate.is_isolated() {
+            return false;
+        }
+        const ANSWER: &[u8] = br#"{"jsonrpc":"2.0","id":0,"result":{}}"#;
+        let Ok(answer) = Message::parse(Bytes::from_static(ANSWER)) else { return false };
+        cx.emit(Event::PingAnswered { upstream: self.id });
+        cx.send_to_client(client, ClientEvent::Answer { request, message: answer });
+        self.link.wake(cx);
+        true
+    }
+
+    /// The time that the server has to answer the first handshake before it is answered provisionally.
+    fn grace_of(&self, handshake: &Message) -> Duration {
+        let client = handshake.get_str(&["clientInfo", "name"]).unwrap_or_default();
+        let is_impatient = client.get(..5).is_some_and(|name| name.eq_ignore_ascii_case("codex"));
+        let has_failed = self.link.has_failed();
+        match (has_failed, is_impatient) {
+            (true, _) => defaults::GRACE_AFTER_FAILURE,
+            (false, true) => defaults::GRACE_IMPATIENT,
+            (false, false) => defaults::GRACE,
+        }
     }
 
     /// Returns whether slots and queue are full. Calls in backoff leave free slots to others, but their number is

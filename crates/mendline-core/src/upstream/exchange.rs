@@ -227,6 +227,8 @@ fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written
             }
             _ => Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, answered()),
         },
+        // A server that is away or overloaded says nothing about the response.
+        429 | 500.. if exchange.resumes => lost_or_resumed(written, around, answered()),
         // The resumption was refused, for a lost session or another reason: the response is lost, and the call may have
         // run.
         _ if exchange.resumes => Verdict::Settle(Evidence::SILENCE, answered()),

@@ -23,6 +23,7 @@ use crate::evidence::Outcome;
 use crate::moment::Moment;
 use crate::policy::breaker::{Admission, Breaker, BreakerState};
 use crate::policy::deadline::Deadlines;
+use crate::policy::gradual::Gradual;
 use crate::policy::limit::Limit;
 use crate::policy::pause::Pause;
 use crate::policy::queue::Rotation;
@@ -40,6 +41,12 @@ pub struct Gate {
     pub(super) pause: Pause,
     /// The start of a pause was emitted, and its end was not.
     pub(super) is_paused: bool,
+    /// The admission after a pause.
+    pub(super) admission: Option<Gradual>,
+    /// Pauses in a row that the server requested without a hint.
+    pub(super) pauses: u32,
+    /// A probe has to be answered after the pause before a call is sent.
+    pub(super) probes_first: bool,
     pub(super) limit: Option<Limit>,
     pub(super) rotation: Rotation,
     pub(super) deadlines: Deadlines,
@@ -53,6 +60,9 @@ impl Gate {
             tools: ToolBreakers::new(config.breaker),
             pause: Pause::default(),
             is_paused: false,
+            admission: None,
+            pauses: 0,
+            probes_first: false,
             limit: config.rate_limit.map(Limit::new),
             rotation: Rotation::default(),
             deadlines: Deadlines::new(&config.tools),
@@ -92,20 +102,23 @@ impl Gate {
     /// The time at which a call may be sent that has `ahead` others before it.
     pub(super) fn opens_at(&self, ahead: usize, now: Moment) -> Moment {
         let cx = self.limit.as_ref().map_or(now, |limit| limit.slot_after(ahead, now));
-        cx.max(self.pause.until()).max(now)
+        let admitted = self.admission.map_or(now, |admission| admission.opens_at(now));
+        cx.max(self.pause.until()).max(admitted)
     }
 
     /// Returns whether pause and rate limit admit a call now.
     pub fn is_open(&self, now: Moment) -> bool {
-        !self.pause.holds(now) && self.limit.as_ref().is_none_or(|limit| limit.slot_after(0, now) <= now)
+        !self.pause.holds(now)
+            && self.admission.is_none_or(|admission| admission.opens_at(now) <= now)
+            && self.limit.as_ref().is_none_or(|limit| limit.slot_after(0, now) <= now)
     }
 
     /// Returns the reason for the wait.
     pub(super) fn reason(&self, now: Moment) -> RefusalReason {
         match &self.limit {
             _ if self.pause.holds(now) => RefusalReason::Paused { wait: self.pause.hint(now) },
-            Some(limit) => limit.reason(),
-            None => RefusalReason::Overloaded,
+            Some(limit) if self.admission.is_none() => limit.reason(),
+            _ => RefusalReason::Overloaded,
         }
     }
 

@@ -1,8 +1,11 @@
-//! The health of a server and its tools, judged from attempts.
+//! The health of tools, judged from calls.
 //!
-//! An attempt that reached a ready server is a sign of its health: it was answered, its answer is a failure, or the
-//! connection broke under it. Unsent attempts are handled by the link, an overloaded server by the pause, and errors of
-//! the client do not count. Every transition of a breaker is emitted here, and calls that it blocks are failed at once.
+//! A call to a server that is available is a sign of the health of its tool: it was answered, its answer is a failure, or
+//! no answer came. An outage is the business of [`super::availability`], overload that of the pause, and errors of the
+//! client do not count. Calls are counted, not attempts. Every transition of a breaker is emitted here, and calls that it
+//! blocks are failed at once.
+
+use mendline_wire::Message;
 
 use super::Upstream;
 use super::call::{Call, Owner, State};
@@ -18,6 +21,14 @@ use crate::slab::Key;
 pub enum Health {
     Healthy,
     Unhealthy,
+}
+
+/// A call that failed without an answer.
+#[derive(Debug)]
+pub struct FailedCall {
+    message: Message,
+    name: u64,
+    sign: Sign,
 }
 
 impl Upstream {
@@ -42,25 +53,30 @@ impl Upstream {
         }
     }
 
-    /// Records a lost attempt. It counts if it reached a ready server that is not overloaded.
-    pub(super) fn note_loss(&mut self, key: Key, evidence: Evidence, cx: &mut Cx<'_>) {
-        let Some(call) = self.calls.get(key).filter(|call| counts(call)) else { return };
+    /// Records a call that failed for its tool's sake: an available server did not answer it. A connection that broke
+    /// under several calls counts once.
+    pub(super) fn note_failed_call(&mut self, failed: &FailedCall, cx: &mut Cx<'_>) {
+        let FailedCall { message, name, sign } = failed;
+        if let Some((tool, transition)) = self.gate.tools.note(message, *name, *sign, cx.now, cx.rng) {
+            self.emit_transition(Some(tool), Some(transition), cx);
+        }
+    }
+
+    /// The failure of a client's call with this evidence, for the breaker of its tool.
+    pub(super) fn failed_call(&self, key: Key, evidence: Evidence) -> Option<FailedCall> {
+        let call = self.calls.get(key).filter(|call| is_counted(call))?;
         let sign = match (evidence.outcome(), evidence.reply) {
             (Outcome::Unknown, Reply::None) => Sign::Broke(call.attempt_started),
             (Outcome::Unknown, _) => Sign::Failed(call.attempt_started),
-            _ => return,
+            _ => return None,
         };
-        let transition = self.gate.breaker.note(call.name, sign, cx.now, cx.rng);
-        self.emit_transition(None, transition, cx);
+        Some(FailedCall { message: call.message.clone(), name: call.name, sign })
     }
 
-    /// Records an answered attempt: the server is healthy. The answer decides about its tool.
+    /// Records an answered call: the answer decides about its tool.
     pub(super) fn note_health(&mut self, key: Key, tool: Option<Health>, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get(key).filter(|call| counts(call)) else { return };
-        let (name, attempt_started) = (call.name, call.attempt_started);
-        if let Some(transition) = self.gate.breaker.note(name, Sign::Healthy, cx.now, cx.rng) {
-            self.emit_transition(None, Some(transition), cx);
-        }
+        let attempt_started = call.attempt_started;
         match tool {
             Some(Health::Healthy) if self.gate.tools.is_empty() => {}
             Some(Health::Healthy) => self.note_tool(key, Sign::Healthy, cx),
@@ -69,7 +85,7 @@ impl Upstream {
         }
     }
 
-    /// Records a call without an answer in time: a failure of its tool only.
+    /// Records a call without an answer in time.
     pub(super) fn note_silence(&mut self, key: Key, cx: &mut Cx<'_>) {
         if let Some(call) = self.calls.get(key).filter(|call| counts(call)) {
             self.note_tool(key, Sign::Failed(call.attempt_started), cx);
@@ -100,8 +116,10 @@ impl Upstream {
 }
 
 /// Returns whether the result of a call is a sign of the server's health.
+fn is_counted(call: &Call) -> bool {
+    matches!(call.owner, Owner::Client { .. }) && !bypasses_breakers(&call.message)
+}
+
 fn counts(call: &Call) -> bool {
-    matches!(call.owner, Owner::Client { .. })
-        && matches!(call.state, State::Sent(_))
-        && !bypasses_breakers(&call.message)
+    is_counted(call) && matches!(call.state, State::Sent(_))
 }

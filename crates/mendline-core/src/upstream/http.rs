@@ -22,7 +22,7 @@
 mod ends;
 mod notices;
 mod one_way;
-mod params;
+pub(super) mod params;
 mod received;
 mod session;
 mod session_loss;
@@ -41,8 +41,9 @@ pub use self::session_loss::Refusal;
 use self::session_loss::{RefusedPings, Suspicion};
 pub use self::stream::Stream;
 use super::Upstream;
-use super::call::{SentOver, State};
+use super::call::{Owner, SentOver, State};
 use super::exchange::{Exchange, OneWay, Purpose};
+use super::internal::InternalRequest;
 use super::outbox::Out;
 use crate::config::Dialect;
 use crate::cx::{Alarm, Cx};
@@ -82,8 +83,6 @@ pub struct Http {
     /// The current session is reported lost, and a ping is in flight to confirm it.
     suspicion: Option<Suspicion>,
     refused_pings: RefusedPings,
-    /// The number of the session whose loss was charged to the retry budget.
-    charged_session: Option<u32>,
     /// `initialized` is in flight; a server may refuse requests that overtake it.
     pending_initialized: Option<ExchangeId>,
     handshake_timer: Option<TimerId>,
@@ -132,7 +131,6 @@ impl Http {
             has_answered: false,
             suspicion: None,
             refused_pings: RefusedPings::default(),
-            charged_session: None,
             pending_initialized: None,
             handshake_timer: None,
             one_way_timer: None,
@@ -153,6 +151,21 @@ impl Http {
         self.refused_pings = RefusedPings::default();
     }
 
+    /// The transport that is used.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// The number of exchanges begun so far.
+    pub fn begun(&self) -> u64 {
+        self.made
+    }
+
+    /// Returns whether the server refuses pings in live sessions.
+    pub fn refuses_pings(&self) -> bool {
+        self.refused_pings == RefusedPings::InLiveSession
+    }
+
     /// The number of open exchanges.
     pub fn open(&self) -> usize {
         self.exchanges.len()
@@ -170,7 +183,13 @@ impl Http {
         headers
     }
 
-    fn begin(&mut self, mut exchange: Exchange, request: HttpRequest, reuse: Reuse, cx: &mut Cx<'_>) -> ExchangeId {
+    pub(super) fn begin(
+        &mut self,
+        mut exchange: Exchange,
+        request: HttpRequest,
+        reuse: Reuse,
+        cx: &mut Cx<'_>,
+    ) -> ExchangeId {
         self.made += 1;
         exchange.session_number = self.session_number;
         let id = ExchangeId::new(self.upstream, self.made);
@@ -243,15 +262,27 @@ impl Upstream {
                 http.begin(Exchange::new(Purpose::SseStream), request, Reuse::Fresh, cx);
                 http.release(cx);
                 http.handshake_timer = cx.wake_in(self.config.timeouts.handshake, Alarm::Handshake(self.id));
+                return;
             }
-            return;
+            if http.endpoint.is_none() || !self.availability.is_away() {
+                return;
+            }
+            // The stream is open, but POSTs failed: a ping shows whether they work again.
         }
         let slots = http.free_slots();
-        if http.is_probing() || self.outbox.any(|out| slots.has_room_for(out)) {
+        let Some(http) = &self.http else { return };
+        if http.is_probing()
+            || self.handshake_in_flight()
+            || self.probe_in_flight()
+            || self.outbox.any(|out| slots.has_room_for(out))
+        {
             return;
         }
         if let Some(handshake) = self.session.reinitialize() {
             return self.replay(handshake, cx);
+        }
+        if self.probe_for_link(cx) {
+            return;
         }
         if !self.waiting.is_empty() && !self.gate.is_open(cx.now) {
             return self.watch_gate(cx);
@@ -263,6 +294,13 @@ impl Upstream {
             None if !self.session.was_initialized() && self.read_old_list(cx) => {}
             None => self.link.go_idle(cx),
         }
+    }
+
+    /// Returns whether a handshake is in flight: it is the probe.
+    fn handshake_in_flight(&self) -> bool {
+        self.calls.iter().any(|(_, call)| {
+            call.method() == Method::Initialize && matches!(call.state, State::Queued | State::Sent(_))
+        })
     }
 
     /// Makes exchanges of the queued messages, within their limits.
@@ -303,10 +341,15 @@ impl Upstream {
         call.state = State::Sent(SentOver::Exchange);
         call.attempts += 1;
         call.attempt_started = cx.now;
+        call.begun = http.made + 1;
         call.is_out = true;
         self.gate.note_sent(call.name, cx.now);
         cx.emit(call.sent(self.id, key));
-        let is_picky = !call.effect.is_repeatable() || call.misdirected_once;
+        let is_probe = matches!(
+            call.owner,
+            Owner::Us(InternalRequest::Probe | InternalRequest::ProbeHandshake | InternalRequest::Handshake)
+        );
+        let is_picky = !call.effect.is_repeatable() || call.misdirected_once || is_probe;
         let reuse = if is_picky { Reuse::Fresh } else { Reuse::Any };
         let body = Some(call.spliced(key));
         let request = HttpRequest { verb: Verb::Post, target: http.endpoint.clone(), headers, body };
@@ -324,14 +367,19 @@ impl Upstream {
     /// Reverts a sent call that has no connection yet: the server cannot have received it. It is queued again, and the
     /// attempt does not count.
     pub(super) fn revert_unreached(&mut self, key: Key) {
-        let (Some(http), Some(call)) = (&self.http, self.calls.get_mut(key)) else { return };
-        let carries = |exchange: &&Exchange| exchange.purpose == Purpose::Call(key);
-        let is_unreached = |exchange: &Exchange| !exchange.reached && !exchange.resumes;
-        let mut exchanges = http.exchanges.values().map(|exchange| &**exchange);
-        if exchanges.find(carries).is_some_and(is_unreached) {
+        let is_unreached = self.is_unreached(key);
+        if let Some(call) = self.calls.get_mut(key).filter(|_| is_unreached) {
             call.attempts -= 1;
             call.state = State::Queued;
         }
+    }
+
+    /// Returns whether a sent call has no connection yet.
+    pub(super) fn is_unreached(&self, key: Key) -> bool {
+        let Some(http) = &self.http else { return false };
+        let carries = |exchange: &&Exchange| exchange.purpose == Purpose::Call(key);
+        let is_unreached = |exchange: &Exchange| !exchange.reached && !exchange.resumes;
+        http.exchanges.values().map(|exchange| &**exchange).find(carries).is_some_and(is_unreached)
     }
 
     /// Closes the HTTP side. Notifications in flight, such as cancellations, may finish first, within a time limit;

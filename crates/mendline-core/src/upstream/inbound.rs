@@ -78,20 +78,21 @@ impl Upstream {
     /// Handles an answer. Calls succeed nowhere else.
     fn handle_response(&mut self, message: Message, cx: &mut Cx<'_>) {
         let Some(key) = self.find_answered(&message, cx) else { return };
-        self.note_answer(&message, cx);
-        if self.dead_connection_answers == 0 {
-            let health = self.health_of_tool(&message);
-            self.note_health(key, health, cx);
-        }
+        self.note_answer(key, &message, cx);
         let is_error = message.kind() == Kind::Error;
         if is_error && self.retries_error(key, &message, cx) {
             return;
+        }
+        if self.dead_connection_answers == 0 {
+            let health = self.health_of_tool(&message);
+            self.note_health(key, health, cx);
         }
         let Some(call) = self.take(key, cx) else { return };
         match call.owner {
             Owner::Us(internal) => self.internal_answered(internal, &call.message, &message, cx),
             Owner::Client { client, request } => {
                 self.budget.earn();
+                self.note_admitted();
                 let message = without_our_facts(&message).unwrap_or(message);
                 let message = self.empty_list(&call, &message).unwrap_or(message);
                 let is_error = message.kind() == Kind::Error;
@@ -125,14 +126,18 @@ impl Upstream {
 
     /// Records an answer. An answer that only reports a dead connection comes from a bridge without its server: it is
     /// no sign of health, and after a few of these the child is replaced. Over HTTP nothing could be replaced.
-    fn note_answer(&mut self, answer: &Message, cx: &mut Cx<'_>) {
+    fn note_answer(&mut self, key: Key, answer: &Message, cx: &mut Cx<'_>) {
         self.ever_answered = true;
+        let is_served = self
+            .calls
+            .get(key)
+            .is_some_and(|call| matches!(call.owner, Owner::Client { .. }) && call.method() != Method::Initialize);
         if self.http.is_none() && reports_dead_connection(answer) {
             self.dead_connection_answers += 1;
             self.link.note_unhealthy();
         } else {
             self.dead_connection_answers = 0;
-            self.link.note_answer(cx);
+            self.link.note_answer(is_served, cx);
         }
     }
 
@@ -153,7 +158,7 @@ impl Upstream {
         let policy = &call.policy(&self.config).retry;
         let may_repeat = matches!(call.owner, Owner::Client { .. })
             && retry::decide(Loss::Error(code), call.effect, policy) == RetryDecision::Charged
-            && call.attempts < policy.attempts
+            && call.counted() < retry::attempts_after(code, policy)
             && !self.is_blocked(call, cx.now)
             && self.budget.try_spend(cx.now);
         let Some(call) = self.calls.get_mut(key).filter(|_| may_repeat) else { return false };
@@ -162,7 +167,7 @@ impl Upstream {
         // It may have run: the next attempt cannot undo that.
         call.worst_outcome = call.worst_outcome.max(retry::outcome_of_error(code, policy));
         call.state = State::Waiting { since: cx.now, not_before };
-        call.is_out = false;
+        let was_out = std::mem::take(&mut call.is_out);
         let (name, attempt) = (call.name, call.attempts + 1);
         self.gate.note_waits(name);
         let (method, tool, most) = (call.method(), call.tool.clone(), call.policy(&self.config).retry.attempts);
@@ -175,7 +180,7 @@ impl Upstream {
             outcome,
             why: why.clone(),
         });
-        cx.emit(Event::CallRetried { upstream, call: name, method, tool, attempt, most, outcome, why });
+        cx.emit(Event::CallRetried { upstream, call: name, method, tool, attempt, most, outcome, why, was_out });
         if let Some(key) = self.calls.rename(key) {
             self.waiting.push_back(key);
             self.sort_waiting();

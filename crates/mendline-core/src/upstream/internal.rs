@@ -18,7 +18,7 @@ use super::link::EndedBy;
 use super::resync::ListKind;
 use crate::cx::Cx;
 use crate::defaults;
-use crate::event::Event;
+use crate::event::{Event, LinkState};
 use crate::reason::{HandshakeError, Reason};
 use crate::slab::Key;
 
@@ -37,6 +37,17 @@ pub enum InternalRequest {
     Ping,
     /// A ping that confirms the loss of a session.
     Confirm,
+    /// A request that shows whether the server is available.
+    Probe,
+    /// A handshake that shows the same; its session is used only if the current one is lost.
+    ProbeHandshake,
+}
+
+impl InternalRequest {
+    /// Returns whether it shows the availability of the server.
+    pub(super) fn is_probe(self) -> bool {
+        matches!(self, InternalRequest::Probe | InternalRequest::ProbeHandshake)
+    }
 }
 
 impl Upstream {
@@ -44,7 +55,9 @@ impl Upstream {
     pub(super) fn send_internal(&mut self, internal: InternalRequest, message: Message, cx: &mut Cx<'_>) {
         let effect = self.tools.effect_of(&message);
         cx.ledger.charge(message.text().len());
-        let Some(key) = self.calls.insert(Call::new(Owner::Us(internal), message, effect, cx.now)) else { return };
+        let mut call = Call::new(Owner::Us(internal), message, effect, cx.now);
+        call.is_repeated = self.is_initialized_once;
+        let Some(key) = self.calls.insert(call) else { return };
         self.internal_requests += 1;
         self.enqueue(key);
         self.arm(key, cx);
@@ -71,6 +84,8 @@ impl Upstream {
             InternalRequest::Ping => self.keep_alive.note_answer(),
             // Its response was handled with its status.
             InternalRequest::Confirm => {}
+            // Any response is the verdict.
+            InternalRequest::Probe | InternalRequest::ProbeHandshake => {}
         }
     }
 
@@ -96,12 +111,18 @@ impl Upstream {
             }
             InternalRequest::Ping => self.ping_missed(cx),
             InternalRequest::Confirm => self.confirmation_lost(cx),
+            // The end of the link is the verdict.
+            InternalRequest::Probe | InternalRequest::ProbeHandshake => {}
         }
     }
 
     /// Handles an expired internal request.
     pub(super) fn internal_expired(&mut self, key: Key, internal: InternalRequest, cx: &mut Cx<'_>) {
         self.drop_exchange(key, cx);
+        if internal.is_probe() {
+            drop(self.take(key, cx));
+            return self.probe_expired(cx);
+        }
         if internal != InternalRequest::Handshake {
             return self.internal_lost(key, Reason::TimedOut { after: None }, cx);
         }
@@ -122,6 +143,10 @@ impl Upstream {
     ) {
         if internal == InternalRequest::Handshake {
             return self.handshake_failed(key, verdict, cx);
+        }
+        if internal.is_probe() {
+            drop(self.take(key, cx));
+            return self.probe_ended(verdict, exchange, cx);
         }
         if internal == InternalRequest::Ping && exchange.status.is_some() {
             // Any answer proves that the server is there.
@@ -155,8 +180,19 @@ impl Upstream {
                     self.unreachable(why, permanent, cx);
                 }
             }
-            verdict => self.internal_lost(key, verdict.reason(), cx),
+            verdict => {
+                let is_probe = self.availability.is_away() && self.is_dialing();
+                let why = verdict.reason();
+                self.internal_lost(key, why.clone(), cx);
+                if is_probe {
+                    self.away(why, cx);
+                }
+            }
         }
+    }
+
+    fn is_dialing(&self) -> bool {
+        self.link.state() == LinkState::Dialing
     }
 
     /// Sends a new session the state of the last one, a few requests at a time.

@@ -5,14 +5,14 @@
 //!
 //! # Incidents
 //!
-//! An incident lasts from the first loss until health is *proven*: ready for ten seconds and at least one real answer.
+//! An incident lasts from the first loss until health is *proven*: an answer to a client's request, or ten seconds ready
+//! with an answer to a ping.
 //! Redials are counted over the whole incident. A started child or an accepted connection proves nothing and resets
 //! nothing: otherwise a server that accepts and drops would be dialed for ever.
 //!
 //! # Parking
 //!
-//! When the incident has used up its redials, or the child crashes in a loop, or the command does not exist, the link
-//! is *parked*: it is probed slowly, and a call wakes it, with a cool-down. Only proven health ends this, or an event
+//! When the incident has used up its redials, or the command does not exist, the link is *parked*: it is probed slowly, and a call wakes it, with a cool-down. Only proven health ends this, or an event
 //! that invalidates the past: the machine resumed, the network changed.
 //!
 //! Under a policy without redials a lost link waits for the next call, which dials once.
@@ -71,7 +71,10 @@ struct Incident {
 #[derive(Clone, Copy, Debug, Default)]
 struct Health {
     ready: Option<Moment>,
+    /// The server has answered.
     answered: bool,
+    /// The server has answered a client's request: it is healthy, however short its connections live.
+    served: bool,
 }
 
 /// The supervisor of one upstream's link.
@@ -254,8 +257,9 @@ impl Link {
         self.health.ready.get_or_insert(now);
     }
 
-    /// Records a real answer. The first one on a link makes it ready.
-    pub fn note_answer(&mut self, cx: &mut Cx<'_>) {
+    /// Records a real answer. The first one on a link makes it ready. An answer to a client's request proves its health.
+    pub fn note_answer(&mut self, is_clients: bool, cx: &mut Cx<'_>) {
+        self.health.served |= is_clients;
         if !std::mem::replace(&mut self.health.answered, true) {
             let after = cx.now.since(self.dialed);
             cx.emit(Event::UpstreamReady { upstream: self.upstream, link: self.id(), after });
@@ -269,7 +273,7 @@ impl Link {
 
     /// Records an answer that proves no health.
     pub fn note_unhealthy(&mut self) {
-        self.health.answered = false;
+        (self.health.answered, self.health.served) = (false, false);
     }
 
     /// Ends the child, by the shutdown sequence.
@@ -354,8 +358,8 @@ impl Link {
         self.last_failure = Some(why.clone());
         self.permanent = permanent;
         let fresh = Incident { since: cx.now, redials: 0, parked: false };
-        let proven =
-            self.health.answered && self.health.ready.is_some_and(|ready| cx.now.since(ready) >= defaults::PROVEN);
+        let is_old = self.health.ready.is_some_and(|ready| cx.now.since(ready) >= defaults::PROVEN);
+        let proven = self.health.served || (self.health.answered && is_old);
         let mut incident = match self.incident {
             Some(incident) if !proven => incident,
             _ => fresh,
@@ -363,7 +367,7 @@ impl Link {
         // The next link has to prove its health anew.
         self.health = Health::default();
         let spent = incident.redials >= self.policy.attempts && cx.now.since(incident.since) >= self.policy.patience;
-        incident.parked |= permanent || spent || self.crash_loops(cx.now);
+        incident.parked |= permanent || spent;
         self.incident = Some(incident);
         if self.held {
             return self.move_to(LinkState::Idle, Some(why), cx);
@@ -375,7 +379,9 @@ impl Link {
             self.move_to(LinkState::Parked, Some(why), cx);
             self.sleep_until(self.earliest_dial(cx.now + defaults::PARKED_PROBE), cx);
         } else {
-            let delay = backoff::redial(&self.policy, incident.redials + 1, called, cx.rng);
+            // A crash loop goes on at the slowest pace.
+            let attempt = if self.crash_loops(cx.now) { u32::MAX } else { incident.redials + 1 };
+            let delay = backoff::redial(&self.policy, attempt, called, cx.rng);
             self.move_to(LinkState::Waiting, Some(why), cx);
             self.sleep_until(self.earliest_dial(cx.now + delay), cx);
         }

@@ -6,6 +6,7 @@
 //! - [`commands`]: commands of clients;
 //! - [`inbound`]: messages of the server;
 //! - [`http`]: HTTP exchanges;
+//! - [`availability`]: the condition of the server;
 //! - [`gate`]: admission of calls; [`health`]: signs of health; [`pace`]: scheduling;
 //! - [`calls`]: queueing, sending, retries, failures and deadlines of calls;
 //! - [`internal`]: internal requests, for [`resync`] of lists after an outage and for [`keepalive`];
@@ -15,6 +16,7 @@
 //! - and its parts: [`link`], [`session`], [`call`], [`outbox`].
 
 mod announce;
+mod availability;
 mod call;
 mod calls;
 mod catalogue;
@@ -39,7 +41,10 @@ use std::collections::VecDeque;
 use mendline_wire::{Kind, Message, Method, Spliced};
 
 use self::announce::Announcement;
+use self::availability::Availability;
+pub use self::availability::Condition;
 use self::call::{Call, Owner, SentOver, State};
+use self::calls::Incident;
 use self::catalogue::Catalogue;
 use self::gate::Gate;
 use self::http::Http;
@@ -100,6 +105,11 @@ pub struct Upstream {
     /// Answers in a row that only report a dead connection.
     dead_connection_answers: u32,
     budget: Budget,
+    /// The incident that was last charged to the budget.
+    charged: Option<Incident>,
+    /// The number of lost links.
+    links_lost: u64,
+    availability: Availability,
     gate: Gate,
     /// Open subscriptions, in any state.
     subscriptions: usize,
@@ -145,6 +155,9 @@ impl Upstream {
             last_announcement: Announcement::default(),
             dead_connection_answers: 0,
             budget: Budget::new(Moment::ZERO),
+            charged: None,
+            links_lost: 0,
+            availability: Availability::default(),
             subscriptions: 0,
             ever_answered: false,
             is_initialized_once: false,
@@ -242,6 +255,7 @@ impl Upstream {
         if self.link.current() == Some(link) {
             let called = !self.waiting.is_empty();
             self.link.handle_spawn_failed(why, called, cx);
+            self.shorten_grace(cx);
             self.give_up_if_parked(cx);
             self.announce(cx);
         }
@@ -260,13 +274,14 @@ impl Upstream {
         self.link.handle_exited(how, called, cx);
         self.outbox.reset(cx.ledger);
         self.lose_calls(|range| range.written(accepted), cx);
+        self.shorten_grace(cx);
         self.give_up_if_parked(cx);
         self.announce(cx);
     }
 
     /// Settles all calls of a lost link: sent ones by their evidence; unsent ones wait again.
     fn lose_calls(&mut self, written: impl Fn(ByteRange) -> Written, cx: &mut Cx<'_>) {
-        let over_http = self.http.is_some();
+        self.links_lost += 1;
         let orphans = self.orphans();
         for key in self.calls.keys_by_age() {
             let Some(call) = self.calls.get_mut(key) else { continue };
@@ -274,7 +289,7 @@ impl Upstream {
                 _ if matches!(call.owner, Owner::Us(_)) => drop(self.take(key, cx)),
                 State::Waiting { .. } => {}
                 State::Queued => {
-                    let since = call.waited_since.filter(|_| over_http).unwrap_or(cx.now);
+                    let since = call.waited_since.unwrap_or(cx.now);
                     call.state = State::Waiting { since, not_before: cx.now };
                     call.emit_return(self.id, cx);
                     self.waiting.push_back(key);
@@ -287,7 +302,7 @@ impl Upstream {
                         SentOver::Stdio(range) => written(range),
                         SentOver::Exchange => Written::Whole,
                     };
-                    self.settle(key, Evidence { written, reply: Reply::None }, cx.now, cx);
+                    self.settle_with_link(key, Evidence { written, reply: Reply::None }, cx);
                 }
             }
         }
@@ -297,7 +312,12 @@ impl Upstream {
 
     /// Ends the link: a child by the shutdown sequence, an SSE stream by closing it.
     fn drain_link(&mut self, why: Reason, ended_by: EndedBy, cx: &mut Cx<'_>) {
-        self.link.drain(why, ended_by, cx);
+        if self.http.is_some() && self.link.state() == LinkState::Dialing {
+            // The probe has failed.
+            self.unreachable(why, false, cx);
+        } else {
+            self.link.drain(why, ended_by, cx);
+        }
         self.drop_sse_stream(cx);
     }
 

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use super::Upstream;
 use super::call::{Call, Owner};
-use super::calls::cause_of;
+use super::calls::{Incident, cause_of};
 use crate::cx::{Alarm, Cx};
+use crate::defaults;
 use crate::event::Event;
 use crate::evidence::{Evidence, Outcome};
 use crate::moment::Moment;
+use crate::policy::backoff;
+use crate::policy::gradual::Gradual;
 use crate::policy::queue;
 use crate::port::ClientId;
 use crate::reason::Reason;
@@ -20,13 +23,60 @@ use crate::words::Cause;
 
 impl Upstream {
     /// Starts or extends the pause that the server requests.
-    pub(super) fn pause(&mut self, hint: Duration, cx: &mut Cx<'_>) {
+    pub(super) fn pause(&mut self, hint: Duration, is_unavailable: bool, cx: &mut Cx<'_>) {
+        let hint = hint.max(defaults::PAUSE_MIN);
+        self.gate.admission = Some(Gradual::new());
+        self.gate.probes_first = is_unavailable;
         let Some(wait) = self.gate.pause.extend(hint, cx.now) else { return };
         self.gate.is_paused = true;
         self.link.postpone_until(self.gate.pause.until(), cx);
         cx.emit(Event::Paused { upstream: self.id, wait, hint });
         self.fail_late(cx);
         self.watch_gate(cx);
+    }
+
+    /// Starts the pause of a server that is overloaded and names no time: it doubles with each refusal.
+    pub(super) fn pause_without_hint(&mut self, cx: &mut Cx<'_>) {
+        if self.gate.pause.holds(cx.now) {
+            return;
+        }
+        let wait = backoff::overloaded(self.gate.pauses, cx.rng);
+        self.gate.pauses = self.gate.pauses.saturating_add(1);
+        self.pause(wait, false, cx);
+    }
+
+    /// Handles a call that an overloaded server refused. It waits for the end of the pause, without spending an
+    /// attempt.
+    pub(super) fn call_overloaded(
+        &mut self,
+        key: Key,
+        evidence: Evidence,
+        why: Reason,
+        is_hinted: bool,
+        cx: &mut Cx<'_>,
+    ) {
+        if !is_hinted {
+            self.pause_without_hint(cx);
+        }
+        self.end_attempt(key, evidence, &why, cx);
+        if let Some(call) = self.calls.get_mut(key) {
+            call.uncounted += 1;
+        }
+        self.resend(key, evidence, cx.now, why, Incident::Free, cx);
+        self.sort_waiting();
+        self.shorten_grace(cx);
+        self.watch_gate(cx);
+        self.promote(cx);
+    }
+
+    /// Records an answer: a server that was overloaded admits more calls.
+    pub(super) fn note_admitted(&mut self) {
+        self.gate.pauses = 0;
+        if let Some(admission) = &mut self.gate.admission
+            && admission.note_answer() >= self.config.limits.in_flight as u64
+        {
+            self.gate.admission = None;
+        }
     }
 
     /// Fails every waiting call whose time ends before the pause.
@@ -65,6 +115,9 @@ impl Upstream {
     pub(super) fn start_call(&mut self, key: Key, cx: &mut Cx<'_>) {
         if let Some(limit) = &mut self.gate.limit {
             limit.try_take(cx.now);
+        }
+        if let Some(admission) = &mut self.gate.admission {
+            admission.note_sent(cx.now);
         }
         if let Some(client) = self.client_of(key) {
             self.gate.rotation.note(client);
@@ -138,6 +191,16 @@ impl Upstream {
         }
         if self.gate.is_paused {
             self.watch_gate(cx);
+        }
+        let is_over = !self.gate.pause.holds(cx.now);
+        if is_over && std::mem::take(&mut self.gate.probes_first) && self.link.is_up() {
+            self.probe_after_pause(cx);
+        }
+        if is_over
+            && self.link.is_up()
+            && let Some(handshake) = self.session.reinitialize()
+        {
+            self.replay(handshake, cx);
         }
         self.promote(cx);
         self.advance_http(cx);

@@ -68,6 +68,8 @@ impl Upstream {
         self.catalogue.reset();
         cx.output(Output::Renew { upstream: self.id });
         self.link.reset(cx);
+        self.availability.reset(cx);
+        self.gate.admission = None;
         if self.http.is_none() {
             self.drain_link(LossReason::ConfigurationChanged.into(), EndedBy::Us, cx);
         }

@@ -94,6 +94,11 @@ impl Session {
         if self.state == State::Lost { self.begin() } else { None }
     }
 
+    /// The kept handshake.
+    pub fn handshake(&self) -> Option<Message> {
+        self.handshake.clone()
+    }
+
     /// Returns whether a handshake was ever answered with success.
     pub fn was_initialized(&self) -> bool {
         self.handshake.is_some()

@@ -40,7 +40,9 @@ use crate::dispatch::ClientEvent;
 use crate::event::Event;
 use crate::list_cache::{CacheKey, ListCache, error_code};
 use crate::port::{ClientId, Output};
+use crate::reason::Reason;
 use crate::slab::Key;
+use crate::words;
 
 impl Upstream {
     /// Loads the saved cache.
@@ -96,6 +98,7 @@ impl Upstream {
 
     /// Answers the client's handshake provisionally after the grace time.
     pub(super) fn answer_provisionally(&mut self, key: Key, cx: &mut Cx<'_>) {
+        let problem = self.problem();
         let Some(call) = self.calls.get_mut(key) else { return };
         call.grace = None;
         let Owner::Client { client, request } = call.owner else { return };
@@ -103,14 +106,14 @@ impl Upstream {
             return;
         }
         let handshake = call.message.clone();
-        let Some(answer) = provisional_answer(&handshake, &self.config.name) else { return };
+        let Some(answer) = provisional_answer(&handshake, &self.config.name, problem.as_ref()) else { return };
         let took = cx.now.since(call.arrived);
         let was_out = std::mem::take(&mut call.is_out);
         cx.emit(Event::ProvisionalAnswer { upstream: self.id, call: call.name, was_out, took });
         if matches!(call.state, State::Sent(_)) {
             // It is in flight and must not be sent twice: it becomes an internal request.
             call.owner = Owner::Us(InternalRequest::Handshake);
-            call.is_first_handshake = true;
+            call.is_repeated = false;
             self.internal_requests += 1;
             self.session.adopt(handshake);
             self.disarm(key, cx);
@@ -120,6 +123,21 @@ impl Upstream {
             self.initialize_in_background(handshake, cx);
         }
         self.send_provisional_handshake(client, request, answer, cx);
+    }
+
+    /// Answers a waiting list from the cache, because the server is away.
+    pub(super) fn answer_pending_from_cache(&mut self, key: Key, cx: &mut Cx<'_>) -> bool {
+        let Some(call) = self.calls.get(key).filter(|call| ListKind::of(call.method()).is_some()) else { return false };
+        let Owner::Client { client, request } = call.owner else { return false };
+        let message = call.message.clone();
+        if !self.answer_from_cache(client, request, &message, cx) {
+            return false;
+        }
+        if let Some(call) = self.take(key, cx) {
+            let (took, was_out) = (cx.now.since(call.arrived), call.is_out);
+            cx.emit(Event::ProvisionalAnswer { upstream: self.id, call: call.name, was_out, took });
+        }
+        true
     }
 
     fn send_provisional_handshake(&mut self, client: ClientId, request: Key, answer: Message, cx: &mut Cx<'_>) {
@@ -134,6 +152,9 @@ impl Upstream {
         self.session.keep(handshake);
         if !self.link.is_up() {
             self.link.wake(cx);
+        } else if self.gate.is_paused(cx.now) {
+            // The handshake keeps the pause, too.
+            self.watch_gate(cx);
         } else if let Some(handshake) = self.session.reinitialize() {
             self.replay(handshake, cx);
         }
@@ -259,8 +280,9 @@ impl Upstream {
 }
 
 /// A provisional answer to a handshake, with values that are safe for any server.
-fn provisional_answer(handshake: &Message, name: &str) -> Option<Message> {
+fn provisional_answer(handshake: &Message, name: &str, problem: Option<&Reason>) -> Option<Message> {
     let changes = || json!({ "listChanged": true });
+    let problem = problem.map_or_else(|| "it has not answered yet".to_owned(), Reason::to_string);
     let answer = json!({
         "jsonrpc": "2.0",
         "id": 0,
@@ -268,6 +290,7 @@ fn provisional_answer(handshake: &Message, name: &str) -> Option<Message> {
             "protocolVersion": handshake.get_str(&["protocolVersion"])?,
             "capabilities": { "tools": changes(), "prompts": changes(), "resources": changes() },
             "serverInfo": { "name": name, "version": "provisional" },
+            "instructions": words::not_started(name, &problem),
         },
     });
     Message::parse(Bytes::from(answer.to_string())).ok()

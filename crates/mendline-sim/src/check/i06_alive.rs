@@ -28,7 +28,7 @@ pub(super) struct Alive {
 }
 
 /// Links with this many dials within a minute may wait.
-const OFTEN: usize = 8;
+const OFTEN: usize = 5;
 
 impl Alive {
     pub(super) fn new(upstreams: usize) -> Alive {

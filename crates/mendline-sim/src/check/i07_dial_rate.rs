@@ -1,9 +1,9 @@
 //! I7: dials are limited.
 //!
 //! Each upstream has one dial at a time: no second child is spawned before the first has failed or ended. There are at
-//! most thirty dials per minute. Each redial of an incident waits longer than the one before, until the link is proven
+//! most 36 dials per minute. Each redial of an incident waits longer than the one before, until the link is proven
 //! healthy; a started child alone proves nothing. The incident of this check is a lower bound of the incident of the
-//! engine: a child that lived for ten seconds ends it, and so does a manual reconnect or a change of connectivity. The
+//! engine: a child that lived for ten seconds or answered a request ends it, and so does a manual reconnect or a change of connectivity. The
 //! delays are those of the configuration.
 
 use std::collections::VecDeque;
@@ -14,10 +14,10 @@ use mendline_core::{Config, LinkId, Moment, defaults};
 
 use super::Check;
 use crate::fact::Fact;
-use crate::machine::EngineOutput;
+use crate::machine::{EngineOutput, EventKind};
 use crate::oracle::Oracle;
 
-const PER_MINUTE: usize = 30;
+const PER_MINUTE: usize = defaults::DIALS_PER_MINUTE;
 
 #[derive(Default)]
 struct Dials {
@@ -27,6 +27,8 @@ struct Dials {
     lost: Option<Moment>,
     /// Consecutive dials whose child ended early.
     short_lived: u32,
+    /// The current child has answered a request of a client.
+    served: bool,
     /// The current child is being replaced because of a new configuration.
     renewed: bool,
 }
@@ -40,7 +42,8 @@ impl Dials {
         }
         self.lost = Some(now);
         let lived = now - self.began;
-        self.short_lived = if lived >= defaults::PROVEN { 0 } else { self.short_lived + 1 };
+        let is_proven = std::mem::take(&mut self.served) || lived >= defaults::PROVEN;
+        self.short_lived = if is_proven { 0 } else { self.short_lived + 1 };
     }
 }
 
@@ -104,6 +107,11 @@ impl Check for DialRate {
                 }
                 if dials.recent.len() > PER_MINUTE {
                     return Err(format!("{} dials within a minute", dials.recent.len()));
+                }
+            }
+            Fact::Emitted(event) if matches!(event.kind, EventKind::Answered(_) | EventKind::AnsweredWithError(_)) => {
+                if let Some(dials) = event.upstream.and_then(|upstream| self.upstreams.get_mut(upstream)) {
+                    dials.served = true;
                 }
             }
             Fact::ManualAction(upstream) => {

@@ -1,10 +1,10 @@
 //! I7 over HTTP: one probe at a time, and no unlimited requests.
 //!
 //! While a link is not up, at most one exchange probes its upstream; exchanges that began while it was up and session
-//! deletes do not count. There are at most thirty dials per minute, and each redial of an incident waits longer than
+//! deletes do not count. There are at most 36 dials per minute, and each redial of an incident waits longer than
 //! the one before until the link is proven healthy.
 //!
-//! Requests that are not attempts are limited too: one call is sent in at most thirty exchanges per minute. A response
+//! Requests that are not attempts are limited too: one call is sent in at most 36 exchanges per minute. A response
 //! is resumed at most ten times since its last message, and never after the call was answered, except for a replayed
 //! handshake. A silent notification stream is requested at increasing intervals.
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 use mendline_core::config::{Reconnect, Transport};
 use mendline_core::port::{ExchangeId, Verb};
 use mendline_core::{Config, Moment, defaults};
-use mendline_wire::headers;
+use mendline_wire::{Kind, headers};
 
 use super::Check;
 use super::i07_dial_rate::least_wait;
@@ -25,7 +25,7 @@ use crate::oracle::{Key, Oracle, Record};
 use crate::site;
 
 const MINUTE: Duration = Duration::from_secs(60);
-const PER_MINUTE: usize = 30;
+const PER_MINUTE: usize = mendline_core::defaults::DIALS_PER_MINUTE;
 
 /// Times within the last minute.
 #[derive(Default)]
@@ -52,6 +52,8 @@ struct Upstream {
     began: Moment,
     lost: Option<Moment>,
     short_lived: u32,
+    /// The server has answered a request of a client over this link.
+    served: bool,
     notices: Recent,
 }
 
@@ -85,7 +87,8 @@ impl Upstream {
             "Waiting" | "Parked" if from != "Idle" => {
                 self.lost = Some(now);
                 let lived = now - self.began;
-                self.short_lived = if lived >= defaults::PROVEN { 0 } else { self.short_lived + 1 };
+                let is_proven = std::mem::take(&mut self.served) || lived >= defaults::PROVEN;
+                self.short_lived = if is_proven { 0 } else { self.short_lived + 1 };
             }
             _ => {}
         }
@@ -115,6 +118,7 @@ impl HttpRate {
             began: Moment::ZERO,
             lost: None,
             short_lived: 0,
+            served: false,
             notices: Recent::default(),
         });
         HttpRate {
@@ -187,7 +191,9 @@ impl Check for HttpRate {
             Fact::Requested(EngineOutput::Exchange(id, upstream, request)) => self.begin(*id, *upstream, request, now),
             Fact::HandedOut { by: Via::Exchange(..), key: Some(key), .. } => {
                 let times = self.sent.entry(*key).or_default().add(now);
-                if times > PER_MINUTE {
+                // A pause that the server requested paces a call that it refused.
+                let record = oracle.of(*key);
+                if times > PER_MINUTE + (record.refused + record.overloaded) as usize {
                     return Err(format!("one call was sent in {times} exchanges within a minute"));
                 }
                 Ok(())
@@ -196,6 +202,13 @@ impl Check for HttpRate {
                 for upstream in &mut self.upstreams {
                     upstream.looking.remove(id);
                 }
+                Ok(())
+            }
+            // An answered request is no probe any more.
+            Fact::Received { by: Via::Exchange(upstream, exchange), message: Some(message) }
+                if matches!(message.kind(), Kind::Result | Kind::Error) =>
+            {
+                self.upstreams[*upstream].looking.remove(exchange);
                 Ok(())
             }
             Fact::ResponseResumed { key, .. } if !may_be_resumed(oracle.of(*key)) => Err(format!(
@@ -221,6 +234,10 @@ impl Check for HttpRate {
             Fact::Emitted(event) => match (event.upstream, &event.kind) {
                 (Some(upstream), EventKind::Moved(_, to)) if self.upstreams[upstream].over_http => {
                     self.upstreams[upstream].move_to(to, now)
+                }
+                (Some(upstream), EventKind::Answered(_) | EventKind::AnsweredWithError(_)) => {
+                    self.upstreams[upstream].served = true;
+                    Ok(())
                 }
                 _ => Ok(()),
             },

@@ -81,7 +81,7 @@ impl Upstream {
                 self.answered += u32::from(self.trials.len() == 1 && self.trials.contains_key(call));
                 self.end(*call);
             }
-            EventKind::Ended(call) => self.end(*call),
+            EventKind::Ended(call) | EventKind::AnsweredWithError(call) => self.end(*call),
             EventKind::Sent(call) => return self.send(*call, now),
             EventKind::Opened(None, open_for) => {
                 if self.state == State::Closed && self.failures < self.least {
@@ -171,7 +171,7 @@ impl Check for BreakerRules {
             Fact::Answered { key, verdict: Verdict::Failed(failure), .. } if failure.cause == "breaker_open" => {
                 let record = oracle.of(*key);
                 let it = &self.upstreams[record.upstream];
-                if !it.was_open && !it.tools_open.contains(record.what) {
+                if !record.twin && !it.was_open && !it.tools_open.contains(record.what) {
                     return Err(format!("{} ({}) was rejected, but not by its own breaker", record.id, record.what));
                 }
             }

@@ -111,6 +111,7 @@ impl Client {
             verdict: None,
             whole: 0,
             refused: 0,
+            overloaded: 0,
             reported_session_lost: 0,
             runs: 0,
             replies: Vec::new(),

@@ -353,12 +353,17 @@ macro_rules! adapter {
                         EventKind::Accepted(*call, matches!(method, Method::Ping | Method::SubscriptionsListen))
                     }
                     Event::AttemptStarted { call, .. } => EventKind::Sent(*call),
+                    Event::CallRetried { outcome, why, .. } => {
+                        let is_answered = *outcome == core::evidence::Outcome::Answered;
+                        EventKind::Retried(is_answered || matches!(why.name(), "unreadable" | "stream_refused"))
+                    }
+                    Event::VerdictReached { .. } => EventKind::Verdict,
                     Event::Isolated { .. } => EventKind::Isolated,
                     Event::Resumed { .. } => EventKind::Resumed,
                     Event::CallRejected { .. } => EventKind::Rejected,
                     Event::CallAnswered { call, result: Answered::Ok | Answered::ToolError, .. } => EventKind::Answered(*call),
-                    Event::CallAnswered { call, .. }
-                    | Event::ProvisionalAnswer { call, .. }
+                    Event::CallAnswered { call, .. } => EventKind::AnsweredWithError(*call),
+                    Event::ProvisionalAnswer { call, .. }
                     | Event::CallFailed { call, .. }
                     | Event::CallCancelled { call, .. }
                     | Event::CallAbandoned { call, .. } => EventKind::Ended(*call),

@@ -51,6 +51,9 @@ impl World {
             && self.rng.percent(chance)
         {
             let exchange = pending.exchange;
+            let is_ping = pending.message.as_ref().is_some_and(|message| message.method() == Method::Ping);
+            let is_refusal = matches!(injected, InjectedResponse::Status(400 | 404, _));
+            self.origins[upstream].refused_ping |= is_ping && is_refusal;
             if injected.may_hide_execution() && self.rng.percent(40) {
                 pending.exchange = None;
                 self.origin_receives(upstream, pending, &site);
@@ -105,6 +108,7 @@ impl World {
             InjectedResponse::Status(status, wait) => {
                 if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
                     it.refuses |= proves_refusal(status);
+                    it.overloaded |= status == 503 && wait.is_some();
                 }
                 let retry_after_ms = wait.map(|seconds| seconds * 1_000);
                 let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
@@ -191,7 +195,9 @@ impl World {
                 self.record_violation(upstream, conversation, "received initialize with a session id");
             }
             let replayed = pending.key.is_some_and(|key| self.oracle.of(key).answers > 0);
-            if replayed && self.origins[upstream].has_live_session() {
+            // A ping that was refused allows a handshake as a probe.
+            let is_probe = std::mem::take(&mut self.origins[upstream].refused_ping);
+            if replayed && !is_probe && self.origins[upstream].has_live_session() {
                 self.record_violation(
                     upstream,
                     conversation,

@@ -16,7 +16,9 @@ use crate::port::{EndHow, ExchangeId, Written};
 use crate::reason::{HandshakeError, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
-use crate::upstream::call::Owner;
+use crate::upstream::availability::{self, Sign};
+use crate::upstream::call::{Owner, PendingVerdict};
+use crate::upstream::calls::Incident;
 use crate::upstream::exchange::{Exchange, ExchangeContext, OneWay, Purpose, Verdict, judge};
 use crate::upstream::internal::InternalRequest;
 use crate::upstream::link::EndedBy;
@@ -59,7 +61,9 @@ impl Upstream {
             return;
         }
         let policy = call.policy(&self.config);
-        let resumable = !meta::is_modern(&call.message) && call.stream.tries < policy.resume_attempts;
+        let resumable = !meta::is_modern(&call.message)
+            && call.stream.tries < policy.resume_attempts
+            && call.stream.total < policy.resume_total;
         let around = ExchangeContext {
             last_event: call.stream.last_event.clone().filter(|_| resumable),
             can_lose_session: !call.refused_once
@@ -76,6 +80,8 @@ impl Upstream {
         let is_busy = exchange.retry_after.is_some();
         let unsent = call.unsent + 1;
         let verdict = judge(exchange, how, written, &around);
+        let sign = availability::sign(&verdict, exchange);
+        let (is_initialize, has_grace) = (call.method() == Method::Initialize, call.grace.is_some());
         if let Owner::Us(internal) = call.owner
             && !matches!(verdict, Verdict::Resume(_))
         {
@@ -84,6 +90,18 @@ impl Upstream {
         match verdict {
             Verdict::Settle(evidence, why) if evidence.reply == Reply::HeadersRefused => {
                 self.headers_refused(key, evidence, why, cx);
+            }
+            Verdict::Settle(evidence, why) if sign == Sign::Overloaded && !exchange.resumes => {
+                self.call_overloaded(key, evidence, why, is_busy, cx);
+            }
+            Verdict::Settle(evidence, why)
+                if matches!(sign, Sign::Failed | Sign::Unknown)
+                    && !exchange.resumes
+                    && !is_orphan
+                    && (!is_initialize || (has_grace && !over_sse)) =>
+            {
+                self.call_failed(key, PendingVerdict { evidence, why, is_refusal: false }, cx);
+                self.promote(cx);
             }
             Verdict::Settle(evidence, why) => {
                 // An unsent call costs no attempt, so only its backoff bounds the rate.
@@ -96,10 +114,7 @@ impl Upstream {
                 if is_orphan && evidence.reply == Reply::SessionGone && self.session.was_initialized() {
                     (call.refused_once, call.lost_in) = (true, Some(exchange.session_number));
                 }
-                let is_initialize = call.method() == Method::Initialize && evidence.outcome() == Outcome::Unknown;
-                if !is_busy {
-                    self.note_loss(key, evidence, cx);
-                }
+                let is_initialize = is_initialize && evidence.outcome() == Outcome::Unknown;
                 self.settle_for(key, evidence, not_before, why, cx);
                 self.sort_waiting();
                 if is_initialize && over_sse {
@@ -139,14 +154,30 @@ impl Upstream {
             }
             Verdict::Resume(_) => {
                 call.stream.tries += 1;
+                call.stream.total += 1;
                 call.stream.resume_at = Some(cx.now + call.stream.retry.unwrap_or(defaults::RESUME_WAIT));
                 self.arm(key, cx);
+                if let (true, EndHow::NoConnection(why)) = (exchange.resumes, how) {
+                    self.unreachable(why.clone().into(), false, cx);
+                }
             }
             Verdict::OtherDialect(why) => self.try_other_dialect(key, why, cx),
             Verdict::OtherEra(why) => self.fail(key, Cause::OtherEra, Outcome::Refused, why, cx),
+            // The handshake waits for its provisional answer, which names the login.
+            Verdict::NeedsLogin(why) if has_grace => {
+                let evidence = Evidence { written, reply: Reply::Status(exchange.status.unwrap_or(401)) };
+                self.end_attempt(key, evidence, &why, cx);
+                self.resend(key, evidence, cx.now, why.clone(), Incident::Free, cx);
+                self.login_required(why.clone(), cx);
+                self.unreachable(why, false, cx);
+            }
             Verdict::NeedsLogin(why) => {
                 self.wants_login = true;
-                self.fail(key, Cause::NeedsLogin, Outcome::Refused, why, cx);
+                self.call_needs_login(key, why, cx);
+            }
+            Verdict::Refused(why) if !is_initialize || (has_grace && exchange.status != Some(403)) => {
+                let evidence = Evidence { written, reply: Reply::Status(exchange.status.unwrap_or(404)) };
+                self.call_failed(key, PendingVerdict { evidence, why, is_refusal: true }, cx);
             }
             Verdict::Refused(why) => {
                 self.note_health(key, None, cx);
@@ -194,8 +225,10 @@ impl Upstream {
     }
 
     pub(in crate::upstream) fn unreachable(&mut self, why: Reason, permanent: bool, cx: &mut Cx<'_>) {
+        self.note_away(cx);
         let called = !self.waiting.is_empty();
         self.link.handle_unreachable(why, permanent, called, cx);
+        self.shorten_grace(cx);
         self.give_up_if_parked(cx);
         self.announce(cx);
     }

@@ -173,7 +173,12 @@ impl Upstream {
 }
 
 /// A `tools/list` with the metadata of this call.
-fn list_tools(call: &Message, cursor: Option<&str>) -> Option<Message> {
+pub fn list_tools(call: &Message, cursor: Option<&str>) -> Option<Message> {
+    with_meta_of(call, "tools/list", cursor)
+}
+
+/// A request with the metadata of this modern call.
+pub fn with_meta_of(call: &Message, method: &str, cursor: Option<&str>) -> Option<Message> {
     let mut names = Vec::new();
     for key in [meta::PROTOCOL_VERSION, meta::CLIENT_INFO, meta::CLIENT_CAPABILITIES] {
         if let Some(raw) = call.get(&["_meta", key]) {
@@ -182,7 +187,7 @@ fn list_tools(call: &Message, cursor: Option<&str>) -> Option<Message> {
     }
     let cursor = cursor.map(|cursor| format!(r#","cursor":{}"#, quote(cursor))).unwrap_or_default();
     let params = format!(r#"{{"_meta":{{{}}}{cursor}}}"#, names.join(","));
-    let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"tools/list","params":{params}}}"#);
+    let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{method}","params":{params}}}"#);
     Message::parse(Bytes::from(text)).ok()
 }
 

@@ -14,6 +14,7 @@ use crate::event::{Dropped, Event, Over};
 use crate::port::{Content, ExchangeId, Head};
 use crate::slab::Key;
 use crate::upstream::Upstream;
+use crate::upstream::availability::proves_availability;
 use crate::upstream::call::Owner;
 use crate::upstream::exchange::{ErrorBody, Purpose, first_words};
 use crate::upstream::internal::InternalRequest;
@@ -29,8 +30,10 @@ impl Upstream {
         self.advance_http(cx);
     }
 
-    fn handle_reachable(&mut self, cx: &mut Cx<'_>) {
-        if self.link.handle_reached(Over::Http, cx) {
+    pub(in crate::upstream) fn handle_reachable(&mut self, cx: &mut Cx<'_>) {
+        // A connection does not prove that a server is back that accepted connections while it was away.
+        let over = if self.has_sse_stream() { Over::Sse } else { Over::Http };
+        if !self.availability.is_away() && self.link.handle_reached(over, cx) {
             match self.session.reinitialize() {
                 // The probe may be the handshake itself; then its answer opens the session.
                 Some(handshake) if !self.session_initializes() => self.replay(handshake, cx),
@@ -67,6 +70,7 @@ impl Upstream {
         exchange.session = head.session.or(exchange.session.take());
         exchange.retry_after = head.retry_after_ms.map(Duration::from_millis);
         let pause_hint = exchange.retry_after.filter(|_| matches!(head.status, 429 | 503));
+        let is_unavailable = head.status == 503;
         let purpose = exchange.purpose;
         if let (Purpose::Call(key), Some(session)) = (purpose, &exchange.session)
             && let Some(call) = self.calls.get_mut(key)
@@ -78,7 +82,7 @@ impl Upstream {
             }
         }
         if let Some(hint) = pause_hint {
-            self.pause(hint, cx);
+            self.pause(hint, is_unavailable, cx);
         }
         if is_new && !is_sse {
             self.handle_reachable(cx);
@@ -202,6 +206,21 @@ impl Upstream {
         if let Some((key, Owner::Us(InternalRequest::Confirm))) = call {
             return self.confirmation_answered(id, key, &message, cx);
         }
+        if let Some((key, Owner::Us(InternalRequest::ProbeHandshake))) = call {
+            if let Some(http) = &mut self.http {
+                http.leave(id, cx);
+            }
+            return self.probe_handshake_answered(id, key, message, cx);
+        }
+        let is_probe = matches!(call, Some((_, Owner::Us(InternalRequest::Probe))));
+        if let (true, true, Kind::Error) = (is_probe, refused, message.kind())
+            && let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id))
+            && matches!(exchange.status, Some(400 | 404))
+        {
+            // The session or the method is unknown: its end decides.
+            exchange.error_body = Some(ErrorBody::of(message, false, cx.quote));
+            return;
+        }
         if let (Kind::Error, true, Purpose::Notices) = (message.kind(), refused, purpose)
             && let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id))
         {
@@ -252,6 +271,11 @@ impl Upstream {
             Purpose::Call(key) if is_stale && message.kind() == Kind::Result => self.state_in(key),
             _ => None,
         };
+        if let Some((key, _)) = call
+            && self.calls.get(key).is_some_and(|call| proves_availability(call, &message))
+        {
+            self.note_response(key, cx);
+        }
         self.handle_message(link, message, cx);
         if let Some(confirmed) = confirmed {
             self.restore_again(confirmed, cx);
@@ -272,7 +296,7 @@ impl Upstream {
         self.calls.get(key).map(|call| (key, call.owner))
     }
 
-    fn is_handshake(&self, key: Key) -> bool {
+    pub(in crate::upstream) fn is_handshake(&self, key: Key) -> bool {
         self.calls.get(key).is_some_and(|call| call.method() == Method::Initialize)
     }
 }

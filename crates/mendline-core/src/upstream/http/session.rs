@@ -4,6 +4,8 @@
 //! has accepted `initialized`; until then nothing else is sent. If it is unknown whether `initialized` arrived, the
 //! whole handshake is repeated.
 
+use std::sync::Arc;
+
 use mendline_wire::{Message, Method};
 
 use super::{Http, Refusal};
@@ -12,8 +14,6 @@ use crate::cx::Cx;
 use crate::dispatch::ClientEvent;
 use crate::event::{Dropped, Event};
 use crate::evidence::Outcome;
-use crate::moment::Moment;
-use crate::policy::budget::Budget;
 use crate::port::ExchangeId;
 use crate::reason::{HandshakeError, Reason};
 use crate::slab::Key;
@@ -24,13 +24,18 @@ use crate::upstream::outbox::Out;
 use crate::words::Cause;
 
 impl Http {
-    /// Charges the loss of a session to the retry budget, once for all calls that it refused. Each of them is sent at
-    /// most once more for this reason.
-    pub(in crate::upstream) fn charge_loss(&mut self, session_number: u32, budget: &mut Budget, now: Moment) -> bool {
-        if self.charged_session != Some(session_number) && budget.try_spend(now) {
-            self.charged_session = Some(session_number);
-        }
-        self.charged_session == Some(session_number)
+    /// The session in the response head of this exchange.
+    pub(in crate::upstream) fn session_in(&self, id: ExchangeId) -> Option<Arc<str>> {
+        self.exchanges.get(&id)?.session.as_deref().map(Into::into)
+    }
+
+    /// Uses the session of a handshake that was answered like this.
+    pub(in crate::upstream) fn adopt_session(&mut self, session: Option<Arc<str>>, answer: &Message) {
+        self.session = session;
+        (self.early_session, self.has_answered) = (None, false);
+        let version = answer.get_str(&["protocolVersion"]);
+        // Revisions before 2025-06-18 have no such header.
+        self.version = version.filter(|version| version.as_ref() >= "2025-06-18").map(Into::into);
     }
 }
 
@@ -62,11 +67,8 @@ impl Upstream {
 
     pub(super) fn learn_session(&mut self, id: ExchangeId, answer: &Message) {
         let Some(http) = &mut self.http else { return };
-        http.session = http.exchanges.get(&id).and_then(|exchange| exchange.session.as_deref()).map(Into::into);
-        (http.early_session, http.has_answered) = (None, false);
-        let version = answer.get_str(&["protocolVersion"]);
-        // Revisions before 2025-06-18 have no such header.
-        http.version = version.filter(|version| version.as_ref() >= "2025-06-18").map(Into::into);
+        let session = http.session_in(id);
+        http.adopt_session(session, answer);
     }
 
     /// Handles a replayed handshake without an answer. The upstream counts as lost.
@@ -75,11 +77,11 @@ impl Upstream {
         drop(self.take(key, cx));
         self.session.lose();
         let permanent = matches!(verdict, Verdict::Forbidden(_));
+        let needs_login = matches!(verdict, Verdict::NeedsLogin(_));
         let is_other_dialect = matches!(verdict, Verdict::OtherDialect(_));
         let cause = match &verdict {
-            Verdict::NeedsLogin(_) => Some(Cause::NeedsLogin),
             Verdict::OtherEra(_) => Some(Cause::OtherEra),
-            Verdict::Refused(_) => Some(Cause::Refused),
+            Verdict::Refused(why) if why.status() == Some(403) => Some(Cause::Refused),
             Verdict::Final(_) | Verdict::Answered => Some(Cause::CannotBridge),
             _ => None,
         };
@@ -91,12 +93,11 @@ impl Upstream {
             return self.link.return_to_dialing(cx);
         }
         self.drop_sse_stream(cx);
+        if needs_login {
+            self.login_required(why.clone(), cx);
+        }
         if let (Some(cause), false) = (cause, self.is_initialized_once) {
             // The waiting calls report it to their clients.
-            if cause == Cause::NeedsLogin {
-                self.wants_login = true;
-                cx.emit(Event::LoginRequired { upstream: self.id, why: why.clone() });
-            }
             for key in std::mem::take(&mut self.waiting) {
                 self.fail(key, cause, Outcome::NotSent, why.clone(), cx);
             }

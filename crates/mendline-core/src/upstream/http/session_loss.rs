@@ -129,7 +129,7 @@ impl Http {
 
     /// Ignores the rest of a call's exchange. A body is read to its end, so that its connection can be reused; an event
     /// stream is aborted.
-    fn leave(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {
+    pub(super) fn leave(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         match (exchange.purpose, exchange.content) {
             (Purpose::Call(_), Content::Events) => self.abort(id, cx),
@@ -153,7 +153,13 @@ impl Upstream {
         let is_named = exchange.session_named.is_some() || http.dialect == Dialect::Sse;
         let asks_for_it = matches!(
             call.owner,
-            Owner::Us(InternalRequest::Handshake | InternalRequest::Ping | InternalRequest::Confirm)
+            Owner::Us(
+                InternalRequest::Handshake
+                    | InternalRequest::Ping
+                    | InternalRequest::Confirm
+                    | InternalRequest::Probe
+                    | InternalRequest::ProbeHandshake
+            )
         );
         let can_lose =
             is_named && !exchange.resumes && !call.refused_once && !asks_for_it && self.session.was_initialized();

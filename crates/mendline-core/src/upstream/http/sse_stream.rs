@@ -67,8 +67,9 @@ impl Upstream {
             // Neither transport: the next call may try both again.
             http.dialect = Dialect::Auto;
             let why = Reason::Both(Box::new(refused), Box::new(why));
-            if self.ever_answered {
-                // It supported one of them before: a proxy in front of it may be answering now.
+            let has_grace = self.calls.iter().any(|(_, call)| call.grace.is_some());
+            if self.ever_answered || has_grace || self.provisional_handshake.is_some() {
+                // It supported one of them before, or it is starting: a proxy in front of it may be answering now.
                 return self.unreachable(why, false, cx);
             }
             for key in std::mem::take(&mut self.waiting) {

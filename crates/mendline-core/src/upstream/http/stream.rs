@@ -20,6 +20,8 @@ pub struct Stream {
     pub retry: Option<Duration>,
     /// Resumptions since the last message.
     pub tries: u32,
+    /// All resumptions; nothing resets this count.
+    pub total: u32,
     pub resume_at: Option<crate::moment::Moment>,
     /// The session in its head; a handshake that breaks off is resumed in it.
     pub session: Option<String>,
@@ -32,6 +34,11 @@ pub struct Stream {
 const REMEMBERED: usize = 1000;
 
 impl Stream {
+    /// Forgets the response of a lost attempt: the next attempt has its own.
+    pub(in crate::upstream) fn restart(&mut self) {
+        *self = Stream { total: self.total, ..Stream::default() };
+    }
+
     /// Records an event; returns whether it is new. Replayed events are delivered once.
     pub(super) fn note(&mut self, id: Option<Bytes>, retry: Option<Duration>, has_message: bool) -> bool {
         if let Some(id) = id.filter(|id| !id.is_empty()) {
@@ -71,6 +78,8 @@ impl Upstream {
         }
         headers.push((headers::LAST_EVENT_ID.into(), String::from_utf8_lossy(last_event).into()));
         call.stream.resumed = true;
+        // Its answer shows that the server is available now.
+        call.begun = http.begun() + 1;
         let (resumption, most) = (call.stream.tries, call.policy(&self.config).resume_attempts);
         let (name, tool) = (call.name, call.tool.clone());
         cx.emit(Event::ResponseResumed { upstream: self.id, call: name, tool, resumption, most });

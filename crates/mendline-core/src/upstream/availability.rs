@@ -1,0 +1,690 @@
+//! The availability of a server: one rule for every form of outage.
+//!
+//! A server can be gone in many forms: its connections are refused, reset or closed, a load balancer answers 502 or with
+//! a page, a login page redirects. All are handled alike. [`sign`] turns the end of an exchange into a [`Sign`], and the
+//! signs move the server between these conditions:
+//!
+//! ```text
+//!                  a call fails                    the probe fails
+//!   available ───────────────────────► suspect ───────────────────────► away
+//!       ▲  ▲                              │                               │
+//!       │  └──── the server answers ──────┘                               │
+//!       └───────────── the server answers a probe ────────────────────────┘
+//! ```
+//!
+//! - *Suspect*: a call ended without a JSON-RPC response. Nothing stops; only the failed call waits for the verdict.
+//!   The verdict is the first response to any request that was sent after the failure, else that of one probe on a
+//!   fresh connection. If the server answers, the failure belongs to the call: it costs an attempt.
+//! - *Away*: no connection, or the probe failed too. Unsent and repeatable calls wait; the link paces the probes, and
+//!   the first response releases all calls. Exchanges in flight run to their end, and the session stays.
+//! - *Needs login*: the server refused a call and a probe with 401. Calls are rejected until a probe is accepted.
+//!
+//! An overloaded server is paused, see [`super::pace`]. A child process needs no probe: its exit is the verdict.
+//!
+//! The probe is a `ping`; for a server that refuses pings it is a `tools/list`, in the modern era `server/discover`. A
+//! refusal with 400 or 404 can be about the session or about the method, so a second probe follows: a handshake, in the
+//! modern era a `tools/list`. The session of such a handshake is used only if another ping shows that the old one is
+//! lost.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mendline_wire::{Kind, Message, Method, headers, meta};
+
+use super::Upstream;
+use super::call::{Call, Owner, PendingVerdict, State};
+use super::calls::{Incident, cause_of};
+use super::exchange::{Exchange, Purpose, Verdict};
+use super::health::FailedCall;
+use super::http::{Http, params};
+use super::internal::InternalRequest;
+use super::keepalive::ping;
+use crate::config::Dialect;
+use crate::cx::{Alarm, Cx};
+use crate::defaults;
+use crate::event::Event;
+use crate::evidence::{Evidence, Outcome, Reply};
+use crate::moment::Moment;
+use crate::policy::backoff;
+use crate::policy::gradual::Gradual;
+use crate::policy::retry::{self, Loss, RetryDecision};
+use crate::port::{ExchangeId, HttpRequest, Reuse, Verb};
+use crate::reason::{LossReason, Reason};
+use crate::slab::Key;
+use crate::timers::TimerId;
+use crate::words::Cause;
+
+/// The condition of a server. Overload, isolation and parking are states of the gate and the link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Condition {
+    /// It answers, or nothing is known.
+    #[default]
+    Available,
+    /// A call failed, and the verdict is open.
+    Suspect,
+    /// It does not answer.
+    Away,
+    /// It refuses every request without a login.
+    NeedsLogin,
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Condition::Available => "available",
+            Condition::Suspect => "suspect",
+            Condition::Away => "away",
+            Condition::NeedsLogin => "needs login",
+        })
+    }
+}
+
+/// The meaning of an exchange's end for the condition of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// A JSON-RPC response: it is available.
+    Answered,
+    /// Ended without a response: it is suspect.
+    Failed,
+    /// Refused with 400 or 404: suspect, and perhaps only the session or the method is unknown.
+    Unknown,
+    /// No connection: it is away.
+    Unreachable,
+    /// 429, or 503 with a hint: it is overloaded.
+    Overloaded,
+    /// 401, and for a probe 403: it needs a login.
+    LoginRequired,
+    /// About this exchange or the configuration only.
+    Nothing,
+}
+
+/// Returns the sign of an exchange that ended with this verdict.
+pub fn sign(verdict: &Verdict, exchange: &Exchange) -> Sign {
+    match verdict {
+        Verdict::Answered => Sign::Answered,
+        Verdict::Unreachable(_) => Sign::Unreachable,
+        Verdict::NeedsLogin(_) => Sign::LoginRequired,
+        Verdict::Settle(Evidence { reply: Reply::RefusedByTransport | Reply::HeadersRefused, .. }, _) => Sign::Nothing,
+        Verdict::Settle(Evidence { reply: Reply::Status(421), .. }, _) => Sign::Nothing,
+        // A refused resumption says nothing about the request.
+        Verdict::Settle(..) if exchange.resumes => Sign::Failed,
+        Verdict::Settle(..) | Verdict::Refused(_) | Verdict::SessionReportedLost(_) => match exchange.status {
+            Some(429) => Sign::Overloaded,
+            Some(503) if exchange.retry_after.is_some() => Sign::Overloaded,
+            Some(400 | 404) => Sign::Unknown,
+            _ => Sign::Failed,
+        },
+        // The server replied in its own way: these exchanges have their own handling.
+        Verdict::Forbidden(_)
+        | Verdict::Resume(_)
+        | Verdict::OtherDialect(_)
+        | Verdict::OtherEra(_)
+        | Verdict::Final(_) => Sign::Nothing,
+    }
+}
+
+/// The step of a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ProbeStep {
+    /// The first request: a ping, or `server/discover`.
+    #[default]
+    First,
+    /// A handshake or a `tools/list`, after 400 or 404.
+    Second,
+    /// Another ping, which decides between the old session and that of the handshake.
+    Confirm,
+}
+
+/// The session of a handshake that was sent as a probe.
+#[derive(Debug)]
+struct ProbedSession {
+    session: Option<Arc<str>>,
+    handshake: Message,
+    answer: Message,
+}
+
+/// The condition of one server, with its probes.
+#[derive(Debug, Default)]
+pub struct Availability {
+    condition: Condition,
+    /// The exchanges begun before the last failure: a response to a later one is the verdict.
+    begun_before: u64,
+    /// The time of the last probe.
+    probed: Option<Moment>,
+    step: ProbeStep,
+    probed_session: Option<ProbedSession>,
+    timer: Option<TimerId>,
+    /// The number of verdicts so far. All calls of one verdict are one incident for the retry budget.
+    pub(super) verdicts: u64,
+    /// Probes since the server first required a login.
+    login_probes: u32,
+    /// The modern probe, with the metadata of the client that was last affected.
+    discover: Option<Message>,
+    /// Calls that failed before the verdict; they count if the server is available.
+    failed: Vec<FailedCall>,
+    /// The reason of the last failure.
+    why: Option<Reason>,
+}
+
+impl Availability {
+    /// Returns whether only a response proves that the server is back.
+    pub fn is_away(&self) -> bool {
+        self.condition == Condition::Away
+    }
+
+    /// Resets it for another target.
+    pub fn reset(&mut self, cx: &mut Cx<'_>) {
+        cx.disarm(&mut self.timer);
+        *self = Availability { verdicts: self.verdicts, ..Availability::default() };
+    }
+}
+
+impl Upstream {
+    /// Handles a call of a client whose exchange ended without a response. It waits for the verdict, unless the verdict
+    /// cannot change its answer.
+    pub(super) fn call_failed(&mut self, key: Key, pending: PendingVerdict, cx: &mut Cx<'_>) {
+        let Some(call) = self.calls.get(key) else { return };
+        let outcome = pending.evidence.outcome();
+        let policy = &call.policy(&self.config).retry;
+        let decision = retry::decide(Loss::Unanswered(outcome), call.effect, policy);
+        let is_spent = decision == RetryDecision::Charged && call.counted() >= policy.attempts;
+        let is_decided = !pending.is_refusal && (decision == RetryDecision::Never || is_spent);
+        let (is_first_handshake, message) = (call.grace.is_some(), call.message.clone());
+        self.end_attempt(key, pending.evidence, &pending.why, cx);
+        if meta::is_modern(&message) {
+            self.availability.discover = discover(&message);
+        }
+        if let Some(http) = &self.http {
+            self.availability.begun_before = http.begun();
+        }
+        let why = pending.why.clone();
+        self.availability.why = Some(why.clone());
+        if is_first_handshake {
+            // The handshake is its own probe; it waits, and is answered provisionally at the end of its grace.
+            self.hold_for_verdict(key, pending, cx);
+            return self.away(why, cx);
+        }
+        if is_decided {
+            let failed = self.failed_call(key, pending.evidence);
+            self.availability.failed.extend(failed);
+            self.fail(key, cause_of(pending.evidence), outcome, pending.why, cx);
+        } else {
+            self.hold_for_verdict(key, pending, cx);
+        }
+        if self.is_probed_by_link() {
+            self.resolve(Condition::Away, cx);
+        } else {
+            self.suspect(why, cx);
+        }
+    }
+
+    /// Returns whether the link probes the server: it is away already.
+    fn is_probed_by_link(&self) -> bool {
+        !self.link.is_up()
+    }
+
+    fn hold_for_verdict(&mut self, key: Key, pending: PendingVerdict, cx: &mut Cx<'_>) {
+        let Some(call) = self.calls.get_mut(key) else { return };
+        let since = call.waiting_since(cx.now);
+        call.state = State::Waiting { since, not_before: cx.now };
+        let (name, tool, why) = (call.name, call.tool.clone(), pending.why.clone());
+        let was_out = std::mem::take(&mut call.is_out);
+        cx.emit(Event::VerdictAwaited { upstream: self.id, call: name, tool, why, was_out });
+        call.stream.restart();
+        call.pending = Some(Box::new(pending));
+        self.gate.note_waits(call.name);
+        // A new key, so that a late answer to the lost attempt is not taken for that of the next one.
+        let Some(key) = self.calls.rename(key) else { return };
+        self.waiting.push_back(key);
+        self.sort_waiting();
+        self.disarm(key, cx);
+        self.arm(key, cx);
+    }
+
+    /// Makes the server suspect, and schedules the probe.
+    fn suspect(&mut self, why: Reason, cx: &mut Cx<'_>) {
+        if self.availability.condition == Condition::Available {
+            self.availability.condition = Condition::Suspect;
+            cx.emit(Event::ServerSuspected { upstream: self.id, why });
+        }
+        self.schedule_probe(cx);
+    }
+
+    fn schedule_probe(&mut self, cx: &mut Cx<'_>) {
+        if self.availability.timer.is_some() || self.is_probing() {
+            return;
+        }
+        // Calls that fail together share one probe, and probes are at least a second apart.
+        let soon = cx.now + defaults::PROBE_DELAY;
+        let at = self.availability.probed.map_or(soon, |probed| soon.max(probed + defaults::PROBE_PAUSE));
+        let at = at.max(self.gate.resumes_at(cx.now));
+        self.availability.timer = cx.timers.arm(at, Alarm::Availability(self.id));
+    }
+
+    fn is_probing(&self) -> bool {
+        self.runs(InternalRequest::Probe) || self.runs(InternalRequest::ProbeHandshake)
+    }
+
+    /// Handles the timer of the next probe.
+    pub fn handle_availability_timer(&mut self, cx: &mut Cx<'_>) {
+        self.availability.timer = None;
+        match self.availability.condition {
+            Condition::Suspect if self.gate.is_paused(cx.now) => self.schedule_probe(cx),
+            Condition::Suspect | Condition::NeedsLogin => {
+                self.availability.step = ProbeStep::First;
+                self.send_probe(cx);
+            }
+            _ => {}
+        }
+        self.advance_http(cx);
+    }
+
+    /// Sends the probe of a dial, if one is needed and known. Returns whether the server is being probed.
+    pub(super) fn probe_for_link(&mut self, cx: &mut Cx<'_>) -> bool {
+        if !self.availability.is_away() {
+            return false;
+        }
+        if self.is_probing() {
+            return true;
+        }
+        // The handshake of a client is its own probe.
+        let handshake = self.waiting.iter().copied().find(|key| self.is_handshake(*key));
+        if let Some(key) = handshake {
+            self.waiting.retain(|it| *it != key);
+            self.start_call(key, cx);
+            return true;
+        }
+        if self.is_probed_by_call() {
+            return false;
+        }
+        let has_work = !self.waiting.is_empty() || self.session.is_initialized() || self.subscriptions > 0;
+        if !has_work {
+            return false;
+        }
+        self.availability.step = ProbeStep::First;
+        self.send_probe(cx);
+        true
+    }
+
+    /// Returns whether a request is in flight that was sent after the server went away: it is the probe.
+    pub(super) fn probe_in_flight(&self) -> bool {
+        let since = self.availability.begun_before;
+        self.availability.is_away()
+            && self.calls.iter().any(|(_, call)| matches!(call.state, State::Sent(_)) && call.begun > since)
+    }
+
+    /// Returns whether the next call is the only possible probe: a handshake, or a call of a client without one.
+    fn is_probed_by_call(&self) -> bool {
+        let is_modern = |key: &Key| self.calls.get(*key).is_some_and(|call| meta::is_modern(&call.message));
+        let is_known = self.session.was_initialized()
+            || self.availability.discover.is_some()
+            || self.waiting.iter().any(is_modern);
+        !is_known || self.waiting.iter().any(|key| self.is_handshake(*key))
+    }
+
+    fn send_probe(&mut self, cx: &mut Cx<'_>) {
+        if self.is_probing() {
+            return;
+        }
+        if self.availability.discover.is_none() && !self.session.was_initialized() {
+            let modern = |key: &Key| self.calls.get(*key).filter(|call| meta::is_modern(&call.message));
+            self.availability.discover = self.waiting.iter().find_map(modern).and_then(|call| discover(&call.message));
+        }
+        let is_modern = !self.session.was_initialized() && self.availability.discover.is_some();
+        let refuses_pings = self.http.as_ref().is_some_and(Http::refuses_pings);
+        let request = match (&self.availability.discover, self.availability.step) {
+            (Some(discover), ProbeStep::First) if is_modern => Some(discover.clone()),
+            (Some(discover), _) if is_modern => params::list_tools(discover, None),
+            _ if refuses_pings => list_tools(),
+            _ => ping(),
+        };
+        self.availability.probed = Some(cx.now);
+        if let Some(request) = request {
+            self.send_internal(InternalRequest::Probe, request, cx);
+        }
+    }
+
+    /// Handles the end of a probe without a response.
+    pub(super) fn probe_ended(&mut self, verdict: Verdict, exchange: &Exchange, cx: &mut Cx<'_>) {
+        let sign = match sign(&verdict, exchange) {
+            Sign::Failed if exchange.status == Some(403) => Sign::LoginRequired,
+            sign => sign,
+        };
+        let why = verdict.reason();
+        match sign {
+            Sign::LoginRequired => self.login_required(why, cx),
+            Sign::Overloaded => self.probe_overloaded(cx),
+            Sign::Unknown => self.probe_refused(why, cx),
+            _ => self.away(why, cx),
+        }
+    }
+
+    /// Handles a probe that the server refused with 400 or 404.
+    fn probe_refused(&mut self, why: Reason, cx: &mut Cx<'_>) {
+        if self.has_sse_stream() {
+            // The session ends with its stream; the next dial opens another one.
+            self.drop_sse_stream(cx);
+            return self.away(why, cx);
+        }
+        let handshake = self.session.handshake().filter(|_| self.session.is_initialized());
+        match self.availability.step {
+            ProbeStep::First => {
+                self.availability.step = ProbeStep::Second;
+                match handshake {
+                    Some(handshake) => self.send_internal(InternalRequest::ProbeHandshake, handshake, cx),
+                    None if self.availability.discover.is_some() => self.send_probe(cx),
+                    None => self.away(why, cx),
+                }
+            }
+            ProbeStep::Confirm => match self.availability.probed_session.take() {
+                Some(probed) => self.adopt_session(probed, cx),
+                None => self.away(why, cx),
+            },
+            ProbeStep::Second => self.away(why, cx),
+        }
+    }
+
+    /// Handles a handshake that was sent as a probe and answered with a result. Another ping decides which session is
+    /// used.
+    pub(super) fn probe_handshake_answered(&mut self, id: ExchangeId, key: Key, answer: Message, cx: &mut Cx<'_>) {
+        let session = self.http.as_ref().and_then(|http| http.session_in(id));
+        let Some(call) = self.take(key, cx) else { return };
+        if answer.kind() == Kind::Error {
+            return self.away(Reason::Error, cx);
+        }
+        self.availability.step = ProbeStep::Confirm;
+        self.availability.probed_session = Some(ProbedSession { session, handshake: call.message, answer });
+        self.send_probe(cx);
+        self.advance_http(cx);
+    }
+
+    /// Uses the session of the probe: the old one is lost.
+    fn adopt_session(&mut self, probed: ProbedSession, cx: &mut Cx<'_>) {
+        self.availability.step = ProbeStep::First;
+        self.forget_session(cx);
+        if self.session.reinitialize().is_none() {
+            return;
+        }
+        let ProbedSession { session, handshake, answer } = probed;
+        if let Some(http) = &mut self.http {
+            http.adopt_session(session, &answer);
+        }
+        self.came_back(cx);
+        self.finish_replay(&handshake, &answer, cx);
+    }
+
+    /// Closes the session of a probe that is not used.
+    fn close_probed_session(&mut self, cx: &mut Cx<'_>) {
+        let Some(ProbedSession { session: Some(session), .. }) = self.availability.probed_session.take() else {
+            return;
+        };
+        if let Some(http) = &mut self.http {
+            let headers = vec![(headers::SESSION_ID.into(), session)];
+            let request = HttpRequest { verb: Verb::Delete, target: None, headers, body: None };
+            http.begin(Exchange::new(Purpose::CloseSession), request, Reuse::Any, cx);
+        }
+    }
+
+    /// Handles a JSON-RPC response over HTTP to a request that was sent as exchange number `begun`. It is the verdict if
+    /// the request was sent after the last failure.
+    pub(super) fn note_response(&mut self, call: Key, cx: &mut Cx<'_>) {
+        if self.availability.condition == Condition::Available {
+            return;
+        }
+        let Some(call) = self.calls.get(call) else { return };
+        if call.begun <= self.availability.begun_before && self.availability.condition != Condition::NeedsLogin {
+            return;
+        }
+        self.came_back(cx);
+    }
+
+    /// The server answers: releases all calls.
+    fn came_back(&mut self, cx: &mut Cx<'_>) {
+        let was = std::mem::take(&mut self.availability.condition);
+        cx.disarm(&mut self.availability.timer);
+        self.availability.step = ProbeStep::First;
+        self.availability.login_probes = 0;
+        self.close_probed_session(cx);
+        if std::mem::take(&mut self.wants_login) {
+            cx.emit(Event::LoginAccepted { upstream: self.id });
+        }
+        if was != Condition::Available {
+            self.availability.verdicts += 1;
+            cx.emit(Event::VerdictReached { upstream: self.id, condition: Condition::Available });
+        }
+        if let Some(admission) = &mut self.gate.admission {
+            admission.note_answer();
+        }
+        for failed in std::mem::take(&mut self.availability.failed) {
+            self.note_failed_call(&failed, cx);
+        }
+        self.resolve(Condition::Available, cx);
+        if !self.link.is_up() {
+            self.handle_reachable(cx);
+        }
+    }
+
+    /// The server is away: repeatable and unsent calls wait, and the link paces the probes.
+    pub(super) fn away(&mut self, why: Reason, cx: &mut Cx<'_>) {
+        self.availability.step = ProbeStep::First;
+        self.close_probed_session(cx);
+        self.unreachable(why, false, cx);
+    }
+
+    /// Records that the server is away, for a reason that needs no probe.
+    pub(super) fn note_away(&mut self, cx: &mut Cx<'_>) {
+        // The stream of a 2024-11-05 server is its own probe while it is not open.
+        let is_probed = self.http.as_ref().is_some_and(|http| http.dialect() != Dialect::Sse) || self.has_sse_stream();
+        if let (true, Some(http)) = (is_probed, &self.http) {
+            self.availability.begun_before = http.begun();
+            if !matches!(self.availability.condition, Condition::Away | Condition::NeedsLogin) {
+                cx.disarm(&mut self.availability.timer);
+                self.availability.condition = Condition::Away;
+                self.availability.verdicts += 1;
+                cx.emit(Event::VerdictReached { upstream: self.id, condition: Condition::Away });
+            }
+        }
+        // A probe opens the gate while the server is away.
+        self.gate.admission = self.gate.admission.map(|_| Gradual::new());
+        // An outage is not the failure of a tool.
+        self.availability.failed.clear();
+        self.resolve(Condition::Away, cx);
+    }
+
+    /// Decides about the calls that wait for the verdict.
+    fn resolve(&mut self, verdict: Condition, cx: &mut Cx<'_>) {
+        let is_pending = |key: &Key| self.calls.get(*key).is_some_and(|call| call.pending.is_some());
+        let pending: Vec<Key> = self.waiting.iter().copied().filter(is_pending).collect();
+        if pending.is_empty() {
+            return;
+        }
+        self.waiting.retain(|key| !pending.contains(key));
+        for key in pending {
+            let Some(pending) = self.calls.get_mut(key).and_then(|call| call.pending.take()) else { continue };
+            match verdict {
+                Condition::Available => self.failed_while_available(key, *pending, cx),
+                _ => self.failed_while_away(key, *pending, cx),
+            }
+        }
+        self.sort_waiting();
+        self.fail_blocked(cx);
+    }
+
+    /// The server answers, so the failure belongs to the call.
+    fn failed_while_available(&mut self, key: Key, pending: PendingVerdict, cx: &mut Cx<'_>) {
+        let PendingVerdict { evidence, why, is_refusal } = pending;
+        let Some(call) = self.calls.get(key) else { return };
+        if is_refusal {
+            return self.fail(key, Cause::Refused, Outcome::Refused, why, cx);
+        }
+        let policy = call.policy(&self.config);
+        let pause = match evidence.outcome() {
+            Outcome::NotSent => backoff::unsent(&policy.reconnect, call.unsent, cx.rng),
+            _ => backoff::retry(&policy.retry, call.attempts + 1, cx.rng),
+        };
+        let not_before = self.gate.resumes_at(cx.now) + pause;
+        let failed = self.failed_call(key, evidence);
+        let incident = Incident::Verdict(self.availability.verdicts);
+        let goes_on = self.resend(key, evidence, not_before, why, incident, cx);
+        if let Some(failed) = failed.filter(|_| !goes_on) {
+            self.note_failed_call(&failed, cx);
+        }
+    }
+
+    /// The server is away: the call waits for it without another attempt.
+    fn failed_while_away(&mut self, key: Key, pending: PendingVerdict, cx: &mut Cx<'_>) {
+        let PendingVerdict { evidence, why, is_refusal } = pending;
+        let Some(call) = self.calls.get_mut(key) else { return };
+        if is_refusal || call.grace.is_some() {
+            // It was not processed, or it is the handshake, which may be repeated.
+            call.uncounted += 1;
+        }
+        if self.answer_pending_from_cache(key, cx) {
+            return;
+        }
+        let is_free = is_refusal || self.has_grace(key);
+        let incident = if is_free { Incident::Free } else { Incident::Verdict(self.availability.verdicts) };
+        self.resend(key, evidence, cx.now, why, incident, cx);
+    }
+
+    // ---- needs login ----
+
+    /// Handles a probe or a handshake that was refused for want of a login: new calls are rejected until one succeeds.
+    pub(super) fn login_required(&mut self, why: Reason, cx: &mut Cx<'_>) {
+        self.wants_login = true;
+        self.availability.why = Some(why.clone());
+        if self.availability.condition != Condition::NeedsLogin {
+            self.availability.condition = Condition::NeedsLogin;
+            cx.emit(Event::LoginRequired { upstream: self.id, why: why.clone() });
+        }
+        let waiting: Vec<Key> = self.waiting.iter().copied().filter(|key| !self.has_grace(*key)).collect();
+        for key in waiting {
+            if let Some(call) = self.calls.get_mut(key) {
+                call.pending = None;
+            }
+            self.fail(key, Cause::NeedsLogin, Outcome::NotSent, why.clone(), cx);
+        }
+        if self.link.is_up() {
+            self.watch_login(cx);
+        }
+    }
+
+    fn has_grace(&self, key: Key) -> bool {
+        self.calls.get(key).is_some_and(|call| call.grace.is_some())
+    }
+
+    /// Schedules the next look whether the server accepts requests again.
+    fn watch_login(&mut self, cx: &mut Cx<'_>) {
+        cx.disarm(&mut self.availability.timer);
+        let doubled = defaults::LOGIN_PROBE * 2u32.saturating_pow(self.availability.login_probes.min(16));
+        self.availability.login_probes += 1;
+        let wait = doubled.min(defaults::LOGIN_PROBE_CAP);
+        self.availability.timer = cx.wake_in(wait, Alarm::Availability(self.id));
+    }
+
+    /// Handles a call that was refused for want of a login. It is answered at once; a probe shows whether this holds for
+    /// all calls.
+    pub(super) fn call_needs_login(&mut self, key: Key, why: Reason, cx: &mut Cx<'_>) {
+        self.fail(key, Cause::NeedsLogin, Outcome::Refused, why.clone(), cx);
+        if self.availability.condition == Condition::Available && self.link.is_up() {
+            if let Some(http) = &self.http {
+                self.availability.begun_before = http.begun();
+            }
+            self.suspect(why, cx);
+        }
+    }
+
+    /// The reason why a new call is rejected for want of a login.
+    pub(super) fn login_rejection(&self) -> Option<(Cause, Reason)> {
+        let needs_login = self.availability.condition == Condition::NeedsLogin;
+        let why =
+            || self.availability.why.clone().unwrap_or(Reason::Status { status: 401, body: None, not_json: false });
+        needs_login.then(|| (Cause::NeedsLogin, why()))
+    }
+
+    /// Handles a probe that found the server overloaded: the calls wait for the end of the pause.
+    fn probe_overloaded(&mut self, cx: &mut Cx<'_>) {
+        self.pause_without_hint(cx);
+        let is_pending = |key: &Key| self.calls.get(*key).is_some_and(|call| call.pending.is_some());
+        let pending: Vec<Key> = self.waiting.iter().copied().filter(is_pending).collect();
+        self.waiting.retain(|key| !pending.contains(key));
+        for key in pending {
+            let Some(pending) = self.calls.get_mut(key).and_then(|call| call.pending.take()) else { continue };
+            self.failed_while_away(key, *pending, cx);
+        }
+        if self.availability.condition == Condition::Suspect {
+            self.availability.condition = Condition::Available;
+        }
+        if !self.link.is_up() {
+            // The next dial waits for the end of the pause.
+            let why = self.gate.reason(cx.now).into();
+            self.unreachable(why, false, cx);
+        }
+    }
+
+    /// Probes a server that answered 503 before the pause, so that no unsafe call meets another 503.
+    pub(super) fn probe_after_pause(&mut self, cx: &mut Cx<'_>) {
+        let needs_no_probe = self.waiting.is_empty() || self.availability.condition != Condition::Available;
+        if needs_no_probe || !self.session.is_open() || self.is_probed_by_call() {
+            return;
+        }
+        if let Some(http) = &self.http {
+            self.availability.begun_before = http.begun();
+        }
+        self.gate.admission = Some(Gradual::blocked());
+        self.availability.condition = Condition::Suspect;
+        self.availability.step = ProbeStep::First;
+        self.send_probe(cx);
+    }
+
+    /// Handles a probe that was not answered in time. A server that runs another call may be too busy to answer.
+    pub(super) fn probe_expired(&mut self, cx: &mut Cx<'_>) {
+        let runs_call = self.calls.iter().any(|(_, call)| {
+            matches!((call.owner, call.state), (Owner::Client { .. }, State::Sent(_)))
+                && call.begun <= self.availability.begun_before
+                && !call.is_subscription()
+        });
+        if runs_call && self.availability.condition == Condition::Suspect {
+            return self.came_back(cx);
+        }
+        self.drop_sse_stream(cx);
+        self.away(LossReason::ProbeTimedOut.into(), cx);
+    }
+
+    /// Shortens the grace of a waiting handshake after a failure.
+    pub(super) fn shorten_grace(&mut self, cx: &mut Cx<'_>) {
+        let soon = cx.now + defaults::GRACE_AFTER_FAILURE;
+        for key in self.calls.keys_by_age() {
+            if let Some(call) = self.calls.get_mut(key).filter(|call| call.grace.is_some_and(|grace| grace > soon)) {
+                call.grace = Some(soon);
+                self.arm(key, cx);
+            }
+        }
+    }
+
+    /// The reason why the server is not available, for a provisional answer.
+    pub(super) fn problem(&self) -> Option<Reason> {
+        match self.availability.condition {
+            Condition::Available | Condition::Suspect if !self.link.has_failed() => None,
+            Condition::NeedsLogin => self.availability.why.clone(),
+            _ => Some(self.link.failure_reason()),
+        }
+    }
+}
+
+/// Returns whether a response counts as the verdict: for a handshake only a result does.
+pub(super) fn proves_availability(call: &Call, answer: &Message) -> bool {
+    call.method() != Method::Initialize || answer.kind() == Kind::Result
+}
+
+/// A `tools/list` in the current session.
+fn list_tools() -> Option<Message> {
+    const LIST: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"tools/list","params":{}}"#;
+    Message::parse(Bytes::from_static(LIST)).ok()
+}
+
+/// A `server/discover` with the metadata of this request.
+fn discover(request: &Message) -> Option<Message> {
+    params::with_meta_of(request, "server/discover", None)
+}
