@@ -154,6 +154,9 @@ fn differences(policies: &UpstreamConfig) -> Vec<String> {
     ] {
         say(is != was, format!("timeouts.{name}: {}", time(is)));
     }
+    if let Some(attempt) = timeouts.attempt {
+        say(true, format!("timeouts.attempt: {}", time(attempt)));
+    }
     let retry = &policies.retry;
     let codes: Vec<_> = retry.codes.iter().map(|(code, when)| format!("{code} {when:?}").to_lowercase()).collect();
     say(
@@ -195,6 +198,10 @@ fn differences(policies: &UpstreamConfig) -> Vec<String> {
     say(
         policies.resume_attempts != defaults::RESUME_ATTEMPTS,
         format!("resume: {} attempts", policies.resume_attempts),
+    );
+    say(
+        policies.resume_total != defaults::RESUME_TOTAL,
+        format!("resume: {} attempts in total", policies.resume_total),
     );
     let limits = &policies.limits;
     say(

@@ -247,6 +247,12 @@ const TIMEOUTS: Key = key("timeouts", Kind::Block(TIMEOUTS_KEYS), "", "Timeouts.
 const TIMEOUTS_KEYS: &[Key] = &[
     key("connect", Kind::Duration(MILLISECOND), "5s", "Connecting to a URL."),
     key("handshake", Kind::Duration(MILLISECOND), "1m for a command, 10s for a URL", "The handshake of a new session."),
+    key(
+        "attempt",
+        Kind::Duration(MILLISECOND),
+        "none",
+        "Timeout of one attempt; then a repeatable call is sent again.",
+    ),
     key("recovery", Kind::Duration(MILLISECOND), "45s", "How long a call waits for an unavailable server."),
     key("call", Kind::Duration(MILLISECOND), "5m", "A call, from its arrival or its last progress."),
     key("total", Kind::Duration(MILLISECOND), "30m", "A call in total."),
@@ -292,8 +298,10 @@ const KEEP_ALIVE_KEYS: &[Key] = &[
 ];
 
 const RESUME: Key = key("resume", Kind::Block(RESUME_KEYS), "", "Resumes a response that was cut.");
-const RESUME_KEYS: &[Key] =
-    &[key("maxAttempts", Kind::Integer(0, 1000), "10", "Maximum number of attempts without a new event.")];
+const RESUME_KEYS: &[Key] = &[
+    key("maxAttempts", Kind::Integer(0, 1000), "10", "Maximum number of attempts without a new event."),
+    key("maxTotal", Kind::Integer(0, 100_000), "100", "Maximum number of attempts for one response in total."),
+];
 
 const LIMITS: Key = key("limits", Kind::Block(LIMITS_KEYS), "", "Limits.");
 const LIMITS_KEYS: &[Key] = &[

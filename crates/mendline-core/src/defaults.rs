@@ -234,6 +234,8 @@ pub const LINK_QUEUE: usize = 2048;
 /// connection of its own over HTTP/1.1. A server accepts them at once, so a few are enough; the others wait in the
 /// outbox.
 pub const ONE_WAY_IN_FLIGHT: usize = 16;
+/// Times that `initialized` is sent when its connection breaks: it may be repeated, and without it no call is sent.
+pub const INITIALIZED_ATTEMPTS: u32 = 3;
 /// The time that a server has to accept one of them: it has only to accept it.
 pub const ONE_WAY: Duration = Duration::from_secs(30);
 /// Connections to one server besides those of calls and subscriptions: notifications, answers, cancellations, internal

@@ -59,7 +59,8 @@ impl Entry {
             (Method::Initialize, Kind::Result) => answer.get_str(&["protocolVersion"]).is_some(),
             (Method::Discover, Kind::Result) => has_list("supportedVersions"),
             // A server that does not know the method is of the legacy era.
-            (Method::Discover, Kind::Error) => error_code(&answer) == Some(code::METHOD_NOT_FOUND),
+            // Older servers refuse it with many codes; an internal error may pass.
+            (Method::Discover, Kind::Error) => error_code(&answer).is_some_and(|code| code != code::INTERNAL_ERROR),
             (Method::ToolsList, Kind::Result) => has_list("tools"),
             (Method::PromptsList, Kind::Result) => has_list("prompts"),
             (Method::ResourcesList, Kind::Result) => has_list("resources"),

@@ -8,7 +8,7 @@ use mendline::decisions::UpstreamConfig;
 use mendline::decisions::config::Transport;
 use mendline::decisions::policy::effect::Effect;
 
-use super::values::{attempts, duration, effect, in_flight, resumptions, shown, waiting};
+use super::values::{attempts, duration, effect, in_flight, resumptions, resumptions_in_total, shown, waiting};
 
 #[derive(Args)]
 #[command(next_help_heading = "Calls")]
@@ -17,8 +17,8 @@ pub(super) struct CallFlags {
     #[arg(long, value_name = "N", value_parser = attempts, allow_negative_numbers = true)]
     max_attempts: Option<u32>,
 
-    /// Delay before a call is sent again to a server that is available; with full jitter, and up to twice as long for
-    /// each further retry [default: up to 100ms]
+    /// Delay before a call is sent again to a server that is available; half of it is jitter, and it doubles with each
+    /// further retry [default: 500ms]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     call_retry_delay: Option<Duration>,
 
@@ -29,6 +29,10 @@ pub(super) struct CallFlags {
     /// Attempts to resume a broken response stream of a URL without receiving anything new [default: 10]
     #[arg(long, value_name = "N", value_parser = resumptions, allow_negative_numbers = true)]
     resume_attempts: Option<u32>,
+
+    /// Attempts to resume one broken response stream of a URL in total [default: 100]
+    #[arg(long, value_name = "N", value_parser = resumptions_in_total, allow_negative_numbers = true)]
+    resume_total: Option<u32>,
 
     /// Effect of a tool, whatever its server says: read or idempotent (sent again if the outcome is unknown), or unsafe
     /// (never sent again); may be repeated
@@ -50,10 +54,11 @@ pub(super) struct CallFlags {
 
 impl CallFlags {
     pub(super) fn apply(&self, upstream: &mut UpstreamConfig) -> Result<(), String> {
-        if self.resume_attempts.is_some() && upstream.transport == Transport::Child {
-            return Err(
-                "--resume-attempts is for servers at a URL; responses of a command cannot be resumed".to_owned()
-            );
+        let resumes = [("--resume-attempts", self.resume_attempts), ("--resume-total", self.resume_total)];
+        if let Some((flag, _)) = resumes.iter().find(|(_, given)| given.is_some())
+            && upstream.transport == Transport::Child
+        {
+            return Err(format!("{flag} is for servers at a URL; responses of a command cannot be resumed"));
         }
         let mut effects = BTreeMap::new();
         for (tool, effect) in &self.effect {
@@ -76,6 +81,7 @@ impl CallFlags {
             ));
         }
         upstream.resume_attempts = self.resume_attempts.unwrap_or(upstream.resume_attempts);
+        upstream.resume_total = self.resume_total.unwrap_or(upstream.resume_total);
         upstream.limits.in_flight = self.max_in_flight.unwrap_or(upstream.limits.in_flight);
         upstream.limits.waiting = self.max_waiting.unwrap_or(upstream.limits.waiting);
         Ok(())

@@ -26,8 +26,12 @@ pub(super) struct TimeoutFlags {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     recovery_timeout: Option<Duration>,
 
-    /// Time limit of the handshake with the server [default: 1m for a command, which may have to be downloaded; 10s for
-    /// a URL]
+    /// Time limit of one attempt of a call; then a call that may be repeated is sent again [default: none]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    attempt_timeout: Option<Duration>,
+
+    /// Time limit of every handshake with the server [default: 1m for the first start of a command, which may have to be
+    /// downloaded; else 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     handshake_timeout: Option<Duration>,
 }
@@ -68,7 +72,10 @@ impl TimeoutFlags {
             }
         }
         timeouts.recovery = self.recovery_timeout.unwrap_or(timeouts.recovery);
-        timeouts.handshake = self.handshake_timeout.unwrap_or(timeouts.handshake);
+        timeouts.attempt = self.attempt_timeout.or(timeouts.attempt);
+        if let Some(handshake) = self.handshake_timeout {
+            (timeouts.handshake, timeouts.handshake_again) = (handshake, handshake);
+        }
         Ok(())
     }
 

@@ -71,6 +71,10 @@ pub(super) fn resumptions(text: &str) -> Result<u32, String> {
     whole(text, 0..=1000, 10)
 }
 
+pub(super) fn resumptions_in_total(text: &str) -> Result<u32, String> {
+    whole(text, 0..=100_000, 100)
+}
+
 pub(super) fn in_flight(text: &str) -> Result<usize, String> {
     whole(text, 1..=32_767, 16).map(|number| number as usize)
 }

@@ -66,6 +66,7 @@ pub(super) fn apply(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
     upstream.rate_limit = rate_limit(settings);
     upstream.keep_alive = keep_alive(settings);
     upstream.resume_attempts = settings.count("resume.maxAttempts").unwrap_or(upstream.resume_attempts);
+    upstream.resume_total = settings.count("resume.maxTotal").unwrap_or(upstream.resume_total);
     let limits = &mut upstream.limits;
     limits.in_flight = settings.count("limits.inFlight").map_or(limits.in_flight, |most| most as usize);
     limits.waiting = settings.count("limits.waiting").map_or(limits.waiting, |most| most as usize);
@@ -106,7 +107,10 @@ fn timeouts(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
     }
     timeouts.recovery = settings.duration("timeouts.recovery").unwrap_or(timeouts.recovery);
     let started = settings.duration("startup_timeout_sec").or(settings.duration("startup_timeout_ms"));
-    timeouts.handshake = settings.duration("timeouts.handshake").or(started).unwrap_or(timeouts.handshake);
+    if let Some(handshake) = settings.duration("timeouts.handshake").or(started) {
+        (timeouts.handshake, timeouts.handshake_again) = (handshake, handshake);
+    }
+    timeouts.attempt = settings.duration("timeouts.attempt").or(timeouts.attempt);
 }
 
 fn retry(settings: Settings<'_>, upstream: &mut UpstreamConfig) {

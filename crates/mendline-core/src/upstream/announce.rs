@@ -1,7 +1,8 @@
 //! Notifications to clients about reconnects, unless they are disabled.
 //!
-//! A waiting call with a progress token receives "reconnecting, attempt 3 of 10" as progress. A client that has enabled
-//! log messages receives one when the server is lost, one when it is parked, and one when it is back.
+//! A waiting call with a progress token receives "reconnecting, attempt 3 of 10" as progress. A client
+//! receives a log message when the server is lost, one when it is parked, and one when it is back, from the level
+//! `warning` up or from the level that it has set.
 
 use serde_json::json;
 
@@ -75,12 +76,15 @@ impl Upstream {
         }
     }
 
-    /// Sends a log message to the clients, if they have enabled this level.
+    /// Sends a log message to the clients: from `warning` up, or from the level that they have set.
     fn send_log(&mut self, level: &str, words: &str, cx: &mut Cx<'_>) {
         const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
         let rank = |level: &str| LEVELS.iter().position(|it| *it == level);
-        let is_wanted =
-            self.session.log_level().and_then(|least| rank(&least)).is_some_and(|least| rank(level) >= Some(least));
+        let is_wanted = self
+            .session
+            .log_level()
+            .map_or_else(|| rank("warning"), |least| rank(&least))
+            .is_some_and(|least| rank(level) >= Some(least));
         if !is_wanted {
             return;
         }

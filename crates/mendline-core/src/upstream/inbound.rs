@@ -10,6 +10,7 @@ use mendline_wire::{Id, Kind, Message, Method, Patch, Received, Spliced, code, m
 
 use super::Upstream;
 use super::call::{Call, Owner, State};
+use super::calls::Incident;
 use super::health::Health;
 use super::internal::InternalRequest;
 use super::link::EndedBy;
@@ -80,6 +81,9 @@ impl Upstream {
         let Some(key) = self.find_answered(&message, cx) else { return };
         self.note_answer(key, &message, cx);
         let is_error = message.kind() == Kind::Error;
+        if self.dead_connection_answers > 0 && self.retries_dead_connection(key, cx) {
+            return self.replace_dead_bridge(cx);
+        }
         if is_error && self.retries_error(key, &message, cx) {
             return;
         }
@@ -118,10 +122,35 @@ impl Upstream {
         self.promote(cx);
         self.resync_lists(cx);
         self.watch(cx);
+        self.replace_dead_bridge(cx);
+    }
+
+    /// Ends a bridge that only answers that its own connection is dead.
+    fn replace_dead_bridge(&mut self, cx: &mut Cx<'_>) {
         if self.dead_connection_answers >= defaults::DEAD_CONNECTION_ANSWERS {
             self.dead_connection_answers = 0;
             self.drain_link(LossReason::DeadBridge.into(), EndedBy::Us, cx);
         }
+    }
+
+    /// Sends a repeatable call again that a bridge answered with its dead connection: until the bridge is replaced, and
+    /// to the next one.
+    fn retries_dead_connection(&mut self, key: Key, cx: &mut Cx<'_>) -> bool {
+        let Some(call) = self.calls.get_mut(key) else { return false };
+        let is_retried = matches!(call.owner, Owner::Client { .. })
+            && call.effect.is_repeatable()
+            && call.uncounted < defaults::DEAD_CONNECTION_ANSWERS;
+        if !is_retried {
+            return false;
+        }
+        let pause = backoff::retry(&call.policy(&self.config).retry, call.uncounted + 2, cx.rng);
+        call.uncounted += 1;
+        let why = Reason::from(LossReason::DeadBridge);
+        self.end_attempt(key, Evidence::SILENCE, &why, cx);
+        let goes_on = self.resend(key, Evidence::SILENCE, cx.now + pause, why, Incident::Link(self.links_lost), cx);
+        self.sort_waiting();
+        self.promote(cx);
+        goes_on
     }
 
     /// Records an answer. An answer that only reports a dead connection comes from a bridge without its server: it is
@@ -363,8 +392,17 @@ fn without_our_facts(answer: &Message) -> Option<Message> {
 
 /// Returns whether this answer comes from a bridge that has lost its server.
 fn reports_dead_connection(answer: &Message) -> bool {
-    const SIGNS: [&str; 7] =
-        ["closed", "not connected", "disconnected", "timed out", "timeout", "fetch failed", "connection to the remote"];
+    const SIGNS: [&str; 9] = [
+        "closed",
+        "not connected",
+        "disconnected",
+        "timed out",
+        "timeout",
+        "fetch failed",
+        "connection to the remote",
+        "error posting to endpoint",
+        "econnrefused",
+    ];
     if answer.kind() != Kind::Error || !matches!(error_code(answer), Some(-32001 | -32000)) {
         return false;
     }

@@ -25,7 +25,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_wire::{Kind, Message, Method, code, meta};
+use mendline_wire::{Id, Kind, Message, Method, code, meta};
 use serde_json::json;
 
 use super::Upstream;
@@ -253,6 +253,16 @@ impl Upstream {
     pub(super) fn forget_handshakes(&mut self, cx: &mut Cx<'_>) {
         self.catalogue.forget_handshakes();
         self.save_soon(cx);
+    }
+
+    /// Caches that the server does not know `server/discover`, so that the next start need not ask.
+    pub(super) fn remember_refused_discover(&mut self, key: Key, why: &Reason, cx: &mut Cx<'_>) {
+        let Some(call) = self.calls.get(key).filter(|call| call.method() == Method::Discover) else { return };
+        let request = call.message.clone();
+        let answer = words::error_response(&Id::number(0), code::METHOD_NOT_FOUND, &why.to_string());
+        if let Ok(answer) = Message::parse(answer) {
+            self.cache(&request, &answer, cx);
+        }
     }
 
     fn save_soon(&mut self, cx: &mut Cx<'_>) {

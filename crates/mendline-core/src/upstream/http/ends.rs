@@ -28,7 +28,14 @@ impl Upstream {
     pub fn handle_end(&mut self, id: ExchangeId, how: &EndHow, written: Written, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.remove(&id) else { return };
+        let exchange = *exchange;
         match exchange.purpose {
+            // A server may close the connection after its answer to the handshake: `initialized` gets a fresh one.
+            Purpose::OneWay if http.pending_initialized == Some(id) && is_repeatable(&exchange, how) => {
+                if let Some(one_way) = exchange.one_way {
+                    self.post_one_way(OneWay { lost: one_way.lost + 1, ..one_way }, cx);
+                }
+            }
             Purpose::OneWay if http.pending_initialized == Some(id) => {
                 let why = match how {
                     EndHow::NoConnection(why) => why.clone().into(),
@@ -162,7 +169,10 @@ impl Upstream {
                 }
             }
             Verdict::OtherDialect(why) => self.try_other_dialect(key, why, cx),
-            Verdict::OtherEra(why) => self.fail(key, Cause::OtherEra, Outcome::Refused, why, cx),
+            Verdict::OtherEra(why) => {
+                self.remember_refused_discover(key, &why, cx);
+                self.fail(key, Cause::OtherEra, Outcome::Refused, why, cx);
+            }
             // The handshake waits for its provisional answer, which names the login.
             Verdict::NeedsLogin(why) if has_grace => {
                 let evidence = Evidence { written, reply: Reply::Status(exchange.status.unwrap_or(401)) };
@@ -232,4 +242,10 @@ impl Upstream {
         self.give_up_if_parked(cx);
         self.announce(cx);
     }
+}
+
+/// Returns whether `initialized` is sent once more: its connection broke, and it is not known whether it arrived.
+fn is_repeatable(exchange: &Exchange, how: &EndHow) -> bool {
+    let lost = exchange.one_way.as_ref().map_or(0, |one_way| one_way.lost);
+    exchange.status.is_none() && matches!(how, EndHow::Cut(_)) && lost + 1 < defaults::INITIALIZED_ATTEMPTS
 }

@@ -69,7 +69,8 @@ impl Upstream {
         let request =
             HttpRequest { verb: Verb::Post, target: http.endpoint.clone(), headers, body: Some(one_way.text.clone()) };
         let exchange = Exchange { one_way: Some(one_way), ..Exchange::new(Purpose::OneWay) };
-        let id = http.begin(exchange, request, Reuse::Any, cx);
+        let reuse = if exchange.one_way.as_ref().is_some_and(|it| it.lost > 0) { Reuse::Fresh } else { Reuse::Any };
+        let id = http.begin(exchange, request, reuse, cx);
         if method == Method::Initialized {
             http.pending_initialized = Some(id);
             cx.disarm(&mut http.handshake_timer);

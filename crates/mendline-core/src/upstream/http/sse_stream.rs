@@ -59,10 +59,14 @@ impl Upstream {
             (Some(status), _) => Reason::SseStatus { status },
             (None, _) => LossReason::SseStreamNotOpened.into(),
         };
+        if exchange.status == Some(401) {
+            self.login_required(why.clone(), cx);
+        }
+        let Some(http) = &mut self.http else { return };
         // Only a response shows that the server does not support this transport. A broken connection shows nothing, and
         // an event stream that breaks before it names its endpoint shows the opposite.
         let broke_off = matches!((exchange.status, how), (None, _) | (Some(200..300), EndHow::Cut(_)));
-        let was_answered = !broke_off && !self.link.is_up();
+        let was_answered = !broke_off && !self.link.is_up() && exchange.status != Some(401);
         if let Some(refused) = http.refused.take_if(|_| was_answered) {
             // Neither transport: the next call may try both again.
             http.dialect = Dialect::Auto;
