@@ -6,10 +6,11 @@ mod stage;
 
 use std::time::Duration;
 
+use mendline_core::config::OnError;
 use mendline_core::port::SpawnError;
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
-use stage::initialized::initialized;
+use stage::initialized::{initialized, initialized_with};
 use stage::{Stage, call};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
@@ -114,7 +115,7 @@ fn call_that_waits_in_vain_gets_cause_and_retry_time() {
 
 #[test]
 fn call_waiting_for_handshake_does_not_report_full_queue() {
-    let mut stage = initialized();
+    let mut stage = initialized_with(|notes| notes.timeouts.handshake_again = defaults::CALL);
     stage.die(stage.written);
     next_child(&mut stage);
     assert_eq!(stage.server_reads().unwrap()["method"], "initialize");
@@ -149,12 +150,16 @@ fn unsent_call_reports_what_blocked_it() {
 
 #[test]
 fn pause_before_third_attempt_doubles() {
-    let mut stage = Stage::with(|notes| notes.retry.initial = Duration::from_secs(1));
+    let mut stage = Stage::with(|notes| {
+        notes.retry.initial = Duration::from_secs(1);
+        // A configured code has all attempts.
+        notes.retry.codes = [(-32603, OnError::Reads)].into();
+    });
     stage.accept_dial();
-    let mut longest = [Duration::ZERO; 2];
+    let mut pauses = [Vec::new(), Vec::new()];
     for _ in 0..20 {
         stage.client_sends(LIST);
-        for pause in &mut longest {
+        for pauses in &mut pauses {
             let id = stage.server_reads().unwrap()["id"].clone();
             stage.server_sends(&format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"locked"}}}}"#
@@ -164,14 +169,16 @@ fn pause_before_third_attempt_doubles() {
                 stage.advance(Duration::from_millis(10));
                 assert!(stage.now.since(began) <= Duration::from_secs(3), "never for long");
             }
-            *pause = stage.now.since(began).max(*pause);
+            pauses.push(stage.now.since(began).as_millis());
         }
         stage.server_answers("{}");
         stage.client_reads().unwrap();
         stage.advance(defaults::BUDGET_REGROWTH * 2);
     }
-    assert!(longest[0] <= Duration::from_secs(1), "{longest:?}");
-    assert!((Duration::from_millis(1_200)..=Duration::from_secs(2)).contains(&longest[1]), "{longest:?}");
+    let [second, third] = &pauses;
+    assert!(second.iter().all(|pause| (500..=1_010).contains(pause)), "half of it is jitter: {second:?}");
+    assert!(third.iter().all(|pause| (1_000..=2_010).contains(pause)), "twice as long: {third:?}");
+    assert!(third.iter().any(|pause| *pause > 1_200), "{third:?}");
     assert_eq!(count(&stage, "retrying (attempt 2 of 3): the server answered with error"), 20);
     assert_eq!(count(&stage, "retrying (attempt 3 of 3): the server answered with error"), 20);
 }
@@ -210,4 +217,64 @@ fn slot_of_call_in_backoff_is_used_by_others() {
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
     assert_eq!(stage.client_reads(), None, "it is asked once more");
     assert_eq!(stage.server_reads().expect("and the other goes first")["params"]["name"], "create_note");
+}
+
+#[test]
+fn r12_attempt_timeout_holds_for_commands() {
+    let mut stage = Stage::with(|notes| notes.timeouts.attempt = Some(Duration::from_secs(5)));
+    stage.accept_dial();
+    stage.client_sends(LIST);
+    assert_eq!(stage.server_reads().unwrap()["method"], "resources/list");
+    stage.advance(Duration::from_secs(5));
+    assert_eq!(stage.server_reads().expect("the attempt is given up")["method"], "notifications/cancelled");
+    stage.advance(defaults::RETRY_CAP);
+    assert_eq!(stage.server_answers("{}")["method"], "resources/list");
+    assert_eq!(stage.client_reads().unwrap()["id"], 1);
+}
+
+// ---- the retry budget ----
+
+#[test]
+fn r04_all_reads_of_dead_child_are_resent_for_one_charge() {
+    let mut stage = Stage::up();
+    for round in 1..=3 {
+        for id in 0..64 {
+            stage.client_sends(&LIST.replace(r#""id":1"#, &format!(r#""id":{id}"#)));
+            stage.server_reads().unwrap();
+        }
+        stage.die(stage.written);
+        assert_eq!(stage.client_reads(), None, "round {round}: every read waits");
+        stage.next_dial();
+        stage.accept_dial();
+        for _ in 0..64 {
+            stage.server_answers("{}");
+            assert!(stage.client_reads().unwrap()["result"].is_object(), "round {round}");
+        }
+    }
+}
+
+#[test]
+fn r04_refusal_by_retry_budget_is_reported() {
+    let mut stage = Stage::up();
+    let mut incidents = 0;
+    let refused = loop {
+        stage.client_sends(LIST);
+        stage.server_reads().unwrap();
+        stage.die(stage.written);
+        incidents += 1;
+        assert!(incidents <= 30, "the budget is bounded");
+        if let Some(answer) = stage.client_reads() {
+            break answer;
+        }
+        stage.next_dial();
+        stage.accept_dial();
+        stage.server_answers("{}");
+        assert_eq!(stage.client_reads().unwrap()["id"], 1);
+    };
+    assert!(incidents > defaults::BUDGET_BUCKET, "after {incidents} incidents");
+    let reported = failure(&refused);
+    assert_eq!((&reported["reason"], &reported["attempts"]), (&"retry_budget_spent".into(), &1.into()));
+    let words = "it was not sent again, because the retry budget is spent";
+    assert!(refused["error"]["message"].as_str().unwrap().contains(words), "{refused}");
+    assert_eq!(count(&stage, "not retried: the retry budget is spent"), 1, "{:?}", stage.log);
 }

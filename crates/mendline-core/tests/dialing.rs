@@ -6,7 +6,7 @@ mod stage;
 
 use std::time::Duration;
 
-use mendline_core::config::AutoReconnect;
+use mendline_core::config::{AutoReconnect, Reconnect};
 use mendline_core::port::{Pipe, SpawnError};
 use mendline_core::{Input, LinkState, Output, UpstreamConfig, defaults};
 use serde_json::{Value, json};
@@ -108,7 +108,7 @@ fn long_stable_server_is_redialed_quickly() {
 }
 
 #[test]
-fn automatic_dials_stay_below_thirty_per_minute() {
+fn automatic_dials_stay_within_limit_per_minute() {
     let mut stage = Stage::new();
     let first = stage.now;
     for _ in 1..defaults::DIALS_PER_MINUTE {
@@ -121,16 +121,53 @@ fn automatic_dials_stay_below_thirty_per_minute() {
     assert!(stage.now >= first + Duration::from_secs(60), "after {:?}", stage.now.since(first));
 }
 
-#[test]
-fn parked_server_reports_when_call_may_dial() {
-    let mut stage = Stage::up();
-    for _ in 1..defaults::CRASH_LOOP_EXITS {
-        stage.die(0);
-        stage.next_dial();
+/// Creates a stage whose child exited three times and is parked now.
+fn parked() -> Stage {
+    let two = Reconnect { attempts: 2, patience: Duration::ZERO, ..Reconnect::default() };
+    let mut stage = Stage::with(|notes| notes.reconnect = two);
+    for _ in 0..2 {
         stage.accept_dial();
+        stage.die(0);
+        assert_eq!(stage.state(), LinkState::Waiting);
+        stage.next_dial();
     }
+    stage.accept_dial();
     stage.die(0);
     assert_eq!(stage.state(), LinkState::Parked);
+    stage
+}
+
+#[test]
+fn r10_call_waits_for_the_dial_that_it_triggers() {
+    let mut stage = parked();
+    stage.advance(defaults::PARKED_COOL_DOWN);
+    stage.client_sends(&call("1", "create_note"));
+    assert_eq!((stage.state(), stage.client_reads()), (LinkState::Dialing, None));
+    stage.client_sends(&call("2", "create_note"));
+    assert_eq!(stage.client_reads(), None, "a later call waits, too");
+    stage.accept_dial();
+    for id in 1..=2 {
+        stage.server_answers("{}");
+        assert_eq!(stage.client_reads().unwrap()["id"], id);
+    }
+    assert_eq!(stage.state(), LinkState::Up);
+}
+
+#[test]
+fn r10_call_is_answered_when_the_triggered_dial_fails() {
+    let mut stage = parked();
+    stage.advance(defaults::PARKED_COOL_DOWN);
+    stage.client_sends(&call("1", "create_note"));
+    fail_spawn(&mut stage);
+    assert_eq!(stage.state(), LinkState::Parked);
+    let answer = stage.client_reads().expect("an answer at once");
+    let reported = &answer["result"]["_meta"]["dev.mendline/failure"];
+    assert_eq!((&reported["cause"], &reported["outcome"]), (&json!("parked"), &json!("not_sent")));
+}
+
+#[test]
+fn parked_server_reports_when_call_may_dial() {
+    let mut stage = parked();
     stage.client_sends(&call("1", "create_note"));
     let answer = stage.client_reads().expect("an answer at once");
     let reported = &answer["result"]["_meta"]["dev.mendline/failure"];
@@ -157,10 +194,12 @@ fn manual_reconnect_does_not_dial_during_shutdown() {
 fn suspend_while_up_resets_no_retries() {
     let two = AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
     let mut stage = initialized_with(|notes| notes.reconnect = two.into());
+    let (lost, two_delays) = (stage.now, Duration::from_secs(5));
     restart(&mut stage);
     stage.input(Input::SystemResumed);
     restart(&mut stage);
     stage.input(Input::SystemResumed);
+    stage.advance(two_delays - stage.now.since(lost));
     stage.die(stage.written);
     assert_eq!(stage.state(), LinkState::Parked);
 }
@@ -203,6 +242,7 @@ fn client_gets_log_messages_from_its_level_up() {
         stage.die(stage.written);
         stage.next_dial();
         stage.accept_dial();
+        stage.advance(defaults::MAX_RETRIES_DELAY);
         stage.die(0);
         assert_eq!(stage.state(), LinkState::Parked);
         stage.advance(defaults::PARKED_PROBE);
@@ -218,6 +258,7 @@ fn parked_server_is_reported_with_reason() {
     stage.die(stage.written);
     stage.next_dial();
     stage.accept_dial();
+    stage.advance(defaults::MAX_RETRIES_DELAY);
     stage.die(0);
     let reported = stage.client_reads().expect("the client is notified");
     let words = reported["params"]["data"].as_str().unwrap();

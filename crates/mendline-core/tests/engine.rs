@@ -13,6 +13,7 @@ use mendline_core::port::{Ending, Exit, Pipe, SpawnError};
 use mendline_core::{Input, LinkState, Output, Port, defaults};
 use mendline_wire::{Limits, Line, Received};
 use serde_json::Value;
+use stage::initialized::initialized_with;
 use stage::{CLIENT, NOTES, Stage, call};
 
 #[test]
@@ -103,21 +104,88 @@ fn deadline_is_kept_and_server_gets_cancellation() {
 }
 
 #[test]
-fn crash_loop_parks_server() {
+fn r09_five_exits_slow_restarts_and_park_nothing() {
     let mut stage = Stage::up();
-    for _ in 0..defaults::CRASH_LOOP_EXITS - 1 {
+    // Long after the start of the client.
+    stage.advance(defaults::RECONNECT_PATIENCE);
+    let began = stage.now;
+    let mut exits = 0;
+    let mut pauses = Vec::new();
+    while stage.state() != LinkState::Parked {
         stage.die(0);
-        assert_eq!(stage.state(), LinkState::Waiting);
-        stage.advance(Duration::from_secs(10));
-        stage.accept_dial();
+        exits += 1;
+        if stage.state() == LinkState::Waiting {
+            pauses.push(stage.next_dial());
+            stage.accept_dial();
+        }
     }
+    let (quick, slow) = pauses.split_at(defaults::CRASH_LOOP_EXITS - 1);
+    assert!(quick.iter().all(|pause| *pause <= Duration::from_secs(1)), "{pauses:?}");
+    assert!(slow[0] >= defaults::RECONNECT_CAP_IDLE / 2, "{pauses:?}");
+    assert!(exits > defaults::RECONNECT_ATTEMPTS, "parked after {exits} exits");
+    assert!(stage.now.since(began) >= defaults::RECONNECT_PATIENCE, "parked after {:?}", stage.now.since(began));
+}
+
+#[test]
+fn r09_crash_loop_in_handshake_is_slow_while_no_call_waits() {
+    let mut stage = initialized_with(|notes| notes.keep_alive = None);
+    // Long after the start of the client.
+    stage.advance(defaults::RECONNECT_PATIENCE);
+    for _ in 1..defaults::CRASH_LOOP_EXITS {
+        stage.die(stage.written);
+        stage.next_dial();
+        stage.accept_dial();
+        assert_eq!(stage.server_reads().unwrap()["method"], "initialize");
+    }
+    stage.die(stage.written);
+    let pause = stage.next_dial();
+    assert!(pause >= defaults::RECONNECT_CAP_IDLE / 2, "restarted after {pause:?}");
+}
+
+#[test]
+fn r09_call_waits_its_whole_time_for_exiting_command() {
+    let mut stage = Stage::up();
     stage.die(0);
-    assert_eq!(stage.state(), LinkState::Parked);
-    stage.advance(Duration::from_secs(15));
     stage.client_sends(&call("1", "create_note"));
-    let answer = stage.client_reads().expect("an answer at once");
-    assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "parked");
-    assert_eq!(stage.state(), LinkState::Dialing, "and the call wakes it");
+    let began = stage.now;
+    let mut pauses = Vec::new();
+    let answer = loop {
+        let lost = stage.now;
+        while stage.spawned.is_none() && stage.engine.load().requests > 0 {
+            stage.advance(Duration::from_millis(1));
+        }
+        if let Some(answer) = stage.client_reads() {
+            break answer;
+        }
+        pauses.push(stage.now.since(lost));
+        stage.accept_dial();
+        stage.die(0);
+        assert_eq!(stage.state(), LinkState::Waiting, "it is not parked while calls wait");
+    };
+    assert_eq!(stage.now.since(began), defaults::RECOVERY);
+    assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "unavailable");
+    let most = defaults::RECONNECT_CAP_CALLED + Duration::from_millis(1);
+    assert!(pauses.len() > 15 && pauses.iter().all(|pause| *pause <= most), "{pauses:?}");
+}
+
+#[test]
+fn r25_ping_is_answered_by_mendline_while_server_is_away() {
+    const PING: &str = r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#;
+    let mut stage = Stage::new();
+    stage.client_sends(PING);
+    let pong = serde_json::json!({ "jsonrpc": "2.0", "id": 5, "result": {} });
+    assert_eq!(stage.client_reads(), Some(pong.clone()), "while it starts");
+    stage.accept_dial();
+    stage.client_sends(PING);
+    assert_eq!(stage.client_reads(), None, "a server that is there answers for itself");
+    assert_eq!(stage.server_answers("{}")["method"], "ping");
+    assert_eq!(stage.client_reads(), Some(pong.clone()));
+    stage.die(stage.written);
+    stage.client_sends(PING);
+    assert_eq!(stage.client_reads(), Some(pong));
+    stage.next_dial();
+    stage.accept_dial();
+    assert_eq!(stage.server_reads(), None, "it is not sent later");
 }
 
 #[test]

@@ -8,11 +8,11 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, Verb, Written};
+use mendline_core::port::{Content, EndHow, Reuse, Verb, Written};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
-use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, modern, outcome, over_sse};
+use stage::http::{INITIALIZE, Stage, call, complete_handshake, modern, outcome, over_sse};
 
 fn failure(answer: &Value) -> &Value {
     &answer["result"]["_meta"]["dev.mendline/failure"]
@@ -23,25 +23,21 @@ fn text(answer: &Value) -> &str {
 }
 
 #[test]
-fn server_refusing_three_times_is_not_tried_again() {
-    type Refuse = fn(&mut Stage, &SentRequest);
-    let busy: Refuse = |stage, seen| stage.answer_overloaded(seen, 429, None);
-    let closed: Refuse = |stage, seen| stage.end(seen.id, EndHow::Refused);
-    for refuse in [busy, closed] {
-        let mut stage = Stage::initialized();
-        stage.client_sends(&call(1, "create_note"));
-        for attempt in 1..=3 {
-            assert_eq!(stage.client_reads(), None, "attempt {attempt}");
-            stage.next_request();
-            let seen = stage.next_sent();
-            refuse(&mut stage, &seen);
-        }
-        let answer = stage.client_reads().expect("the attempts are used up");
-        assert_eq!((outcome(&answer), &failure(&answer)["attempts"]), ("refused", &3.into()));
-        assert_ne!(failure(&answer)["cause"], "outcome_unknown", "it is known");
-        stage.advance(Duration::from_secs(60));
-        assert!(stage.seen.is_empty());
+fn refused_http2_stream_is_sent_three_times() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    for attempt in 1..=3 {
+        assert_eq!(stage.client_reads(), None, "attempt {attempt}");
+        stage.next_request();
+        let seen = stage.next_sent();
+        assert_eq!(seen.method(), "tools/call", "attempt {attempt}");
+        stage.end(seen.id, EndHow::Refused);
     }
+    let answer = stage.client_reads().expect("the attempts are used up");
+    assert_eq!((outcome(&answer), &failure(&answer)["attempts"]), ("refused", &3.into()));
+    assert_ne!(failure(&answer)["cause"], "outcome_unknown", "it is known");
+    stage.advance(Duration::from_secs(60));
+    assert!(stage.seen.is_empty());
 }
 
 #[test]
@@ -123,6 +119,7 @@ fn failure_names_status_and_html_page() {
         let seen = stage.next_sent();
         stage.status(seen.id, 403, content, None);
         stage.end(seen.id, EndHow::Complete);
+        stage.answer_probe();
         let answer = stage.client_reads().unwrap();
         assert!(text(&answer).contains("the server answered HTTP 403"), "{answer}");
         assert_eq!(text(&answer).contains("something that is not JSON"), is_page, "{content:?}: {answer}");
@@ -155,16 +152,35 @@ fn failed_reinitialization_is_reported_with_reason() {
     assert!(stage.log.iter().any(|line| line == words), "{:?}", stage.log);
 }
 
-#[test]
-fn cut_initialized_repeats_handshake_with_reason() {
+/// Creates a stage whose `initialized` is in flight `cuts` times and cut each time. A call waits for it.
+fn with_cut_initialized(cuts: u32) -> Stage {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
     stage.answer_initialize("s1");
     stage.client_reads().unwrap();
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.client_sends(&call(1, "create_note"));
-    let note = stage.next_sent();
-    stage.end(note.id, EndHow::Cut(CutReason::Reset));
+    for cut in 0..cuts {
+        let note = stage.next_sent();
+        assert_eq!((note.method().as_str(), note.header("mcp-session-id")), ("notifications/initialized", Some("s1")));
+        assert_eq!(note.reuse, if cut == 0 { Reuse::Any } else { Reuse::Fresh });
+        stage.end(note.id, EndHow::Cut(CutReason::Reset));
+    }
+    stage
+}
+
+#[test]
+fn r07_cut_initialized_is_resent_in_same_session() {
+    let mut stage = with_cut_initialized(1);
+    assert_eq!((stage.seen.len(), stage.seen[0].reuse), (1, Reuse::Fresh), "the call still waits for it");
+    complete_handshake(&mut stage);
+    let seen = stage.next_sent();
+    assert_eq!((seen.method().as_str(), seen.header("mcp-session-id")), ("tools/call", Some("s1")));
+}
+
+#[test]
+fn repeatedly_cut_initialized_repeats_handshake_with_reason() {
+    let mut stage = with_cut_initialized(defaults::INITIALIZED_ATTEMPTS);
     assert!(stage.seen.is_empty(), "no message is sent after an incomplete handshake");
     let words = "session could not be replayed: the connection was reset";
     assert!(stage.log.iter().any(|line| line == words), "{:?}", stage.log);
@@ -183,6 +199,7 @@ fn partly_written_request_is_resent_with_doubling_delay() {
         let seen = stage.next_sent();
         let how = EndHow::Cut(CutReason::Reset);
         stage.input(Input::End { exchange: seen.id, how, written: Written::Partly });
+        stage.answer_probe();
         pauses.push(stage.next_request().as_millis());
     }
     for (pause, least) in pauses.iter().zip([0, 100, 200, 400, 800]) {
@@ -190,21 +207,30 @@ fn partly_written_request_is_resent_with_doubling_delay() {
     }
 }
 
-/// Returns the longest pauses before the second and the third attempt of many calls that fail like `fail`.
-fn longest_pauses(mut stage: Stage, request: &str, fail: impl Fn(&mut Stage, u32)) -> [Duration; 2] {
-    let mut longest = [Duration::ZERO; 2];
+/// Returns the shortest and the longest pause before the second and the third attempt of many calls that fail like
+/// `fail`, counted from the verdict.
+fn pauses(mut stage: Stage, request: &str, fail: impl Fn(&mut Stage, u32)) -> [(Duration, Duration); 2] {
+    let mut pauses = [(Duration::MAX, Duration::ZERO); 2];
     for _ in 0..20 {
         stage.client_sends(request);
-        for (attempt, pause) in (1..).zip(&mut longest) {
+        for (attempt, (shortest, longest)) in (1..).zip(&mut pauses) {
             fail(&mut stage, attempt);
-            *pause = stage.next_request().max(*pause);
+            let pause = stage.next_request();
+            (*shortest, *longest) = (pause.min(*shortest), pause.max(*longest));
         }
         let seen = stage.next_sent();
         stage.answer(&seen, "{}");
         stage.client_reads().unwrap();
         stage.advance(defaults::BUDGET_REGROWTH * 2);
     }
-    longest
+    pauses
+}
+
+/// Checks a pause with equal jitter: half of it is fixed. Of many pauses one is in the upper part.
+fn assert_jitter((shortest, longest): (Duration, Duration), delay: Duration) {
+    let tick = Duration::from_millis(1);
+    assert!(shortest + tick >= delay / 2 && longest <= delay + tick, "{shortest:?} to {longest:?}");
+    assert!(longest >= delay * 6 / 10, "{longest:?}");
 }
 
 fn slowly(notes: &mut UpstreamConfig) {
@@ -212,14 +238,15 @@ fn slowly(notes: &mut UpstreamConfig) {
 }
 
 #[test]
-fn pause_before_third_attempt_doubles() {
+fn pauses_of_failed_call_double_with_equal_jitter() {
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
-    let longest = longest_pauses(Stage::with(Dialect::Auto, slowly).initialize_session(), list, |stage, _| {
+    let pauses = pauses(Stage::with(Dialect::Auto, slowly).initialize_session(), list, |stage, _| {
         let seen = stage.next_sent();
         stage.answer_overloaded(&seen, 503, None);
+        stage.answer_probe();
     });
-    assert!(longest[0] <= Duration::from_millis(1_001), "{longest:?}");
-    assert!((Duration::from_millis(1_200)..=Duration::from_millis(2_001)).contains(&longest[1]), "{longest:?}");
+    assert_jitter(pauses[0], Duration::from_secs(1));
+    assert_jitter(pauses[1], Duration::from_secs(2));
 }
 
 #[test]
@@ -229,18 +256,19 @@ fn pause_after_header_refusal_counts_earlier_attempts() {
     let proof = stage.next_sent();
     stage.answer(&proof, "{}");
     stage.client_reads().unwrap();
-    let longest = longest_pauses(stage, &modern(1, "resources/list", ""), |stage, attempt| {
+    let pauses = pauses(stage, &modern(1, "resources/list", ""), |stage, attempt| {
         let seen = stage.next_sent();
         if attempt == 1 {
-            stage.status(seen.id, 503, Content::Empty, None);
+            stage.answer_overloaded(&seen, 503, None);
+            stage.answer_probe();
         } else {
             let error = r#"{"code":-32020,"message":"Header mismatch"}"#;
             stage.status(seen.id, 400, Content::Json, None);
             stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":null,"error":{error}}}"#));
+            stage.end(seen.id, EndHow::Complete);
         }
-        stage.end(seen.id, EndHow::Complete);
     });
-    assert!((Duration::from_millis(1_200)..=Duration::from_millis(2_001)).contains(&longest[1]), "{longest:?}");
+    assert_jitter(pauses[1], Duration::from_secs(2));
 }
 
 #[test]

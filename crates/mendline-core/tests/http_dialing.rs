@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use mendline_core::config::{AutoReconnect, Dialect};
 use mendline_core::port::{Content, EndHow, Verb};
-use mendline_core::{Event, Input, LinkId, LinkState, defaults};
+use mendline_core::{Event, Input, LinkId, LinkState, UpstreamConfig, defaults};
 use stage::NOTES;
 use stage::http::{INITIALIZE, Stage, call, complete_handshake, initialized_with_keep_alive, over_sse};
 
-const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
+const READ: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///a"}}"#;
 
 fn cancel(id: u32) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
@@ -53,13 +53,21 @@ fn no_probe_without_pending_calls() {
         stage.client_sends(&cancel(1));
         assert_eq!((state(stage), stage.seen.len()), (Some(LinkState::Idle), 0));
     }
-    // Without keep-alive an idle session is not pinged.
-    let mut initialized = Stage::initialized();
-    initialized.client_sends(&call(1, "create_note"));
-    initialized.refuse_connection();
-    initialized.client_sends(&cancel(1));
-    initialized.advance(Duration::from_secs(2));
-    assert_eq!((state(&initialized), initialized.seen.len()), (Some(LinkState::Idle), 0));
+}
+
+#[test]
+fn away_server_with_session_is_probed_without_pending_calls() {
+    // This holds without keep-alive, too: the end of the outage is found before the next call.
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    stage.refuse_connection();
+    stage.client_sends(&cancel(1));
+    let probe = stage.next_probe();
+    assert_eq!((state(&stage), probe.header("mcp-session-id")), (Some(LinkState::Dialing), Some("s1")));
+    stage.answer(&probe, "{}");
+    assert_eq!(state(&stage), Some(LinkState::Up));
+    stage.advance(Duration::from_secs(120));
+    assert!(stage.seen.is_empty(), "an available server is not probed");
 }
 
 #[test]
@@ -111,30 +119,34 @@ fn first_call_waiting_for_initialized_probes_alone() {
 }
 
 #[test]
-fn configured_retries_are_exact_over_http() {
+fn configured_retries_hold_at_pace_of_configured_delays() {
+    // Without configured delays two redials take 2 s and 3 s, half of which is jitter.
+    let least = Duration::from_millis(2_500);
     let two = AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
-    let mut stage = Stage::with(Dialect::Auto, |notes| {
-        (notes.reconnect, notes.keep_alive) = (two.into(), None);
-    });
-    stage.client_sends(&call(0, "create_note"));
-    for redial in 0..2 {
-        stage.refuse_connection();
-        assert_eq!(state(&stage), Some(LinkState::Waiting), "after {redial} redials");
+    let change = |notes: &mut UpstreamConfig| (notes.reconnect, notes.keep_alive) = (two.into(), None);
+    let mut stage = Stage::with(Dialect::Auto, change).initialize_session();
+    stage.client_sends(&call(1, "create_note"));
+    stage.refuse_connection();
+    let began = stage.now;
+    let mut redials = 0;
+    while redials < 2 || stage.now.since(began) < least {
+        assert_eq!((state(&stage), stage.client_reads()), (Some(LinkState::Waiting), None), "after {redials} redials");
         stage.next_request();
-        // Reached, and lost again before any response.
+        // Reached, and lost again before any response: this proves nothing.
         let found = stage.next_sent();
         stage.end(found.id, EndHow::Cut(CutReason::Reset));
-        stage.client_reads().expect("the outcome is unknown");
-        stage.client_sends(&call(1, "create_note"));
+        redials += 1;
     }
-    stage.refuse_connection();
-    assert_eq!(state(&stage), Some(LinkState::Parked));
+    assert_eq!(state(&stage), Some(LinkState::Parked), "after {redials} redials");
+    let answer = stage.client_reads().expect("the call waits no longer");
+    assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "parked");
 }
 
 #[test]
 fn no_reconnect_read_is_retried_after_503() {
     let off = AutoReconnect { enabled: Some(false), ..AutoReconnect::default() };
-    let mut stage = Stage::with(Dialect::Auto, |notes| (notes.reconnect, notes.keep_alive) = (off.into(), None));
+    let change = |notes: &mut UpstreamConfig| (notes.reconnect, notes.keep_alive) = (off.into(), None);
+    let mut stage = Stage::with(Dialect::Auto, change).initialize_session();
     for is_lost in [false, true] {
         if is_lost {
             stage.client_sends(&call(7, "create_note"));
@@ -142,15 +154,40 @@ fn no_reconnect_read_is_retried_after_503() {
             let answer = stage.client_reads().expect("no automatic dial");
             assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], "unavailable");
         }
-        stage.client_sends(LIST);
+        stage.client_sends(READ);
+        if is_lost {
+            // The call dials once.
+            stage.answer_probe();
+        }
         let seen = stage.next_sent();
+        assert_eq!(seen.method(), "resources/read");
         stage.answer_overloaded(&seen, 503, None);
         assert_eq!(stage.client_reads(), None, "it was lost before: {is_lost}; the read is tried again");
-        stage.next_request();
+        stage.answer_probe();
+        assert!(stage.next_request() >= defaults::RETRY_INITIAL / 2, "it was lost before: {is_lost}");
         let seen = stage.next_sent();
         stage.answer(&seen, "{}");
         assert_eq!(stage.client_reads().unwrap()["id"], 1);
     }
+}
+
+#[test]
+fn failed_probing_read_without_handshake_waits_for_backoff() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_sends(READ);
+    for round in 0..8 {
+        stage.refuse_connection();
+        stage.next_request();
+        // Without a handshake the call itself is the only possible probe.
+        let seen = stage.next_sent();
+        assert_eq!(seen.method(), "resources/read", "round {round}");
+        stage.answer_overloaded(&seen, 502, None);
+        assert_eq!((stage.client_reads(), stage.seen.len()), (None, 0), "round {round}: it is not resent at once");
+        stage.next_request();
+    }
+    let found = stage.next_sent();
+    stage.answer(&found, "{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
 
 #[test]

@@ -57,8 +57,9 @@ fn get_stream_is_not_opened_without_connection() {
         assert_ne!(stage.engine.link_state(NOTES), Some(LinkState::Up));
         stage.advance(Duration::from_millis(100));
     }
-    stage.next_request();
-    stage.next_sent();
+    let probe = stage.next_probe();
+    assert_eq!(gets(&stage), 0, "a connection alone proves nothing");
+    stage.answer(&probe, "{}");
     assert_eq!(gets(&stage), 1, "now it is");
 }
 
@@ -69,8 +70,9 @@ fn server_without_session_or_get_stream_is_asked_once() {
     stage.end(get_stream.id, EndHow::Complete);
     stage.client_sends(&call(1, "create_note"));
     stage.refuse_connection();
-    stage.advance(Duration::from_secs(1));
+    stage.answer_probe();
     let found = stage.next_sent();
+    assert_eq!(found.method(), "tools/call");
     stage.answer(&found, "{}");
     stage.advance(Duration::from_secs(60));
     assert_eq!(gets(&stage), 0);

@@ -215,6 +215,9 @@ fn refusal_by_modern_server_is_not_legacy() {
     let seen = stage.next_sent();
     stage.status(seen.id, 405, Content::Empty, None);
     stage.end(seen.id, EndHow::Complete);
+    let probe = stage.next_probe();
+    assert_eq!((probe.method().as_str(), probe.header("mcp-method")), ("server/discover", Some("server/discover")));
+    stage.answer(&probe, "{}");
     assert_eq!(stage.client_reads().unwrap()["error"]["data"]["cause"], "refused");
 }
 

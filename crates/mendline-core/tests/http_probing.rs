@@ -8,10 +8,12 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, Written};
+use mendline_core::port::{Content, EndHow, Verb, Written};
 use mendline_core::{Input, LinkState, Moment, UpstreamConfig, defaults};
 use stage::NOTES;
-use stage::http::{Stage, call, complete_handshake, initialized_with_keep_alive, outcome};
+use stage::http::{SentRequest, Stage, call, complete_handshake, initialized_with_keep_alive, outcome};
+
+const READ: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///a"}}"#;
 
 #[test]
 fn calls_wait_while_one_exchange_probes() {
@@ -26,9 +28,11 @@ fn calls_wait_while_one_exchange_probes() {
         stage.advance(Duration::from_secs(2));
     }
     let first = stage.next_sent();
-    assert_eq!(stage.seen.len(), 4, "once it is reached, the others follow");
+    assert_eq!((stage.engine.link_state(NOTES), stage.seen.len()), (Some(LinkState::Dialing), 0), "a connection alone");
     stage.answer(&first, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
+    assert_eq!(stage.seen.len(), 4, "once it is answered, the others follow");
 }
 
 #[test]
@@ -75,14 +79,19 @@ fn partly_written_request_is_resent_with_backoff_and_limit() {
 #[test]
 fn call_in_backoff_delays_no_other() {
     let mut stage = Stage::initialized();
-    stage.client_sends(&call(1, "create_note"));
-    let busy = stage.next_sent();
-    stage.answer_overloaded(&busy, 429, None);
-    assert!(stage.seen.is_empty());
-    stage.client_sends(&call(2, "create_note"));
-    let next = stage.next_sent();
-    stage.answer(&next, "{}");
-    assert_eq!(stage.client_reads().unwrap()["id"], 2);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
+    let failed = stage.next_sent();
+    stage.status(failed.id, 500, Content::Empty, None);
+    stage.end(failed.id, EndHow::Complete);
+    for (id, what) in [(2, "before the verdict"), (3, "during the backoff")] {
+        stage.client_sends(&call(id, "create_note"));
+        let next = stage.next_sent();
+        assert_eq!(next.method(), "tools/call", "{what}");
+        stage.answer(&next, "{}");
+        assert_eq!(stage.client_reads().unwrap()["id"], id, "{what}");
+    }
+    stage.next_request();
+    assert_eq!(stage.next_sent().method(), "resources/list");
 }
 
 #[test]
@@ -104,9 +113,9 @@ fn hanging_exchange_does_not_block_probe() {
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting));
     stage.status(hangs.id, 200, Content::Events, None);
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting), "an old connection proves nothing");
-    stage.advance(Duration::from_secs(1));
-    let looks = stage.next_sent();
-    stage.answer(&looks, "{}");
+    stage.answer_probe();
+    let waited = stage.next_sent();
+    stage.answer(&waited, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
 }
 
@@ -118,8 +127,6 @@ fn lists_are_not_compared_without_connection() {
     stage.answer(&list, r#"{"tools":[]}"#);
     stage.client_reads().unwrap();
     stage.client_sends(&call(2, "create_note"));
-    stage.refuse_connection();
-    stage.advance(Duration::from_secs(1));
     let old = stage.next_sent();
     stage.client_sends(&call(3, "create_note"));
     stage.refuse_connection();
@@ -143,8 +150,9 @@ fn lost_idle_server_is_probed_and_found() {
     assert!(stage.now.since(Moment::ZERO) < Duration::from_secs(60));
     let found = stage.next_sent();
     assert_eq!((found.method().as_str(), found.header("mcp-session-id")), ("ping", Some("s1")));
-    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Dialing), "a connection alone proves nothing");
     stage.answer(&found, "{}");
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
     assert_eq!(stage.client_reads(), None, "the client does not see it");
 }
 
@@ -227,13 +235,14 @@ fn lists_are_compared_when_session_survives_outage() {
     stage.client_reads().unwrap();
     stage.client_sends(&call(2, "create_note"));
     stage.refuse_connection();
-    stage.advance(Duration::from_secs(1));
-    let found = stage.next_sent();
-    stage.answer(&found, "{}");
-    stage.client_reads().unwrap();
-    let again = stage.next_sent();
-    assert_eq!(again.method(), "tools/list");
-    stage.answer(&again, r#"{"tools":[]}"#);
+    stage.answer_probe();
+    let mut sent: Vec<_> = (0..2).map(|_| stage.next_sent()).collect();
+    sent.sort_by_key(|seen| seen.method());
+    let [waited, again] = &sent[..] else { panic!("two requests") };
+    assert_eq!((waited.method().as_str(), again.method().as_str()), ("tools/call", "tools/list"));
+    stage.answer(waited, "{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 2);
+    stage.answer(again, r#"{"tools":[]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
 }
 
@@ -281,4 +290,70 @@ fn timeout_before_sending_reports_what_blocked_call() {
     let answer = stage.client_reads().unwrap();
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(outcome(&answer) == "not_sent" && text.contains("no place became free in time"), "{text}");
+}
+
+/// Creates a stage whose server is suspect, and returns its probe. A read waits for the verdict.
+fn suspected(mut stage: Stage) -> (Stage, SentRequest) {
+    stage.client_sends(READ);
+    let failed = stage.next_sent();
+    stage.end(failed.id, EndHow::Cut(CutReason::Reset));
+    let probe = stage.next_probe();
+    assert_eq!((probe.method().as_str(), probe.header("mcp-session-id")), ("ping", Some("s1")));
+    (stage, probe)
+}
+
+#[test]
+fn r01_silent_probe_makes_server_away() {
+    let (mut stage, probe) = suspected(Stage::initialized());
+    stage.advance(defaults::PROBE - Duration::from_millis(1));
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up), "it may be slow");
+    stage.advance(Duration::from_millis(1));
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting));
+    assert_eq!((stage.client_reads(), &stage.aborted), (None, &vec![probe.id]));
+}
+
+#[test]
+fn r01_silent_probe_does_not_make_busy_server_away() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(9, "slow"));
+    let slow = stage.next_sent();
+    let (mut stage, _) = suspected(stage);
+    stage.advance(defaults::PROBE);
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up), "it runs another call");
+    stage.next_request();
+    let again = stage.next_sent();
+    assert_eq!(again.method(), "resources/read");
+    stage.answer(&slow, "{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 9);
+}
+
+#[test]
+fn r14_refused_probe_keeps_session_that_answers() {
+    let (mut stage, probe) = suspected(Stage::initialized());
+    stage.status(probe.id, 404, Content::Empty, None);
+    stage.end(probe.id, EndHow::Complete);
+    stage.answer_initialize("s2");
+    let ping = stage.next_probe();
+    assert_eq!(ping.header("mcp-session-id"), Some("s1"), "the old session decides");
+    stage.answer(&ping, "{}");
+    let closed = stage.next_sent();
+    assert_eq!((closed.ask.verb, closed.header("mcp-session-id")), (Verb::Delete, Some("s2")));
+    stage.next_request();
+    let again = stage.next_sent();
+    assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("resources/read", Some("s1")));
+}
+
+#[test]
+fn r14_refused_probe_replaces_lost_session() {
+    let (mut stage, probe) = suspected(Stage::initialized());
+    stage.status(probe.id, 404, Content::Empty, None);
+    stage.end(probe.id, EndHow::Complete);
+    stage.answer_initialize("s2");
+    stage.refuse_probe(404);
+    complete_handshake(&mut stage);
+    stage.next_request();
+    let again = stage.next_sent();
+    assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("resources/read", Some("s2")));
+    stage.answer(&again, "{}");
+    assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }

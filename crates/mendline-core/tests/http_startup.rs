@@ -59,12 +59,14 @@ fn absent_http_server_is_initialized_later_and_lists_compared() {
 fn pending_http_handshake_is_answered_provisionally_and_not_resent() {
     let mut stage = Stage::new(Dialect::Auto);
     stage.client_sends(INITIALIZE);
+    stage.refuse_connection();
+    stage.next_request();
     let handshake = stage.next_sent();
-    stage.advance(defaults::GRACE);
+    stage.advance(defaults::GRACE_AFTER_FAILURE);
     assert_eq!(stage.client_reads().unwrap()["result"]["serverInfo"]["name"], "notes");
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    stage.advance(defaults::HANDSHAKE_HTTP * 2);
-    assert!(stage.seen.is_empty() && stage.aborted.is_empty(), "it may take its time");
+    stage.advance(defaults::HANDSHAKE_HTTP - defaults::GRACE_AFTER_FAILURE - Duration::from_millis(1));
+    assert!(stage.seen.is_empty() && stage.aborted.is_empty(), "it has its whole timeout");
     stage.status(handshake.id, 200, Content::Json, Some("s1"));
     let id = &handshake.json()["id"];
     stage.body(handshake.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-06-18"}}}}"#));

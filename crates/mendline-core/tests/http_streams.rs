@@ -8,8 +8,8 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::defaults;
 use mendline_core::port::{Content, EndHow, Verb};
+use mendline_core::{Event, Moment, defaults};
 use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, outcome};
 
 /// Starts and cuts the response to an unsafe call, so that it will be resumed.
@@ -96,6 +96,12 @@ fn resumption_without_connection_is_retried_and_call_stays_sent() {
     stage.advance(defaults::RESUME_WAIT);
     stage.refuse_connection();
     assert!(stage.client_reads().is_none());
+    for _ in 0..3 {
+        stage.next_request();
+        assert!(stage.seen[0].is_probe(), "nothing is resumed while the server is away");
+        stage.refuse_connection();
+    }
+    stage.answer_probe();
     stage.advance(defaults::RESUME_WAIT);
     let resumed = stage.next_sent();
     assert_eq!((resumed.ask.verb, resumed.header("last-event-id")), (Verb::Get, Some("e1")));
@@ -146,4 +152,47 @@ fn get_stream_that_ends_at_once_is_reopened_with_backoff() {
         stage.advance(Duration::from_millis(1));
         assert_eq!(stage.seen.len(), 1, "after {pause} s");
     }
+}
+
+/// Ends a resumed stream with a message of the call each time, and returns the times of the resumptions.
+fn resumed_with_messages(stage: &mut Stage) -> Vec<Moment> {
+    let mut resumed = Vec::new();
+    with_cut_response(stage);
+    while stage.events.iter().all(|event| !matches!(event, Event::CallFailed { .. })) {
+        stage.next_request();
+        let get = stage.next_sent();
+        assert_eq!(get.ask.verb, Verb::Get);
+        resumed.push(stage.now);
+        stage.status(get.id, 200, Content::Events, None);
+        let log = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"on"}}"#;
+        stage.event_with_retry(get.id, &format!("m{}", resumed.len()), log, 0);
+        assert_eq!(stage.client_reads().expect("a message")["method"], "notifications/message");
+        stage.end(get.id, EndHow::Complete);
+        assert!(resumed.len() <= 1_000, "it does not end");
+    }
+    resumed
+}
+
+#[test]
+fn r19_all_resumptions_of_response_are_bounded() {
+    for (total, change) in [(defaults::RESUME_TOTAL, None), (5, Some(5)), (1, Some(1))] {
+        let mut stage = Stage::with(Dialect::Auto, |notes| {
+            notes.keep_alive = None;
+            notes.resume_total = change.unwrap_or(notes.resume_total);
+        });
+        stage = stage.initialize_session();
+        let resumed = resumed_with_messages(&mut stage);
+        assert_eq!(resumed.len(), total as usize, "messages do not reset this bound");
+        assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown");
+        stage.advance(Duration::from_secs(300));
+        assert!(stage.seen.iter().all(|seen| seen.ask.verb == Verb::Post), "nothing is resumed after it");
+    }
+}
+
+#[test]
+fn r19_resumptions_are_at_least_100_ms_apart() {
+    let mut stage = Stage::initialized();
+    let resumed = resumed_with_messages(&mut stage);
+    let least = resumed.windows(2).map(|pair| pair[1].since(pair[0])).min().unwrap();
+    assert!(least >= defaults::RESUME_WAIT_MIN, "{least:?}, although the server names 0 ms");
 }

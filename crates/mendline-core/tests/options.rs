@@ -55,20 +55,79 @@ fn configured_retries_are_exact() {
 }
 
 #[test]
-fn retries_are_restored_only_after_stable_uptime() {
+fn r09_configured_retries_hold_for_exiting_command() {
+    for retries in [Some(7), Some(12), None] {
+        let options = AutoReconnect {
+            max_retries: Some(retries),
+            initial_retry_delay: Some(Duration::from_secs(1)),
+            backoff_multiplier: Some(1.0),
+            ..AutoReconnect::default()
+        };
+        let mut stage = initialized_with(|notes| notes.reconnect = options.into());
+        stage.die(stage.written);
+        let mut redials = 0;
+        while stage.state() == LinkState::Waiting && redials < 50 {
+            stage.next_dial();
+            redials += 1;
+            stage.accept_dial();
+            stage.die(0);
+        }
+        assert_eq!(redials, retries.unwrap_or(50), "configured: {retries:?}");
+    }
+}
+
+#[test]
+fn r09_waiting_calls_do_not_use_up_retries_early() {
+    let three = AutoReconnect {
+        max_retries: Some(Some(3)),
+        initial_retry_delay: Some(Duration::from_secs(10)),
+        backoff_multiplier: Some(2.0),
+        ..AutoReconnect::default()
+    };
+    let mut stage = initialized_with(|notes| notes.reconnect = three.into());
+    stage.die(stage.written);
+    stage.client_sends(&call("1", "create_note"));
+    let began = stage.now;
+    while stage.state() != LinkState::Parked {
+        stage.next_dial();
+        stage.accept_dial();
+        stage.die(0);
+    }
+    assert!(stage.dials > 4, "a waiting call is served by more dials: {}", stage.dials);
+    // The delays are 10, 20 and 30 s, of which half is jitter.
+    let age = stage.now.since(began);
+    assert!((Duration::from_secs(30)..=Duration::from_secs(60)).contains(&age), "parked after {age:?}");
+    assert_eq!(stage.client_reads().unwrap()["result"]["_meta"]["dev.mendline/failure"]["cause"], "parked");
+}
+
+#[test]
+fn retries_are_restored_by_answers_and_uptime_not_by_handshakes() {
     let two = || AutoReconnect { max_retries: Some(Some(2)), ..AutoReconnect::default() };
     let mut lasting = initialized_with(|notes| notes.reconnect = two().into());
     for _ in 0..10 {
-        lasting.advance(defaults::CRASH_LOOP_WINDOW);
+        lasting.advance(defaults::KEEP_ALIVE);
+        assert_eq!(lasting.server_answers("{}")["method"], "ping");
         restart(&mut lasting);
     }
     assert_eq!(lasting.state(), LinkState::Up);
 
+    let mut serving = initialized_with(|notes| notes.reconnect = two().into());
+    // More restarts than retries, and not yet a crash loop.
+    for _ in 1..defaults::CRASH_LOOP_EXITS {
+        serving.advance(defaults::DIAL_PACE);
+        restart(&mut serving);
+        request(&mut serving, "tools/call", &json!({ "name": "create_note" }), "{}");
+    }
+    serving.die(serving.written);
+    assert_eq!(serving.state(), LinkState::Waiting, "an answer to the client's request proves health");
+
     let mut fleeting = initialized_with(|notes| notes.reconnect = two().into());
+    let lost = fleeting.now;
     restart(&mut fleeting);
     restart(&mut fleeting);
+    fleeting.advance(Duration::from_secs(5) - fleeting.now.since(lost));
     fleeting.die(fleeting.written);
-    assert_eq!(fleeting.state(), LinkState::Parked, "an answer alone proves nothing");
+    assert_eq!(fleeting.state(), LinkState::Parked, "an answered handshake alone proves nothing");
 }
 
 #[test]
@@ -86,11 +145,12 @@ fn hints_of_untrusted_server_are_ignored() {
 }
 
 #[test]
-fn second_wait_for_server_has_full_recovery_timeout() {
+fn all_waits_for_server_share_recovery_timeout() {
     let mut stage = initialized();
     stage.advance(defaults::PROVEN);
     stage.die(stage.written);
     stage.client_sends(&call("1", "create_note"));
+    let began = stage.now;
     let fails = |stage: &mut Stage, time: Duration| {
         let end = stage.now + time;
         while stage.now < end {
@@ -111,9 +171,12 @@ fn second_wait_for_server_has_full_recovery_timeout() {
     stage.server_reads().unwrap();
     assert_eq!(stage.server_reads().unwrap()["method"], "tools/call");
     stage.die(stage.written - 2);
-    fails(&mut stage, defaults::RECOVERY - Duration::from_secs(1));
+    // The call was with the server for no time, so both waits end together.
+    let moment = Duration::from_millis(100);
+    let rest = defaults::RECOVERY - stage.now.since(began);
+    fails(&mut stage, rest - 2 * moment);
     assert_eq!(stage.client_reads(), None);
-    fails(&mut stage, Duration::from_secs(2));
+    fails(&mut stage, 2 * moment);
     assert_eq!(stage.client_reads().unwrap()["result"]["_meta"]["dev.mendline/failure"]["outcome"], "not_sent");
 }
 
@@ -278,5 +341,5 @@ fn network_changes_cause_no_dial_storm() {
             stage.die(0);
         }
     }
-    assert!(stage.dials <= 31, "{} dials in a minute", stage.dials);
+    assert!(stage.dials as usize <= defaults::DIALS_PER_MINUTE, "{} dials in a minute", stage.dials);
 }

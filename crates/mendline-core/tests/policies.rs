@@ -7,6 +7,7 @@ mod stage;
 use std::time::Duration;
 
 use mendline_core::config::{Breaker, Dialect, OnError, OpenFor, RateLimit, ToolPolicy};
+use mendline_core::policy::effect::Effect;
 use mendline_core::port::{Content, EndHow};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
@@ -45,17 +46,31 @@ fn http_stage(change: impl FnOnce(&mut UpstreamConfig)) -> HttpStage {
     HttpStage::with(Dialect::Auto, quiet).initialize_session()
 }
 
-/// Makes a call that the server answers with this status and no body.
+/// Answers this request with a status and no body.
+fn answer_status(stage: &mut HttpStage, seen: &http::SentRequest, status: u16) {
+    stage.status(seen.id, status, Content::Empty, None);
+    stage.end(seen.id, EndHow::Complete);
+}
+
+/// Waits for the probe that follows a failed call, and answers it: the server is available.
+fn answer_probe(stage: &mut HttpStage) {
+    stage.next_request();
+    let probe = stage.next_sent();
+    assert_eq!(probe.method(), "ping");
+    stage.answer(&probe, "{}");
+}
+
+/// Makes a call that an available server answers with this status and no body.
 fn call_with_status(stage: &mut HttpStage, id: u32, status: u16) -> Value {
     stage.client_sends(&http::call(id, "create_note"));
     let seen = stage.next_sent();
-    stage.status(seen.id, status, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
-    stage.advance(Duration::from_millis(10));
-    answer_of(stage)
+    answer_status(stage, &seen, status);
+    let answer = answer_of(stage);
+    answer_probe(stage);
+    answer
 }
 
-/// Creates a stage whose server has failed five times in a row.
+/// Creates a stage whose tool `create_note` has failed five times in a row, while the server answers its probes.
 fn breaker_open() -> HttpStage {
     let mut stage = http_stage(|_| {});
     for id in 1..=5 {
@@ -80,9 +95,10 @@ fn is_rejected_by_breaker(stage: &mut HttpStage, id: u32) -> Value {
 }
 
 #[test]
-fn breaker_opens_after_five_failures_and_reports_wait() {
+fn r06_tool_breaker_opens_after_five_failed_calls_and_reports_wait() {
     let mut stage = breaker_open();
-    assert!(stage.log.iter().any(|line| line.contains("breaker opened for") && line.contains("5 calls in a row")));
+    let opened = r#"breaker of the tool "create_note" opened for"#;
+    assert!(stage.log.iter().any(|line| line.contains(opened) && line.contains("5 calls in a row")), "{:?}", stage.log);
     let rejected = is_rejected_by_breaker(&mut stage, 6);
     let text = rejected["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("held back") && text.contains("Try again in"), "{text}");
@@ -90,6 +106,64 @@ fn breaker_opens_after_five_failures_and_reports_wait() {
     stage.advance(wait(&rejected));
     stage.client_sends(&http::call(7, "create_note"));
     assert_eq!(stage.seen.len(), 1, "at that time it is tried");
+}
+
+#[test]
+fn r06_failing_tool_holds_back_no_other_tool() {
+    let mut stage = breaker_open();
+    is_rejected_by_breaker(&mut stage, 6);
+    for id in 7..=30 {
+        stage.client_sends(&http::call(id, "search"));
+        let seen = stage.next_sent();
+        stage.answer(&seen, "{}");
+        assert_eq!(answer_of(&mut stage)["result"], serde_json::json!({}));
+    }
+    let server = |line: &&String| line.starts_with("breaker opened");
+    assert_eq!(stage.log.iter().find(server), None, "the breaker of the server is the operator's");
+}
+
+#[test]
+fn r06_breaker_counts_calls_instead_of_attempts() {
+    let read = ToolPolicy { effect: Some(Effect::Read), timeout: None };
+    let mut stage = http_stage(|notes| notes.tools = [("create_note".to_owned(), read)].into());
+    for id in 1..=5 {
+        stage.client_sends(&http::call(id, "create_note"));
+        for attempt in 1..=3 {
+            assert_eq!(stage.client_reads(), None, "call {id}, attempt {attempt}");
+            stage.next_request();
+            let seen = stage.next_sent();
+            assert_eq!(seen.method(), "tools/call", "call {id}, attempt {attempt}");
+            answer_status(&mut stage, &seen, 500);
+            if attempt == 3 {
+                let answer = answer_of(&mut stage);
+                assert_eq!((cause(&answer), &facts(&answer)["attempts"]), ("outcome_unknown", &3.into()));
+            }
+            answer_probe(&mut stage);
+        }
+        assert_eq!(stage.log.iter().any(|line| line.contains("opened for")), id == 5, "after call {id}");
+        stage.advance(defaults::BUDGET_REGROWTH * 2);
+    }
+    let opened = stage.log.iter().find(|line| line.contains("opened for")).unwrap();
+    assert!(opened.ends_with("5 calls in a row have failed"), "{opened}");
+}
+
+#[test]
+fn r05_outage_does_not_open_breaker() {
+    let mut stage = http_stage(|_| {});
+    for id in 1..=10 {
+        stage.client_sends(&http::call(id, "create_note"));
+        let seen = stage.next_sent();
+        answer_status(&mut stage, &seen, 502);
+        assert_eq!(cause(&answer_of(&mut stage)), "outcome_unknown");
+        stage.next_request();
+        let probe = stage.next_sent();
+        assert_eq!(probe.method(), "ping");
+        answer_status(&mut stage, &probe, 502);
+        assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Waiting), "the server is away");
+        answer_probe(&mut stage);
+        assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
+    }
+    assert!(!stage.log.iter().any(|line| line.contains("breaker")), "{:?}", stage.log);
 }
 
 #[test]
@@ -107,7 +181,8 @@ fn half_open_breaker_closes_after_second_answer() {
     is_rejected_by_breaker(&mut stage, 10);
     stage.answer(&second, "{}");
     answer_of(&mut stage);
-    assert!(stage.log.iter().any(|line| line.contains("breaker closed")), "{:?}", stage.log);
+    let closed = r#"breaker of the tool "create_note" closed"#;
+    assert!(stage.log.iter().any(|line| line == closed), "{:?}", stage.log);
     for id in 11..14 {
         stage.client_sends(&http::call(id, "create_note"));
     }
@@ -120,7 +195,8 @@ fn failed_trial_keeps_breaker_open_longer() {
     stage.advance(6 * SECOND);
     call_with_status(&mut stage, 7, 500);
     let rejected = is_rejected_by_breaker(&mut stage, 8);
-    assert!(wait(&rejected) >= 8 * SECOND - Duration::from_millis(20) && wait(&rejected) <= 12 * SECOND, "{rejected}");
+    assert!(facts(&rejected)["detail"].as_str().unwrap().contains("the call that tried it has failed"), "{rejected}");
+    assert!(wait(&rejected) >= 8 * SECOND && wait(&rejected) <= 12 * SECOND, "{rejected}");
 }
 
 #[test]
@@ -144,7 +220,7 @@ fn exact_open_time_is_kept_and_breaker_can_be_disabled() {
     let mut stage = http_stage(exactly);
     call_with_status(&mut stage, 1, 502);
     call_with_status(&mut stage, 2, 502);
-    assert_eq!(wait(&is_rejected_by_breaker(&mut stage, 3)), 60 * SECOND - Duration::from_millis(10));
+    assert_eq!(wait(&is_rejected_by_breaker(&mut stage, 3)), 60 * SECOND);
 
     let mut stage = http_stage(|notes| notes.breaker = None);
     for id in 1..=30 {
@@ -154,9 +230,19 @@ fn exact_open_time_is_kept_and_breaker_can_be_disabled() {
 
 #[test]
 fn overload_and_client_errors_do_not_open_breaker() {
-    let mut stage = http_stage(|notes| notes.retry.attempts = 1);
+    let mut stage = http_stage(|_| {});
     for id in 1..=20 {
-        assert_eq!(cause(&call_with_status(&mut stage, id, 429)), "rate_limited");
+        stage.client_sends(&http::call(id, "create_note"));
+        for _ in 0..5 {
+            stage.next_request();
+            let seen = stage.next_sent();
+            stage.answer_overloaded(&seen, 429, None);
+            assert_eq!(stage.client_reads(), None, "it waits for the end of the overload");
+        }
+        stage.next_request();
+        let seen = stage.next_sent();
+        stage.answer(&seen, "{}");
+        assert_eq!(answer_of(&mut stage)["id"], id);
         stage.client_sends(&http::call(100 + id, "create_note"));
         let seen = stage.next_sent();
         stage.status(seen.id, 200, Content::Json, None);
@@ -173,8 +259,10 @@ fn unsent_calls_do_not_count_for_breaker() {
     let mut stage = http_stage(|_| {});
     for id in 1..=10 {
         stage.client_sends(&http::call(id, "create_note"));
-        while !stage.seen.is_empty() {
-            stage.refuse_connection();
+        while stage.client_reads().is_none() {
+            if !stage.seen.is_empty() {
+                stage.refuse_connection();
+            }
             stage.advance(SECOND);
         }
     }
@@ -214,7 +302,8 @@ fn child_killed_by_every_call_opens_breaker() {
             stage.accept_dial();
         }
     }
-    assert!(stage.log.iter().any(|line| line.contains("breaker opened")), "{:?}", stage.log);
+    let opened = r#"breaker of the tool "create_note" opened"#;
+    assert!(stage.log.iter().any(|line| line.starts_with(opened)), "{:?}", stage.log);
 }
 
 #[test]
@@ -226,33 +315,55 @@ fn waiting_calls_fail_when_breaker_opens() {
     for id in 5..=7 {
         stage.client_sends(&http::call(id, "create_note"));
     }
-    let last = stage.next_sent();
+    let fifth = stage.next_sent();
     assert!(stage.seen.is_empty(), "there is one slot");
-    stage.status(last.id, 502, Content::Empty, None);
-    stage.end(last.id, EndHow::Complete);
-    let mut rejected: Vec<(u64, String)> = Vec::new();
-    while let Some(answer) = stage.client_reads() {
-        rejected.push((answer["id"].as_u64().unwrap(), cause(&answer).to_owned()));
-    }
-    rejected.sort();
-    let expected = [(5, "outcome_unknown"), (6, "breaker_open"), (7, "breaker_open")];
-    assert_eq!(rejected, expected.map(|(id, cause)| (id, cause.to_owned())));
-    assert!(stage.seen.is_empty());
+    answer_status(&mut stage, &fifth, 502);
+    let answer = answer_of(&mut stage);
+    assert_eq!((&answer["id"], cause(&answer)), (&5.into(), "outcome_unknown"));
+    let sixth = stage.next_sent();
+    assert!(stage.seen.is_empty(), "a suspect server gets its calls, one at a time");
+    answer_probe(&mut stage);
+    let rejected = answer_of(&mut stage);
+    assert_eq!((&rejected["id"], cause(&rejected)), (&7.into(), "breaker_open"));
+    assert_eq!((stage.client_reads(), stage.seen.len()), (None, 0), "the call in flight stays");
+    stage.answer(&sixth, "{}");
+    assert_eq!(answer_of(&mut stage)["id"], 6);
 }
 
 #[test]
 fn read_is_not_resent_while_breaker_is_open() {
-    let mut stage = http_stage(|notes| notes.breaker = Some(Breaker { failures: 2, ..Breaker::default() }));
-    stage.client_sends(LIST);
-    for _ in 0..2 {
+    let mut stage = http_stage(|notes| {
+        let read = ToolPolicy { effect: Some(Effect::Read), timeout: None };
+        notes.tools = [("look".to_owned(), read)].into();
+        notes.breaker = Some(Breaker { failures: 2, ..Breaker::default() });
+        notes.retry.attempts = 2;
+    });
+    let fail = |stage: &mut HttpStage| {
+        stage.next_request();
         let seen = stage.next_sent();
-        stage.status(seen.id, 500, Content::Empty, None);
-        stage.end(seen.id, EndHow::Complete);
-        stage.advance(SECOND);
-    }
+        assert_eq!(seen.method(), "tools/call");
+        answer_status(stage, &seen, 500);
+    };
+    stage.client_sends(&http::call(1, "look"));
+    fail(&mut stage);
+    answer_probe(&mut stage);
+    fail(&mut stage);
+    assert_eq!(answer_of(&mut stage)["id"], 1, "its attempts are used up");
+    answer_probe(&mut stage);
+    stage.client_sends(&http::call(2, "look"));
+    fail(&mut stage);
+    answer_probe(&mut stage);
+    stage.advance(Duration::from_millis(200));
+    stage.client_sends(&http::call(3, "look"));
+    fail(&mut stage);
+    fail(&mut stage);
+    assert_eq!(answer_of(&mut stage)["id"], 2, "the second call has failed");
+    answer_probe(&mut stage);
     let answer = answer_of(&mut stage);
-    assert_eq!((cause(&answer), &facts(&answer)["attempts"]), ("outcome_unknown", &2.into()));
+    let reported = facts(&answer);
+    assert_eq!((&answer["id"], &reported["outcome"], &reported["attempts"]), (&3.into(), &"unknown".into(), &1.into()));
     assert!(wait(&answer) > 3 * SECOND, "the retry time is reported: {answer}");
+    stage.advance(3 * SECOND);
     assert!(stage.seen.is_empty());
 }
 
@@ -380,12 +491,13 @@ fn pause_named_by_server_holds_for_all_calls() {
     stage.advance(10 * SECOND - Duration::from_millis(1));
     assert!(stage.seen.is_empty(), "no request during the pause");
     assert_eq!(stage.client_reads(), None, "every call waits");
-    stage.advance(SECOND);
-    assert_eq!(stage.seen.len(), 4);
-    for _ in 0..4 {
+    stage.advance(Duration::from_millis(1));
+    for (id, more) in [(1, 2), (2, 1), (3, 0), (4, 0)] {
+        let others = stage.seen.len() - 1;
         let seen = stage.next_sent();
         stage.answer(&seen, "{}");
-        assert!(answer_of(&mut stage)["result"].is_object());
+        assert_eq!(answer_of(&mut stage)["id"], id, "in the order of their arrival");
+        assert_eq!(stage.seen.len() - others, more, "each answer admits twice as many calls");
     }
     assert!(stage.log.iter().any(|line| line == "paused for 10 s, as the server requested"), "{:?}", stage.log);
     assert!(stage.log.iter().any(|line| line == "the pause is over"), "{:?}", stage.log);
@@ -433,8 +545,11 @@ fn retry_after_of_503_is_awaited_without_opening_breaker() {
         stage.answer_overloaded(&seen, 503, Some(2));
         stage.advance(Duration::from_millis(1_999));
         assert!(stage.seen.is_empty(), "round {round}");
-        stage.advance(SECOND);
+        stage.advance(Duration::from_millis(1));
+        assert_eq!(stage.seen.len(), 1, "no call meets another 503");
+        answer_probe(&mut stage);
         let again = stage.next_sent();
+        assert_eq!(again.method(), "tools/list");
         stage.answer(&again, r#"{"tools":[]}"#);
         assert_eq!(answer_of(&mut stage)["id"], 1);
         stage.client_sends(&http::call(2, "create_note"));
@@ -448,16 +563,39 @@ fn retry_after_of_503_is_awaited_without_opening_breaker() {
 }
 
 #[test]
-fn bare_429_delays_only_its_call() {
+fn r20_bare_429_pauses_all_calls_for_growing_time() {
     let mut stage = http_stage(|_| {});
     stage.client_sends(&http::call(1, "create_note"));
-    let seen = stage.next_sent();
-    stage.answer_overloaded(&seen, 429, None);
-    succeeds(&mut stage, 2);
-    stage.advance(SECOND);
-    let again = stage.next_sent();
-    stage.answer(&again, "{}");
-    assert_eq!(answer_of(&mut stage)["id"], 1);
+    let mut seen = stage.next_sent();
+    stage.client_sends(&http::call(2, "search"));
+    let second = stage.next_sent();
+    stage.answer(&second, "{}");
+    assert_eq!(answer_of(&mut stage)["id"], 2, "before the pause");
+    for (least, most) in [(250, 500), (500, 1_000), (1_000, 2_000), (1_200, 2_400), (1_200, 2_400)] {
+        stage.answer_overloaded(&seen, 429, None);
+        stage.client_sends(&http::call(3, "search"));
+        stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#);
+        assert!(stage.seen.is_empty(), "no call is sent during the pause");
+        let pause = stage.next_request().as_millis();
+        assert!((least..=most + 1).contains(&pause), "{pause} ms, not {least} to {most}");
+        seen = stage.next_sent();
+        assert_eq!(seen.json()["params"]["name"], "create_note");
+        assert!(stage.seen.is_empty(), "one call goes first");
+    }
+    stage.answer(&seen, "{}");
+    assert_eq!(answer_of(&mut stage)["id"], 1, "no refusal costs an attempt");
+}
+
+#[test]
+fn r20_retry_after_of_zero_is_raised_to_floor() {
+    for status in [429, 503] {
+        let mut stage = http_stage(|_| {});
+        stage.client_sends(LIST);
+        let seen = stage.next_sent();
+        stage.answer_overloaded(&seen, status, Some(0));
+        let pause = stage.next_request();
+        assert!((defaults::PAUSE_MIN..2 * defaults::PAUSE_MIN).contains(&pause), "HTTP {status}: {pause:?}");
+    }
 }
 
 #[test]

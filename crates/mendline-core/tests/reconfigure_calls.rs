@@ -56,6 +56,19 @@ fn edited_http(before: Edit, after: Edit, request: &str) -> (http::Stage, http::
     (stage, sent)
 }
 
+fn fails_http(stage: &mut http::Stage, sent: &http::SentRequest) {
+    stage.status(sent.id, 500, Content::Empty, None);
+    stage.end(sent.id, EndHow::Complete);
+}
+
+/// Answers the probe that follows a failed call: the server is available.
+fn answer_probe(stage: &mut http::Stage) {
+    stage.next_request();
+    let probe = stage.next_sent();
+    assert_eq!(probe.method(), "ping");
+    stage.answer(&probe, "{}");
+}
+
 fn fails(stage: &mut Stage, request: &Value, code: i64) {
     let id = &request["id"];
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#));
@@ -89,6 +102,13 @@ fn in_an_hour(config: &mut UpstreamConfig) {
 
 #[test]
 fn running_call_keeps_attempt_limit_after_error() {
+    // A configured code has all attempts.
+    let thrice: Edit = |config| {
+        (config.retry.attempts, config.retry.codes) = (3, BTreeMap::from([(-32603, OnError::Reads)]));
+    };
+    let once: Edit = |config| {
+        (config.retry.attempts, config.retry.codes) = (1, BTreeMap::from([(-32603, OnError::Reads)]));
+    };
     let (mut stage, mut sent) = edited(thrice, once, &read(1));
     for attempt in 2..=3 {
         fails(&mut stage, &sent, -32603);
@@ -208,28 +228,31 @@ fn waiting_call_keeps_its_policy() {
 
 #[test]
 fn running_http_call_keeps_attempt_limit() {
-    let (mut stage, mut sent) = edited_http(thrice, once, &http::call(1, "create_note"));
+    let (mut stage, mut sent) = edited_http(thrice, once, &read(1));
     for attempt in 2..=3 {
-        stage.answer_overloaded(&sent, 429, None);
+        fails_http(&mut stage, &sent);
+        answer_probe(&mut stage);
         assert_eq!(stage.client_reads(), None, "attempt {attempt} of three is to come");
         stage.next_request();
         sent = stage.next_sent();
+        assert_eq!(sent.method(), "resources/read");
     }
-    stage.answer_overloaded(&sent, 429, None);
+    fails_http(&mut stage, &sent);
     assert!(stage.client_reads().is_some());
 
-    let (mut stage, sent) = edited_http(once, thrice, &http::call(1, "create_note"));
-    stage.answer_overloaded(&sent, 429, None);
+    let (mut stage, sent) = edited_http(once, thrice, &read(1));
+    fails_http(&mut stage, &sent);
     assert!(stage.client_reads().is_some(), "one was all it had");
 }
 
 #[test]
 fn running_http_call_keeps_backoff() {
     for (before, after, is_quick) in [(at_once as Edit, in_an_hour as Edit, true), (in_an_hour, at_once, false)] {
-        let (mut stage, sent) = edited_http(before, after, &http::call(1, "create_note"));
-        stage.answer_overloaded(&sent, 429, None);
+        let (mut stage, sent) = edited_http(before, after, &read(1));
+        fails_http(&mut stage, &sent);
+        answer_probe(&mut stage);
         stage.advance(MOMENT);
-        assert_eq!(!stage.seen.is_empty(), is_quick, "rejected before it was queued");
+        assert_eq!(!stage.seen.is_empty(), is_quick, "failed, and the server is available");
 
         let request = http::modern(1, "resources/read", r#""uri":"a:b","#);
         let (mut stage, sent) = edited_http(before, after, &request);
@@ -253,6 +276,7 @@ fn partly_written_http_call_keeps_backoff() {
         let (mut stage, sent) = edited_http(before, after, &http::call(1, "create_note"));
         let how = EndHow::Cut(CutReason::Reset);
         stage.input(Input::End { exchange: sent.id, how, written: Written::Partly });
+        answer_probe(&mut stage);
         stage.advance(PAUSE);
         assert_eq!(!stage.seen.is_empty(), is_quick);
     }

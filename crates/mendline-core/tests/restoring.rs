@@ -80,5 +80,7 @@ fn interrupted_restore_is_repeated_after_reconnect() {
     stage.advance(Duration::from_secs(1));
     let found = stage.next_sent();
     assert_eq!(found.method(), "ping");
+    assert!(stage.seen.is_empty(), "an accepted connection proves nothing");
+    stage.answer(&found, "{}");
     assert!(stage.seen.iter().any(|seen| seen.method() == "resources/subscribe"), "now it is restored");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mendline_core::config::{Catalogue, Startup};
 use mendline_core::port::SpawnError;
-use mendline_core::{Input, LinkState, ListCache, defaults};
+use mendline_core::{Input, LinkState, ListCache, Moment, defaults};
 use serde_json::{Value, json};
 use stage::{Stage, call};
 
@@ -346,8 +346,10 @@ fn server_down_at_start_is_initialized_when_up() {
         stage.input(Input::SpawnFailed { link, why });
     };
     down(&mut stage);
-    stage.advance(defaults::GRACE);
-    assert_eq!(stage.client_reads().unwrap()["result"]["serverInfo"]["name"], "notes");
+    stage.advance(defaults::GRACE_AFTER_FAILURE);
+    let answer = stage.client_reads().expect("after a failure the grace is short");
+    assert_eq!(answer["result"]["serverInfo"]["name"], "notes");
+    assert!(answer["result"]["instructions"].as_str().unwrap().contains("try again"), "{answer}");
     stage.client_sends(INITIALIZED);
     stage.client_sends(&list(1));
     for _ in 0..20 {
@@ -386,16 +388,145 @@ fn unsupported_list_is_answered_as_empty() {
 }
 
 #[test]
-fn handshake_after_provisional_answer_has_call_timeout() {
+fn handshake_after_provisional_answer_has_first_start_timeout() {
     let mut stage = Stage::up();
     stage.client_sends(&initialize_request("2025-11-25"));
     let sent = stage.server_reads().unwrap();
-    stage.advance(defaults::HANDSHAKE * 2);
+    stage.advance(defaults::HANDSHAKE - Duration::from_millis(1));
     assert_eq!(stage.state(), LinkState::Up, "it may be downloading itself");
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{HANDSHAKE_RESULT}}}"#, sent["id"]));
     stage.client_reads().unwrap();
     stage.client_sends(&call("1", "make"));
     assert_eq!(stage.server_answers("{}")["params"]["name"], "make");
+}
+
+// ---- the timeout of handshakes ----
+
+/// Starts a child that never answers the first handshake, and checks that it is replaced after this time.
+fn first_handshake_ends_after(timeout: Duration, startup: Startup) {
+    let mut stage = Stage::with(|notes| {
+        notes.catalogue = Catalogue { cache: true, startup };
+        notes.timeouts.handshake = timeout;
+    });
+    stage.accept_dial();
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.server_reads().unwrap();
+    stage.advance(timeout - Duration::from_millis(1));
+    assert_eq!(stage.state(), LinkState::Up);
+    stage.advance(Duration::from_millis(1));
+    assert_eq!(stage.state(), LinkState::Draining, "the handshake has not been answered for {timeout:?}");
+    stage.die(stage.written);
+    stage.next_dial();
+    stage.accept_dial();
+    assert_eq!(stage.server_answers(HANDSHAKE_RESULT)["method"], "initialize");
+    let answers = std::iter::from_fn(|| stage.client_reads()).filter(|it| it["id"] == "g").count();
+    assert_eq!(answers, 1, "the client has its answer");
+}
+
+#[test]
+fn r03_silent_first_handshake_ends_child_after_timeout() {
+    first_handshake_ends_after(defaults::HANDSHAKE, Startup::AtOnce);
+}
+
+#[test]
+fn r03_handshake_timeout_holds_without_provisional_answer() {
+    first_handshake_ends_after(defaults::HANDSHAKE, Startup::Wait);
+}
+
+#[test]
+fn r03_configured_timeout_holds_for_first_handshake() {
+    first_handshake_ends_after(Duration::from_secs(3), Startup::AtOnce);
+}
+
+#[test]
+fn r11_restarted_child_that_hangs_is_replaced_sooner() {
+    let mut stage = Stage::up();
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.server_answers(HANDSHAKE_RESULT);
+    stage.client_reads().unwrap();
+    stage.client_sends(INITIALIZED);
+    stage.server_reads().unwrap();
+    stage.die(stage.written);
+    stage.client_sends(&call("1", "make"));
+    stage.next_dial();
+    stage.accept_dial();
+    assert_eq!(stage.server_reads().unwrap()["method"], "initialize");
+    stage.advance(defaults::HANDSHAKE_AGAIN - Duration::from_millis(1));
+    assert_eq!(stage.state(), LinkState::Up);
+    stage.advance(Duration::from_millis(1));
+    assert_eq!(stage.state(), LinkState::Draining, "nothing is downloaded again");
+    stage.die(stage.written);
+    stage.next_dial();
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
+    assert_eq!(stage.server_answers("{}")["params"]["name"], "make", "the call has waited for it");
+    assert_eq!(stage.client_reads().unwrap()["id"], 1);
+}
+
+// ---- the grace of the first handshake ----
+
+/// Returns the time until the first handshake of a client with this name is answered.
+fn time_to_provisional_answer(client: &str) -> Duration {
+    let mut stage = Stage::up();
+    let params = json!({ "protocolVersion": "2025-11-25", "clientInfo": { "name": client } });
+    stage.client_sends(&json!({ "jsonrpc": "2.0", "id": "g", "method": "initialize", "params": params }).to_string());
+    stage.server_reads().unwrap();
+    loop {
+        stage.advance(Duration::from_millis(1));
+        if let Some(answer) = stage.client_reads() {
+            assert_eq!(answer["result"]["serverInfo"]["version"], "provisional");
+            return stage.now.since(Moment::ZERO);
+        }
+    }
+}
+
+#[test]
+fn r26_grace_without_failure_depends_on_patience_of_client() {
+    assert_eq!(time_to_provisional_answer("claude-code"), defaults::GRACE);
+    for client in ["codex-mcp-client", "Codex"] {
+        assert_eq!(time_to_provisional_answer(client), defaults::GRACE_IMPATIENT, "{client}");
+    }
+}
+
+#[test]
+fn r26_provisional_answer_names_problem_after_first_failure() {
+    let mut stage = Stage::up();
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.server_reads().unwrap();
+    stage.advance(Duration::from_secs(10));
+    stage.die(stage.written);
+    stage.advance(defaults::GRACE_AFTER_FAILURE - Duration::from_millis(1));
+    assert_eq!(stage.client_reads(), None, "a short fault passes");
+    stage.advance(Duration::from_millis(1));
+    let answer = stage.client_reads().expect("the grace is over");
+    let instructions = answer["result"]["instructions"].as_str().unwrap();
+    assert!(instructions.contains("killed by signal 9") && instructions.contains("mendline doctor"), "{instructions}");
+}
+
+#[test]
+fn r02_command_that_exits_at_start_does_not_fail_handshake() {
+    let mut stage = Stage::new();
+    stage.client_sends(&initialize_request("2025-11-25"));
+    let end = stage.now + Duration::from_secs(10);
+    let mut answers = Vec::new();
+    while stage.now < end {
+        if stage.spawned.is_some() {
+            stage.accept_dial();
+            while stage.server_reads().is_some() {}
+            stage.die(stage.written);
+        }
+        assert_eq!(stage.state(), LinkState::Waiting, "nothing is parked");
+        stage.advance(Duration::from_millis(10));
+        answers.extend(stage.client_reads().map(|answer| (stage.now.since(Moment::ZERO), answer)));
+    }
+    let [(after, answer)] = &answers[..] else { panic!("one answer: {answers:?}") };
+    assert_eq!(*after, defaults::GRACE_AFTER_FAILURE);
+    assert!(answer["result"]["instructions"].as_str().unwrap().contains("killed by signal 9"), "{answer}");
+    stage.client_sends(INITIALIZED);
+    stage.client_sends(&list(1));
+    stage.next_dial();
+    server_comes_up(&mut stage, HANDSHAKE_RESULT);
+    stage.server_answers(TOOLS);
+    assert_eq!(stage.client_reads().unwrap()["result"], result(TOOLS));
 }
 
 #[test]

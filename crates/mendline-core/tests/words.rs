@@ -24,6 +24,7 @@ fn cases() -> Vec<Case> {
         (Cause::Unavailable, Outcome::Unknown, true, 2, Some(2), LossReason::Exited(Exit::Signal(9)).into()),
         (Cause::OutcomeUnknown, Outcome::Unknown, false, 1, None, LossReason::Exited(Exit::Signal(9)).into()),
         (Cause::OutcomeUnknown, Outcome::Unknown, true, 3, None, Reason::Unreadable { body: None }),
+        (Cause::OutcomeUnknown, Outcome::Unknown, true, 1, None, not_retried()),
         (Cause::TimedOut, Outcome::Unknown, false, 1, None, Reason::TimedOut { after: Some(Duration::from_secs(300)) }),
         (Cause::TimedOut, Outcome::Unknown, true, 1, None, Reason::TimedOut { after: Some(Duration::from_secs(300)) }),
         (
@@ -58,7 +59,15 @@ fn cases() -> Vec<Case> {
             true,
             0,
             Some(5),
-            RefusalReason::BreakerFailures { calls: 5, of_tool: false }.into(),
+            RefusalReason::BreakerFailures { calls: 5, of_tool: true }.into(),
+        ),
+        (
+            Cause::BreakerOpen,
+            Outcome::Unknown,
+            true,
+            1,
+            Some(5),
+            RefusalReason::BreakerFailures { calls: 5, of_tool: true }.into(),
         ),
         (
             Cause::BreakerOpen,
@@ -93,6 +102,10 @@ fn refused() -> Reason {
 
 fn status(status: u16, body: Option<&str>) -> Reason {
     Reason::Status { status, body: body.map(str::to_owned), not_json: false }
+}
+
+fn not_retried() -> Reason {
+    Reason::NotRetried(Box::new(status(503, None)))
 }
 
 fn crashed() -> Reason {

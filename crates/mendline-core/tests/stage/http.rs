@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use mendline_core::reason::ConnectError;
+use mendline_core::reason::{ConnectError, CutReason, RefusalReason};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -38,6 +38,12 @@ impl SentRequest {
 
     pub fn method(&self) -> String {
         self.json()["method"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns whether it is a request that shows whether the server is available.
+    pub fn is_probe(&self) -> bool {
+        let is_probe = |method: &Value| method == "ping" || method == "server/discover";
+        self.ask.verb == Verb::Post && self.reuse == Reuse::Fresh && is_probe(&self.json()["method"])
     }
 }
 
@@ -125,6 +131,68 @@ impl Stage {
         self.input(Input::Reached { exchange: ping.id });
         self.status(ping.id, status, Content::Empty, None);
         self.end(ping.id, EndHow::Complete);
+    }
+
+    /// Waits for the next probe, and lets it reach the server.
+    pub fn next_probe(&mut self) -> SentRequest {
+        for _ in 0..60_000 {
+            if let Some(at) = self.seen.iter().position(SentRequest::is_probe) {
+                let probe = self.seen.remove(at).unwrap();
+                self.input(Input::Reached { exchange: probe.id });
+                return probe;
+            }
+            self.advance(Duration::from_millis(1));
+        }
+        panic!("no probe within a minute");
+    }
+
+    /// Waits for the next probe and answers it: the server is available.
+    pub fn answer_probe(&mut self) {
+        let probe = self.next_probe();
+        self.answer(&probe, "{}");
+    }
+
+    /// Waits for the next probe and refuses it with this status.
+    pub fn refuse_probe(&mut self, status: u16) {
+        let probe = self.next_probe();
+        self.status(probe.id, status, Content::Empty, None);
+        self.end(probe.id, EndHow::Complete);
+    }
+
+    /// Lets the server handle every request like this for a while, and returns the messages that the client reads.
+    pub fn run(&mut self, time: Duration, mut handle: impl FnMut(&mut Stage, &SentRequest)) -> Vec<(Moment, Value)> {
+        let end = self.now + time;
+        let mut read = Vec::new();
+        loop {
+            while let Some(seen) = self.seen.pop_front() {
+                self.input(Input::Reached { exchange: seen.id });
+                handle(self, &seen);
+            }
+            while let Some(message) = self.client_reads() {
+                read.push((self.now, message));
+            }
+            if self.now >= end {
+                return read;
+            }
+            self.advance(Duration::from_millis(10));
+        }
+    }
+
+    /// Handles a request like a healthy server without a GET stream.
+    pub fn serve(&mut self, seen: &SentRequest) {
+        let method = if seen.ask.verb == Verb::Post { seen.json()["method"].clone() } else { Value::Null };
+        if method == "initialize" {
+            self.status(seen.id, 200, Content::Json, Some("s1"));
+            let result = r#"{"protocolVersion":"2025-11-25"}"#;
+            let id = &seen.json()["id"];
+            self.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+            self.end(seen.id, EndHow::Complete);
+        } else if seen.ask.verb == Verb::Post && !seen.json()["id"].is_null() {
+            self.answer(seen, "{}");
+        } else {
+            self.status(seen.id, if seen.ask.verb == Verb::Post { 202 } else { 405 }, Content::Empty, None);
+            self.end(seen.id, EndHow::Complete);
+        }
     }
 
     /// The same with an error in the body.
@@ -259,11 +327,20 @@ impl Stage {
     }
 
     pub fn event(&mut self, exchange: ExchangeId, id: Option<&str>, data: &str) {
+        self.event_with(exchange, id, data, None);
+    }
+
+    /// An event that names the time in milliseconds after which its stream may be resumed.
+    pub fn event_with_retry(&mut self, exchange: ExchangeId, id: &str, data: &str, retry: u64) {
+        self.event_with(exchange, Some(id), data, Some(retry));
+    }
+
+    fn event_with(&mut self, exchange: ExchangeId, id: Option<&str>, data: &str, retry: Option<u64>) {
         let event = SseEvent {
             id: id.map(|id| Bytes::copy_from_slice(id.as_bytes())),
             event: None,
             data: Some(Bytes::copy_from_slice(data.as_bytes())),
-            retry: None,
+            retry,
         };
         self.input(Input::StreamEvent { exchange, event: ReceivedEvent::new(event, &Limits::default()) });
     }
@@ -278,12 +355,39 @@ impl Stage {
         self.end(seen.id, EndHow::Complete);
     }
 
+    /// Answers with this status and a page for people.
+    pub fn page(&mut self, seen: &SentRequest, status: u16) {
+        self.status(seen.id, status, Content::Other, None);
+        self.body(seen.id, "<html><title>Be right back</title></html>");
+        self.end(seen.id, EndHow::Complete);
+    }
+
     pub fn refuse_connection(&mut self) {
         let seen = self.seen.pop_front().expect("a request");
         let how = EndHow::NoConnection(ConnectError::Refused { target: "notes.test:443".to_owned() });
         self.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
     }
 }
+
+/// One form of outage: the end of every exchange.
+pub type Outage = fn(&mut Stage, &SentRequest);
+
+/// The forms of outage in which a connection is made.
+pub const OUTAGES: [(&str, Outage); 9] = [
+    ("a reset", |stage, seen| stage.end(seen.id, EndHow::Cut(CutReason::Reset))),
+    ("a FIN", |stage, seen| stage.end(seen.id, EndHow::Cut(CutReason::ClosedWithoutAnswer))),
+    ("HTTP 500", |stage, seen| stage.page(seen, 500)),
+    ("HTTP 502", |stage, seen| stage.page(seen, 502)),
+    ("HTTP 503", |stage, seen| stage.page(seen, 503)),
+    ("HTTP 504", |stage, seen| stage.page(seen, 504)),
+    ("a page with 404", |stage, seen| stage.page(seen, 404)),
+    ("a page with 200", |stage, seen| stage.page(seen, 200)),
+    ("a redirect to a login page", |stage, seen| {
+        stage.status(seen.id, 307, Content::Empty, None);
+        let (from, to) = ("http://notes.example".to_owned(), Some("https://login.example".to_owned()));
+        stage.end(seen.id, EndHow::Forbidden(RefusalReason::Endpoint { from, to }));
+    }),
+];
 
 pub fn call(id: u32, tool: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}"}}}}"#)
