@@ -123,6 +123,8 @@ pub const RECONNECT_MULTIPLIER: f64 = 2.0;
 pub const RECONNECT_CAP_IDLE: Duration = Duration::from_secs(30);
 /// The longest wait between redials while a call waits, so that it goes on soon after the end of an outage.
 pub const RECONNECT_CAP_CALLED: Duration = Duration::from_millis(2400);
+/// The time after a client's start in which redials are as frequent as while a call waits: the client waits for its tools.
+pub const CLIENT_START: Duration = Duration::from_secs(120);
 /// Redials of one incident before an upstream is parked …
 /// Set by `autoReconnect.maxRetries`, `--max-retries`.
 pub const RECONNECT_ATTEMPTS: u32 = 10;

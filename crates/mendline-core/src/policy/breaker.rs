@@ -255,6 +255,12 @@ impl Breaker {
         }
     }
 
+    /// Records the result of the trial, which has ended already.
+    pub fn note_trial(&mut self, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Transition> {
+        let policy = self.policy?;
+        self.judge_trial(&policy, sign, now, rng)
+    }
+
     /// Isolates it. Returns whether the state changed.
     pub fn isolate(&mut self) -> bool {
         std::mem::replace(&mut self.state, State::Isolated) != State::Isolated

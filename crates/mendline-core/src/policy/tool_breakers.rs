@@ -105,6 +105,19 @@ impl ToolBreakers {
         transition.map(|transition| (tool, transition))
     }
 
+    /// Records the result of the trial of a half-open breaker, which has ended already.
+    pub fn note_trial(
+        &mut self,
+        message: &Message,
+        sign: Sign,
+        now: Moment,
+        rng: &mut SeededRng,
+    ) -> Option<(String, Transition)> {
+        let tool = tool_of(message)?;
+        let transition = self.tools.get_mut(&tool)?.note_trial(sign, now, rng)?;
+        Some((tool, transition))
+    }
+
     /// Makes room for one more, if need be by removing a closed one. Returns whether there is room.
     fn make_room(&mut self, now: Moment) -> bool {
         if self.tools.len() < defaults::TOOL_BREAKERS {

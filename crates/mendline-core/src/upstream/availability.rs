@@ -43,7 +43,7 @@ use super::keepalive::ping;
 use crate::config::Dialect;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
-use crate::event::Event;
+use crate::event::{Event, LinkState};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::moment::Moment;
 use crate::policy::backoff;
@@ -191,6 +191,14 @@ impl Upstream {
         let is_spent = decision == RetryDecision::Charged && call.counted() >= policy.attempts;
         let is_decided = !pending.is_refusal && (decision == RetryDecision::Never || is_spent);
         let (is_first_handshake, message) = (call.grace.is_some(), call.message.clone());
+        // A call of a client without a handshake is its own probe.
+        let is_probe = self.availability.is_away()
+            && self.link.state() == LinkState::Dialing
+            && call.begun > self.availability.begun_before;
+        let is_decided = is_decided && (!is_probe || decision == RetryDecision::Never);
+        if let Some(call) = self.calls.get_mut(key).filter(|_| is_probe && outcome != Outcome::NotSent) {
+            call.uncounted += 1;
+        }
         self.end_attempt(key, pending.evidence, &pending.why, cx);
         if meta::is_modern(&message) {
             self.availability.discover = discover(&message);
@@ -212,7 +220,9 @@ impl Upstream {
         } else {
             self.hold_for_verdict(key, pending, cx);
         }
-        if self.is_probed_by_link() {
+        if is_probe {
+            self.away(why, cx);
+        } else if self.is_probed_by_link() {
             self.resolve(Condition::Away, cx);
         } else {
             self.suspect(why, cx);
@@ -490,6 +500,9 @@ impl Upstream {
         // An outage is not the failure of a tool.
         self.availability.failed.clear();
         self.resolve(Condition::Away, cx);
+        for key in self.waiting.clone() {
+            self.answer_pending_from_cache(key, cx);
+        }
     }
 
     /// Decides about the calls that wait for the verdict.
@@ -664,8 +677,9 @@ impl Upstream {
     }
 
     /// The reason why the server is not available, for a provisional answer.
-    pub(super) fn problem(&self) -> Option<Reason> {
+    pub(super) fn problem(&self, now: Moment) -> Option<Reason> {
         match self.availability.condition {
+            _ if self.gate.is_paused(now) => Some(self.gate.reason(now).into()),
             Condition::Available | Condition::Suspect if !self.link.has_failed() => None,
             Condition::NeedsLogin => self.availability.why.clone(),
             _ => Some(self.link.failure_reason()),

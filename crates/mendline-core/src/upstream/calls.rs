@@ -133,6 +133,9 @@ impl Upstream {
                     call.is_out = true;
                     self.gate.note_sent(call.name, cx.now);
                     cx.emit(call.sent(self.id, key));
+                    if call.attempt_deadline(&self.config).is_some() {
+                        self.arm(key, cx);
+                    }
                     return Some(text);
                 }
             }
@@ -493,13 +496,9 @@ impl Upstream {
         let why = if is_handshake { HandshakeError::TimedOut.into() } else { Reason::TimedOut { after: Some(after) } };
         if self.http.is_none() && is_handshake {
             self.session.lose();
+            // The exit of the child settles the call.
             self.drain_link(why, EndedBy::Us, cx);
-            self.shorten_grace(cx);
-            if let Some(call) = self.calls.get_mut(key) {
-                // The exit of the child settles it.
-                call.attempt_started = cx.now;
-            }
-            return self.arm(key, cx);
+            return self.shorten_grace(cx);
         }
         if !is_handshake && !is_unreached {
             self.cancel_upstream(key, "the limit of an attempt passed", cx);

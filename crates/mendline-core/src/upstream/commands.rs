@@ -26,6 +26,7 @@ impl Upstream {
         match command {
             UpstreamCommand::Open { client } => {
                 self.clients.push(client);
+                self.link.note_client(cx.now);
                 if self.http.is_none() {
                     self.link.open(cx);
                 }

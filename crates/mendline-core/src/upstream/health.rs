@@ -29,6 +29,8 @@ pub struct FailedCall {
     message: Message,
     name: u64,
     sign: Sign,
+    /// It was the trial of the tool's breaker.
+    was_trial: bool,
 }
 
 impl Upstream {
@@ -56,8 +58,13 @@ impl Upstream {
     /// Records a call that failed for its tool's sake: an available server did not answer it. A connection that broke
     /// under several calls counts once.
     pub(super) fn note_failed_call(&mut self, failed: &FailedCall, cx: &mut Cx<'_>) {
-        let FailedCall { message, name, sign } = failed;
-        if let Some((tool, transition)) = self.gate.tools.note(message, *name, *sign, cx.now, cx.rng) {
+        let FailedCall { message, name, sign, was_trial } = failed;
+        let tools = &mut self.gate.tools;
+        let noted = match was_trial {
+            true => tools.note_trial(message, *sign, cx.now, cx.rng),
+            false => tools.note(message, *name, *sign, cx.now, cx.rng),
+        };
+        if let Some((tool, transition)) = noted {
             self.emit_transition(Some(tool), Some(transition), cx);
         }
     }
@@ -70,7 +77,8 @@ impl Upstream {
             (Outcome::Unknown, _) => Sign::Failed(call.attempt_started),
             _ => return None,
         };
-        Some(FailedCall { message: call.message.clone(), name: call.name, sign })
+        let was_trial = self.gate.tools.of(&call.message).is_some_and(|breaker| breaker.is_tried_by(call.name));
+        Some(FailedCall { message: call.message.clone(), name: call.name, sign, was_trial })
     }
 
     /// Records an answered call: the answer decides about its tool.

@@ -353,7 +353,11 @@ impl Upstream {
         let reuse = if is_picky { Reuse::Fresh } else { Reuse::Any };
         let body = Some(call.spliced(key));
         let request = HttpRequest { verb: Verb::Post, target: http.endpoint.clone(), headers, body };
+        let has_deadline = call.attempt_deadline(&self.config).is_some();
         http.begin(Exchange::new(Purpose::Call(key)), request, reuse, cx);
+        if has_deadline {
+            self.arm(key, cx);
+        }
     }
 
     /// Drops the exchange of a call that is over. In the modern era aborting it cancels the call; in the legacy era a

@@ -73,6 +73,8 @@ struct Health {
     ready: Option<Moment>,
     /// The server has answered.
     answered: bool,
+    /// The server has answered a ping.
+    pinged: bool,
     /// The server has answered a client's request: it is healthy, however short its connections live.
     served: bool,
 }
@@ -104,6 +106,8 @@ pub struct Link {
     held: bool,
     /// The end of the pause that the server requested.
     not_before: Moment,
+    /// The end of the time after a client's start in which dials are as frequent as for a waiting call.
+    hurried_until: Moment,
     last_failure: Option<Reason>,
     stderr_tail: StderrTail,
     /// The time of the last report that the link is parked.
@@ -132,6 +136,7 @@ impl Link {
             permanent: false,
             held: false,
             not_before: Moment::ZERO,
+            hurried_until: Moment::ZERO,
             last_failure: None,
             stderr_tail: StderrTail::default(),
             reported_parked: None,
@@ -266,6 +271,16 @@ impl Link {
         }
     }
 
+    /// Records an answered ping.
+    pub fn note_ping(&mut self) {
+        self.health.pinged = true;
+    }
+
+    /// Records a client that has just started: it waits for the server.
+    pub fn note_client(&mut self, now: Moment) {
+        self.hurried_until = now + defaults::CLIENT_START;
+    }
+
     /// Returns whether the server has given a real answer on this link.
     pub fn has_answered(&self) -> bool {
         self.health.answered
@@ -359,7 +374,7 @@ impl Link {
         self.permanent = permanent;
         let fresh = Incident { since: cx.now, redials: 0, parked: false };
         let is_old = self.health.ready.is_some_and(|ready| cx.now.since(ready) >= defaults::PROVEN);
-        let proven = self.health.served || (self.health.answered && is_old);
+        let proven = self.health.served || (self.health.pinged && is_old);
         let mut incident = match self.incident {
             Some(incident) if !proven => incident,
             _ => fresh,
@@ -381,6 +396,7 @@ impl Link {
         } else {
             // A crash loop goes on at the slowest pace.
             let attempt = if self.crash_loops(cx.now) { u32::MAX } else { incident.redials + 1 };
+            let called = called || cx.now < self.hurried_until;
             let delay = backoff::redial(&self.policy, attempt, called, cx.rng);
             self.move_to(LinkState::Waiting, Some(why), cx);
             self.sleep_until(self.earliest_dial(cx.now + delay), cx);

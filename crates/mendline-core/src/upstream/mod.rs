@@ -270,7 +270,7 @@ impl Upstream {
             cx.send_to_client(client, ClientEvent::LinkGone { link });
         }
         // The link first: waiting calls shorten the next dial, and its reason is theirs.
-        let called = !self.calls.is_empty();
+        let called = self.open_calls() > 0;
         self.link.handle_exited(how, called, cx);
         self.outbox.reset(cx.ledger);
         self.lose_calls(|range| range.written(accepted), cx);

@@ -98,7 +98,7 @@ impl Upstream {
 
     /// Answers the client's handshake provisionally after the grace time.
     pub(super) fn answer_provisionally(&mut self, key: Key, cx: &mut Cx<'_>) {
-        let problem = self.problem();
+        let problem = self.problem(cx.now);
         let Some(call) = self.calls.get_mut(key) else { return };
         call.grace = None;
         let Owner::Client { client, request } = call.owner else { return };

@@ -176,6 +176,7 @@ impl Upstream {
             // The handshake waits for its provisional answer, which names the login.
             Verdict::NeedsLogin(why) if has_grace => {
                 let evidence = Evidence { written, reply: Reply::Status(exchange.status.unwrap_or(401)) };
+                call.uncounted += 1;
                 self.end_attempt(key, evidence, &why, cx);
                 self.resend(key, evidence, cx.now, why.clone(), Incident::Free, cx);
                 self.login_required(why.clone(), cx);
@@ -235,9 +236,9 @@ impl Upstream {
     }
 
     pub(in crate::upstream) fn unreachable(&mut self, why: Reason, permanent: bool, cx: &mut Cx<'_>) {
-        self.note_away(cx);
         let called = !self.waiting.is_empty();
         self.link.handle_unreachable(why, permanent, called, cx);
+        self.note_away(cx);
         self.shorten_grace(cx);
         self.give_up_if_parked(cx);
         self.announce(cx);
