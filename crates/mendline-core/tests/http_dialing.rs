@@ -217,7 +217,13 @@ fn http_server_with_waiting_call_is_dialed_sooner() {
         stage.next_request()
     };
     let mut idle = initialized_with_keep_alive();
-    idle.advance(defaults::KEEP_ALIVE);
+    // Soon after the start of the client it would be dialed as if a call waited.
+    for _ in 0..5 {
+        idle.next_request();
+        let ping = idle.next_sent();
+        idle.answer(&ping, "{}");
+    }
+    idle.next_request();
     assert!(after_losses(&mut idle) > Duration::from_secs(6));
     let mut called = initialized_with_keep_alive();
     called.client_sends(&call(1, "create_note"));

@@ -81,10 +81,7 @@ impl Upstream {
             InternalRequest::Restore => self.restored(request, answer, cx),
             InternalRequest::List(kind) => self.page_read(kind, request, answer, cx),
             InternalRequest::Lookup => self.lookup_answered(request, answer, cx),
-            InternalRequest::Ping => {
-                self.keep_alive.note_answer();
-                self.link.note_ping();
-            }
+            InternalRequest::Ping => self.keep_alive.note_answer(),
             // Its response was handled with its status.
             InternalRequest::Confirm => {}
             // Any response is the verdict.

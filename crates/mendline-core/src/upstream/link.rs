@@ -73,8 +73,6 @@ struct Health {
     ready: Option<Moment>,
     /// The server has answered.
     answered: bool,
-    /// The server has answered a ping.
-    pinged: bool,
     /// The server has answered a client's request: it is healthy, however short its connections live.
     served: bool,
 }
@@ -271,11 +269,6 @@ impl Link {
         }
     }
 
-    /// Records an answered ping.
-    pub fn note_ping(&mut self) {
-        self.health.pinged = true;
-    }
-
     /// Records a client that has just started: it waits for the server.
     pub fn note_client(&mut self, now: Moment) {
         self.hurried_until = now + defaults::CLIENT_START;
@@ -374,7 +367,7 @@ impl Link {
         self.permanent = permanent;
         let fresh = Incident { since: cx.now, redials: 0, parked: false };
         let is_old = self.health.ready.is_some_and(|ready| cx.now.since(ready) >= defaults::PROVEN);
-        let proven = self.health.served || (self.health.pinged && is_old);
+        let proven = self.health.served || (self.health.answered && is_old);
         let mut incident = match self.incident {
             Some(incident) if !proven => incident,
             _ => fresh,
