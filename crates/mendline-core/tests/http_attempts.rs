@@ -8,7 +8,7 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, Reuse, Verb, Written};
+use mendline_core::port::{Content, ExchangeEnd, Reuse, Verb, Written};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
@@ -31,7 +31,7 @@ fn refused_http2_stream_is_sent_three_times() {
         stage.next_request();
         let seen = stage.next_sent();
         assert_eq!(seen.method(), "tools/call", "attempt {attempt}");
-        stage.end(seen.id, EndHow::Refused);
+        stage.end(seen.id, ExchangeEnd::Refused);
     }
     let answer = stage.client_reads().expect("the attempts are used up");
     assert_eq!((outcome(&answer), &failure(&answer)["attempts"]), ("refused", &3.into()));
@@ -45,7 +45,7 @@ fn refused_http2_stream_is_resent() {
     let mut stage = Stage::initialized();
     stage.client_sends(&call(1, "create_note"));
     let refused = stage.next_sent();
-    stage.end(refused.id, EndHow::Refused);
+    stage.end(refused.id, ExchangeEnd::Refused);
     assert_eq!(stage.client_reads(), None, "it cannot have run");
     stage.next_request();
     let again = stage.next_sent();
@@ -64,7 +64,7 @@ fn call_without_connection_has_made_no_attempt() {
     let (mut stage, _) = over_sse();
     stage.client_sends(&call(1, "create_note"));
     let post = stage.seen.pop_front().expect("a post");
-    let how = EndHow::Forbidden(stage::expired_certificate());
+    let how = ExchangeEnd::Forbidden(stage::expired_certificate());
     stage.input(Input::End { exchange: post.id, how, written: Written::Nothing });
     let answer = stage.client_reads().unwrap();
     assert_eq!((&failure(&answer)["attempts"], &failure(&answer)["cause"]), (&0.into(), &"unavailable".into()));
@@ -75,7 +75,7 @@ fn forbidden_connection_parks_server() {
     let mut stage = Stage::initialized();
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.seen.pop_front().unwrap();
-    let how = EndHow::Forbidden(stage::expired_certificate());
+    let how = ExchangeEnd::Forbidden(stage::expired_certificate());
     stage.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
     let answer = stage.client_reads().expect("answered at once");
     assert_eq!(failure(&answer)["cause"], "parked");
@@ -118,7 +118,7 @@ fn failure_names_status_and_html_page() {
         stage.client_sends(&call(1, "create_note"));
         let seen = stage.next_sent();
         stage.status(seen.id, 403, content, None);
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
         stage.answer_probe();
         let answer = stage.client_reads().unwrap();
         assert!(text(&answer).contains("the server answered HTTP 403"), "{answer}");
@@ -132,7 +132,7 @@ fn cut_event_stream_is_reported_as_cut() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
-    stage.end(seen.id, EndHow::Cut(CutReason::Reset));
+    stage.end(seen.id, ExchangeEnd::Cut(CutReason::Reset));
     let answer = stage.client_reads().unwrap();
     assert!(outcome(&answer) == "unknown" && text(&answer).contains("the connection was reset"), "{answer}");
 }
@@ -143,11 +143,11 @@ fn failed_reinitialization_is_reported_with_reason() {
     stage.client_sends(&call(1, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
-    stage.end(lost.id, EndHow::Complete);
+    stage.end(lost.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     let handshake = stage.next_sent();
     stage.status(handshake.id, 503, Content::Empty, None);
-    stage.end(handshake.id, EndHow::Complete);
+    stage.end(handshake.id, ExchangeEnd::Complete);
     let words = "session could not be replayed: the server answered HTTP 503";
     assert!(stage.log.iter().any(|line| line == words), "{:?}", stage.log);
 }
@@ -164,7 +164,7 @@ fn with_cut_initialized(cuts: u32) -> Stage {
         let note = stage.next_sent();
         assert_eq!((note.method().as_str(), note.header("mcp-session-id")), ("notifications/initialized", Some("s1")));
         assert_eq!(note.reuse, if cut == 0 { Reuse::Any } else { Reuse::Fresh });
-        stage.end(note.id, EndHow::Cut(CutReason::Reset));
+        stage.end(note.id, ExchangeEnd::Cut(CutReason::Reset));
     }
     stage
 }
@@ -197,8 +197,8 @@ fn partly_written_request_is_resent_with_doubling_delay() {
     let mut pauses = Vec::new();
     for _ in 0..5 {
         let seen = stage.next_sent();
-        let how = EndHow::Cut(CutReason::Reset);
-        stage.input(Input::End { exchange: seen.id, how, written: Written::Partly });
+        let how = ExchangeEnd::Cut(CutReason::Reset);
+        stage.input(Input::End { exchange: seen.id, how, written: Written::Partial });
         stage.answer_probe();
         pauses.push(stage.next_request().as_millis());
     }
@@ -265,7 +265,7 @@ fn pause_after_header_refusal_counts_earlier_attempts() {
             let error = r#"{"code":-32020,"message":"Header mismatch"}"#;
             stage.status(seen.id, 400, Content::Json, None);
             stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":null,"error":{error}}}"#));
-            stage.end(seen.id, EndHow::Complete);
+            stage.end(seen.id, ExchangeEnd::Complete);
         }
     });
     assert_jitter(pauses[1], Duration::from_secs(2));
@@ -310,7 +310,7 @@ fn modern_refusal_with_own_error_is_not_legacy() {
     let seen = stage.next_sent();
     stage.status(seen.id, 400, Content::Json, None);
     stage.body(seen.id, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32021,"message":"Missing capability"}}"#);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     let answer = stage.client_reads().unwrap();
     assert_eq!(answer["error"]["code"], -32021, "the server's own error is the answer: {answer}");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mendline_core::config::{Dialect, ToolPolicy};
 use mendline_core::policy::effect::Effect;
-use mendline_core::port::{Content, EndHow, Verb, Written};
+use mendline_core::port::{Content, ExchangeEnd, Verb, Written};
 use mendline_core::reason::ConnectError;
 use mendline_core::{Event, Input, LinkState, Moment, UpstreamConfig, defaults};
 use serde_json::Value;
@@ -172,7 +172,7 @@ fn r01_always_failing_tool_delays_no_other() {
 fn forms_at_start() -> Vec<(&'static str, Outage)> {
     let mut forms = OUTAGES.to_vec();
     forms.push(("no connection", |stage, seen| {
-        let how = EndHow::NoConnection(ConnectError::Refused { target: "notes.test:443".to_owned() });
+        let how = ExchangeEnd::NoConnection(ConnectError::Refused { target: "notes.test:443".to_owned() });
         stage.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
     }));
     forms.push(("HTTP 429", |stage, seen| stage.answer_overloaded(seen, 429, None)));
@@ -328,7 +328,7 @@ fn r08_handshake_of_lost_session_keeps_pause() {
         stage.client_sends(&call(1, "create_note"));
         let lost = stage.next_sent();
         stage.status(lost.id, 404, Content::Empty, None);
-        stage.end(lost.id, EndHow::Complete);
+        stage.end(lost.id, ExchangeEnd::Complete);
         stage.confirm_loss(404);
         let handshake = stage.next_sent();
         assert_eq!(handshake.method(), "initialize");

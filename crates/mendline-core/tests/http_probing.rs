@@ -8,7 +8,7 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, Verb, Written};
+use mendline_core::port::{Content, ExchangeEnd, Verb, Written};
 use mendline_core::{Input, LinkState, Moment, UpstreamConfig, defaults};
 use stage::NOTES;
 use stage::http::{SentRequest, Stage, call, complete_handshake, initialized_with_keep_alive, outcome};
@@ -58,8 +58,8 @@ fn partly_written_request_is_resent_with_backoff_and_limit() {
         while let Some(seen) = stage.seen.pop_front() {
             sent += 1;
             stage.input(Input::Reached { exchange: seen.id });
-            let how = EndHow::Cut(CutReason::Reset);
-            stage.input(Input::End { exchange: seen.id, how, written: Written::Partly });
+            let how = ExchangeEnd::Cut(CutReason::Reset);
+            stage.input(Input::End { exchange: seen.id, how, written: Written::Partial });
         }
         if let Some(answer) = stage.client_reads() {
             break answer;
@@ -82,7 +82,7 @@ fn call_in_backoff_delays_no_other() {
     stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
     let failed = stage.next_sent();
     stage.status(failed.id, 500, Content::Empty, None);
-    stage.end(failed.id, EndHow::Complete);
+    stage.end(failed.id, ExchangeEnd::Complete);
     for (id, what) in [(2, "before the verdict"), (3, "during the backoff")] {
         stage.client_sends(&call(id, "create_note"));
         let next = stage.next_sent();
@@ -165,7 +165,7 @@ fn r14_refused_ping_on_idle_session_starts_no_handshake() {
             let ping = stage.next_sent();
             assert_eq!(ping.method(), "ping");
             stage.status(ping.id, status, Content::Empty, None);
-            stage.end(ping.id, EndHow::Complete);
+            stage.end(ping.id, ExchangeEnd::Complete);
             assert!(stage.seen.is_empty(), "HTTP {status}: no handshake");
         }
         stage.client_sends(&call(1, "create_note"));
@@ -188,7 +188,7 @@ fn r14_session_lost_while_idle_is_replaced_with_next_call() {
     stage.client_sends(&call(2, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
-    stage.end(lost.id, EndHow::Complete);
+    stage.end(lost.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     stage.answer_initialize("s2");
     complete_handshake(&mut stage);
@@ -204,7 +204,7 @@ fn lost_pings_cost_connection_but_not_session() {
     for _ in 0..defaults::KEEP_ALIVE_MISSES {
         assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
         let ping = stage.next_sent();
-        stage.end(ping.id, EndHow::Cut(CutReason::Reset));
+        stage.end(ping.id, ExchangeEnd::Cut(CutReason::Reset));
         stage.advance(defaults::KEEP_ALIVE_PAUSE);
     }
     let looks = stage.next_sent();
@@ -221,7 +221,7 @@ fn any_status_to_ping_proves_server_alive() {
         stage.advance(defaults::KEEP_ALIVE);
         let ping = stage.next_sent();
         stage.status(ping.id, 500, Content::Other, None);
-        stage.end(ping.id, EndHow::Complete);
+        stage.end(ping.id, ExchangeEnd::Complete);
         assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
     }
 }
@@ -296,7 +296,7 @@ fn timeout_before_sending_reports_what_blocked_call() {
 fn suspected(mut stage: Stage) -> (Stage, SentRequest) {
     stage.client_sends(READ);
     let failed = stage.next_sent();
-    stage.end(failed.id, EndHow::Cut(CutReason::Reset));
+    stage.end(failed.id, ExchangeEnd::Cut(CutReason::Reset));
     let probe = stage.next_probe();
     assert_eq!((probe.method().as_str(), probe.header("mcp-session-id")), ("ping", Some("s1")));
     (stage, probe)
@@ -331,7 +331,7 @@ fn r01_silent_probe_does_not_make_busy_server_away() {
 fn r14_refused_probe_keeps_session_that_answers() {
     let (mut stage, probe) = suspected(Stage::initialized());
     stage.status(probe.id, 404, Content::Empty, None);
-    stage.end(probe.id, EndHow::Complete);
+    stage.end(probe.id, ExchangeEnd::Complete);
     stage.answer_initialize("s2");
     let ping = stage.next_probe();
     assert_eq!(ping.header("mcp-session-id"), Some("s1"), "the old session decides");
@@ -347,7 +347,7 @@ fn r14_refused_probe_keeps_session_that_answers() {
 fn r14_refused_probe_replaces_lost_session() {
     let (mut stage, probe) = suspected(Stage::initialized());
     stage.status(probe.id, 404, Content::Empty, None);
-    stage.end(probe.id, EndHow::Complete);
+    stage.end(probe.id, ExchangeEnd::Complete);
     stage.answer_initialize("s2");
     stage.refuse_probe(404);
     complete_handshake(&mut stage);

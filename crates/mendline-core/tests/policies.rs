@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mendline_core::config::{Breaker, Dialect, OnError, OpenFor, RateLimit, ToolPolicy};
 use mendline_core::policy::effect::Effect;
-use mendline_core::port::{Content, EndHow};
+use mendline_core::port::{Content, ExchangeEnd};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::http::{self, Stage as HttpStage};
@@ -49,7 +49,7 @@ fn http_stage(change: impl FnOnce(&mut UpstreamConfig)) -> HttpStage {
 /// Answers this request with a status and no body.
 fn answer_status(stage: &mut HttpStage, seen: &http::SentRequest, status: u16) {
     stage.status(seen.id, status, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
 }
 
 /// Waits for the probe that follows a failed call, and answers it: the server is available.
@@ -248,7 +248,7 @@ fn overload_and_client_errors_do_not_open_breaker() {
         stage.status(seen.id, 200, Content::Json, None);
         let id = &seen.json()["id"];
         stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"no"}}}}"#));
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
         assert_eq!(answer_of(&mut stage)["error"]["code"], -32602);
     }
     assert!(!stage.log.iter().any(|line| line.contains("breaker")), "{:?}", stage.log);
@@ -604,7 +604,7 @@ fn handshake_is_repeated_after_pause() {
     stage.client_sends(&http::call(1, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
-    stage.end(lost.id, EndHow::Complete);
+    stage.end(lost.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     let handshake = stage.next_sent();
     assert_eq!(handshake.method(), "initialize");

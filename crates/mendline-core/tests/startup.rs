@@ -243,7 +243,7 @@ fn list_started_from_cache_is_completed_from_cache() {
 #[test]
 fn disabled_cache_is_neither_used_nor_written() {
     let mut stage = Stage::with_cache(Some(cached()), |notes| {
-        notes.catalogue = Catalogue { cache: false, startup: Startup::AtOnce }
+        notes.catalogue = Catalogue { cache: false, startup: Startup::Immediate }
     });
     stage.accept_dial();
     stage.client_sends(&initialize_request("2025-11-25"));
@@ -425,7 +425,7 @@ fn first_handshake_ends_after(timeout: Duration, startup: Startup) {
 
 #[test]
 fn r03_silent_first_handshake_ends_child_after_timeout() {
-    first_handshake_ends_after(defaults::HANDSHAKE, Startup::AtOnce);
+    first_handshake_ends_after(defaults::HANDSHAKE, Startup::Immediate);
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn r03_handshake_timeout_holds_without_provisional_answer() {
 
 #[test]
 fn r03_configured_timeout_holds_for_first_handshake() {
-    first_handshake_ends_after(Duration::from_secs(3), Startup::AtOnce);
+    first_handshake_ends_after(Duration::from_secs(3), Startup::Immediate);
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub(super) fn apply(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
     upstream.catalogue.cache = settings.flag("catalogue.cache").unwrap_or(upstream.catalogue.cache);
     upstream.catalogue.startup = match settings.choice("startup") {
         Some("wait") => Startup::Wait,
-        _ => Startup::AtOnce,
+        _ => Startup::Immediate,
     };
     tools(settings, upstream);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, ExchangeId, Head, HttpRequest, Reuse, Verb, Written};
+use mendline_core::port::{Content, ExchangeEnd, ExchangeId, Head, HttpRequest, Reuse, Verb, Written};
 use mendline_core::{
     ClientId, Config, Engine, Event, Input, ListCache, Moment, Output, Port, UpstreamConfig, UpstreamId,
 };
@@ -111,7 +111,7 @@ impl Stage {
         let get_stream = stage.send_initialized();
         assert_eq!(get_stream.header("mcp-session-id"), Some("s1"));
         stage.status(get_stream.id, 405, Content::Empty, None);
-        stage.end(get_stream.id, EndHow::Complete);
+        stage.end(get_stream.id, ExchangeEnd::Complete);
         stage.use_session();
         stage
     }
@@ -130,7 +130,7 @@ impl Stage {
         let ping = self.seen.remove(at.expect("a ping")).unwrap();
         self.input(Input::Reached { exchange: ping.id });
         self.status(ping.id, status, Content::Empty, None);
-        self.end(ping.id, EndHow::Complete);
+        self.end(ping.id, ExchangeEnd::Complete);
     }
 
     /// Waits for the next probe, and lets it reach the server.
@@ -156,7 +156,7 @@ impl Stage {
     pub fn refuse_probe(&mut self, status: u16) {
         let probe = self.next_probe();
         self.status(probe.id, status, Content::Empty, None);
-        self.end(probe.id, EndHow::Complete);
+        self.end(probe.id, ExchangeEnd::Complete);
     }
 
     /// Lets the server handle every request like this for a while, and returns the messages that the client reads.
@@ -186,12 +186,12 @@ impl Stage {
             let result = r#"{"protocolVersion":"2025-11-25"}"#;
             let id = &seen.json()["id"];
             self.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
-            self.end(seen.id, EndHow::Complete);
+            self.end(seen.id, ExchangeEnd::Complete);
         } else if seen.ask.verb == Verb::Post && !seen.json()["id"].is_null() {
             self.answer(seen, "{}");
         } else {
             self.status(seen.id, if seen.ask.verb == Verb::Post { 202 } else { 405 }, Content::Empty, None);
-            self.end(seen.id, EndHow::Complete);
+            self.end(seen.id, ExchangeEnd::Complete);
         }
     }
 
@@ -208,7 +208,7 @@ impl Stage {
         self.status(seen.id, status, Content::Json, None);
         let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
         self.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
-        self.end(seen.id, EndHow::Complete);
+        self.end(seen.id, ExchangeEnd::Complete);
     }
 
     /// Completes the handshake and returns the GET request that follows.
@@ -217,7 +217,7 @@ impl Stage {
         let note = self.next_sent();
         assert_eq!(note.method(), "notifications/initialized");
         self.status(note.id, 202, Content::Empty, None);
-        self.end(note.id, EndHow::Complete);
+        self.end(note.id, ExchangeEnd::Complete);
         let get_stream = self.next_sent();
         assert_eq!(get_stream.ask.verb, Verb::Get);
         get_stream
@@ -233,7 +233,7 @@ impl Stage {
             handshake.id,
             &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25"}}}}"#),
         );
-        self.end(handshake.id, EndHow::Complete);
+        self.end(handshake.id, ExchangeEnd::Complete);
         handshake
     }
 
@@ -257,7 +257,7 @@ impl Stage {
                 }
                 Output::Abort { exchange } => {
                     self.aborted.push(exchange);
-                    self.end(exchange, EndHow::Aborted);
+                    self.end(exchange, ExchangeEnd::Aborted);
                 }
                 Output::Finished { .. } => self.finished = true,
                 Output::Cache { what, .. } => self.saved = Some(what),
@@ -318,7 +318,7 @@ impl Stage {
         let retry_after_ms = seconds.map(|seconds| seconds * 1_000);
         let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
         self.input(Input::Head { exchange: seen.id, head });
-        self.end(seen.id, EndHow::Complete);
+        self.end(seen.id, ExchangeEnd::Complete);
     }
 
     pub fn body(&mut self, exchange: ExchangeId, text: &str) {
@@ -345,26 +345,26 @@ impl Stage {
         self.input(Input::StreamEvent { exchange, event: ReceivedEvent::new(event, &Limits::default()) });
     }
 
-    pub fn end(&mut self, exchange: ExchangeId, how: EndHow) {
+    pub fn end(&mut self, exchange: ExchangeId, how: ExchangeEnd) {
         self.input(Input::End { exchange, how, written: Written::Whole });
     }
 
     pub fn answer(&mut self, seen: &SentRequest, result: &str) {
         self.status(seen.id, 200, Content::Json, None);
         self.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, seen.json()["id"]));
-        self.end(seen.id, EndHow::Complete);
+        self.end(seen.id, ExchangeEnd::Complete);
     }
 
     /// Answers with this status and a page for people.
     pub fn page(&mut self, seen: &SentRequest, status: u16) {
         self.status(seen.id, status, Content::Other, None);
         self.body(seen.id, "<html><title>Be right back</title></html>");
-        self.end(seen.id, EndHow::Complete);
+        self.end(seen.id, ExchangeEnd::Complete);
     }
 
     pub fn refuse_connection(&mut self) {
         let seen = self.seen.pop_front().expect("a request");
-        let how = EndHow::NoConnection(ConnectError::Refused { target: "notes.test:443".to_owned() });
+        let how = ExchangeEnd::NoConnection(ConnectError::Refused { target: "notes.test:443".to_owned() });
         self.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
     }
 }
@@ -374,8 +374,8 @@ pub type Outage = fn(&mut Stage, &SentRequest);
 
 /// The forms of outage in which a connection is made.
 pub const OUTAGES: [(&str, Outage); 9] = [
-    ("a reset", |stage, seen| stage.end(seen.id, EndHow::Cut(CutReason::Reset))),
-    ("a FIN", |stage, seen| stage.end(seen.id, EndHow::Cut(CutReason::ClosedWithoutAnswer))),
+    ("a reset", |stage, seen| stage.end(seen.id, ExchangeEnd::Cut(CutReason::Reset))),
+    ("a FIN", |stage, seen| stage.end(seen.id, ExchangeEnd::Cut(CutReason::ClosedWithoutAnswer))),
     ("HTTP 500", |stage, seen| stage.page(seen, 500)),
     ("HTTP 502", |stage, seen| stage.page(seen, 502)),
     ("HTTP 503", |stage, seen| stage.page(seen, 503)),
@@ -385,7 +385,7 @@ pub const OUTAGES: [(&str, Outage); 9] = [
     ("a redirect to a login page", |stage, seen| {
         stage.status(seen.id, 307, Content::Empty, None);
         let (from, to) = ("http://notes.example".to_owned(), Some("https://login.example".to_owned()));
-        stage.end(seen.id, EndHow::Forbidden(RefusalReason::Endpoint { from, to }));
+        stage.end(seen.id, ExchangeEnd::Forbidden(RefusalReason::Endpoint { from, to }));
     }),
 ];
 
@@ -402,7 +402,7 @@ pub fn complete_handshake(stage: &mut Stage) {
     let note = stage.next_sent();
     assert_eq!(note.method(), "notifications/initialized");
     stage.status(note.id, 202, Content::Empty, None);
-    stage.end(note.id, EndHow::Complete);
+    stage.end(note.id, ExchangeEnd::Complete);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
 }
 
@@ -425,7 +425,7 @@ pub fn over_sse() -> (Stage, ExchangeId) {
     endpoint(&mut stage, sse, "/messages?s=1");
     let post = stage.next_sent();
     stage.status(post.id, 202, Content::Empty, None);
-    stage.end(post.id, EndHow::Complete);
+    stage.end(post.id, ExchangeEnd::Complete);
     stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
     stage.client_reads().unwrap();
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
@@ -433,7 +433,7 @@ pub fn over_sse() -> (Stage, ExchangeId) {
     stage.client_sends(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
     let ping = stage.next_sent();
     stage.status(ping.id, 202, Content::Empty, None);
-    stage.end(ping.id, EndHow::Complete);
+    stage.end(ping.id, ExchangeEnd::Complete);
     stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping.json()["id"]));
     stage.client_reads().unwrap();
     (stage, sse)
