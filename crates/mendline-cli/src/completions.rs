@@ -8,6 +8,7 @@
 mod line;
 mod names;
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
@@ -85,9 +86,22 @@ fn script(shell: Shell) -> String {
                 format!("complete -c mendline -n \"{wanted}\" -l {option} -x -a \"(__mendline_servers)\"\n")
             };
             let options: String = OPTIONS.iter().map(option).collect();
-            format!("{script}{ours}{options}")
+            format!("{script}{ours}{options}{}", fish_positionals(&completed()))
         }
     }
+}
+
+/// Returns the values of positional arguments for fish, which the generator leaves out.
+fn fish_positionals(whole: &Command) -> String {
+    let mut lines = String::new();
+    for command in whole.get_subcommands() {
+        for values in command.get_positionals().filter_map(|it| it.get_value_parser().possible_values()) {
+            let values: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
+            let wanted = format!("__fish_mendline_using_subcommand {}", command.get_name());
+            let _ = writeln!(lines, "complete -c mendline -n \"{wanted}\" -f -a \"{}\"", values.join(" "));
+        }
+    }
+    lines
 }
 
 fn made(shell: clap_complete::Shell, mut command: Command) -> String {

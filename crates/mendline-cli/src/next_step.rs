@@ -14,12 +14,12 @@ pub(crate) fn next_step(id: &str, server: &Server) -> Option<String> {
         StateKind::NeedsLogin => Some(format!(
             "renew the credential of its entry (`mendline doctor {name}` shows what is missing), then restart the client"
         )),
-        StateKind::Parked => Some(format!("{}, then `mendline reconnect {id}`", repair(id, server))),
+        StateKind::Parked => Some(repair(id, server)),
         StateKind::Reconnecting => Some(match cause(server) {
-            Cause::Entry | Cause::Directory | Cause::Certificate => {
-                format!("{}, then `mendline reconnect {id}`", repair(id, server))
+            Cause::Entry | Cause::Directory | Cause::Certificate => repair(id, server),
+            Cause::Away | Cause::Other => {
+                format!("`mendline reconnect {id}` tries it now; `mendline doctor {name}` finds the cause")
             }
-            Cause::Away => format!("`mendline reconnect {id}` tries it now; `mendline doctor {name}` finds the cause"),
             Cause::Ended => {
                 format!("`mendline logs {id}` shows its last output; `mendline reconnect {id}` tries it now")
             }
@@ -43,7 +43,7 @@ fn has_open_breaker(server: &Server) -> bool {
     matches!(server.breaker.state, BreakerState::Open | BreakerState::HalfOpen) || !server.breaker.tools.is_empty()
 }
 
-/// What has to be repaired before another attempt can succeed.
+/// The kind of repair that another attempt needs.
 #[derive(Clone, Copy)]
 enum Cause {
     /// The command of the entry cannot be started.
@@ -54,8 +54,10 @@ enum Cause {
     Certificate,
     /// Its process ends.
     Ended,
-    /// Anything else: it cannot be reached, or does not answer as it should.
+    /// It cannot be reached.
     Away,
+    /// Anything else: it does not answer as it should.
+    Other,
 }
 
 fn cause(server: &Server) -> Cause {
@@ -64,26 +66,34 @@ fn cause(server: &Server) -> Cause {
         Some("no_directory") => Cause::Directory,
         Some(reason) if reason.starts_with("certificate_") => Cause::Certificate,
         Some("exited" | "killed_by_signal" | "pipe_closed") => Cause::Ended,
-        _ => Cause::Away,
+        Some("connection_refused" | "host_unreachable" | "connect_timed_out") => Cause::Away,
+        _ => Cause::Other,
     }
 }
 
+/// Returns how to repair a server. A running process takes over what is installed or started, but neither another
+/// entry nor another environment: these need a restart of the client.
 fn repair(id: &str, server: &Server) -> String {
     let name = &server.name;
     match cause(server) {
-        Cause::Entry => {
-            format!("install the command or correct the entry (`mendline doctor {name}` shows where it was searched)")
+        Cause::Entry => format!(
+            "install the command and run `mendline reconnect {id}`, or correct the entry and restart the client; `mendline doctor {name}` shows where it was searched"
+        ),
+        Cause::Directory => format!(
+            "create the directory and run `mendline reconnect {id}`, or correct `cwd` in the entry and restart the client"
+        ),
+        Cause::Certificate => format!(
+            "renew the certificate and run `mendline reconnect {id}`, or trust it (`mendline doctor {name}` shows how) and restart the client"
+        ),
+        Cause::Ended => format!(
+            "`mendline logs {id}` shows its last output, and `mendline doctor {name}` starts it alone; once it is repaired, run `mendline reconnect {id}`"
+        ),
+        Cause::Away => {
+            format!("start the server and run `mendline reconnect {id}`; `mendline doctor {name}` finds the cause")
         }
-        Cause::Directory => "create the directory or correct `cwd` in the entry".to_owned(),
-        Cause::Certificate => {
-            format!("trust or renew its certificate (`mendline doctor {name}` shows it, and how to trust it)")
+        Cause::Other => {
+            format!("`mendline doctor {name}` finds the cause; once it is repaired, run `mendline reconnect {id}`")
         }
-        Cause::Ended => {
-            format!(
-                "correct what `mendline logs {id}` shows as its last output (`mendline doctor {name}` starts it alone)"
-            )
-        }
-        Cause::Away => format!("start or correct the server (`mendline doctor {name}` finds the cause)"),
     }
 }
 
@@ -128,11 +138,8 @@ mod tests {
         for reason in ["command_not_found", "not_executable", "not_a_program"] {
             for kind in [StateKind::Parked, StateKind::Reconnecting] {
                 let step = step(kind, Some(reason));
-                assert!(
-                    step.starts_with("install the command or correct the entry (`mendline doctor notes`"),
-                    "{step}"
-                );
-                assert!(step.ends_with(", then `mendline reconnect notes#7`"), "{step}");
+                assert!(step.starts_with("install the command and run `mendline reconnect notes#7`"), "{step}");
+                assert!(step.contains("or correct the entry") && step.contains("`mendline doctor notes`"), "{step}");
             }
         }
     }
@@ -143,11 +150,12 @@ mod tests {
             (StateKind::NeedsLogin, Some("http_status"), "renew the credential"),
             (StateKind::NeedsLogin, None, "then restart the client"),
             (StateKind::Isolated, None, "`mendline resume notes#7`"),
-            (StateKind::Parked, Some("certificate_untrusted"), "trust or renew its certificate"),
+            (StateKind::Parked, Some("certificate_untrusted"), "or trust it (`mendline doctor notes` shows how)"),
             (StateKind::Parked, Some("no_directory"), "correct `cwd`"),
             (StateKind::Parked, Some("exited"), "`mendline logs notes#7`"),
-            (StateKind::Parked, Some("connection_refused"), "start or correct the server"),
-            (StateKind::Parked, None, "`mendline doctor notes`"),
+            (StateKind::Parked, Some("connection_refused"), "start the server and run"),
+            (StateKind::Parked, Some("handshake_timed_out"), "`mendline doctor notes` finds the cause"),
+            (StateKind::Parked, None, "`mendline doctor notes` finds the cause"),
             (StateKind::Reconnecting, Some("connection_refused"), "`mendline reconnect notes#7` tries it now"),
             (StateKind::Reconnecting, Some("killed_by_signal"), "`mendline logs notes#7`"),
             (StateKind::Idle, Some("exited"), "so does the next call"),

@@ -204,7 +204,7 @@ fn u10_missing_command_leads_to_its_repair_and_not_to_reconnect() {
     let _client = stage.run(&["--name", "ghost", "--", program.to_str().unwrap(), "demo-server"]);
     let server = stage.until("ghost", "it is parked", |server| kind(server) == "parked");
     assert_eq!(server["state"]["reason"], "command_not_found", "{server:#}");
-    let step = "install the command or correct the entry (`mendline doctor ghost` shows where it was searched), then `mendline reconnect ghost`";
+    let step = "install the command and run `mendline reconnect ghost`, or correct the entry and restart the client";
     for line in [&["status"][..], &["status", "ghost"], &["reconnect", "ghost"]] {
         stage.query_until(line, |output| output.stdout.contains(step));
     }
