@@ -27,9 +27,9 @@ Examples:
   mendline completions fish > ~/.config/fish/completions/mendline.fish
   source <(mendline completions bash)               only for this shell
 
-Open a new shell afterwards. The scripts complete commands, options, their values and names of servers:
-those of the configuration file or those that run, as the command requires. After the name of a server
-that a client has used, `tools` and `call` complete its tools.";
+Open a new shell afterwards. The scripts complete commands, options, their values and names of
+servers: those of the configuration file or those that run, as the command requires. After the
+name of a server that a client has used, `tools` and `call` complete its tools.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline completions <SHELL>")]

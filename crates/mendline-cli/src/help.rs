@@ -291,13 +291,14 @@ fn advise(error: &mut clap::Error, command: &Command, first: Option<&str>) {
             }
         }
         ErrorKind::UnknownArgument if error.get(ContextKind::SuggestedArg).is_none() => match first {
-            Some(name @ ("run" | "doctor" | "tools" | "call")) => {
+            Some(name @ ("doctor" | "tools" | "call")) => {
                 format!("a command that starts a server comes after '--': 'mendline {name} -- COMMAND'")
             }
             _ => return,
         },
         ErrorKind::ArgumentConflict if first == Some("run") && is_name_with_command(error) => {
-            "a server with a command gets its name from '--name': 'mendline run --name NAME -- COMMAND'".to_owned()
+            "a server is a URL, a name or a command; a command is named by 'mendline run --name NAME -- COMMAND'"
+                .to_owned()
         }
         ErrorKind::MissingRequiredArgument | ErrorKind::MissingSubcommand => {
             match first.and_then(|name| example(command.find_subcommand(name)?)) {
@@ -313,7 +314,9 @@ fn advise(error: &mut clap::Error, command: &Command, first: Option<&str>) {
 /// Returns whether a name, or a URL, and a command were given.
 fn is_name_with_command(error: &clap::Error) -> bool {
     let text = error.to_string();
-    text.contains("URL|NAME") && text.contains("COMMAND")
+    // The lines below it are the usage.
+    let first = text.lines().next().unwrap_or_default();
+    first.contains("URL|NAME") && first.contains("COMMAND")
 }
 
 /// Returns the first example of a command, without its description.

@@ -35,8 +35,8 @@ Examples:
   mendline tools --prompts --resources notes
 
 `mendline call` calls a tool, `mendline doctor` finds out why a server does not answer.
-Exit codes: 0 ok, 1 the server returned an error, or Ctrl-C, 2 wrong usage or configuration, 3 no server or tool of
-that name, 5 the server cannot be reached, 6 it needs a login.";
+Exit codes: 0 ok, 1 the server returned an error, or Ctrl-C, 2 wrong usage or configuration,
+3 no server or tool of that name, 5 the server cannot be reached, 6 it needs a login.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline tools [OPTIONS] <URL|NAME> [TOOL]\n       mendline tools [OPTIONS] [TOOL] -- <COMMAND> [ARGUMENTS]...")]
