@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn u04_build_directory_is_refused_and_warned_about_in_a_dry_run() {
+    fn u04_dry_run_from_build_directory_only_warns() {
         // This test program is in a build directory.
         let refused = choose(None, false).unwrap_err();
         let chosen = choose(None, true).unwrap();
