@@ -220,7 +220,7 @@ impl<'a> Unwrapping<'a> {
         // A policy that the entry has, too, is not lost.
         let kept = Policies::of(self.entry).words;
         let policies = self.words.policies.iter().filter(|word| !kept.contains(word));
-        let policies = policies.map(|word| shown_words([POLICY, word.as_str()].into_iter()));
+        let policies = policies.map(|word| shown_words([POLICY, word.as_str()]));
         let dropped: Vec<String> = self.words.foreign.iter().cloned().chain(policies).collect();
         if !dropped.is_empty() {
             notes.push(format!("drops {}, which only Mendline understands", dropped.join(", ")));

@@ -189,7 +189,10 @@ mod tests {
         let breaker = upstream.breaker.unwrap();
         assert_eq!((breaker.open_for, breaker.success_rate), (OpenFor::Exactly(seconds(60)), 0.25));
         assert!(!upstream.trust_hints);
-        assert_eq!((upstream.tools["a.b"].effect, upstream.tools["a.b"].timeout), (Some(Effect::Read), Some(seconds(30))));
+        assert_eq!(
+            (upstream.tools["a.b"].effect, upstream.tools["a.b"].timeout),
+            (Some(Effect::Read), Some(seconds(30)))
+        );
         let parsed = parse(&set).unwrap();
         assert_eq!((parsed.connect_timeout(), parsed.message_bytes()), (Some(seconds(3)), Some(2048)));
     }
