@@ -1,6 +1,6 @@
 //! Findings about the configuration file, as `mendline check` reports them.
 
-use mendline_config::{Finding, Loaded, Weight};
+use mendline_config::{Finding, Loaded, Severity};
 
 use super::report::Section;
 use super::step::Step;
@@ -28,10 +28,10 @@ pub(crate) fn examine(loaded: &Loaded, server: Option<&str>, section: &mut Secti
                 format!("line {line}, column {column}: {}", finding.what)
             },
         );
-        let step = match finding.weight {
-            Weight::Error => Step::failed(LAYER, words),
-            Weight::Warning => Step::warning(LAYER, words),
-            Weight::Note => continue,
+        let step = match finding.severity {
+            Severity::Error => Step::failed(LAYER, words),
+            Severity::Warning => Step::warning(LAYER, words),
+            Severity::Note => continue,
         };
         is_ok = false;
         let step = finding.help.iter().fold(step, |step, help| step.advice(help));

@@ -7,6 +7,7 @@ use mendline::control::words::{span_ms, took_us};
 
 use super::page::{size, tone, via};
 use super::report::Row;
+use crate::next_step::next_step;
 use crate::style::Style;
 use crate::untrusted_text::one_line;
 
@@ -70,8 +71,11 @@ pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt
     if let Some(error) = &server.last_error {
         line("last error", format!("{} ago: {}", span_ms(error.ago_ms), error.what))?;
     }
-    match server.state.next_in_ms {
-        Some(next) => line("next try", format!("in {}; `mendline reconnect {}` tries it now", span_ms(next), row.id)),
+    if let Some(next) = server.state.next_in_ms {
+        line("next try", format!("in {}", span_ms(next)))?;
+    }
+    match next_step(&row.id, server) {
+        Some(step) => line("next step", step),
         None => Ok(()),
     }
 }

@@ -10,6 +10,8 @@ use super::detail::detail;
 use super::memory::Memory;
 use super::report::{ProbeOutcome, Probed, Report, Row};
 use super::table::{Cell, Column, Table, Tone, shortened};
+use crate::next_step::next_step;
+use crate::prose::folded;
 use crate::style::Style;
 use crate::untrusted_text::one_line;
 
@@ -149,15 +151,14 @@ impl<'a> Page<'a> {
         parts.join("; ")
     }
 
-    /// Returns a hint about an unhealthy server.
+    /// Returns the next step for the server that needs one most.
     fn hint(&self) -> Option<String> {
-        let first = |kind: StateKind| self.report.servers.iter().find(|row| row.server.state.kind == kind);
-        let hints = [
-            first(StateKind::NeedsLogin).map(|row| format!("`mendline doctor {}` shows what is missing", row.id)),
-            first(StateKind::Parked).map(|row| format!("`mendline reconnect {}` tries it now", row.id)),
-            first(StateKind::Isolated).map(|row| format!("`mendline resume {}` puts it back into service", row.id)),
-        ];
-        hints.into_iter().flatten().next()
+        let servers = self.report.servers.iter();
+        let steps = servers.filter_map(|row| Some((row.server.state.kind, next_step(&row.id, &row.server)?)));
+        // Of several servers in one state, the first.
+        let running = steps.reduce(|worst, step| if step.0 > worst.0 { step } else { worst }).map(|(_, step)| step);
+        let fails = self.report.probed.iter().find(|it| it.outcome.severity() == Severity::Unhealthy);
+        running.or_else(|| fails.map(|it| format!("`mendline doctor {}` finds the cause", it.name)))
     }
 }
 
@@ -180,7 +181,8 @@ impl fmt::Display for Page<'_> {
             }
         }
         writeln!(f, "\n{}", self.summary())?;
-        self.hint().map_or(Ok(()), |hint| writeln!(f, "{}", self.style.faint(&one_line(&hint))))
+        let hint = self.hint().map(|hint| folded("", &one_line(&hint), self.width)).unwrap_or_default();
+        hint.iter().try_for_each(|line| writeln!(f, "{}", self.style.faint(line)))
     }
 }
 
@@ -262,7 +264,8 @@ mod tests {
     use super::*;
 
     fn row(name: &str, kind: StateKind) -> Row {
-        let state = State { kind, for_ms: 7_200_000, why: None, attempt: None, attempts: None, next_in_ms: None };
+        let state =
+            State { kind, for_ms: 7_200_000, why: None, reason: None, attempt: None, attempts: None, next_in_ms: None };
         let breaker = Breaker { state: BreakerState::Closed, tries_in_ms: None, why: None, tools: Vec::new() };
         let server = Server {
             name: name.to_owned(),
@@ -314,6 +317,7 @@ atlassian  sse    reconnecting 3/10, next in 4 s  0+2  412       0       0      
 notes      stdio  ready 2 h                         0  412       0       0        0        0  1.2ms  8.0ms  40ms     0   4711  45 MiB
 
 2 servers: 1 ready, 1 reconnecting
+`mendline reconnect atlassian` tries it now; `mendline doctor atlassian` finds the cause
 "
         );
         assert!(drawn(&report, usize::MAX).contains("BREAKER"), "in a pipe there is room for all of it");
@@ -331,6 +335,8 @@ atlassian  reconnecting 3/10, next in 4 s  412       0       0        0  8.0ms
 notes      ready 2 h                       412       0       0        0  8.0ms
 
 2 servers: 1 ready, 1 reconnecting
+`mendline reconnect atlassian` tries it now; `mendline doctor atlassian` finds
+the cause
 "
         );
         for width in 60..200 {
@@ -349,7 +355,7 @@ notes      ready 2 h                       412       0       0        0  8.0ms
         assert_eq!(drawn(&report, 300).matches("was not found").count(), 1, "{}", drawn(&report, 300));
         let narrow = drawn(&report, 110);
         assert!(narrow.contains("└ last error 1 s ago: `/opt/a/very/long"), "{narrow}");
-        assert!(narrow.ends_with("`mendline reconnect ghost` tries it now\n"), "{narrow}");
+        assert!(narrow.contains("once it is repaired, run `mendline reconnect ghost`"), "{narrow}");
     }
 
     #[test]
@@ -388,7 +394,8 @@ atlassian  reconnecting 3/10, next in 4 s
   latency     p50 1.2 ms, p95 8.0 ms, p99 40 ms
   breaker     closed
   last error  12 s ago: connection refused
-  next try    in 4 s; `mendline reconnect atlassian` tries it now
+  next try    in 4 s
+  next step   `mendline reconnect atlassian` tries it now; `mendline doctor atlassian` finds the cause
 "
         );
     }

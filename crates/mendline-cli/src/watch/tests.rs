@@ -33,6 +33,7 @@ fn server(name: &str) -> Server {
             kind: StateKind::Ready,
             for_ms: 7_200_000,
             why: None,
+            reason: None,
             attempt: None,
             attempts: None,
             next_in_ms: None,
@@ -92,6 +93,7 @@ fn sample_poll() -> Poll {
         kind: StateKind::Reconnecting,
         for_ms: 9_000,
         why: Some("connection reset".to_owned()),
+        reason: Some("connection_reset".to_owned()),
         attempt: Some(3),
         attempts: Some(10),
         next_in_ms: Some(4_200),
@@ -104,6 +106,7 @@ fn sample_poll() -> Poll {
     search.state = State {
         kind: StateKind::Parked,
         why: Some("nothing listens on 127.0.0.1:9 (connection refused)".to_owned()),
+        reason: Some("connection_refused".to_owned()),
         ..jira.state
     };
     search.calls = Calls { tools: Outcomes { failed: 12, ..Outcomes::default() }, ..Calls::default() };

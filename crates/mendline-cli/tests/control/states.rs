@@ -129,7 +129,7 @@ fn retry_after_pause_is_shown_with_remaining_time() {
 }
 
 #[test]
-fn server_needs_login_until_credential_is_accepted() {
+fn u10_server_needs_login_until_credential_is_accepted() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "guarded", &site.url()]);
     client.initialize();
@@ -139,6 +139,9 @@ fn server_needs_login_until_credential_is_accepted() {
     assert!(server["state"]["why"].is_string(), "{server:#}");
     let output = stage.query_until(&["status", "guarded"], |output| !output.stdout.contains("does not answer"));
     assert_eq!(output.code, Some(1), "{output:?}");
+    let step =
+        "renew the credential of its entry (`mendline doctor guarded` shows what is missing), then restart the client";
+    assert!(output.stdout.contains(step), "{output:?}");
     site.clear();
     client.result("b", "lookup", &json!({ "key": "k" }));
     stage.until("guarded", "it is ready again", |server| kind(server) == "ready");
@@ -191,5 +194,32 @@ fn no_secret_is_shown() {
         let output = stage.query_until(arguments, |output| !output.stdout.contains("does not answer"));
         assert!(output.stdout.contains("shy"), "{output:?}");
         assert!(!format!("{output:?}").contains(CANARY), "{output:?}");
+    }
+}
+
+#[test]
+fn u10_missing_command_leads_to_its_repair_and_not_to_reconnect() {
+    let stage = Stage::new();
+    let program = stage.folder().join("later");
+    let _client = stage.run(&["--name", "ghost", "--", program.to_str().unwrap(), "demo-server"]);
+    let server = stage.until("ghost", "it is parked", |server| kind(server) == "parked");
+    assert_eq!(server["state"]["reason"], "command_not_found", "{server:#}");
+    let step = "install the command and run `mendline reconnect ghost`, or correct the entry and restart the client";
+    for line in [&["status"][..], &["status", "ghost"], &["reconnect", "ghost"]] {
+        stage.query_until(line, |output| output.stdout.contains(step));
+    }
+    // The step helps.
+    std::os::unix::fs::symlink(MENDLINE, &program).unwrap();
+    let output = stage.control(&["reconnect", "ghost"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+}
+
+#[test]
+fn u10_isolated_server_leads_to_resume() {
+    let stage = Stage::new();
+    let _client = stage.bridge("notes");
+    assert_eq!(stage.control(&["isolate", "notes"]).code, Some(0));
+    for line in [&["status"][..], &["status", "notes"]] {
+        stage.query_until(line, |output| output.stdout.contains("`mendline resume notes` puts it back into service"));
     }
 }

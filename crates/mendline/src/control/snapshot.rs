@@ -102,6 +102,9 @@ pub struct State {
     pub for_ms: u64,
     /// The reason, if it is not healthy.
     pub why: Option<String>,
+    /// The stable name of that reason: `command_not_found`, `connection_refused`.
+    #[serde(default)]
+    pub reason: Option<String>,
     /// The number of the current or next attempt to connect, counted from the loss.
     pub attempt: Option<u32>,
     /// The number of attempts after which it is parked, if there is a limit.
