@@ -1,8 +1,14 @@
 //! The transport over loopback sockets.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use mendline::transport::http::{ProxyRules, TcpDial};
+use mendline_core::port::Reuse;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::Instant;
 
 use super::stage::{PING, PONG, Server, Stage, json, post, target};
 
@@ -125,4 +131,53 @@ async fn any_answering_address_of_name_is_used() {
     let (facts, request) = tokio::join!(stage.facts(1), async { accept(&listener).await.answer(json(PONG)).await });
     assert_eq!(facts.last().unwrap(), "end Complete Whole");
     assert!(request.contains(&format!("\r\nhost: localhost:{port}\r\n")), "{request}");
+}
+
+/// A server with a short keep-alive: a request that comes after this time on a used connection meets its end.
+const KEEP_ALIVE: Duration = Duration::from_millis(40);
+
+/// Serves a connection; counts the requests that met its end.
+async fn serve_with_short_keep_alive(stream: TcpStream, met_the_end: Arc<AtomicUsize>) {
+    let mut server = Server(stream);
+    let mut answered: Option<Instant> = None;
+    // The client closes the connection in the end; each round waits for a request.
+    for _ in 0..1000 {
+        let mut first = [0];
+        if !server.0.peek(&mut first).await.is_ok_and(|count| count > 0) {
+            return;
+        }
+        server.request().await;
+        if answered.is_some_and(|at| at.elapsed() >= KEEP_ALIVE) {
+            met_the_end.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        server.write(json(PONG)).await;
+        answered = Some(Instant::now());
+    }
+}
+
+#[tokio::test]
+async fn r24_only_first_unsafe_call_meets_short_keep_alive() {
+    let (listener, place) = listener().await;
+    let met_the_end = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&met_the_end);
+    tokio::spawn(async move {
+        for _ in 0..1000 {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(serve_with_short_keep_alive(stream, Arc::clone(&count)));
+        }
+    });
+    let mut stage = Stage::new(target(&format!("http://{place}/")), TcpDial);
+    let mut cut = 0;
+    for call in 0..20 {
+        // Some calls come early, some after half of the time, some at its end.
+        let idle = Instant::now() + KEEP_ALIVE * (call % 4) / 3;
+        stage.during(tokio::time::sleep_until(idle)).await;
+        stage.begin_with(post(PING), Reuse::Fresh);
+        let facts = stage.facts(1).await;
+        cut += usize::from(!facts.last().unwrap().ends_with("end Complete Whole"));
+    }
+    assert_eq!(cut, met_the_end.load(Ordering::Relaxed));
+    // A machine that is so busy that every pause exceeds a second dials anew each time.
+    assert!(cut <= 1, "{cut} calls were lost");
 }

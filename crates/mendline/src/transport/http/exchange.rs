@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use http::response::Parts;
 use mendline_core::port::{HttpRequest, Reuse, Written};
+use tokio::time::Instant;
 
 use super::body::{Read, Reader};
 use super::connection::Freshness;
@@ -43,6 +44,8 @@ pub(super) struct Assignment {
     pub(super) connection: ConnectionId,
     /// Whether the connection was used before.
     pub(super) reused: bool,
+    /// The time when it was sent, and how long the connection had been idle since its last exchange.
+    pub(super) sent_after_idle: Option<(Instant, Duration)>,
     pub(super) evidence: Evidence,
     upload: Option<Upload>,
     /// The reason why the connection broke, if it is more precise than that of the stream.
@@ -124,10 +127,11 @@ impl Assignment {
     pub(super) fn new(
         connection: ConnectionId,
         reused: bool,
+        sent_after_idle: Option<(Instant, Duration)>,
         evidence: Evidence,
         upload: Option<Upload>,
     ) -> Assignment {
-        Assignment { connection, reused, evidence, upload, broken: None }
+        Assignment { connection, reused, sent_after_idle, evidence, upload, broken: None }
     }
 
     fn poll_upload(&mut self, cx: &mut Context<'_>) {
