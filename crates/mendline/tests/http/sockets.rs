@@ -133,51 +133,61 @@ async fn any_answering_address_of_name_is_used() {
     assert!(request.contains(&format!("\r\nhost: localhost:{port}\r\n")), "{request}");
 }
 
-/// A server with a short keep-alive: a request that comes after this time on a used connection meets its end.
-const KEEP_ALIVE: Duration = Duration::from_millis(40);
+/// A server whose keep-alive ends in every pause of its client, and is seen by the client only with its next request.
+#[derive(Default)]
+struct ShortKeepAlive {
+    pauses: AtomicUsize,
+    /// Requests that met the end of a connection.
+    lost: AtomicUsize,
+}
 
-/// Serves a connection; counts the requests that met its end.
-async fn serve_with_short_keep_alive(stream: TcpStream, met_the_end: Arc<AtomicUsize>) {
-    let mut server = Server(stream);
-    let mut answered: Option<Instant> = None;
-    // The client closes the connection in the end; each round waits for a request.
-    for _ in 0..1000 {
-        let mut first = [0];
-        if !server.0.peek(&mut first).await.is_ok_and(|count| count > 0) {
-            return;
+impl ShortKeepAlive {
+    async fn serve(&self, stream: TcpStream) {
+        let mut server = Server(stream);
+        let mut answered = None;
+        // The client closes the connection in the end; each round waits for a request.
+        for _ in 0..100 {
+            if !server.0.peek(&mut [0]).await.is_ok_and(|count| count > 0) {
+                return;
+            }
+            server.request().await;
+            let pauses = self.pauses.load(Ordering::SeqCst);
+            if answered.is_some_and(|before| before < pauses) {
+                self.lost.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+            server.write(json(PONG)).await;
+            answered = Some(pauses);
         }
-        server.request().await;
-        if answered.is_some_and(|at| at.elapsed() >= KEEP_ALIVE) {
-            met_the_end.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        server.write(json(PONG)).await;
-        answered = Some(Instant::now());
     }
 }
 
 #[tokio::test]
 async fn r24_only_first_unsafe_call_meets_short_keep_alive() {
     let (listener, place) = listener().await;
-    let met_the_end = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&met_the_end);
+    let keep_alive = Arc::new(ShortKeepAlive::default());
+    let server = Arc::clone(&keep_alive);
     tokio::spawn(async move {
-        for _ in 0..1000 {
+        for _ in 0..100 {
             let (stream, _) = listener.accept().await.unwrap();
-            tokio::spawn(serve_with_short_keep_alive(stream, Arc::clone(&count)));
+            let server = Arc::clone(&server);
+            tokio::spawn(async move { server.serve(stream).await });
         }
     });
     let mut stage = Stage::new(target(&format!("http://{place}/")), TcpDial);
+    let mut longest = Duration::from_millis(20);
     let mut cut = 0;
-    for call in 0..20 {
-        // Some calls come early, some after half of the time, some at its end.
-        let idle = Instant::now() + KEEP_ALIVE * (call % 4) / 3;
-        stage.during(tokio::time::sleep_until(idle)).await;
+    for _ in 0..10 {
+        // No pause is shorter than the one before, however slow the machine is.
+        let start = Instant::now();
+        stage.during(tokio::time::sleep(longest)).await;
+        keep_alive.pauses.fetch_add(1, Ordering::SeqCst);
         stage.begin_with(post(PING), Reuse::Fresh);
+        longest = longest.max(start.elapsed());
         let facts = stage.facts(1).await;
         cut += usize::from(!facts.last().unwrap().ends_with("end Complete Whole"));
     }
-    assert_eq!(cut, met_the_end.load(Ordering::Relaxed));
-    // A machine that is so busy that every pause exceeds a second dials anew each time.
+    assert_eq!(cut, keep_alive.lost.load(Ordering::SeqCst));
+    // On a machine so slow that a pause takes a second, no call meets it.
     assert!(cut <= 1, "{cut} calls were lost");
 }
