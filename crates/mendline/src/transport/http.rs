@@ -318,7 +318,7 @@ impl<D: Dial> Http<D> {
         };
         let reused = chosen.is_used();
         let now = Instant::now();
-        let sent_after_idle = chosen.idle_time(now).map(|idle| (now, idle));
+        exchange.sent_after_idle = chosen.idle_time(now).map(|idle| (now, idle));
         let head = match self.heads.head(&self.target, &exchange.location, &exchange.request, chosen.version()) {
             Ok(head) => head,
             Err(why) => {
@@ -331,7 +331,7 @@ impl<D: Dial> Http<D> {
         else {
             return false;
         };
-        let assignment = Assignment::new(connection, reused, sent_after_idle, evidence, upload);
+        let assignment = Assignment::new(connection, reused, evidence, upload);
         exchange.stage = Stage::Sent { assignment, response };
         exchange.waker.wake_by_ref();
         if !std::mem::replace(&mut exchange.reached, true) {
@@ -438,7 +438,7 @@ impl<D: Dial> Http<D> {
 
     /// Handles the head of a response.
     fn answered(&mut self, id: ExchangeId, assignment: Assignment, parts: &Parts, body: ResponseBody) {
-        if let Some((_, idle)) = assignment.sent_after_idle {
+        if let Some((_, idle)) = self.exchanges.get(&id).and_then(|exchange| exchange.sent_after_idle) {
             self.pool.note_answered(idle);
         }
         if parts.version == Version::HTTP_2 && response::head_length(parts) > self.target.head_bytes {
@@ -521,7 +521,7 @@ impl<D: Dial> Http<D> {
             Stage::Waiting => return,
             Stage::Reading { assignment, .. } => assignment,
             Stage::Sent { assignment, .. } => {
-                if let Some((sent, idle)) = assignment.sent_after_idle.filter(|_| cut)
+                if let Some((sent, idle)) = exchange.sent_after_idle.filter(|_| cut)
                     && sent.elapsed() < CROSSING
                 {
                     self.pool.note_lost(idle);

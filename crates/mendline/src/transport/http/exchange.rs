@@ -29,6 +29,8 @@ pub(super) struct Exchange {
     pub(super) reached: bool,
     /// A reused connection was dead before the first byte, so this is the second try.
     pub(super) is_second_try: bool,
+    /// The time when it was sent, and how long its connection had been idle since the exchange before.
+    pub(super) sent_after_idle: Option<(Instant, Duration)>,
     pub(super) stage: Stage,
     pub(super) waker: Waker,
 }
@@ -44,8 +46,6 @@ pub(super) struct Assignment {
     pub(super) connection: ConnectionId,
     /// Whether the connection was used before.
     pub(super) reused: bool,
-    /// The time when it was sent, and how long the connection had been idle since its last exchange.
-    pub(super) sent_after_idle: Option<(Instant, Duration)>,
     pub(super) evidence: Evidence,
     upload: Option<Upload>,
     /// The reason why the connection broke, if it is more precise than that of the stream.
@@ -73,6 +73,7 @@ impl Exchange {
             redirects: 0,
             reached: false,
             is_second_try: false,
+            sent_after_idle: None,
             stage: Stage::Waiting,
             waker,
         }
@@ -127,11 +128,10 @@ impl Assignment {
     pub(super) fn new(
         connection: ConnectionId,
         reused: bool,
-        sent_after_idle: Option<(Instant, Duration)>,
         evidence: Evidence,
         upload: Option<Upload>,
     ) -> Assignment {
-        Assignment { connection, reused, sent_after_idle, evidence, upload, broken: None }
+        Assignment { connection, reused, evidence, upload, broken: None }
     }
 
     fn poll_upload(&mut self, cx: &mut Context<'_>) {
