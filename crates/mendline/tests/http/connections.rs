@@ -147,6 +147,8 @@ fn keep_alive(seconds: u32) -> String {
 async fn p01_pool_keeps_as_many_connections_as_were_in_use() {
     let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
+    // Not only at the start of the process.
+    stage.during(sleep(Duration::from_secs(60))).await;
     let mut all = burst(&mut stage, &mut servers, 200, &json(PONG)).await;
     assert_eq!(count_open(&mut stage, &mut all).await, 200);
     for _ in 0..200 {

@@ -147,7 +147,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         entry.waker.wake_by_ref();
         if !entry.connection.is_shared() {
             self.remove_from_order(id);
-            self.recent_use.note(self.busy());
+            self.recent_use.note(self.busy(), Instant::now());
         }
         sent
     }

@@ -24,20 +24,20 @@ impl RecentUse {
         RecentUse { until: now + PERIOD, current: 0, previous: 0 }
     }
 
-    /// Notes how many connections are in use.
-    pub(super) fn note(&mut self, in_use: usize) {
+    /// Notes how many connections are in use now.
+    pub(super) fn note(&mut self, in_use: usize, now: Instant) {
+        if now >= self.until {
+            // If more than a period has passed, the last use was before the previous one.
+            self.previous = if now < self.until + PERIOD { self.current } else { 0 };
+            self.current = 0;
+            self.until = now + PERIOD;
+        }
         self.current = self.current.max(in_use);
     }
 
     /// Returns the largest number that was in use recently; `in_use` is the number now.
     pub(super) fn peak(&mut self, in_use: usize, now: Instant) -> usize {
-        if now >= self.until {
-            // A period without a call to this function had no use that ended.
-            let is_next = now < self.until + PERIOD;
-            self.previous = if is_next { self.current } else { in_use };
-            self.current = in_use;
-            self.until = now + PERIOD;
-        }
+        self.note(in_use, now);
         self.current.max(self.previous)
     }
 
@@ -55,11 +55,11 @@ mod tests {
     async fn peak_is_remembered_for_one_to_two_periods() {
         let start = Instant::now();
         let mut recent = RecentUse::new(start);
-        recent.note(300);
-        recent.note(7);
+        recent.note(300, start);
+        recent.note(7, start);
         assert_eq!(recent.peak(7, start), 300);
         assert_eq!(recent.peak(7, start + PERIOD), 300, "it belongs to the period before");
-        recent.note(20);
+        recent.note(20, start + PERIOD);
         assert_eq!(recent.peak(3, start + PERIOD * 2), 20);
         assert_eq!(recent.peak(3, start + PERIOD * 3), 3);
     }
@@ -68,7 +68,9 @@ mod tests {
     async fn long_pause_forgets_the_peak_at_once() {
         let start = Instant::now();
         let mut recent = RecentUse::new(start);
-        recent.note(300);
+        recent.note(300, start);
         assert_eq!(recent.peak(2, start + PERIOD * 2), 2);
+        recent.note(200, start + PERIOD * 9);
+        assert_eq!(recent.peak(2, start + PERIOD * 9), 200, "a burst after a pause counts");
     }
 }
