@@ -271,7 +271,7 @@ fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> 
     let (is_hidden, allow_http) = (url != written, line.server.allow_http);
     let address = Address { url: Secret::new(url), is_hidden, headers, connect_timeout, allow_http };
     let target = address.target()?;
-    let name = line.name.cloned().unwrap_or_else(|| Name::of_host(target.origin().host())).to_string();
+    let name = line.name.cloned().unwrap_or_else(|| Name::of_origin(&target.origin().to_string())).to_string();
     let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect(line.server.transport));
     Ok(Plan { upstream, endpoint: Endpoint::Remote(address), limits: Limits::default() })
 }

@@ -8,8 +8,11 @@ use crate::untrusted_text::counted;
 
 const LAYER: &str = "file";
 
-/// Reports that there is no file.
-pub(crate) fn missing(why: &str, section: &mut Section) {
+/// Reports that there is no file, which is no problem if servers run without one.
+pub(crate) fn missing(why: &str, is_any_running: bool, section: &mut Section) {
+    if is_any_running {
+        return section.add(Step::skipped(LAYER, "no configuration file; the running servers are examined"));
+    }
     let step = Step::warning(LAYER, why)
         .advice("Write one with a block `mcpServers`, as clients use it, or name a server: `mendline doctor URL`");
     section.add(step);

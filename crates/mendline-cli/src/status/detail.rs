@@ -23,9 +23,14 @@ pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt
     if let Some(why) = server.state.why.as_ref().filter(|_| server.state.kind == StateKind::Reconnecting) {
         line("because", why.clone())?;
     }
-    let client = process.client.as_ref().map(|client| format!(", for {} {}", client.name, client.version));
-    let client = client.unwrap_or_default();
-    line("process", format!("{}, mendline {}{}", process.pid, process.mendline, client.trim_end()))?;
+    line("process", format!("{}, mendline {}", process.pid, process.mendline))?;
+    let client =
+        process.client.as_ref().map(|client| format!("{} {}", client.name, client.version).trim_end().to_owned());
+    let parent = process.parent.as_ref().map(|parent| format!("started by {} (process {})", parent.name, parent.pid));
+    let client = client.into_iter().chain(parent).collect::<Vec<_>>().join(", ");
+    if !client.is_empty() {
+        line("client", client)?;
+    }
     if let Some(file) = &process.configuration {
         line("configured", format!("in {file}"))?;
     }

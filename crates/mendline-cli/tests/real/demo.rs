@@ -54,7 +54,7 @@ fn servers(folder: &Path) -> Vec<i32> {
 }
 
 #[test]
-fn demo_results_match_readme_and_leave_nothing_behind() {
+fn t07_demo_results_match_readme_and_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let output = demo(&folder).output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();

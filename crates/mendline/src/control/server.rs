@@ -95,8 +95,8 @@ impl Socket {
     pub fn open(candidates: &[PathBuf], name: &str) -> Result<Socket, OpenError> {
         let directory = runtime_dir::first_usable(candidates).map_err(OpenError::Directory)?;
         let pid = std::process::id();
-        let plain =
-            |character: char| if character.is_ascii_alphanumeric() || character == '_' { character } else { '-' };
+        let is_plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '.' | ':');
+        let plain = |character: char| if is_plain(character) { character } else { '-' };
         let name: String = name.chars().take(NAME_LENGTH).map(plain).collect();
         let path = directory.join(format!("{name}-{pid}{SUFFIX}"));
         match listen(&directory.join(format!("{pid}{TEMPORARY_SUFFIX}")), &path) {
