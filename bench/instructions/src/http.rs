@@ -1,7 +1,7 @@
 //! Calls to a server over Streamable HTTP, in a session, with JSON answers.
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, ExchangeId, Head, HttpRequest, Written};
+use mendline_core::port::{Content, ExchangeEnd, ExchangeId, Head, HttpRequest, Written};
 use mendline_core::{Input, Output, UpstreamConfig};
 use mendline_wire::Received;
 
@@ -61,7 +61,7 @@ fn respond(harness: &mut Harness, exchange: ExchangeId, head: Head, body: Option
     if let Some(received) = body {
         harness.handle(Input::Body { exchange, received });
     }
-    harness.handle(Input::End { exchange, how: EndHow::Complete, written: Written::Whole });
+    harness.handle(Input::End { exchange, how: ExchangeEnd::Complete, written: Written::Whole });
 }
 
 fn head(status: u16, content: Content, session: Option<&str>) -> Head {

@@ -270,7 +270,7 @@ pub struct Catalogue {
 
 impl Default for Catalogue {
     fn default() -> Self {
-        Catalogue { cache: true, startup: Startup::AtOnce }
+        Catalogue { cache: true, startup: Startup::Immediate }
     }
 }
 
@@ -278,7 +278,7 @@ impl Default for Catalogue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Startup {
     /// At once, while the server starts.
-    AtOnce,
+    Immediate,
     /// When the server has answered.
     Wait,
 }

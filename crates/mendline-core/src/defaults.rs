@@ -190,7 +190,7 @@ pub const TOOL_NAMES: usize = 512;
 pub const TOOL_NAME_BYTES: usize = 128;
 /// Open subscription streams per upstream. They take no slot from calls, since they stay open; a client needs one, and
 /// changes it by opening the next before it closes the last.
-pub const LISTENS: usize = 64;
+pub const SUBSCRIPTION_STREAMS: usize = 64;
 /// Calls that wait for a slot or for the upstream: every queue is bounded.
 /// Set by `limits.waiting`, `--max-waiting`.
 pub const WAITING: usize = 1024;

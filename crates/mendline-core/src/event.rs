@@ -61,7 +61,7 @@ pub enum Dropped {
     /// An answer to an unknown request.
     Unknown,
     /// An error that names no request.
-    Nameless,
+    WithoutId,
     /// A notification that cannot be delivered: the link is down or its queue is full.
     Undeliverable,
     /// Progress below the client's last, or without a request.

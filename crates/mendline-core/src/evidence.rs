@@ -73,13 +73,13 @@ impl Evidence {
             (Reply::RefusedByTransport | Reply::SessionGone | Reply::HeadersRefused, _) => Outcome::Refused,
             (Reply::Status(status), _) if proves_refusal(status) => Outcome::Refused,
             // A body that the peer cannot have received whole was not processed, whatever its early reply.
-            (Reply::None | Reply::Unreadable | Reply::Status(500..), Written::Nothing | Written::Partly) => {
+            (Reply::None | Reply::Unreadable | Reply::Status(500..), Written::Nothing | Written::Partial) => {
                 Outcome::NotSent
             }
             (Reply::None | Reply::Unreadable | Reply::Status(500..), Written::Whole) => Outcome::Unknown,
             // Any other status without a JSON-RPC response: the server received the request and may have run it.
             (Reply::Status(_), Written::Whole) => Outcome::Unknown,
-            (Reply::Status(_), Written::Nothing | Written::Partly) => Outcome::NotSent,
+            (Reply::Status(_), Written::Nothing | Written::Partial) => Outcome::NotSent,
         }
     }
 }
@@ -97,14 +97,14 @@ mod tests {
 
     #[test]
     fn every_row_of_the_evidence_table_has_its_outcome() {
-        use Written::{Nothing, Partly, Whole};
+        use Written::{Nothing, Partial, Whole};
         let rows = [
             // not_sent: the peer cannot have the whole request.
             ("DNS, connect or TLS failed", Nothing, Reply::None, Outcome::NotSent),
             ("a pooled connection found dead before the write", Nothing, Reply::None, Outcome::NotSent),
-            ("the body was cut short of its length", Partly, Reply::None, Outcome::NotSent),
-            ("a line short of its end", Partly, Reply::None, Outcome::NotSent),
-            ("an early 500 to half a body", Partly, Reply::Status(500), Outcome::NotSent),
+            ("the body was cut short of its length", Partial, Reply::None, Outcome::NotSent),
+            ("a line short of its end", Partial, Reply::None, Outcome::NotSent),
+            ("an early 500 to half a body", Partial, Reply::Status(500), Outcome::NotSent),
             // refused: the peer says that it did not process it.
             ("HTTP/2 REFUSED_STREAM or GOAWAY below our stream", Whole, Reply::RefusedByTransport, Outcome::Refused),
             ("legacy 404 with a session id", Whole, Reply::SessionGone, Outcome::Refused),

@@ -38,7 +38,7 @@
 //!
 //! # Text of peers
 //!
-//! The texts in [`SpawnError`] and [`EndHow`] and the line of [`Input::Stderr`] may quote a server, a proxy or the
+//! The texts in [`SpawnError`] and [`ExchangeEnd`] and the line of [`Input::Stderr`] may quote a server, a proxy or the
 //! system. A shell redacts secrets in them before it passes them on. The engine itself quotes from messages only
 //! through the [`Quote`](crate::Quote) of the shell.
 
@@ -221,7 +221,7 @@ pub enum Input {
         /// The exchange.
         exchange: ExchangeId,
         /// Its end.
-        how: EndHow,
+        how: ExchangeEnd,
         /// The part of the request that the peer can have received.
         written: Written,
     },
@@ -304,7 +304,7 @@ pub enum Output {
     },
     /// Use the new transport configuration of this upstream from now on. Requested while no call is in flight;
     /// exchanges that are still open over the old one are read to their end.
-    Renew {
+    ReplaceTransport {
         /// The upstream.
         upstream: UpstreamId,
     },
@@ -353,7 +353,7 @@ pub struct HttpRequest {
     /// The method: GET, POST or DELETE.
     pub verb: Verb,
     /// The target, if it is not the upstream's own URL: the endpoint of a legacy SSE server, as the server named it.
-    /// The shell resolves it against the URL and refuses another origin ([`EndHow::Forbidden`]).
+    /// The shell resolves it against the URL and refuses another origin ([`ExchangeEnd::Forbidden`]).
     pub target: Option<String>,
     /// Headers that depend on the message and the session; the shell adds its own (Host, Accept, credentials).
     pub headers: Vec<(Cow<'static, str>, Arc<str>)>,
@@ -409,7 +409,7 @@ pub enum Content {
 
 /// The end of an exchange.
 #[derive(Clone, Debug, PartialEq)]
-pub enum EndHow {
+pub enum ExchangeEnd {
     /// The response is complete.
     Complete,
     /// No connection could be made.
@@ -433,7 +433,7 @@ pub enum Written {
     /// Not one byte.
     Nothing,
     /// A part: it cannot have been processed.
-    Partly,
+    Partial,
     /// Possibly all of it.
     Whole,
 }

@@ -47,13 +47,13 @@ pub struct UpstreamStatus {
     /// The reason why it requires a login.
     pub needs_login: Option<Reason>,
     /// Its breaker.
-    pub breaker: Held,
+    pub breaker: BreakerStatus,
     /// The tools whose breakers are not closed.
-    pub tools: BTreeMap<String, Held>,
+    pub tools: BTreeMap<String, BreakerStatus>,
     /// The pause that it requested, while it lasts.
     pub pause: Option<Duration>,
     /// The reason why it is not up, or last was not.
-    pub last_trouble: Option<Reason>,
+    pub last_loss: Option<Reason>,
     /// The last error of the link or of a call.
     pub last_error: Option<LastError>,
     /// Attempts to connect.
@@ -135,7 +135,7 @@ impl fmt::Display for LastError {
 
 /// A breaker.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Held {
+pub struct BreakerStatus {
     /// Its state.
     pub state: BreakerState,
     /// The open time and the cause, while it is not closed.
@@ -244,14 +244,16 @@ impl UpstreamStatus {
 
             Event::BreakerOpened { tool, open_for, why, .. } => {
                 let open_for = Some((*open_for, why.clone()));
-                self.set_breaker(tool.as_deref(), Held { state: BreakerState::Open, open_for });
+                self.set_breaker(tool.as_deref(), BreakerStatus { state: BreakerState::Open, open_for });
             }
             Event::BreakerHalfOpened { tool, .. } => {
-                self.set_breaker(tool.as_deref(), Held { state: BreakerState::HalfOpen, open_for: None });
+                self.set_breaker(tool.as_deref(), BreakerStatus { state: BreakerState::HalfOpen, open_for: None });
             }
-            Event::BreakerClosed { tool, .. } => self.set_breaker(tool.as_deref(), Held::default()),
-            Event::Isolated { .. } => self.set_breaker(None, Held { state: BreakerState::Isolated, open_for: None }),
-            Event::Resumed { .. } => self.set_breaker(None, Held::default()),
+            Event::BreakerClosed { tool, .. } => self.set_breaker(tool.as_deref(), BreakerStatus::default()),
+            Event::Isolated { .. } => {
+                self.set_breaker(None, BreakerStatus { state: BreakerState::Isolated, open_for: None })
+            }
+            Event::Resumed { .. } => self.set_breaker(None, BreakerStatus::default()),
             Event::Paused { wait, .. } => self.pause = Some(*wait),
             Event::PauseEnded { .. } => self.pause = None,
             Event::Reconfigured { rate_limit, place, .. } => {
@@ -294,7 +296,7 @@ impl UpstreamStatus {
                 if was_tried {
                     self.lose(why);
                 }
-                self.last_trouble = why.cloned();
+                self.last_loss = why.cloned();
             }
             LinkState::Idle => self.ready = false,
             LinkState::Draining => {}
@@ -311,7 +313,7 @@ impl UpstreamStatus {
         }
     }
 
-    fn set_breaker(&mut self, tool: Option<&str>, held: Held) {
+    fn set_breaker(&mut self, tool: Option<&str>, held: BreakerStatus) {
         match tool {
             None => self.breaker = held,
             Some(tool) if held.state == BreakerState::Closed => drop(self.tools.remove(tool)),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mendline_core::Input;
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, Reuse, Written};
+use mendline_core::port::{Content, ExchangeEnd, Reuse, Written};
 use stage::http::{
     INITIALIZE, SentRequest, Stage, call, complete_handshake, initialized_without_session, outcome, over_sse,
 };
@@ -37,7 +37,7 @@ fn status_202_and_html_page_leave_call_unknown() {
         if content == Content::Other {
             stage.body(seen.id, "<html>");
         }
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
         assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
         assert!(stage.seen.is_empty());
     }
@@ -50,7 +50,7 @@ fn server_request_of_lost_session_is_not_answered_in_next() {
     stage.client_sends(&call(2, "create_note"));
     let (asks, lost) = (stage.next_sent(), stage.next_sent());
     stage.status(lost.id, 404, Content::Empty, None);
-    stage.end(lost.id, EndHow::Complete);
+    stage.end(lost.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     stage.answer_initialize("s2");
     complete_handshake(&mut stage);
@@ -80,12 +80,12 @@ fn server_requests_survive_new_connection_of_same_session() {
 #[test]
 fn undelivered_response_to_server_is_sent_three_times() {
     let (mut stage, first) = with_response_in_flight();
-    stage.end(first.id, EndHow::Cut(CutReason::Reset));
+    stage.end(first.id, ExchangeEnd::Cut(CutReason::Reset));
     let second = stage.next_sent();
     assert_eq!((second.json(), second.header("mcp-session-id")), (first.json(), Some("s1")));
-    stage.end(second.id, EndHow::Cut(CutReason::Reset));
+    stage.end(second.id, ExchangeEnd::Cut(CutReason::Reset));
     let third = stage.next_sent();
-    stage.end(third.id, EndHow::Cut(CutReason::Reset));
+    stage.end(third.id, ExchangeEnd::Cut(CutReason::Reset));
     assert!(stage.seen.is_empty(), "a bounded number of times");
 }
 
@@ -93,29 +93,29 @@ fn undelivered_response_to_server_is_sent_three_times() {
 fn accepted_or_obsolete_response_is_not_resent() {
     let (mut stage, reply) = with_response_in_flight();
     stage.status(reply.id, 202, Content::Empty, None);
-    stage.end(reply.id, EndHow::Cut(CutReason::Reset));
+    stage.end(reply.id, ExchangeEnd::Cut(CutReason::Reset));
     assert!(stage.seen.is_empty());
 
     let (mut stage, reply) = with_response_in_flight();
     stage.client_sends(&call(2, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
-    stage.end(lost.id, EndHow::Complete);
+    stage.end(lost.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     stage.seen.clear();
-    stage.end(reply.id, EndHow::Cut(CutReason::Reset));
+    stage.end(reply.id, ExchangeEnd::Cut(CutReason::Reset));
     assert!(stage.seen.is_empty());
 }
 
 #[test]
 fn notification_is_resent_only_if_it_cannot_have_arrived() {
-    for (written, again) in [(Written::Partly, 1), (Written::Whole, 0)] {
+    for (written, again) in [(Written::Partial, 1), (Written::Whole, 0)] {
         let mut stage = Stage::initialized();
         stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
         let note = stage.next_sent();
-        stage.input(Input::End { exchange: note.id, how: EndHow::Cut(CutReason::Reset), written });
+        stage.input(Input::End { exchange: note.id, how: ExchangeEnd::Cut(CutReason::Reset), written });
         assert_eq!(stage.seen.len(), again, "{written:?}");
     }
 }
@@ -126,7 +126,7 @@ fn truncated_answer_is_unknown_because_of_cut() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Json, None);
-    stage.end(seen.id, EndHow::Cut(CutReason::Reset));
+    stage.end(seen.id, ExchangeEnd::Cut(CutReason::Reset));
     let answer = stage.client_reads().unwrap();
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(outcome(&answer) == "unknown" && text.contains("the connection was reset"), "{text}");
@@ -164,7 +164,7 @@ fn missing_login_is_reported() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 401, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     let answer = stage.client_reads().unwrap();
     let failure = &answer["result"]["_meta"]["dev.mendline/failure"];
     assert_eq!((&failure["cause"], &failure["outcome"]), (&"needs_login".into(), &"refused".into()), "{answer}");
@@ -178,7 +178,7 @@ fn answer_with_wrong_content_type_is_accepted_and_reported_once() {
         let seen = stage.next_sent();
         stage.status(seen.id, 200, Content::Other, None);
         stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, seen.json()["id"]));
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
         assert_eq!(stage.client_reads().unwrap()["id"], id);
     }
     assert_eq!(stage.log.iter().filter(|line| line.contains("Content-Type")).count(), 1);
@@ -191,26 +191,26 @@ fn every_invalid_answer_is_reported_and_not_looped() {
         ("not JSON-RPC", "HTML", |stage, seen| {
             stage.status(seen.id, 200, Content::Other, None);
             stage.body(seen.id, "<!doctype html>");
-            stage.end(seen.id, EndHow::Complete);
+            stage.end(seen.id, ExchangeEnd::Complete);
         }),
         ("not JSON-RPC", "truncated JSON", |stage, seen| {
             stage.status(seen.id, 200, Content::Json, None);
             stage.body(seen.id, r#"{"jsonrpc":"2.0","id":1,"res"#);
-            stage.end(seen.id, EndHow::Complete);
+            stage.end(seen.id, ExchangeEnd::Complete);
         }),
         ("HTTP 202", "202 to a request", |stage, seen| {
             stage.status(seen.id, 202, Content::Empty, None);
-            stage.end(seen.id, EndHow::Complete);
+            stage.end(seen.id, ExchangeEnd::Complete);
         }),
         ("larger than the limit", "an event over the limit", |stage, seen| {
             stage.status(seen.id, 200, Content::Events, None);
-            stage.end(seen.id, EndHow::TooLarge);
+            stage.end(seen.id, ExchangeEnd::TooLarge);
         }),
         ("where nothing may be sent", "a redirect elsewhere", |stage, seen| {
             stage.status(seen.id, 307, Content::Empty, None);
             stage.end(
                 seen.id,
-                EndHow::Forbidden(RefusalReason::Endpoint {
+                ExchangeEnd::Forbidden(RefusalReason::Endpoint {
                     from: "https://notes.test".to_owned(),
                     to: Some("https://other.test".to_owned()),
                 }),
@@ -241,7 +241,7 @@ fn correct_content_type_and_html_page_are_not_reported() {
     let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Other, None);
     stage.body(seen.id, "<html>");
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     assert!(!stage.log.iter().any(|line| line.contains("Content-Type")), "{:?}", stage.log);
 }
 
@@ -253,7 +253,7 @@ fn unreadable_body_is_judged_when_exchange_ends() {
     stage.status(seen.id, 200, Content::Json, None);
     stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, seen.json()["id"]));
     assert_eq!((stage.client_reads(), stage.aborted.len()), (None, 0), "it is not over yet");
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
 }
 
@@ -281,13 +281,13 @@ fn t01_status_without_response_never_reports_call_as_run() {
     for status in (300..600).filter(|status| ![401, 421, 429, 503].contains(status)) {
         let (mut stage, get_stream) = initialized_without_session();
         stage.status(get_stream.id, 405, Content::Empty, None);
-        stage.end(get_stream.id, EndHow::Complete);
+        stage.end(get_stream.id, ExchangeEnd::Complete);
         stage.use_session();
         stage.client_sends(&call(1, "create_note"));
         let seen = stage.next_sent();
         stage.status(seen.id, status, Content::Other, None);
         stage.body(seen.id, "<html><title>Blocked by the firewall</title><body>no</body></html>");
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
         let answer = stage.client_reads().expect("an answer");
         let is_refused = refused.contains(&status);
         let expected = if is_refused { ("refused", "refused") } else { ("outcome_unknown", "unknown") };
@@ -309,12 +309,12 @@ fn t01_misdirected_request_is_resent_once_on_fresh_connection() {
     let first = stage.next_sent();
     assert_eq!(first.reuse, Reuse::Any);
     stage.status(first.id, 421, Content::Empty, None);
-    stage.end(first.id, EndHow::Complete);
+    stage.end(first.id, ExchangeEnd::Complete);
     stage.next_request();
     let second = stage.next_sent();
     assert_eq!(second.reuse, Reuse::Fresh);
     stage.status(second.id, 421, Content::Empty, None);
-    stage.end(second.id, EndHow::Complete);
+    stage.end(second.id, ExchangeEnd::Complete);
     let answer = stage.client_reads().expect("an answer");
     assert_eq!(answer["error"]["code"], -31010, "{answer}");
 }
@@ -324,9 +324,9 @@ fn t02_ended_sse_stream_is_not_explained_by_post_status() {
     let (mut stage, stream) = over_sse();
     stage.client_sends(&call(1, "create_note"));
     let post = stage.next_sent();
-    stage.end(stream, EndHow::Complete);
+    stage.end(stream, ExchangeEnd::Complete);
     stage.status(post.id, 202, Content::Empty, None);
-    stage.end(post.id, EndHow::Complete);
+    stage.end(post.id, ExchangeEnd::Complete);
     let answer = stage.client_reads().expect("an answer");
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("event stream") && !text.contains("202"), "{text}");
@@ -338,7 +338,7 @@ fn t02_missing_login_is_refused_and_not_retried() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 401, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     let answer = stage.client_reads().expect("an answer");
     assert_eq!((&facts(&answer)["cause"], &facts(&answer)["retryable"]), (&"needs_login".into(), &false.into()));
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
@@ -369,7 +369,7 @@ fn w06_session_error_does_not_change_http_status() {
     assert_eq!(ping.method(), "ping");
     // A 404 would confirm a 404. The response was 200, so this confirms nothing.
     stage.status(ping.id, 404, Content::Empty, None);
-    stage.end(ping.id, EndHow::Complete);
+    stage.end(ping.id, ExchangeEnd::Complete);
     assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown");
 }
 

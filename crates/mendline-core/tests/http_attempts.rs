@@ -8,7 +8,7 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, Verb, Written};
+use mendline_core::port::{Content, ExchangeEnd, Verb, Written};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
@@ -26,7 +26,7 @@ fn text(answer: &Value) -> &str {
 fn server_refusing_three_times_is_not_tried_again() {
     type Refuse = fn(&mut Stage, &SentRequest);
     let busy: Refuse = |stage, seen| stage.answer_overloaded(seen, 429, None);
-    let closed: Refuse = |stage, seen| stage.end(seen.id, EndHow::Refused);
+    let closed: Refuse = |stage, seen| stage.end(seen.id, ExchangeEnd::Refused);
     for refuse in [busy, closed] {
         let mut stage = Stage::initialized();
         stage.client_sends(&call(1, "create_note"));
@@ -49,7 +49,7 @@ fn refused_http2_stream_is_resent() {
     let mut stage = Stage::initialized();
     stage.client_sends(&call(1, "create_note"));
     let refused = stage.next_sent();
-    stage.end(refused.id, EndHow::Refused);
+    stage.end(refused.id, ExchangeEnd::Refused);
     assert_eq!(stage.client_reads(), None, "it cannot have run");
     stage.next_request();
     let again = stage.next_sent();
@@ -68,7 +68,7 @@ fn call_without_connection_has_made_no_attempt() {
     let (mut stage, _) = over_sse();
     stage.client_sends(&call(1, "create_note"));
     let post = stage.seen.pop_front().expect("a post");
-    let how = EndHow::Forbidden(stage::expired_certificate());
+    let how = ExchangeEnd::Forbidden(stage::expired_certificate());
     stage.input(Input::End { exchange: post.id, how, written: Written::Nothing });
     let answer = stage.client_reads().unwrap();
     assert_eq!((&failure(&answer)["attempts"], &failure(&answer)["cause"]), (&0.into(), &"unavailable".into()));
@@ -79,7 +79,7 @@ fn forbidden_connection_parks_server() {
     let mut stage = Stage::initialized();
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.seen.pop_front().unwrap();
-    let how = EndHow::Forbidden(stage::expired_certificate());
+    let how = ExchangeEnd::Forbidden(stage::expired_certificate());
     stage.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
     let answer = stage.client_reads().expect("answered at once");
     assert_eq!(failure(&answer)["cause"], "parked");
@@ -122,7 +122,7 @@ fn failure_names_status_and_html_page() {
         stage.client_sends(&call(1, "create_note"));
         let seen = stage.next_sent();
         stage.status(seen.id, 403, content, None);
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
         let answer = stage.client_reads().unwrap();
         assert!(text(&answer).contains("the server answered HTTP 403"), "{answer}");
         assert_eq!(text(&answer).contains("something that is not JSON"), is_page, "{content:?}: {answer}");
@@ -135,7 +135,7 @@ fn cut_event_stream_is_reported_as_cut() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
-    stage.end(seen.id, EndHow::Cut(CutReason::Reset));
+    stage.end(seen.id, ExchangeEnd::Cut(CutReason::Reset));
     let answer = stage.client_reads().unwrap();
     assert!(outcome(&answer) == "unknown" && text(&answer).contains("the connection was reset"), "{answer}");
 }
@@ -146,11 +146,11 @@ fn failed_reinitialization_is_reported_with_reason() {
     stage.client_sends(&call(1, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
-    stage.end(lost.id, EndHow::Complete);
+    stage.end(lost.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     let handshake = stage.next_sent();
     stage.status(handshake.id, 503, Content::Empty, None);
-    stage.end(handshake.id, EndHow::Complete);
+    stage.end(handshake.id, ExchangeEnd::Complete);
     let words = "session could not be replayed: the server answered HTTP 503";
     assert!(stage.log.iter().any(|line| line == words), "{:?}", stage.log);
 }
@@ -164,7 +164,7 @@ fn cut_initialized_repeats_handshake_with_reason() {
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     stage.client_sends(&call(1, "create_note"));
     let note = stage.next_sent();
-    stage.end(note.id, EndHow::Cut(CutReason::Reset));
+    stage.end(note.id, ExchangeEnd::Cut(CutReason::Reset));
     assert!(stage.seen.is_empty(), "no message is sent after an incomplete handshake");
     let words = "session could not be replayed: the connection was reset";
     assert!(stage.log.iter().any(|line| line == words), "{:?}", stage.log);
@@ -181,8 +181,8 @@ fn partly_written_request_is_resent_with_doubling_delay() {
     let mut pauses = Vec::new();
     for _ in 0..5 {
         let seen = stage.next_sent();
-        let how = EndHow::Cut(CutReason::Reset);
-        stage.input(Input::End { exchange: seen.id, how, written: Written::Partly });
+        let how = ExchangeEnd::Cut(CutReason::Reset);
+        stage.input(Input::End { exchange: seen.id, how, written: Written::Partial });
         pauses.push(stage.next_request().as_millis());
     }
     for (pause, least) in pauses.iter().zip([0, 100, 200, 400, 800]) {
@@ -238,7 +238,7 @@ fn pause_after_header_refusal_counts_earlier_attempts() {
             stage.status(seen.id, 400, Content::Json, None);
             stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":null,"error":{error}}}"#));
         }
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
     });
     assert!((Duration::from_millis(1_200)..=Duration::from_millis(2_001)).contains(&longest[1]), "{longest:?}");
 }
@@ -282,7 +282,7 @@ fn modern_refusal_with_own_error_is_not_legacy() {
     let seen = stage.next_sent();
     stage.status(seen.id, 400, Content::Json, None);
     stage.body(seen.id, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32021,"message":"Missing capability"}}"#);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     let answer = stage.client_reads().unwrap();
     assert_eq!(answer["error"]["code"], -32021, "the server's own error is the answer: {answer}");
 }

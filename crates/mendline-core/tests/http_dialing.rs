@@ -8,7 +8,7 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::{AutoReconnect, Dialect};
-use mendline_core::port::{Content, EndHow, Verb};
+use mendline_core::port::{Content, ExchangeEnd, Verb};
 use mendline_core::{Event, Input, LinkId, LinkState, defaults};
 use stage::NOTES;
 use stage::http::{INITIALIZE, Stage, call, complete_handshake, initialized_with_keep_alive, over_sse};
@@ -123,7 +123,7 @@ fn configured_retries_are_exact_over_http() {
         stage.next_request();
         // Reached, and lost again before any response.
         let found = stage.next_sent();
-        stage.end(found.id, EndHow::Cut(CutReason::Reset));
+        stage.end(found.id, ExchangeEnd::Cut(CutReason::Reset));
         stage.client_reads().expect("the outcome is unknown");
         stage.client_sends(&call(1, "create_note"));
     }
@@ -186,7 +186,7 @@ fn http_server_with_waiting_call_is_dialed_sooner() {
     called.client_sends(&call(1, "create_note"));
     assert!(after_losses(&mut called) <= Duration::from_millis(5_001));
     let (mut sse, id) = over_sse();
-    sse.end(id, EndHow::Cut(CutReason::Reset));
+    sse.end(id, ExchangeEnd::Cut(CutReason::Reset));
     sse.client_sends(&call(1, "create_note"));
     sse.next_request();
     assert!(after_losses(&mut sse) <= Duration::from_millis(5_001));
@@ -211,7 +211,7 @@ fn each_session_has_its_own_id() {
     stage.client_sends(&call(2, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
-    stage.end(lost.id, EndHow::Complete);
+    stage.end(lost.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     stage.client_reads().expect("the server request is cancelled");
     stage.answer_initialize("s2");

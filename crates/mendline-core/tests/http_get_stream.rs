@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mendline_core::LinkState;
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, Verb};
+use mendline_core::port::{Content, ExchangeEnd, Verb};
 use stage::NOTES;
 use stage::http::{INITIALIZE, SentRequest, Stage, call, initialized_without_session};
 
@@ -36,7 +36,7 @@ fn get_stream_with_events_is_reopened_soon() {
     for round in 0..5 {
         stage.event(get_stream.id, None, NOTIFICATION);
         stage.client_reads().unwrap();
-        stage.end(get_stream.id, EndHow::Complete);
+        stage.end(get_stream.id, ExchangeEnd::Complete);
         stage.advance(Duration::from_millis(500));
         assert_eq!(stage.seen.len(), 1, "round {round}");
         get_stream = stage.next_sent();
@@ -47,7 +47,7 @@ fn get_stream_with_events_is_reopened_soon() {
 #[test]
 fn get_stream_is_not_opened_without_connection() {
     let (mut stage, get_stream) = with_get_stream();
-    stage.end(get_stream.id, EndHow::Cut(CutReason::Reset));
+    stage.end(get_stream.id, ExchangeEnd::Cut(CutReason::Reset));
     stage.client_sends(&call(1, "create_note"));
     for _ in 0..30 {
         if !stage.seen.is_empty() {
@@ -66,7 +66,7 @@ fn get_stream_is_not_opened_without_connection() {
 fn server_without_session_or_get_stream_is_asked_once() {
     let (mut stage, get_stream) = initialized_without_session();
     stage.status(get_stream.id, 404, Content::Empty, None);
-    stage.end(get_stream.id, EndHow::Complete);
+    stage.end(get_stream.id, ExchangeEnd::Complete);
     stage.client_sends(&call(1, "create_note"));
     stage.refuse_connection();
     stage.advance(Duration::from_secs(1));
@@ -84,13 +84,13 @@ fn get_stream_ends_with_session_and_reopens_in_next() {
     stage.client_sends(&call(1, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
-    stage.end(lost.id, EndHow::Complete);
+    stage.end(lost.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     assert_eq!(stage.aborted, [get_stream.id]);
     stage.answer_initialize("s2");
     let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
-    stage.end(note.id, EndHow::Complete);
+    stage.end(note.id, ExchangeEnd::Complete);
     let next = stage.seen.iter().find(|seen| seen.ask.verb == Verb::Get).expect("a stream for the new session");
     assert_eq!((next.header("mcp-session-id"), next.header("last-event-id")), (Some("s2"), None));
 }
@@ -102,7 +102,7 @@ fn thousand_event_ids_are_kept_against_duplicates() {
         stage.event(get_stream.id, Some(&format!("e{at}")), NOTIFICATION);
         stage.client_reads().expect("a notification");
     }
-    stage.end(get_stream.id, EndHow::Cut(CutReason::Reset));
+    stage.end(get_stream.id, ExchangeEnd::Cut(CutReason::Reset));
     stage.advance(Duration::from_secs(1));
     let resumed = stage.next_sent();
     assert_eq!(resumed.header("last-event-id"), Some("e999"));
@@ -120,7 +120,7 @@ fn only_refused_notifications_are_reported_as_lost() {
         stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
         let note = stage.next_sent();
         stage.status(note.id, status, Content::Empty, None);
-        stage.end(note.id, EndHow::Complete);
+        stage.end(note.id, ExchangeEnd::Complete);
         let reported = stage.log.iter().filter(|line| line.contains("it cannot be delivered")).count();
         assert_eq!(reported, dropped, "HTTP {status}: {:?}", stage.log);
     }

@@ -8,7 +8,7 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, ExchangeId, Verb};
+use mendline_core::port::{Content, ExchangeEnd, ExchangeId, Verb};
 use mendline_core::{Input, defaults};
 use stage::http::{
     INITIALIZE, SentRequest, Stage, call, complete_handshake, endpoint, initialized_with_keep_alive,
@@ -20,7 +20,7 @@ fn refuse(stage: &mut Stage, seen: &SentRequest, status: u16, code: i64, words: 
     let id = if named { seen.json()["id"].to_string() } else { "null".into() };
     stage.status(seen.id, status, Content::Json, None);
     stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{words}"}}}}"#));
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
 }
 
 /// Opens the next SSE stream, answers the handshake over it, and returns the call that follows.
@@ -31,7 +31,7 @@ fn next_sse(stage: &mut Stage) -> (ExchangeId, SentRequest) {
     let handshake = stage.next_sent();
     assert_eq!((handshake.method().as_str(), handshake.ask.target.as_deref()), ("initialize", Some("/messages?s=2")));
     stage.status(handshake.id, 202, Content::Empty, None);
-    stage.end(handshake.id, EndHow::Complete);
+    stage.end(handshake.id, ExchangeEnd::Complete);
     stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
     complete_handshake(stage);
     stage.advance(Duration::from_secs(1));
@@ -107,7 +107,7 @@ fn refused_without_body(stage: &mut Stage, request: &str, status: u16) -> SentRe
     stage.client_sends(request);
     let seen = stage.next_sent();
     stage.status(seen.id, status, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     let ping = stage.next_sent();
     assert_eq!(ping.method(), "ping");
     ping
@@ -130,7 +130,7 @@ fn r15_bare_400_is_unknown_and_starts_no_handshake() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 400, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown");
     assert!(stage.seen.is_empty());
 }
@@ -140,18 +140,18 @@ fn r15_unanswered_ping_leaves_unsafe_call_unknown_and_repeats_read() {
     let ends: [fn(&mut Stage, &SentRequest); 4] = [
         |stage, ping| {
             // A broken connection loses the first ping, and a second one follows.
-            stage.end(ping.id, EndHow::Cut(CutReason::Reset));
+            stage.end(ping.id, ExchangeEnd::Cut(CutReason::Reset));
             let again = stage.next_sent();
             assert_eq!(again.method(), "ping");
-            stage.end(again.id, EndHow::Cut(CutReason::Reset));
+            stage.end(again.id, ExchangeEnd::Cut(CutReason::Reset));
         },
         |stage, ping| {
             stage.status(ping.id, 503, Content::Empty, None);
-            stage.end(ping.id, EndHow::Complete);
+            stage.end(ping.id, ExchangeEnd::Complete);
         },
         |stage, ping| {
             stage.status(ping.id, 400, Content::Empty, None);
-            stage.end(ping.id, EndHow::Complete);
+            stage.end(ping.id, ExchangeEnd::Complete);
         },
         |stage, _| stage.advance(defaults::KEEP_ALIVE_TIMEOUT),
     ];
@@ -188,7 +188,7 @@ fn r15_ping_refused_by_live_session_confirms_nothing() {
     for _ in 0..2 {
         let seen = stage.next_sent();
         stage.status(seen.id, 404, Content::Empty, None);
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
     }
     assert_eq!(outcome(&stage.client_reads().expect("an answer")), "unknown");
     stage.answer_initialize("s2");
@@ -205,7 +205,7 @@ fn r15_one_ping_serves_all_refused_calls() {
     let calls: Vec<SentRequest> = stage.seen.drain(..).collect();
     for seen in &calls {
         stage.status(seen.id, 404, Content::Empty, None);
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
     }
     assert_eq!(stage.seen.len(), 1, "one ping");
     stage.confirm_loss(404);
@@ -236,7 +236,7 @@ fn r15_session_answering_only_handshake_is_retried_with_backoff() {
             } else {
                 stage.status(seen.id, 404, Content::Empty, None);
             }
-            stage.end(seen.id, EndHow::Complete);
+            stage.end(seen.id, ExchangeEnd::Complete);
         }
         if step % 20 == 0 {
             stage.client_sends(&call(step, "create_note"));
@@ -262,7 +262,7 @@ fn server_without_session_cannot_lose_it() {
         stage.client_sends(&call(2, "create_note"));
         let seen = stage.next_sent();
         stage.status(seen.id, status, Content::Empty, None);
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
         let answer = stage.client_reads().expect("an answer");
         let expected = if status == 404 { "refused" } else { "outcome_unknown" };
         assert_eq!(answer["result"]["_meta"]["dev.mendline/failure"]["cause"], expected, "HTTP {status}");
@@ -280,7 +280,7 @@ fn post_to_lost_sse_session_is_resent_over_next_stream() {
             refuse(&mut stage, &post, 404, -32001, "Session not found", true);
         } else {
             stage.status(post.id, 404, Content::Empty, None);
-            stage.end(post.id, EndHow::Complete);
+            stage.end(post.id, ExchangeEnd::Complete);
         }
         assert_eq!(stage.client_reads(), None);
         match named {
@@ -301,7 +301,7 @@ fn handshake_with_404_at_sse_endpoint_fails() {
     endpoint(&mut stage, sse, "/messages?s=1");
     let post = stage.next_sent();
     stage.status(post.id, 404, Content::Empty, None);
-    stage.end(post.id, EndHow::Complete);
+    stage.end(post.id, ExchangeEnd::Complete);
     assert_eq!(stage.client_reads().expect("answered, not looped")["error"]["code"], -31010);
     assert!(stage.seen.is_empty());
 }
@@ -313,9 +313,9 @@ fn handshake_is_resent_over_next_sse_stream() {
     let sse = stage.next_sent().id;
     endpoint(&mut stage, sse, "/messages?s=1");
     let post = stage.next_sent();
-    stage.end(sse, EndHow::Complete);
+    stage.end(sse, ExchangeEnd::Complete);
     stage.status(post.id, 404, Content::Empty, None);
-    stage.end(post.id, EndHow::Complete);
+    stage.end(post.id, ExchangeEnd::Complete);
     assert_eq!(stage.client_reads(), None);
     stage.advance(Duration::from_secs(1));
     let sse = stage.next_sent().id;
@@ -329,11 +329,11 @@ fn late_session_loss_does_not_close_next_sse_stream() {
     let (mut stage, sse) = over_sse();
     stage.client_sends(&call(1, "create_note"));
     let post = stage.next_sent();
-    stage.end(sse, EndHow::Complete);
+    stage.end(sse, ExchangeEnd::Complete);
     stage.advance(Duration::from_millis(300));
     let next = stage.next_sent().id;
     stage.status(post.id, 404, Content::Empty, None);
-    stage.end(post.id, EndHow::Complete);
+    stage.end(post.id, ExchangeEnd::Complete);
     assert_eq!(stage.client_reads(), None, "it goes out again");
     assert!(!stage.aborted.contains(&next), "the next SSE stream has another session");
 }
@@ -344,10 +344,10 @@ fn loss_of_sse_stream_is_charged_once() {
     let (mut stage, sse) = over_sse();
     (0..BURST).for_each(|id| stage.client_sends(&call(id, "create_note")));
     let posts: Vec<SentRequest> = (0..BURST).map(|_| stage.next_sent()).collect();
-    stage.end(sse, EndHow::Complete);
+    stage.end(sse, ExchangeEnd::Complete);
     for post in posts {
         stage.status(post.id, 404, Content::Empty, None);
-        stage.end(post.id, EndHow::Complete);
+        stage.end(post.id, ExchangeEnd::Complete);
     }
     assert_eq!(stage.client_reads(), None, "all of them go out again");
     next_sse(&mut stage);

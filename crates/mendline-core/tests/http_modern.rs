@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mendline_core::config::{Dialect, ToolPolicy};
 use mendline_core::policy::effect::Effect;
-use mendline_core::port::{Content, EndHow};
+use mendline_core::port::{Content, ExchangeEnd};
 use mendline_core::{Port, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::CLIENT;
@@ -40,7 +40,7 @@ fn refuse_headers(stage: &mut Stage, seen: &SentRequest, id: &Value) {
         seen.id,
         &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32020,"message":"Header mismatch"}}}}"#),
     );
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
 }
 
 #[test]
@@ -153,10 +153,10 @@ fn unanswered_tool_list_holds_refused_call_only_briefly() {
         refuse_headers(&mut stage, &call, &call.json()["id"]);
         let list = stage.next_sent();
         match how {
-            "a cut" => stage.end(list.id, EndHow::Cut(CutReason::Reset)),
+            "a cut" => stage.end(list.id, ExchangeEnd::Cut(CutReason::Reset)),
             "another error" => {
                 stage.status(list.id, 500, Content::Other, None);
-                stage.end(list.id, EndHow::Complete);
+                stage.end(list.id, ExchangeEnd::Complete);
             }
             _ => {}
         }
@@ -193,7 +193,7 @@ fn legacy_refusal_of_modern_request_makes_client_initialize() {
         let seen = stage.next_sent();
         stage.status(seen.id, status, if body.is_some() { Content::Json } else { Content::Other }, None);
         body.into_iter().for_each(|body| stage.body(seen.id, body));
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
         let answer = stage.client_reads().expect("an answer to fall back from");
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&7.into(), &(-32601).into()), "{status} {body:?}");
         assert_eq!(answer["error"]["data"]["cause"], "other_era");
@@ -214,7 +214,7 @@ fn refusal_by_modern_server_is_not_legacy() {
     stage.client_sends(&modern(2, "prompts/list", ""));
     let seen = stage.next_sent();
     stage.status(seen.id, 405, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     assert_eq!(stage.client_reads().unwrap()["error"]["data"]["cause"], "refused");
 }
 
@@ -227,7 +227,7 @@ fn subscriptions_have_their_own_limit() {
     let first = stage.next_sent();
     stage.answer(&first, "{}");
     stage.client_reads().unwrap();
-    let listens = defaults::LISTENS as u32;
+    let listens = defaults::SUBSCRIPTION_STREAMS as u32;
     for id in 0..listens {
         stage.client_sends(&modern(1_000 + id, "subscriptions/listen", ""));
         assert_eq!(stage.next_sent().method(), "subscriptions/listen");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mendline_core::config::Dialect;
 use mendline_core::event::{Dropped, Event};
-use mendline_core::port::{Content, EndHow};
+use mendline_core::port::{Content, ExchangeEnd};
 use mendline_core::{Input, defaults};
 use stage::http::{INITIALIZE, SentRequest, Stage, call};
 
@@ -41,7 +41,7 @@ fn dropped(stage: &Stage) -> usize {
 
 fn accept(stage: &mut Stage, seen: &SentRequest) {
     stage.status(seen.id, 202, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn s04_posts_of_lost_session_free_their_slots() {
     assert_eq!(seen.method(), "tools/call");
     stage.seen.clear();
     stage.status(seen.id, 404, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     // POSTs of the lost session are not sent in the next one, and the handshake does not wait for them.
     stage.answer_initialize("s2");

@@ -8,7 +8,7 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, Written};
+use mendline_core::port::{Content, ExchangeEnd, Written};
 use mendline_core::{Input, LinkState, Moment, UpstreamConfig, defaults};
 use stage::NOTES;
 use stage::http::{Stage, call, complete_handshake, initialized_with_keep_alive, outcome};
@@ -54,8 +54,8 @@ fn partly_written_request_is_resent_with_backoff_and_limit() {
         while let Some(seen) = stage.seen.pop_front() {
             sent += 1;
             stage.input(Input::Reached { exchange: seen.id });
-            let how = EndHow::Cut(CutReason::Reset);
-            stage.input(Input::End { exchange: seen.id, how, written: Written::Partly });
+            let how = ExchangeEnd::Cut(CutReason::Reset);
+            stage.input(Input::End { exchange: seen.id, how, written: Written::Partial });
         }
         if let Some(answer) = stage.client_reads() {
             break answer;
@@ -157,7 +157,7 @@ fn r14_refused_ping_on_idle_session_starts_no_handshake() {
             let ping = stage.next_sent();
             assert_eq!(ping.method(), "ping");
             stage.status(ping.id, status, Content::Empty, None);
-            stage.end(ping.id, EndHow::Complete);
+            stage.end(ping.id, ExchangeEnd::Complete);
             assert!(stage.seen.is_empty(), "HTTP {status}: no handshake");
         }
         stage.client_sends(&call(1, "create_note"));
@@ -180,7 +180,7 @@ fn r14_session_lost_while_idle_is_replaced_with_next_call() {
     stage.client_sends(&call(2, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
-    stage.end(lost.id, EndHow::Complete);
+    stage.end(lost.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     stage.answer_initialize("s2");
     complete_handshake(&mut stage);
@@ -196,7 +196,7 @@ fn lost_pings_cost_connection_but_not_session() {
     for _ in 0..defaults::KEEP_ALIVE_MISSES {
         assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
         let ping = stage.next_sent();
-        stage.end(ping.id, EndHow::Cut(CutReason::Reset));
+        stage.end(ping.id, ExchangeEnd::Cut(CutReason::Reset));
         stage.advance(defaults::KEEP_ALIVE_PAUSE);
     }
     let looks = stage.next_sent();
@@ -213,7 +213,7 @@ fn any_status_to_ping_proves_server_alive() {
         stage.advance(defaults::KEEP_ALIVE);
         let ping = stage.next_sent();
         stage.status(ping.id, 500, Content::Other, None);
-        stage.end(ping.id, EndHow::Complete);
+        stage.end(ping.id, ExchangeEnd::Complete);
         assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
     }
 }

@@ -8,7 +8,7 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, Reuse, Verb};
+use mendline_core::port::{Content, ExchangeEnd, Reuse, Verb};
 use mendline_core::{Input, LinkState, defaults};
 use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, initialized_with_keep_alive, outcome};
 use stage::{CLIENT, NOTES};
@@ -47,14 +47,14 @@ fn lost_session_is_reinitialized_once_and_calls_are_resent() {
         let seen = stage.seen.remove(at).unwrap();
         stage.status(seen.id, 404, Content::Json, None);
         stage.body(seen.id, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}"#);
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
     }
     stage.confirm_loss_with(404, -32001, "Session not found");
     stage.answer_initialize("s2");
     let note = stage.next_sent();
     assert_eq!((note.method().as_str(), note.header("mcp-session-id")), ("notifications/initialized", Some("s2")));
     stage.status(note.id, 202, Content::Empty, None);
-    stage.end(note.id, EndHow::Complete);
+    stage.end(note.id, ExchangeEnd::Complete);
     let mut answered = Vec::new();
     while let Some(seen) = stage.seen.pop_front() {
         if seen.ask.verb == Verb::Post {
@@ -76,19 +76,19 @@ fn lost_session_under_burst_is_charged_once() {
         let burst: Vec<SentRequest> = stage.seen.drain(..).collect();
         for seen in &burst {
             stage.status(seen.id, 404, Content::Empty, None);
-            stage.end(seen.id, EndHow::Complete);
+            stage.end(seen.id, ExchangeEnd::Complete);
         }
         stage.confirm_loss(404);
         stage.answer_initialize("s2");
         let note = stage.next_sent();
         stage.status(note.id, 202, Content::Empty, None);
-        stage.end(note.id, EndHow::Complete);
+        stage.end(note.id, ExchangeEnd::Complete);
         stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
         assert_eq!(stage.seen.len(), BURST as usize, "each goes out once more after loss {loss}");
         while let Some(seen) = stage.seen.pop_front() {
             // Calls that were refused before get an answer. An error of Mendline earns no budget.
             stage.status(seen.id, 403, Content::Empty, None);
-            stage.end(seen.id, EndHow::Complete);
+            stage.end(seen.id, ExchangeEnd::Complete);
             assert_eq!(stage.client_reads().unwrap()["result"]["isError"], true);
         }
         assert!(stage.client_reads().is_none() && stage.seen.is_empty());
@@ -97,7 +97,7 @@ fn lost_session_under_burst_is_charged_once() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     assert_eq!(outcome(&stage.client_reads().expect("the twelfth loss is too much")), "refused");
 }
@@ -108,12 +108,12 @@ fn unanswered_handshake_is_repeated_until_answered() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Json, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     for _ in 0..3 {
         let handshake = stage.next_sent();
         assert_eq!(handshake.method(), "initialize");
-        stage.end(handshake.id, EndHow::Cut(CutReason::Reset));
+        stage.end(handshake.id, ExchangeEnd::Cut(CutReason::Reset));
         assert!(stage.seen.is_empty(), "not without a pause");
         stage.advance(Duration::from_secs(2));
     }
@@ -132,12 +132,12 @@ fn repeated_handshake_is_resumed_by_get() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Json, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     let handshake = stage.next_sent();
     stage.status(handshake.id, 200, Content::Events, Some("s2"));
     stage.event(handshake.id, Some("e1"), "");
-    stage.end(handshake.id, EndHow::Complete);
+    stage.end(handshake.id, ExchangeEnd::Complete);
     stage.advance(defaults::RESUME_WAIT);
     let fetched = stage.next_sent();
     assert_eq!((fetched.ask.verb, fetched.header("last-event-id")), (Verb::Get, Some("e1")));
@@ -145,7 +145,7 @@ fn repeated_handshake_is_resumed_by_get() {
     let result = r#""result":{"protocolVersion":"2025-11-25"}"#;
     let id = &handshake.json()["id"];
     stage.event(fetched.id, Some("e2"), &format!(r#"{{"jsonrpc":"2.0","id":{id},{result}}}"#));
-    stage.end(fetched.id, EndHow::Complete);
+    stage.end(fetched.id, ExchangeEnd::Complete);
     complete_handshake(&mut stage);
     assert_eq!(stage.next_sent().header("mcp-session-id"), Some("s2"), "the call goes out again");
 }
@@ -160,7 +160,7 @@ fn second_session_error_is_answer_of_call() {
             let error = r#"{"code":-32001,"message":"Session expired"}"#;
             stage.status(seen.id, status, Content::Json, None);
             stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, seen.json()["id"]));
-            stage.end(seen.id, EndHow::Complete);
+            stage.end(seen.id, ExchangeEnd::Complete);
         };
         refuse(&mut stage);
         assert_eq!(stage.client_reads(), None, "HTTP {status}: the session is re-initialized");
@@ -181,14 +181,14 @@ fn second_session_refusal_is_answer_of_call() {
     let refuse = |stage: &mut Stage| {
         let seen = stage.next_sent();
         stage.status(seen.id, 404, Content::Json, None);
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
     };
     refuse(&mut stage);
     stage.confirm_loss(404);
     stage.answer_initialize("s2");
     let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
-    stage.end(note.id, EndHow::Complete);
+    stage.end(note.id, ExchangeEnd::Complete);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
     refuse(&mut stage);
     let answer = stage.client_reads().expect("answered, not looped");
@@ -217,12 +217,12 @@ fn last_notification_is_delivered_before_session_delete() {
     let restored = stage.next_sent();
     assert_eq!((restored.method(), restored.header("mcp-session-id")), ("notifications/cancelled".into(), Some("s1")));
     assert!(stage.seen.is_empty(), "no notification after the session is deleted");
-    stage.end(post.id, EndHow::Aborted);
+    stage.end(post.id, ExchangeEnd::Aborted);
     stage.status(restored.id, 202, Content::Other, None);
-    stage.end(restored.id, EndHow::Complete);
+    stage.end(restored.id, ExchangeEnd::Complete);
     let delete = stage.next_sent();
     assert_eq!(delete.ask.verb, Verb::Delete);
-    stage.end(delete.id, EndHow::Complete);
+    stage.end(delete.id, ExchangeEnd::Complete);
     assert!(stage.finished);
 }
 
@@ -248,10 +248,10 @@ fn session_lost_during_probe_is_reinitialized_after_probe() {
     stage.advance(Duration::from_secs(2));
     assert_eq!((stage.engine.link_state(NOTES), stage.seen.len()), (Some(LinkState::Dialing), 1));
     stage.status(first.id, 404, Content::Empty, None);
-    stage.end(first.id, EndHow::Complete);
+    stage.end(first.id, ExchangeEnd::Complete);
     let second = stage.next_sent();
     stage.status(second.id, 404, Content::Empty, None);
-    stage.end(second.id, EndHow::Complete);
+    stage.end(second.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     stage.answer_initialize("s2");
     complete_handshake(&mut stage);
@@ -271,14 +271,14 @@ fn late_refusal_of_old_session_keeps_new_one() {
     stage.client_sends(&call(2, "create_note"));
     let (first, late) = (stage.next_sent(), stage.next_sent());
     stage.status(first.id, 404, Content::Empty, None);
-    stage.end(first.id, EndHow::Complete);
+    stage.end(first.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     stage.answer_initialize("s2");
     complete_handshake(&mut stage);
     let again = stage.next_sent();
     assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")));
     stage.status(late.id, 404, Content::Empty, None);
-    stage.end(late.id, EndHow::Complete);
+    stage.end(late.id, ExchangeEnd::Complete);
     let again = stage.next_sent();
     assert_eq!((again.method().as_str(), again.header("mcp-session-id")), ("tools/call", Some("s2")), "and at once");
     assert!(stage.seen.is_empty(), "one handshake");
@@ -290,14 +290,14 @@ fn calls_waiting_for_initialized_wait_for_next_session() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     stage.answer_initialize("s2");
     stage.client_sends(&call(2, "create_note"));
     let note = stage.next_sent();
     assert!(stage.seen.is_empty(), "both calls wait");
     stage.status(note.id, 404, Content::Empty, None);
-    stage.end(note.id, EndHow::Complete);
+    stage.end(note.id, ExchangeEnd::Complete);
     stage.next_request();
     stage.answer_initialize("s3");
     complete_handshake(&mut stage);
@@ -337,7 +337,7 @@ fn late_confirmation_is_restored_in_new_session() {
     stage.client_sends(&call(2, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
-    stage.end(lost.id, EndHow::Complete);
+    stage.end(lost.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     stage.answer_initialize("s2");
     complete_handshake(&mut stage);
@@ -354,7 +354,7 @@ fn unreadable_handshake_answer_repeats_handshake_first() {
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, 404, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     let handshake = stage.next_sent();
     stage.status(handshake.id, 200, Content::Events, Some("s2"));
@@ -372,7 +372,7 @@ fn resumed_handshake_keeps_session_of_first_response() {
     let handshake = stage.next_sent();
     stage.status(handshake.id, 200, Content::Events, Some("s1"));
     stage.event(handshake.id, Some("e1"), "");
-    stage.end(handshake.id, EndHow::Cut(CutReason::Reset));
+    stage.end(handshake.id, ExchangeEnd::Cut(CutReason::Reset));
     stage.advance(defaults::RESUME_WAIT);
     let resumed = stage.next_sent();
     assert_eq!((resumed.ask.verb, resumed.header("mcp-session-id")), (Verb::Get, Some("s1")));
@@ -408,10 +408,10 @@ fn session_refused_by_get_is_not_used_for_calls() {
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
-    stage.end(note.id, EndHow::Complete);
+    stage.end(note.id, ExchangeEnd::Complete);
     let get_stream = stage.next_sent();
     stage.status(get_stream.id, 404, Content::Empty, None);
-    stage.end(get_stream.id, EndHow::Complete);
+    stage.end(get_stream.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     stage.client_sends(&call(1, "create_note"));
     stage.next_request();

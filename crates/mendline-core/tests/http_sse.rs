@@ -8,7 +8,7 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, Verb, Written};
+use mendline_core::port::{Content, ExchangeEnd, Verb, Written};
 use mendline_core::{Input, LinkState, defaults};
 use stage::NOTES;
 use stage::http::{INITIALIZE, Stage, call, complete_handshake, endpoint, outcome, over_sse};
@@ -19,14 +19,14 @@ fn sse_only_server_is_detected_and_answers_over_stream() {
     stage.client_sends(INITIALIZE);
     let post = stage.next_sent();
     stage.status(post.id, 405, Content::Empty, None);
-    stage.end(post.id, EndHow::Complete);
+    stage.end(post.id, ExchangeEnd::Complete);
     let sse = stage.next_sent();
     assert_eq!((sse.ask.verb, sse.ask.target.as_deref()), (Verb::Get, None));
     endpoint(&mut stage, sse.id, "/messages?s=1");
     let post = stage.next_sent();
     assert_eq!((post.method().as_str(), post.ask.target.as_deref()), ("initialize", Some("/messages?s=1")));
     stage.status(post.id, 202, Content::Empty, None);
-    stage.end(post.id, EndHow::Complete);
+    stage.end(post.id, ExchangeEnd::Complete);
     let id = &post.json()["id"];
     stage.event(sse.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
     assert_eq!(stage.client_reads().unwrap()["id"], 0);
@@ -34,8 +34,8 @@ fn sse_only_server_is_detected_and_answers_over_stream() {
     stage.client_sends(&call(1, "create_note"));
     let post = stage.next_sent();
     stage.status(post.id, 202, Content::Empty, None);
-    stage.end(post.id, EndHow::Complete);
-    stage.end(sse.id, EndHow::Complete);
+    stage.end(post.id, ExchangeEnd::Complete);
+    stage.end(sse.id, ExchangeEnd::Complete);
     assert_eq!(outcome(&stage.client_reads().expect("the answer would have come over the SSE stream")), "unknown");
 }
 
@@ -46,7 +46,7 @@ fn server_without_known_transport_is_reported_and_not_looped() {
     for status in [404, 404] {
         let seen = stage.next_sent();
         stage.status(seen.id, status, Content::Other, None);
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
     }
     let answer = stage.client_reads().unwrap();
     assert_eq!(answer["error"]["code"], -31009, "{answer}");
@@ -82,7 +82,7 @@ fn post_without_connection_is_retried_and_sse_stream_stays() {
     }
     let post = stage.next_sent();
     stage.status(post.id, 202, Content::Empty, None);
-    stage.end(post.id, EndHow::Complete);
+    stage.end(post.id, ExchangeEnd::Complete);
     stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
@@ -94,7 +94,7 @@ fn sse_stream_with_possible_handshake_is_not_initialized_twice() {
     let sse = stage.next_sent().id;
     endpoint(&mut stage, sse, "/messages?s=1");
     let post = stage.next_sent();
-    stage.end(post.id, EndHow::Cut(CutReason::Reset));
+    stage.end(post.id, ExchangeEnd::Cut(CutReason::Reset));
     assert_eq!(stage.aborted, [sse]);
     stage.advance(Duration::from_secs(1));
     let next = stage.next_sent().id;
@@ -108,14 +108,14 @@ fn cut_sse_stream_does_not_exclude_transport() {
     stage.client_sends(INITIALIZE);
     let post = stage.next_sent();
     stage.status(post.id, 405, Content::Empty, None);
-    stage.end(post.id, EndHow::Complete);
+    stage.end(post.id, ExchangeEnd::Complete);
     let sse = stage.next_sent();
-    stage.end(sse.id, EndHow::Cut(CutReason::Reset));
+    stage.end(sse.id, ExchangeEnd::Cut(CutReason::Reset));
     assert!(stage.client_reads().is_none(), "the call waits");
     stage.advance(Duration::from_secs(1));
     let begun = stage.next_sent();
     stage.status(begun.id, 200, Content::Events, None);
-    stage.end(begun.id, EndHow::Cut(CutReason::Reset));
+    stage.end(begun.id, ExchangeEnd::Cut(CutReason::Reset));
     assert!(stage.client_reads().is_none(), "a stream that began proves the contrary");
     stage.advance(Duration::from_secs(1));
     let again = stage.next_sent().id;
@@ -130,7 +130,7 @@ fn post_under_lost_sse_stream_counts_as_sent_if_connected() {
     stage.client_sends(&call(2, "create_note"));
     stage.next_sent();
     stage.seen.pop_front().expect("the second, without a connection");
-    stage.end(sse, EndHow::Cut(CutReason::Reset));
+    stage.end(sse, ExchangeEnd::Cut(CutReason::Reset));
     stage.advance(defaults::ORPHAN);
     let answer = stage.client_reads().expect("the outcome of the first is unknown");
     assert_eq!((answer["id"].as_u64(), outcome(&answer)), (Some(1), "unknown"));
@@ -142,7 +142,7 @@ fn forbidden_post_fails_its_call_and_keeps_sse_stream() {
     let (mut stage, sse) = over_sse();
     stage.client_sends(&call(1, "create_note"));
     let post = stage.seen.pop_front().expect("a post");
-    let how = EndHow::Forbidden(stage::expired_certificate());
+    let how = ExchangeEnd::Forbidden(stage::expired_certificate());
     stage.input(Input::End { exchange: post.id, how, written: Written::Nothing });
     let answer = stage.client_reads().expect("answered at once");
     assert_eq!((answer["id"].as_u64(), outcome(&answer)), (Some(1), "not_sent"));
@@ -150,7 +150,7 @@ fn forbidden_post_fails_its_call_and_keeps_sse_stream() {
     stage.client_sends(&call(2, "create_note"));
     let post = stage.next_sent();
     stage.status(post.id, 202, Content::Empty, None);
-    stage.end(post.id, EndHow::Complete);
+    stage.end(post.id, ExchangeEnd::Complete);
     stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
 }
@@ -160,7 +160,7 @@ fn post_with_unknown_end_keeps_sse_stream() {
     let (mut stage, _) = over_sse();
     stage.client_sends(&call(1, "create_note"));
     let post = stage.next_sent();
-    stage.end(post.id, EndHow::Cut(CutReason::Reset));
+    stage.end(post.id, ExchangeEnd::Cut(CutReason::Reset));
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
     assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
     stage.client_sends(&call(2, "create_note"));
@@ -178,7 +178,7 @@ fn repeated_handshake_with_unknown_transport_causes_no_storm() {
             requests += 1;
             stage.input(Input::Reached { exchange: seen.id });
             stage.status(seen.id, 404, Content::Other, None);
-            stage.end(seen.id, EndHow::Complete);
+            stage.end(seen.id, ExchangeEnd::Complete);
         }
         stage.advance(Duration::from_millis(100));
     }
@@ -205,30 +205,30 @@ fn transport_change_after_restart_is_detected() {
     stage.client_sends(&call(1, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
-    stage.end(lost.id, EndHow::Complete);
+    stage.end(lost.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     let handshake = stage.next_sent();
     assert_eq!(handshake.method(), "initialize");
     stage.status(handshake.id, 405, Content::Empty, None);
-    stage.end(handshake.id, EndHow::Complete);
+    stage.end(handshake.id, ExchangeEnd::Complete);
     let sse = stage.next_sent();
     assert_eq!(sse.ask.verb, Verb::Get);
     endpoint(&mut stage, sse.id, "/messages?s=1");
     let handshake = stage.next_sent();
     assert_eq!((handshake.method().as_str(), handshake.ask.target.as_deref()), ("initialize", Some("/messages?s=1")));
     stage.status(handshake.id, 202, Content::Empty, None);
-    stage.end(handshake.id, EndHow::Complete);
+    stage.end(handshake.id, ExchangeEnd::Complete);
     stage.event(sse.id, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
     complete_handshake(&mut stage);
     assert_eq!(stage.next_sent().method(), "tools/call");
-    stage.end(sse.id, EndHow::Complete);
+    stage.end(sse.id, ExchangeEnd::Complete);
     stage.client_sends(&call(2, "create_note"));
     stage.advance(Duration::from_secs(1));
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
     let sse = stage.next_sent();
     assert_eq!(sse.ask.verb, Verb::Get);
     stage.status(sse.id, 405, Content::Empty, None);
-    stage.end(sse.id, EndHow::Complete);
+    stage.end(sse.id, ExchangeEnd::Complete);
     stage.advance(Duration::from_secs(1));
     stage.answer_initialize("s3");
     complete_handshake(&mut stage);
@@ -244,7 +244,7 @@ fn proxy_404_for_known_server_is_retried() {
         stage.next_request();
         let seen = stage.next_sent();
         stage.status(seen.id, 404, Content::Other, None);
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
     }
     assert_eq!(stage.client_reads(), None, "the call waits");
     stage.next_request();
@@ -255,18 +255,18 @@ fn proxy_404_for_known_server_is_retried() {
 
 #[test]
 fn post_after_ended_sse_stream_is_judged_by_its_end() {
-    let cut = || EndHow::Cut(CutReason::Reset);
+    let cut = || ExchangeEnd::Cut(CutReason::Reset);
     for (status, how, written, after) in [
-        (None, cut(), Written::Partly, "not_sent"),
+        (None, cut(), Written::Partial, "not_sent"),
         (None, cut(), Written::Nothing, "not_sent"),
-        (Some(404), EndHow::Complete, Written::Whole, "refused"),
+        (Some(404), ExchangeEnd::Complete, Written::Whole, "refused"),
         (None, cut(), Written::Whole, "unknown"),
-        (Some(202), EndHow::Complete, Written::Whole, "unknown"),
+        (Some(202), ExchangeEnd::Complete, Written::Whole, "unknown"),
     ] {
         let (mut stage, sse) = over_sse();
         stage.client_sends(&call(1, "create_note"));
         let post = stage.next_sent();
-        stage.end(sse, EndHow::Complete);
+        stage.end(sse, ExchangeEnd::Complete);
         assert!(stage.client_reads().is_none(), "the end of its exchange decides");
         if let Some(status) = status {
             stage.status(post.id, status, Content::Empty, None);
@@ -283,7 +283,7 @@ fn post_after_ended_sse_stream_is_judged_by_its_end() {
         let handshake = stage.next_sent();
         assert_eq!(handshake.method(), "initialize");
         stage.status(handshake.id, 202, Content::Empty, None);
-        stage.end(handshake.id, EndHow::Complete);
+        stage.end(handshake.id, ExchangeEnd::Complete);
         stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, handshake.json()["id"]));
         complete_handshake(&mut stage);
         stage.advance(Duration::from_secs(1));
@@ -297,7 +297,7 @@ fn silent_post_after_ended_sse_stream_is_unknown_soon() {
     let (mut stage, sse) = over_sse();
     stage.client_sends(&call(1, "create_note"));
     let post = stage.next_sent();
-    stage.end(sse, EndHow::Complete);
+    stage.end(sse, ExchangeEnd::Complete);
     stage.advance(defaults::ORPHAN - Duration::from_millis(1));
     assert!(stage.client_reads().is_none());
     stage.advance(Duration::from_millis(1));
@@ -308,14 +308,14 @@ fn silent_post_after_ended_sse_stream_is_unknown_soon() {
 #[test]
 fn unhealthy_sse_server_is_asked_for_stream_again() {
     let (mut stage, sse) = over_sse();
-    stage.end(sse, EndHow::Complete);
+    stage.end(sse, ExchangeEnd::Complete);
     stage.client_sends(&call(1, "create_note"));
     for _ in 0..3 {
         stage.next_request();
         let next = stage.next_sent();
         assert_eq!(next.ask.verb, Verb::Get, "503 does not reveal the transport");
         stage.status(next.id, 503, Content::Empty, None);
-        stage.end(next.id, EndHow::Complete);
+        stage.end(next.id, ExchangeEnd::Complete);
     }
 }
 
@@ -324,6 +324,6 @@ fn posts_of_sse_stream_are_aborted_with_it() {
     let (mut stage, sse) = over_sse();
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     let note = stage.next_sent();
-    stage.end(sse, EndHow::Complete);
+    stage.end(sse, ExchangeEnd::Complete);
     assert_eq!(stage.aborted, [note.id]);
 }

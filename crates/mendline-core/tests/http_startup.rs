@@ -7,7 +7,7 @@ mod stage;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, Verb};
+use mendline_core::port::{Content, ExchangeEnd, Verb};
 use mendline_core::{ListCache, UpstreamConfig, defaults};
 use stage::http::{INITIALIZE, Stage, call, outcome};
 
@@ -68,7 +68,7 @@ fn pending_http_handshake_is_answered_provisionally_and_not_resent() {
     stage.status(handshake.id, 200, Content::Json, Some("s1"));
     let id = &handshake.json()["id"];
     stage.body(handshake.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-06-18"}}}}"#));
-    stage.end(handshake.id, EndHow::Complete);
+    stage.end(handshake.id, ExchangeEnd::Complete);
     let note = stage.next_sent();
     assert_eq!(note.method(), "notifications/initialized");
     assert_eq!(note.header("mcp-protocol-version"), Some("2025-06-18"), "the server gets its own protocol version");
@@ -80,7 +80,7 @@ fn missing_login_is_reported_to_calls_after_provisional_answer() {
     stage.client_sends(&call(2, "create_note"));
     let handshake = stage.next_sent();
     stage.status(handshake.id, 401, Content::Empty, None);
-    stage.end(handshake.id, EndHow::Complete);
+    stage.end(handshake.id, ExchangeEnd::Complete);
     let message = stage.client_reads().expect("at once");
     assert_eq!(message["result"]["_meta"]["dev.mendline/failure"]["cause"], "needs_login");
     assert_eq!(outcome(&message), "not_sent");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mendline_core::config::Dialect;
 use mendline_core::defaults;
-use mendline_core::port::{Content, EndHow, Verb};
+use mendline_core::port::{Content, ExchangeEnd, Verb};
 use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, outcome};
 
 /// Starts and cuts the response to an unsafe call, so that it will be resumed.
@@ -18,7 +18,7 @@ fn with_cut_response(stage: &mut Stage) -> SentRequest {
     let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, Some("e1"), "");
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     seen
 }
 
@@ -29,7 +29,7 @@ fn cut_response_is_resumed_and_not_resent() {
     let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, Some("e1"), "");
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     assert!(stage.seen.is_empty(), "not before its time");
     stage.advance(defaults::RESUME_WAIT);
     let resumed = stage.next_sent();
@@ -37,7 +37,7 @@ fn cut_response_is_resumed_and_not_resent() {
     stage.status(resumed.id, 200, Content::Events, None);
     let id = &seen.json()["id"];
     stage.event(resumed.id, Some("e2"), &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
-    stage.end(resumed.id, EndHow::Complete);
+    stage.end(resumed.id, ExchangeEnd::Complete);
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
     stage.advance(Duration::from_secs(60));
     assert!(stage.seen.is_empty(), "no request after the answer");
@@ -50,7 +50,7 @@ fn always_closing_stream_is_resumed_ten_times_and_reported() {
     let seen = stage.next_sent();
     stage.status(seen.id, 200, Content::Events, None);
     stage.event(seen.id, Some("e1"), "");
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     let mut resumed = 0;
     let answer = loop {
         stage.advance(defaults::RESUME_WAIT);
@@ -62,7 +62,7 @@ fn always_closing_stream_is_resumed_ten_times_and_reported() {
         resumed += 1;
         stage.status(get.id, 200, Content::Events, None);
         stage.event(get.id, Some(&format!("p{resumed}")), "");
-        stage.end(get.id, EndHow::Complete);
+        stage.end(get.id, ExchangeEnd::Complete);
     };
     assert_eq!((resumed, outcome(&answer)), (defaults::RESUME_ATTEMPTS, "unknown"));
     stage.advance(Duration::from_secs(300));
@@ -80,7 +80,7 @@ fn resumption_in_lost_session_does_not_resend_call() {
     stage.advance(defaults::RESUME_WAIT);
     let resumed = stage.next_sent();
     stage.status(resumed.id, 404, Content::Empty, None);
-    stage.end(resumed.id, EndHow::Complete);
+    stage.end(resumed.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown", "the server received it in the lost session");
     stage.answer_initialize("s2");
@@ -114,7 +114,7 @@ fn replayed_notification_is_forwarded_once() {
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let initialized = stage.next_sent();
     stage.status(initialized.id, 202, Content::Empty, None);
-    stage.end(initialized.id, EndHow::Complete);
+    stage.end(initialized.id, ExchangeEnd::Complete);
     let notice = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
     for (last, passed_on) in [(None, true), (Some("e1"), false)] {
         let get_stream = stage.next_sent();
@@ -122,7 +122,7 @@ fn replayed_notification_is_forwarded_once() {
         stage.status(get_stream.id, 200, Content::Events, None);
         stage.event(get_stream.id, Some("e1"), notice);
         assert_eq!(stage.client_reads().is_some(), passed_on);
-        stage.end(get_stream.id, EndHow::Cut(CutReason::Reset));
+        stage.end(get_stream.id, ExchangeEnd::Cut(CutReason::Reset));
         stage.advance(Duration::from_secs(5));
     }
 }
@@ -135,12 +135,12 @@ fn get_stream_that_ends_at_once_is_reopened_with_backoff() {
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let note = stage.next_sent();
     stage.status(note.id, 202, Content::Empty, None);
-    stage.end(note.id, EndHow::Complete);
+    stage.end(note.id, ExchangeEnd::Complete);
     for pause in [1, 2, 4, 8, 15, 15, 15] {
         let get_stream = stage.next_sent();
         assert_eq!(get_stream.ask.verb, Verb::Get);
         stage.status(get_stream.id, 200, Content::Events, None);
-        stage.end(get_stream.id, EndHow::Complete);
+        stage.end(get_stream.id, ExchangeEnd::Complete);
         stage.advance(Duration::from_secs(pause) - Duration::from_millis(1));
         assert!(stage.seen.is_empty(), "not within {pause} s");
         stage.advance(Duration::from_millis(1));

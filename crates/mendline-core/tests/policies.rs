@@ -7,7 +7,7 @@ mod stage;
 use std::time::Duration;
 
 use mendline_core::config::{Breaker, Dialect, OnError, OpenFor, RateLimit, ToolPolicy};
-use mendline_core::port::{Content, EndHow};
+use mendline_core::port::{Content, ExchangeEnd};
 use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::http::{self, Stage as HttpStage};
@@ -50,7 +50,7 @@ fn call_with_status(stage: &mut HttpStage, id: u32, status: u16) -> Value {
     stage.client_sends(&http::call(id, "create_note"));
     let seen = stage.next_sent();
     stage.status(seen.id, status, Content::Empty, None);
-    stage.end(seen.id, EndHow::Complete);
+    stage.end(seen.id, ExchangeEnd::Complete);
     stage.advance(Duration::from_millis(10));
     answer_of(stage)
 }
@@ -162,7 +162,7 @@ fn overload_and_client_errors_do_not_open_breaker() {
         stage.status(seen.id, 200, Content::Json, None);
         let id = &seen.json()["id"];
         stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"no"}}}}"#));
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
         assert_eq!(answer_of(&mut stage)["error"]["code"], -32602);
     }
     assert!(!stage.log.iter().any(|line| line.contains("breaker")), "{:?}", stage.log);
@@ -229,7 +229,7 @@ fn waiting_calls_fail_when_breaker_opens() {
     let last = stage.next_sent();
     assert!(stage.seen.is_empty(), "there is one slot");
     stage.status(last.id, 502, Content::Empty, None);
-    stage.end(last.id, EndHow::Complete);
+    stage.end(last.id, ExchangeEnd::Complete);
     let mut rejected: Vec<(u64, String)> = Vec::new();
     while let Some(answer) = stage.client_reads() {
         rejected.push((answer["id"].as_u64().unwrap(), cause(&answer).to_owned()));
@@ -247,7 +247,7 @@ fn read_is_not_resent_while_breaker_is_open() {
     for _ in 0..2 {
         let seen = stage.next_sent();
         stage.status(seen.id, 500, Content::Empty, None);
-        stage.end(seen.id, EndHow::Complete);
+        stage.end(seen.id, ExchangeEnd::Complete);
         stage.advance(SECOND);
     }
     let answer = answer_of(&mut stage);
@@ -466,7 +466,7 @@ fn handshake_is_repeated_after_pause() {
     stage.client_sends(&http::call(1, "create_note"));
     let lost = stage.next_sent();
     stage.status(lost.id, 404, Content::Empty, None);
-    stage.end(lost.id, EndHow::Complete);
+    stage.end(lost.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     let handshake = stage.next_sent();
     assert_eq!(handshake.method(), "initialize");

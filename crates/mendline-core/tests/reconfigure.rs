@@ -24,7 +24,7 @@ fn edit(stage: &mut Stage, change: Change, edited: impl FnOnce(&mut UpstreamConf
 }
 
 fn replacements(stage: &Stage) -> usize {
-    stage.asked.iter().filter(|output| matches!(output, Output::Renew { .. })).count()
+    stage.asked.iter().filter(|output| matches!(output, Output::ReplaceTransport { .. })).count()
 }
 
 fn cause(answer: &Value) -> &str {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use mendline_core::config::{Dialect, OnError, Reconnect, ToolPolicy};
 use mendline_core::policy::effect::Effect;
-use mendline_core::port::{Change, Content, EndHow, Written};
+use mendline_core::port::{Change, Content, ExchangeEnd, Written};
 use mendline_core::{Input, UpstreamConfig};
 use serde_json::Value;
 use stage::{NOTES, Stage, call, http};
@@ -236,7 +236,7 @@ fn running_http_call_keeps_backoff() {
         let refused = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32020,"message":"header mismatch"}}"#;
         stage.status(sent.id, 400, Content::Json, None);
         stage.body(sent.id, refused);
-        stage.end(sent.id, EndHow::Complete);
+        stage.end(sent.id, ExchangeEnd::Complete);
         stage.advance(MOMENT);
         assert_eq!(!stage.seen.is_empty(), is_quick, "refused for its headers");
     }
@@ -251,8 +251,8 @@ fn partly_written_http_call_keeps_backoff() {
     };
     for (before, after, is_quick) in [(usual, slow, true), (slow, usual, false)] {
         let (mut stage, sent) = edited_http(before, after, &http::call(1, "create_note"));
-        let how = EndHow::Cut(CutReason::Reset);
-        stage.input(Input::End { exchange: sent.id, how, written: Written::Partly });
+        let how = ExchangeEnd::Cut(CutReason::Reset);
+        stage.input(Input::End { exchange: sent.id, how, written: Written::Partial });
         stage.advance(PAUSE);
         assert_eq!(!stage.seen.is_empty(), is_quick);
     }
@@ -266,7 +266,7 @@ fn running_http_call_keeps_resumption_limit() {
         let (mut stage, sent) = edited_http(before, after, &http::call(1, "create_note"));
         stage.status(sent.id, 200, Content::Events, None);
         stage.event(sent.id, Some("7"), r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#);
-        stage.end(sent.id, EndHow::Cut(CutReason::Reset));
+        stage.end(sent.id, ExchangeEnd::Cut(CutReason::Reset));
         stage.advance(PAUSE);
         let asked = stage.seen.iter().any(|seen| seen.header("last-event-id") == Some("7"));
         assert_eq!(asked, is_resumed);
@@ -278,8 +278,8 @@ fn http_notification_keeps_attempt_limit() {
     let notice = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
     for (before, after, is_repeated) in [(thrice as Edit, once as Edit, true), (once, thrice, false)] {
         let (mut stage, sent) = edited_http(before, after, notice);
-        let how = EndHow::Cut(CutReason::Reset);
-        stage.input(Input::End { exchange: sent.id, how, written: Written::Partly });
+        let how = ExchangeEnd::Cut(CutReason::Reset);
+        stage.input(Input::End { exchange: sent.id, how, written: Written::Partial });
         assert_eq!(!stage.seen.is_empty(), is_repeated);
     }
 }

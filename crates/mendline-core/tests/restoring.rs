@@ -6,7 +6,7 @@ mod stage;
 
 use std::time::Duration;
 
-use mendline_core::port::{Content, EndHow};
+use mendline_core::port::{Content, ExchangeEnd};
 use mendline_core::{LinkState, defaults};
 use serde_json::{Value, json};
 use stage::http::{complete_handshake, initialized_with_keep_alive};
@@ -64,7 +64,7 @@ fn interrupted_restore_is_repeated_after_reconnect() {
     stage.client_sends(&http::call(3, "create_note"));
     let (slow, lost) = (stage.next_sent(), stage.next_sent());
     stage.status(lost.id, 404, Content::Empty, None);
-    stage.end(lost.id, EndHow::Complete);
+    stage.end(lost.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
     stage.answer_initialize("s2");
     complete_handshake(&mut stage);

@@ -243,7 +243,7 @@ fn list_started_from_cache_is_completed_from_cache() {
 #[test]
 fn disabled_cache_is_neither_used_nor_written() {
     let mut stage = Stage::with_cache(Some(cached()), |notes| {
-        notes.catalogue = Catalogue { cache: false, startup: Startup::AtOnce }
+        notes.catalogue = Catalogue { cache: false, startup: Startup::Immediate }
     });
     stage.accept_dial();
     stage.client_sends(&initialize_request("2025-11-25"));

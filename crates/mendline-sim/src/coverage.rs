@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use mendline_core::port::{EndHow, Written};
+use mendline_core::port::{ExchangeEnd, Written};
 
 use crate::fact::Fact;
 use crate::fault;
@@ -93,17 +93,17 @@ impl Coverage {
     }
 
     /// Counts the end of an exchange.
-    pub fn exchange_ended(&mut self, how: &EndHow, written: Written) {
+    pub fn exchange_ended(&mut self, how: &ExchangeEnd, written: Written) {
         let how = match how {
-            EndHow::Complete => "complete",
-            EndHow::NoConnection(_) => "no connection",
-            EndHow::Cut(_) => "cut",
-            EndHow::Aborted => "aborted",
-            EndHow::Refused | EndHow::TooLarge | EndHow::Forbidden(_) => "other",
+            ExchangeEnd::Complete => "complete",
+            ExchangeEnd::NoConnection(_) => "no connection",
+            ExchangeEnd::Cut(_) => "cut",
+            ExchangeEnd::Aborted => "aborted",
+            ExchangeEnd::Refused | ExchangeEnd::TooLarge | ExchangeEnd::Forbidden(_) => "other",
         };
         let written = match written {
             Written::Nothing => "nothing written",
-            Written::Partly => "partly written",
+            Written::Partial => "partly written",
             Written::Whole => "wholly written",
         };
         *self.exchanges.entry((how, written)).or_default() += 1;

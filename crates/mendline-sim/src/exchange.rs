@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mendline_core::Moment;
-use mendline_core::port::{EndHow, Head, Verb, Written};
+use mendline_core::port::{ExchangeEnd, Head, Verb, Written};
 use mendline_wire::{Message, SseEvent};
 
 use crate::network_faults::ConnectResult;
@@ -69,7 +69,7 @@ pub enum Part {
     /// Its whole body.
     Body(Bytes),
     /// Its end.
-    End(EndHow),
+    End(ExchangeEnd),
 }
 
 impl Part {
@@ -163,7 +163,7 @@ impl Exchange {
     pub fn written(&self) -> Written {
         match self.accepted {
             0 => Written::Nothing,
-            some if some < self.size => Written::Partly,
+            some if some < self.size => Written::Partial,
             _ => Written::Whole,
         }
     }
@@ -181,7 +181,7 @@ impl Exchange {
     }
 
     /// Ends the exchange and discards all parts that were not delivered.
-    pub fn cut(&mut self, how: EndHow, now: Moment) {
+    pub fn cut(&mut self, how: ExchangeEnd, now: Moment) {
         self.parts.clear();
         self.stalled = false;
         self.closed = true;
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(exchange.written(), Written::Nothing);
         let all = exchange.unaccepted();
         assert!(!exchange.accept(all - 1));
-        assert_eq!(exchange.written(), Written::Partly);
+        assert_eq!(exchange.written(), Written::Partial);
         assert!(exchange.accept(1));
         assert_eq!(exchange.written(), Written::Whole);
     }
@@ -243,7 +243,7 @@ mod tests {
         let later = Moment::ZERO + Duration::from_secs(1);
         assert!(exchange.push(Part::Body(Bytes::new()), later).is_some());
         assert!(exchange.next(Moment::ZERO).is_none(), "it has not arrived");
-        exchange.cut(EndHow::Cut(mendline_core::reason::CutReason::Reset), Moment::ZERO);
+        exchange.cut(ExchangeEnd::Cut(mendline_core::reason::CutReason::Reset), Moment::ZERO);
         assert!(exchange.push(Part::Body(Bytes::new()), later).is_none());
         assert!(matches!(exchange.next(Moment::ZERO), Some(Part::End(_))));
     }

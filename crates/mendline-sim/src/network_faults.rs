@@ -5,7 +5,7 @@
 //! of them; when it ends, all return to their defaults.
 
 use mendline_core::evidence::proves_refusal;
-use mendline_core::port::EndHow;
+use mendline_core::port::ExchangeEnd;
 use mendline_core::reason::{ConnectError, RefusalReason, TlsError};
 use std::time::Duration;
 
@@ -37,16 +37,16 @@ pub enum ConnectResult {
 
 impl ConnectResult {
     /// Returns the error that the shell reports, or `None` if the connection is established.
-    pub fn failure(self) -> Option<EndHow> {
+    pub fn failure(self) -> Option<ExchangeEnd> {
         const AFTER: Duration = Duration::from_secs(5);
         let host = || "notes.test".to_owned();
         let target = || "notes.test:443".to_owned();
-        Some(EndHow::NoConnection(match self {
+        Some(ExchangeEnd::NoConnection(match self {
             ConnectResult::Connects | ConnectResult::Slow => return None,
             ConnectResult::Forbidden(problem) => {
                 let error = TlsError::Untrusted { problem: problem.to_owned() };
                 let error = ConnectError::Tls { server: target(), error };
-                return Some(EndHow::Forbidden(RefusalReason::Connect(error)));
+                return Some(ExchangeEnd::Forbidden(RefusalReason::Connect(error)));
             }
             ConnectResult::Refused => ConnectError::Refused { target: target() },
             ConnectResult::BlackHole => ConnectError::TimedOut { target: target(), after: Some(AFTER) },

@@ -226,7 +226,7 @@ fn upstream(index: usize, has_no_faults: bool, rng: &mut Rng) -> UpstreamConfig 
 fn start_at_once(upstream: &mut UpstreamConfig, pair: &mut Pair, rng: &mut Rng) {
     upstream.catalogue = Catalogue {
         cache: rng.percent(85),
-        startup: *rng.pick(&[Startup::AtOnce, Startup::AtOnce, Startup::AtOnce, Startup::Wait]),
+        startup: *rng.pick(&[Startup::Immediate, Startup::Immediate, Startup::Immediate, Startup::Wait]),
     };
     pair.workload.plain = rng.percent(85);
     if upstream.catalogue.cache && rng.percent(65) {
@@ -467,7 +467,7 @@ impl fmt::Display for Plan {
             writeln!(f, "  policies of {name}: {breaker:?}, {rate_limit:?}, {codes:?}, {tools:?}")?;
         }
         for (upstream, pair) in self.config.upstreams.iter().zip(&self.pairs) {
-            if upstream.catalogue.cache || upstream.catalogue.startup == Startup::AtOnce {
+            if upstream.catalogue.cache || upstream.catalogue.startup == Startup::Immediate {
                 writeln!(f, "  starting {}: {:?}, cached {:?}", upstream.name, upstream.catalogue, pair.catalogue)?;
             }
         }

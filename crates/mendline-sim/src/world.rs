@@ -94,7 +94,7 @@ impl World {
         let mut oracle = Oracle::new(config.upstreams.iter().map(Terms::new).collect());
         // Cached answers repeat earlier bodies, so all bodies are recorded.
         let is_noted = |upstream: &mendline_core::UpstreamConfig| {
-            upstream.catalogue.cache || upstream.catalogue.startup == mendline_core::config::Startup::AtOnce
+            upstream.catalogue.cache || upstream.catalogue.startup == mendline_core::config::Startup::Immediate
         };
         let noted = config.upstreams.iter().enumerate().filter(|(_, upstream)| is_noted(upstream));
         oracle.bodies_by_upstream = noted.map(|(index, _)| (index, Vec::new())).collect();

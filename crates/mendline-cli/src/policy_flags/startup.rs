@@ -28,7 +28,7 @@ impl StartupFlags {
     pub(super) fn apply(&self, upstream: &mut UpstreamConfig) {
         upstream.catalogue.cache &= !self.no_catalogue;
         upstream.catalogue.startup = match self.startup {
-            Some(StartupFlag::AtOnce) => Startup::AtOnce,
+            Some(StartupFlag::AtOnce) => Startup::Immediate,
             Some(StartupFlag::Wait) => Startup::Wait,
             None => upstream.catalogue.startup,
         };

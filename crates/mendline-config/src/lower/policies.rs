@@ -83,7 +83,7 @@ fn apply_keys(settings: Settings<'_>, upstream: &mut UpstreamConfig, with_codex:
     upstream.catalogue.cache = settings.flag("catalogue.cache").unwrap_or(upstream.catalogue.cache);
     upstream.catalogue.startup = match settings.choice("startup") {
         Some("wait") => Startup::Wait,
-        Some(_) => Startup::AtOnce,
+        Some(_) => Startup::Immediate,
         None => upstream.catalogue.startup,
     };
     tools(settings, upstream);

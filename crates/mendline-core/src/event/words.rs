@@ -138,7 +138,7 @@ impl fmt::Display for Event {
                 match why {
                     Dropped::Late => write!(f, "dropped a late {what}"),
                     Dropped::Unknown => write!(f, "dropped a {what} to an unknown request"),
-                    Dropped::Nameless => write!(f, "dropped an error that names no request"),
+                    Dropped::WithoutId => write!(f, "dropped an error that names no request"),
                     Dropped::Undeliverable => write!(f, "dropped {what}: it cannot be delivered"),
                     Dropped::StaleProgress => write!(f, "dropped outdated progress"),
                     Dropped::StaleReply => write!(f, "dropped a client's answer to a server request that is over"),

@@ -87,7 +87,7 @@ impl Upstream {
             return self.reject(client, request, &message, cause, why, cx);
         }
         let is_subscription = message.method() == Method::SubscriptionsListen;
-        if is_subscription && self.subscriptions >= defaults::LISTENS {
+        if is_subscription && self.subscriptions >= defaults::SUBSCRIPTION_STREAMS {
             let why = RefusalReason::Subscriptions { limit: self.subscriptions }.into();
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }

@@ -13,7 +13,7 @@ use crate::defaults;
 use crate::evidence::{Evidence, Reply, proves_refusal};
 use crate::list_cache::error_code;
 use crate::moment::Moment;
-use crate::port::{Content, EndHow, Written};
+use crate::port::{Content, ExchangeEnd, Written};
 use crate::quote::Quote;
 use crate::reason::Reason;
 use crate::slab::Key;
@@ -184,27 +184,29 @@ pub struct ExchangeContext {
 }
 
 /// Turns the facts of an ended exchange into a verdict.
-pub fn judge(exchange: &Exchange, how: &EndHow, written: Written, around: &ExchangeContext) -> Verdict {
+pub fn judge(exchange: &Exchange, how: &ExchangeEnd, written: Written, around: &ExchangeContext) -> Verdict {
     // A GET that resumes a response says nothing about its POST, which the server received whole.
     let written = if exchange.resumes { Written::Whole } else { written };
     match (exchange.status, how) {
-        (_, EndHow::TooLarge) => Verdict::Final(Reason::TooLarge { length: None }),
-        (Some(status), EndHow::Forbidden(why)) if !exchange.resumes && proves_refusal(status) => {
+        (_, ExchangeEnd::TooLarge) => Verdict::Final(Reason::TooLarge { length: None }),
+        (Some(status), ExchangeEnd::Forbidden(why)) if !exchange.resumes && proves_refusal(status) => {
             Verdict::Refused(why.clone().into())
         }
-        (Some(status), EndHow::Forbidden(why)) if !exchange.resumes => {
+        (Some(status), ExchangeEnd::Forbidden(why)) if !exchange.resumes => {
             Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, why.clone().into())
         }
-        (None, EndHow::Forbidden(why)) if !exchange.resumes => Verdict::Forbidden(why.clone().into()),
-        (None, EndHow::NoConnection(why)) if written == Written::Nothing => Verdict::Unreachable(why.clone().into()),
-        (_, EndHow::Refused) if !exchange.resumes => {
+        (None, ExchangeEnd::Forbidden(why)) if !exchange.resumes => Verdict::Forbidden(why.clone().into()),
+        (None, ExchangeEnd::NoConnection(why)) if written == Written::Nothing => {
+            Verdict::Unreachable(why.clone().into())
+        }
+        (_, ExchangeEnd::Refused) if !exchange.resumes => {
             let refused = Evidence { written, reply: Reply::RefusedByTransport };
             Verdict::Settle(refused, Reason::StreamRefused)
         }
-        (None, EndHow::NoConnection(why)) if !exchange.resumes => {
+        (None, ExchangeEnd::NoConnection(why)) if !exchange.resumes => {
             Verdict::Settle(Evidence { written, reply: Reply::None }, why.clone().into())
         }
-        (None, EndHow::Cut(why)) if !exchange.resumes => {
+        (None, ExchangeEnd::Cut(why)) if !exchange.resumes => {
             Verdict::Settle(Evidence { written, reply: Reply::None }, why.clone().into())
         }
         (None, _) => lost_or_resumed(written, around, Reason::ConnectionEnded),
@@ -212,13 +214,19 @@ pub fn judge(exchange: &Exchange, how: &EndHow, written: Written, around: &Excha
     }
 }
 
-fn judge_status(status: u16, exchange: &Exchange, how: &EndHow, written: Written, around: &ExchangeContext) -> Verdict {
+fn judge_status(
+    status: u16,
+    exchange: &Exchange,
+    how: &ExchangeEnd,
+    written: Written,
+    around: &ExchangeContext,
+) -> Verdict {
     let answered = || status_reason(status, exchange);
     match status {
         200..300 => match (exchange.content, how) {
-            (Content::Events, EndHow::Cut(why)) => lost_or_resumed(written, around, why.clone().into()),
+            (Content::Events, ExchangeEnd::Cut(why)) => lost_or_resumed(written, around, why.clone().into()),
             (Content::Events, _) => lost_or_resumed(written, around, Reason::NoAnswer),
-            (_, EndHow::Cut(why)) => Verdict::Settle(Evidence { written, reply: Reply::None }, why.clone().into()),
+            (_, ExchangeEnd::Cut(why)) => Verdict::Settle(Evidence { written, reply: Reply::None }, why.clone().into()),
             // It was accepted; its answer was expected on the event stream.
             _ if around.is_orphan => Verdict::Settle(Evidence { written, reply: Reply::None }, Reason::StreamEnded),
             _ if exchange.unreadable => {
@@ -369,7 +377,7 @@ mod tests {
     #[test]
     fn cut_response_is_resumed_or_else_unknown() {
         let stream = ended(Some(200), Content::Events);
-        let cut = EndHow::Cut(CutReason::Reset);
+        let cut = ExchangeEnd::Cut(CutReason::Reset);
         let with_id = ExchangeContext { last_event: Some(Bytes::from_static(b"7")), ..ExchangeContext::default() };
         assert_eq!(judge(&stream, &cut, Written::Whole, &with_id), Verdict::Resume(Bytes::from_static(b"7")));
         let lost = judge(&stream, &cut, Written::Whole, &ExchangeContext::default());
@@ -381,13 +389,13 @@ mod tests {
         let mut get = ended(None, Content::Empty);
         get.resumes = true;
         for how in [
-            EndHow::NoConnection(ConnectError::NotConfigured),
-            EndHow::Cut(CutReason::Closed),
-            EndHow::Forbidden(RefusalReason::Url),
-            EndHow::Refused,
-            EndHow::Aborted,
+            ExchangeEnd::NoConnection(ConnectError::NotConfigured),
+            ExchangeEnd::Cut(CutReason::Closed),
+            ExchangeEnd::Forbidden(RefusalReason::Url),
+            ExchangeEnd::Refused,
+            ExchangeEnd::Aborted,
         ] {
-            for written in [Written::Nothing, Written::Partly, Written::Whole] {
+            for written in [Written::Nothing, Written::Partial, Written::Whole] {
                 let verdict = judge(&get, &how, written, &ExchangeContext::default());
                 assert_eq!(outcome(&verdict), Some(Outcome::Unknown), "{how:?} {written:?}");
             }
@@ -396,7 +404,7 @@ mod tests {
         get.session_named = Some("s1".into());
         for status in 300..600 {
             get.status = Some(status);
-            let verdict = judge(&get, &EndHow::Complete, Written::Whole, &worked);
+            let verdict = judge(&get, &ExchangeEnd::Complete, Written::Whole, &worked);
             assert_eq!(outcome(&verdict), Some(Outcome::Unknown), "{status}");
         }
     }
@@ -406,11 +414,11 @@ mod tests {
         let mut refused = ended(Some(404), Content::Json);
         refused.session_named = Some("s1".into());
         let initialized = ExchangeContext { can_lose_session: true, ..ExchangeContext::default() };
-        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &initialized);
+        let verdict = judge(&refused, &ExchangeEnd::Complete, Written::Whole, &initialized);
         assert!(matches!(verdict, Verdict::SessionReportedLost(_)), "{verdict:?}");
-        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &ExchangeContext::default());
+        let verdict = judge(&refused, &ExchangeEnd::Complete, Written::Whole, &ExchangeContext::default());
         assert!(matches!(verdict, Verdict::Refused(_)), "{verdict:?}");
-        let verdict = judge(&ended(Some(404), Content::Json), &EndHow::Complete, Written::Whole, &initialized);
+        let verdict = judge(&ended(Some(404), Content::Json), &ExchangeEnd::Complete, Written::Whole, &initialized);
         assert!(matches!(verdict, Verdict::Refused(_)), "no session was named: {verdict:?}");
     }
 
@@ -419,23 +427,23 @@ mod tests {
         let initialized = ExchangeContext { can_lose_session: true, ..ExchangeContext::default() };
         let mut refused = ended(Some(400), Content::Other);
         refused.session_named = Some("s1".into());
-        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &initialized);
+        let verdict = judge(&refused, &ExchangeEnd::Complete, Written::Whole, &initialized);
         assert_eq!(outcome(&verdict), Some(Outcome::Unknown));
         for words in
             ["No valid session ID provided", "Bad Request: Server not initialized", "Mcp-Session-Id is required"]
         {
             refused.page = Some(words.into());
-            let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &initialized);
+            let verdict = judge(&refused, &ExchangeEnd::Complete, Written::Whole, &initialized);
             assert!(matches!(verdict, Verdict::SessionReportedLost(_)), "{words}: {verdict:?}");
         }
         refused.page = Some("a field is missing".into());
-        let verdict = judge(&refused, &EndHow::Complete, Written::Whole, &initialized);
+        let verdict = judge(&refused, &ExchangeEnd::Complete, Written::Whole, &initialized);
         assert_eq!(outcome(&verdict), Some(Outcome::Unknown));
     }
 
     #[test]
     fn t01_a_refused_redirect_is_judged_by_its_status() {
-        let how = EndHow::Forbidden(RefusalReason::Url);
+        let how = ExchangeEnd::Forbidden(RefusalReason::Url);
         for (status, refused) in [(301, false), (302, false), (303, false), (307, true), (308, true)] {
             let verdict =
                 judge(&ended(Some(status), Content::Empty), &how, Written::Whole, &ExchangeContext::default());
@@ -468,10 +476,10 @@ mod tests {
         for status in (100..600).map(Some).chain([None]) {
             for content in [Content::Empty, Content::Json, Content::Events, Content::Other] {
                 for how in [
-                    EndHow::Complete,
-                    EndHow::Cut(CutReason::Reset),
-                    EndHow::NoConnection(ConnectError::NotConfigured),
-                    EndHow::Aborted,
+                    ExchangeEnd::Complete,
+                    ExchangeEnd::Cut(CutReason::Reset),
+                    ExchangeEnd::NoConnection(ConnectError::NotConfigured),
+                    ExchangeEnd::Aborted,
                 ] {
                     let verdict = judge(&ended(status, content), &how, Written::Whole, &ExchangeContext::default());
                     assert_ne!(outcome(&verdict), Some(Outcome::NotSent), "{status:?} {content:?} {how:?}");
@@ -484,7 +492,7 @@ mod tests {
     fn html_response_is_reported_and_is_no_answer() {
         let mut page = ended(Some(200), Content::Other);
         page.unreadable = true;
-        let verdict = judge(&page, &EndHow::Complete, Written::Whole, &ExchangeContext::default());
+        let verdict = judge(&page, &ExchangeEnd::Complete, Written::Whole, &ExchangeContext::default());
         assert_eq!(
             verdict,
             Verdict::Settle(

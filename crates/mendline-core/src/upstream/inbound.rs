@@ -192,7 +192,7 @@ impl Upstream {
         let number = Id::number_in(id).map(|number| (number, false));
         let Some((number, is_retyped)) = number.or_else(|| number_of_other_type(id).map(|number| (number, true)))
         else {
-            let why = if id == b"null" { Dropped::Nameless } else { Dropped::Unknown };
+            let why = if id == b"null" { Dropped::WithoutId } else { Dropped::Unknown };
             self.drop_message(Method::None, why, cx);
             return None;
         };

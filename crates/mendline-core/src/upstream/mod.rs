@@ -390,7 +390,7 @@ impl Upstream {
 fn bounded(mut config: UpstreamConfig) -> UpstreamConfig {
     // There must be a key for every call; some are for internal requests.
     config.limits.in_flight =
-        config.limits.in_flight.min(slab::CAPACITY / 2 - defaults::LISTENS - defaults::INTERNAL_REQUESTS);
+        config.limits.in_flight.min(slab::CAPACITY / 2 - defaults::SUBSCRIPTION_STREAMS - defaults::INTERNAL_REQUESTS);
     config.limits.waiting = config.limits.waiting.min(slab::CAPACITY / 2);
     if let Some(policy) = config.keep_alive {
         config.timeouts.ping = policy.timeout;

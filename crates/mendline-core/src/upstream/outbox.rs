@@ -36,7 +36,7 @@ impl ByteRange {
         if accepted >= self.end {
             Written::Whole
         } else if accepted > self.start {
-            Written::Partly
+            Written::Partial
         } else {
             Written::Nothing
         }
@@ -145,10 +145,10 @@ mod tests {
         let (first, second) = (outbox.hand_over(10), outbox.hand_over(5));
         for (accepted, of_first, of_second) in [
             (0, Written::Nothing, Written::Nothing),
-            (9, Written::Partly, Written::Nothing),
+            (9, Written::Partial, Written::Nothing),
             (10, Written::Whole, Written::Nothing),
             (11, Written::Whole, Written::Nothing),
-            (12, Written::Whole, Written::Partly),
+            (12, Written::Whole, Written::Partial),
             (16, Written::Whole, Written::Whole),
             (17, Written::Whole, Written::Whole),
         ] {

@@ -66,7 +66,7 @@ impl Upstream {
             self.leave_origin(cx);
         }
         self.catalogue.reset();
-        cx.output(Output::Renew { upstream: self.id });
+        cx.output(Output::ReplaceTransport { upstream: self.id });
         self.link.reset(cx);
         if self.http.is_none() {
             self.drain_link(LossReason::ConfigurationChanged.into(), EndedBy::Us, cx);

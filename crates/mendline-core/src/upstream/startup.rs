@@ -71,7 +71,7 @@ impl Upstream {
         let is_initialized =
             self.session.was_initialized() || self.calls.iter().any(|(_, it)| it.method() == Method::Initialize);
         message.method() == Method::Initialize
-            && self.config.catalogue.startup == Startup::AtOnce
+            && self.config.catalogue.startup == Startup::Immediate
             && !is_initialized
             && message.get_str(&["protocolVersion"]).is_some_and(|version| is_known_legacy(&version))
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, EndHow, ExchangeId, Head, HttpRequest, Reuse, Verb, Written};
+use mendline_core::port::{Content, ExchangeEnd, ExchangeId, Head, HttpRequest, Reuse, Verb, Written};
 use mendline_core::{
     ClientId, Config, Engine, Event, Input, ListCache, Moment, Output, Port, UpstreamConfig, UpstreamId,
 };
@@ -105,7 +105,7 @@ impl Stage {
         let get_stream = stage.send_initialized();
         assert_eq!(get_stream.header("mcp-session-id"), Some("s1"));
         stage.status(get_stream.id, 405, Content::Empty, None);
-        stage.end(get_stream.id, EndHow::Complete);
+        stage.end(get_stream.id, ExchangeEnd::Complete);
         stage.use_session();
         stage
     }
@@ -124,7 +124,7 @@ impl Stage {
         let ping = self.seen.remove(at.expect("a ping")).unwrap();
         self.input(Input::Reached { exchange: ping.id });
         self.status(ping.id, status, Content::Empty, None);
-        self.end(ping.id, EndHow::Complete);
+        self.end(ping.id, ExchangeEnd::Complete);
     }
 
     /// The same with an error in the body.
@@ -140,7 +140,7 @@ impl Stage {
         self.status(seen.id, status, Content::Json, None);
         let error = format!(r#"{{"code":{code},"message":"{words}"}}"#);
         self.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
-        self.end(seen.id, EndHow::Complete);
+        self.end(seen.id, ExchangeEnd::Complete);
     }
 
     /// Completes the handshake and returns the GET request that follows.
@@ -149,7 +149,7 @@ impl Stage {
         let note = self.next_sent();
         assert_eq!(note.method(), "notifications/initialized");
         self.status(note.id, 202, Content::Empty, None);
-        self.end(note.id, EndHow::Complete);
+        self.end(note.id, ExchangeEnd::Complete);
         let get_stream = self.next_sent();
         assert_eq!(get_stream.ask.verb, Verb::Get);
         get_stream
@@ -165,7 +165,7 @@ impl Stage {
             handshake.id,
             &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25"}}}}"#),
         );
-        self.end(handshake.id, EndHow::Complete);
+        self.end(handshake.id, ExchangeEnd::Complete);
         handshake
     }
 
@@ -189,7 +189,7 @@ impl Stage {
                 }
                 Output::Abort { exchange } => {
                     self.aborted.push(exchange);
-                    self.end(exchange, EndHow::Aborted);
+                    self.end(exchange, ExchangeEnd::Aborted);
                 }
                 Output::Finished { .. } => self.finished = true,
                 Output::Cache { what, .. } => self.saved = Some(what),
@@ -250,7 +250,7 @@ impl Stage {
         let retry_after_ms = seconds.map(|seconds| seconds * 1_000);
         let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
         self.input(Input::Head { exchange: seen.id, head });
-        self.end(seen.id, EndHow::Complete);
+        self.end(seen.id, ExchangeEnd::Complete);
     }
 
     pub fn body(&mut self, exchange: ExchangeId, text: &str) {
@@ -268,19 +268,19 @@ impl Stage {
         self.input(Input::StreamEvent { exchange, event: ReceivedEvent::new(event, &Limits::default()) });
     }
 
-    pub fn end(&mut self, exchange: ExchangeId, how: EndHow) {
+    pub fn end(&mut self, exchange: ExchangeId, how: ExchangeEnd) {
         self.input(Input::End { exchange, how, written: Written::Whole });
     }
 
     pub fn answer(&mut self, seen: &SentRequest, result: &str) {
         self.status(seen.id, 200, Content::Json, None);
         self.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, seen.json()["id"]));
-        self.end(seen.id, EndHow::Complete);
+        self.end(seen.id, ExchangeEnd::Complete);
     }
 
     pub fn refuse_connection(&mut self) {
         let seen = self.seen.pop_front().expect("a request");
-        let how = EndHow::NoConnection(ConnectError::Refused { target: "notes.test:443".to_owned() });
+        let how = ExchangeEnd::NoConnection(ConnectError::Refused { target: "notes.test:443".to_owned() });
         self.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
     }
 }
@@ -298,7 +298,7 @@ pub fn complete_handshake(stage: &mut Stage) {
     let note = stage.next_sent();
     assert_eq!(note.method(), "notifications/initialized");
     stage.status(note.id, 202, Content::Empty, None);
-    stage.end(note.id, EndHow::Complete);
+    stage.end(note.id, ExchangeEnd::Complete);
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
 }
 
@@ -321,7 +321,7 @@ pub fn over_sse() -> (Stage, ExchangeId) {
     endpoint(&mut stage, sse, "/messages?s=1");
     let post = stage.next_sent();
     stage.status(post.id, 202, Content::Empty, None);
-    stage.end(post.id, EndHow::Complete);
+    stage.end(post.id, ExchangeEnd::Complete);
     stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, post.json()["id"]));
     stage.client_reads().unwrap();
     stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
@@ -329,7 +329,7 @@ pub fn over_sse() -> (Stage, ExchangeId) {
     stage.client_sends(r#"{"jsonrpc":"2.0","id":99,"method":"ping"}"#);
     let ping = stage.next_sent();
     stage.status(ping.id, 202, Content::Empty, None);
-    stage.end(ping.id, EndHow::Complete);
+    stage.end(ping.id, ExchangeEnd::Complete);
     stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, ping.json()["id"]));
     stage.client_reads().unwrap();
     (stage, sse)

@@ -16,7 +16,7 @@ use crate::machine::{EngineOutput, Load};
 use crate::oracle::Oracle;
 
 /// Additional items per upstream: subscriptions, which have their own limit, and internal requests.
-const OWN: usize = defaults::LISTENS + defaults::INTERNAL_REQUESTS;
+const OWN: usize = defaults::SUBSCRIPTION_STREAMS + defaults::INTERNAL_REQUESTS;
 
 /// The limits and the last load.
 pub(super) struct Bounded {

@@ -29,7 +29,7 @@ pub(super) struct UpAtOnce {
 
 impl UpAtOnce {
     pub(super) fn new(config: &Config) -> UpAtOnce {
-        let at_once = |upstream: &mendline_core::UpstreamConfig| upstream.catalogue.startup == Startup::AtOnce;
+        let at_once = |upstream: &mendline_core::UpstreamConfig| upstream.catalogue.startup == Startup::Immediate;
         UpAtOnce { at_once: config.upstreams.iter().map(at_once).collect(), first: BTreeMap::new(), due_now: None }
     }
 

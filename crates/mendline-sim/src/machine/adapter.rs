@@ -118,7 +118,7 @@ macro_rules! adapter {
                 to.trust_hints = from.trust_hints;
                 to.catalogue.cache = from.catalogue.cache;
                 to.catalogue.startup = match from.catalogue.startup {
-                    real::config::Startup::AtOnce => core::config::Startup::AtOnce,
+                    real::config::Startup::Immediate => core::config::Startup::Immediate,
                     real::config::Startup::Wait => core::config::Startup::Wait,
                 };
                 to.tools = from.tools.iter().map(|(tool, it)| (tool.clone(), policy(*it))).collect();
@@ -217,15 +217,15 @@ macro_rules! adapter {
                 }
             }
 
-            fn end(how: real::port::EndHow) -> core::port::EndHow {
+            fn end(how: real::port::ExchangeEnd) -> core::port::ExchangeEnd {
                 match how {
-                    real::port::EndHow::Complete => core::port::EndHow::Complete,
-                    real::port::EndHow::NoConnection(why) => core::port::EndHow::NoConnection(why),
-                    real::port::EndHow::Cut(why) => core::port::EndHow::Cut(why),
-                    real::port::EndHow::Refused => core::port::EndHow::Refused,
-                    real::port::EndHow::Aborted => core::port::EndHow::Aborted,
-                    real::port::EndHow::TooLarge => core::port::EndHow::TooLarge,
-                    real::port::EndHow::Forbidden(why) => core::port::EndHow::Forbidden(why),
+                    real::port::ExchangeEnd::Complete => core::port::ExchangeEnd::Complete,
+                    real::port::ExchangeEnd::NoConnection(why) => core::port::ExchangeEnd::NoConnection(why),
+                    real::port::ExchangeEnd::Cut(why) => core::port::ExchangeEnd::Cut(why),
+                    real::port::ExchangeEnd::Refused => core::port::ExchangeEnd::Refused,
+                    real::port::ExchangeEnd::Aborted => core::port::ExchangeEnd::Aborted,
+                    real::port::ExchangeEnd::TooLarge => core::port::ExchangeEnd::TooLarge,
+                    real::port::ExchangeEnd::Forbidden(why) => core::port::ExchangeEnd::Forbidden(why),
                 }
             }
 
@@ -293,7 +293,7 @@ macro_rules! adapter {
                         how: end(how),
                         written: match written {
                             real::port::Written::Nothing => core::port::Written::Nothing,
-                            real::port::Written::Partly => core::port::Written::Partly,
+                            real::port::Written::Partial => core::port::Written::Partial,
                             real::port::Written::Whole => core::port::Written::Whole,
                         },
                     },
@@ -338,7 +338,7 @@ macro_rules! adapter {
                     core::Output::Cache { upstream, what } => {
                         EngineOutput::StoreCatalogue(usize::from(upstream.0), what.write())
                     }
-                    core::Output::Renew { upstream } => EngineOutput::Renew(usize::from(upstream.0)),
+                    core::Output::ReplaceTransport { upstream } => EngineOutput::Renew(usize::from(upstream.0)),
                     core::Output::Finished { .. } => EngineOutput::Finished,
                 }
             }
@@ -397,7 +397,7 @@ macro_rules! adapter {
                 match why {
                     Dropped::Late => "late",
                     Dropped::Unknown => "unknown",
-                    Dropped::Nameless => "nameless",
+                    Dropped::WithoutId => "nameless",
                     Dropped::Undeliverable => "no way",
                     Dropped::StaleProgress => "stale progress",
                     Dropped::StaleReply => "stale reply",

@@ -8,7 +8,7 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use mendline_core::port::{EndHow, ExchangeId, Written};
+use mendline_core::port::{ExchangeEnd, ExchangeId, Written};
 use mendline_core::{Input, Port};
 use mendline_wire::{
     Kind, Limits, Message, Method, Received, ReceivedEvent, SseDecoder, SseEncoder, SseEvent, headers,
@@ -144,13 +144,13 @@ impl World {
         let faults = host.site.as_ref().map(|site| &site.faults);
         let is_over = |limit: Option<u64>, size: u64| size > 0 && limit.is_some_and(|limit| size > limit);
         let part = if is_over(faults.and_then(|faults| faults.message_limit), size) {
-            Part::End(EndHow::TooLarge)
+            Part::End(ExchangeEnd::TooLarge)
         } else if size > 0 && is_over(faults.and_then(|faults| faults.response_limit), exchange.carried) {
-            Part::End(EndHow::Cut(CutReason::Reset))
+            Part::End(ExchangeEnd::Cut(CutReason::Reset))
         } else {
             part
         };
-        let breaks = matches!(part, Part::End(EndHow::TooLarge | EndHow::Cut(_)));
+        let breaks = matches!(part, Part::End(ExchangeEnd::TooLarge | ExchangeEnd::Cut(_)));
         if let Some(arrives) = exchange.push(part, arrives) {
             self.clock.at(arrives, Due::PartArrives(id));
             if breaks {
@@ -200,10 +200,10 @@ impl World {
         true
     }
 
-    fn end_exchange(&mut self, id: ExchangeId, how: EndHow) {
+    fn end_exchange(&mut self, id: ExchangeId, how: ExchangeEnd) {
         let Some(exchange) = self.exchanges.remove(&id) else { return };
         let written = exchange.written();
-        if let (Some(key), EndHow::Complete | EndHow::Refused) = (exchange.key, &how)
+        if let (Some(key), ExchangeEnd::Complete | ExchangeEnd::Refused) = (exchange.key, &how)
             && written == Written::Whole
         {
             let record = self.oracle.of_mut(key);
@@ -236,7 +236,7 @@ impl World {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         let upstream = exchange.upstream;
-        exchange.cut(EndHow::Aborted, now);
+        exchange.cut(ExchangeEnd::Aborted, now);
         self.detach(upstream, id, true);
     }
 
@@ -245,7 +245,7 @@ impl World {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
         let upstream = exchange.upstream;
-        exchange.cut(EndHow::Cut(reason), now);
+        exchange.cut(ExchangeEnd::Cut(reason), now);
         let noticed = exchange.rng.percent(60);
         self.detach(upstream, id, noticed);
     }
@@ -255,7 +255,7 @@ impl World {
         let now = self.clock.now();
         let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.is_closed()) else { return };
         let upstream = exchange.upstream;
-        exchange.cut(EndHow::Refused, now);
+        exchange.cut(ExchangeEnd::Refused, now);
         exchange.refuses = true;
         self.detach(upstream, id, true);
     }

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use mendline_core::evidence::proves_refusal;
-use mendline_core::port::{Content, EndHow, ExchangeId, Head, Verb};
+use mendline_core::port::{Content, ExchangeEnd, ExchangeId, Head, Verb};
 use mendline_core::reason::CutReason;
 use mendline_wire::{Kind, Message, Method, code, headers};
 
@@ -95,7 +95,7 @@ impl World {
         self.record_reply(upstream, pending.key, Bytes::from(error));
         self.send_back(pending.exchange, Part::Head(head(status, Content::Json)));
         self.send_back(pending.exchange, Part::Body(Bytes::from(body)));
-        self.send_back(pending.exchange, Part::End(EndHow::Complete));
+        self.send_back(pending.exchange, Part::End(ExchangeEnd::Complete));
         true
     }
 
@@ -116,7 +116,7 @@ impl World {
                 self.send_back(exchange, Part::Body(page));
             }
         }
-        self.send_back(exchange, Part::End(EndHow::Complete));
+        self.send_back(exchange, Part::End(ExchangeEnd::Complete));
     }
 
     fn origin_receives(&mut self, upstream: usize, pending: PendingRequest, site: &Site) {
@@ -247,7 +247,7 @@ impl World {
             self.record_reply(upstream, pending.key, Bytes::from(error));
             self.send_back(exchange, Part::Body(Bytes::from(body)));
         }
-        self.send_back(exchange, Part::End(EndHow::Complete));
+        self.send_back(exchange, Part::End(ExchangeEnd::Complete));
     }
 
     pub(super) fn check_version(&mut self, upstream: usize, conversation: u32, pending: &PendingRequest) {
@@ -314,7 +314,7 @@ impl World {
         self.record_reply(upstream, pending.key, Bytes::from(error));
         self.send_back(pending.exchange, Part::Head(head(400, Content::Json)));
         self.send_back(pending.exchange, Part::Body(Bytes::from(body)));
-        self.send_back(pending.exchange, Part::End(EndHow::Complete));
+        self.send_back(pending.exchange, Part::End(ExchangeEnd::Complete));
     }
 
     fn only_conversation(&mut self, upstream: usize, kind: HttpServerKind) -> u32 {
@@ -481,7 +481,7 @@ impl World {
 
     pub(super) fn answer_status(&mut self, exchange: Option<ExchangeId>, status: u16) {
         self.send_back(exchange, Part::Head(head(status, Content::Empty)));
-        self.send_back(exchange, Part::End(EndHow::Complete));
+        self.send_back(exchange, Part::End(ExchangeEnd::Complete));
     }
 
     fn record_violation(&mut self, upstream: usize, conversation: u32, text: &str) {

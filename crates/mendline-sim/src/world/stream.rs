@@ -4,7 +4,7 @@
 //! if the events have ids, and lost otherwise. `origin.rs` admits requests.
 
 use bytes::Bytes;
-use mendline_core::port::{Content, EndHow, ExchangeId};
+use mendline_core::port::{Content, ExchangeEnd, ExchangeId};
 use mendline_core::reason::CutReason;
 use mendline_wire::{Message, Method, SseEvent, headers};
 
@@ -39,7 +39,7 @@ impl World {
             faults.retry.or(if closes && self.rng.percent(50) { Some(self.rng.between(100, 800)) } else { None });
         self.send_back(listener, Part::Event(site::priming(number, name, seen, primed, retry)));
         if closes && let Some(listener) = listener {
-            self.send_back(Some(listener), Part::End(EndHow::Complete));
+            self.send_back(Some(listener), Part::End(ExchangeEnd::Complete));
             self.origins[upstream].detach(listener);
         }
     }
@@ -88,7 +88,7 @@ impl World {
             head.session = session;
             self.send_back(listener, Part::Head(head));
             if breaks {
-                return self.send_back(listener, Part::End(EndHow::Cut(CutReason::Reset)));
+                return self.send_back(listener, Part::End(ExchangeEnd::Cut(CutReason::Reset)));
             }
             self.send_back(listener, Part::Body(line));
         } else if breaks {
@@ -98,7 +98,7 @@ impl World {
             self.send_back(listener, Part::Event(SseEvent { id, event: None, data: Some(line), retry: faults.retry }));
         }
         if last {
-            self.send_back(listener, Part::End(EndHow::Complete));
+            self.send_back(listener, Part::End(ExchangeEnd::Complete));
         }
     }
 
@@ -163,7 +163,7 @@ impl World {
             self.send_back(Some(exchange), Part::Event(event));
         }
         if finished {
-            self.send_back(Some(exchange), Part::End(EndHow::Complete));
+            self.send_back(Some(exchange), Part::End(ExchangeEnd::Complete));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mendline_core::defaults::FINAL_WRITE;
-use mendline_core::port::{ConnectError, EndHow, Written};
+use mendline_core::port::{ConnectError, ExchangeEnd, Written};
 use mendline_core::{Input, LinkId, Moment, Output};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -48,7 +48,7 @@ where
                     match &mut self.remote {
                         Some(http) => http.begin(exchange, *request, reuse),
                         None => {
-                            let how = EndHow::NoConnection(ConnectError::NotConfigured);
+                            let how = ExchangeEnd::NoConnection(ConnectError::NotConfigured);
                             self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);
                         }
                     }
@@ -59,7 +59,7 @@ where
                     self.remote.iter_mut().chain(&mut self.retired).for_each(|http| http.abort(exchange));
                     continue;
                 }
-                Output::Renew { upstream } => {
+                Output::ReplaceTransport { upstream } => {
                     // Later lists belong to another server or another credential.
                     self.cache_store = None;
                     if let Some(remote) = self.host.renew(upstream) {

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use mendline_core::port::{EndHow, SpawnError};
+use mendline_core::port::{ExchangeEnd, SpawnError};
 use mendline_core::{Input, Quote as _};
 use mendline_wire::Line;
 
@@ -40,9 +40,9 @@ fn redact(redactor: &Redactor, text: &mut String) {
 /// Redacts the texts of an input from HTTP. Adds the id of a new session to the known secrets.
 pub(super) fn http_input(redactor: &Redactor, mut input: Input) -> Input {
     match &mut input {
-        Input::End { how: EndHow::NoConnection(error), .. } => error.texts(&mut |text| redact(redactor, text)),
-        Input::End { how: EndHow::Cut(reason), .. } => reason.texts(&mut |text| redact(redactor, text)),
-        Input::End { how: EndHow::Forbidden(reason), .. } => reason.texts(&mut |text| redact(redactor, text)),
+        Input::End { how: ExchangeEnd::NoConnection(error), .. } => error.texts(&mut |text| redact(redactor, text)),
+        Input::End { how: ExchangeEnd::Cut(reason), .. } => reason.texts(&mut |text| redact(redactor, text)),
+        Input::End { how: ExchangeEnd::Forbidden(reason), .. } => reason.texts(&mut |text| redact(redactor, text)),
         Input::Head { head, .. } => head.session.iter().for_each(|id| redactor.learn_session(id)),
         _ => {}
     }
@@ -79,9 +79,9 @@ mod tests {
         let exchange = ExchangeId(1);
         let text = || format!("broken by \u{1b}[2J{SECRET}");
         for how in [
-            EndHow::NoConnection(ConnectError::Other { target: "host:1".to_owned(), error: text() }),
-            EndHow::Cut(CutReason::NotHttp { error: text() }),
-            EndHow::Forbidden(RefusalReason::Redirect { from: "origin".to_owned(), status: 302, problem: text() }),
+            ExchangeEnd::NoConnection(ConnectError::Other { target: "host:1".to_owned(), error: text() }),
+            ExchangeEnd::Cut(CutReason::NotHttp { error: text() }),
+            ExchangeEnd::Forbidden(RefusalReason::Redirect { from: "origin".to_owned(), status: 302, problem: text() }),
         ] {
             let input = http_input(&redactor(), Input::End { exchange, how, written: Written::Nothing });
             let shown = format!("{input:?}");

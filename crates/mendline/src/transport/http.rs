@@ -51,7 +51,7 @@ use std::time::Duration;
 
 use http::Version;
 use http::response::Parts;
-use mendline_core::port::{Content, EndHow, ExchangeId, HttpRequest, Reuse, Written};
+use mendline_core::port::{Content, ExchangeEnd, ExchangeId, HttpRequest, Reuse, Written};
 use mendline_core::{Input, defaults};
 use mendline_wire::{Received, ReceivedEvent};
 use tokio::time::Instant;
@@ -122,7 +122,7 @@ enum Key {
 /// Returns how many connections may be busy when so many calls may be in flight: one for each call, for each
 /// subscription, and for requests that are not calls.
 fn connections(calls: usize) -> usize {
-    calls.saturating_add(defaults::LISTENS + defaults::CONNECTIONS_BESIDE_CALLS)
+    calls.saturating_add(defaults::SUBSCRIPTION_STREAMS + defaults::CONNECTIONS_BESIDE_CALLS)
 }
 
 impl<D: Dial> Http<D> {
@@ -160,7 +160,7 @@ impl<D: Dial> Http<D> {
                 self.waiting.push_back(exchange);
                 self.needs_assignment = true;
             }
-            Err(why) => self.end(exchange, EndHow::Forbidden(why), Written::Nothing),
+            Err(why) => self.end(exchange, ExchangeEnd::Forbidden(why), Written::Nothing),
         }
     }
 
@@ -184,7 +184,7 @@ impl<D: Dial> Http<D> {
                 self.abandon(&assignment)
             }
         };
-        self.end(exchange, EndHow::Aborted, written);
+        self.end(exchange, ExchangeEnd::Aborted, written);
     }
 
     /// Returns the next fact about any exchange. It must be polled until it is pending. `may_read` tells whether the
@@ -323,7 +323,7 @@ impl<D: Dial> Http<D> {
             Ok(head) => head,
             Err(why) => {
                 self.exchanges.remove(&id);
-                self.end(id, EndHow::Forbidden(why), Written::Nothing);
+                self.end(id, ExchangeEnd::Forbidden(why), Written::Nothing);
                 return true;
             }
         };
@@ -351,8 +351,8 @@ impl<D: Dial> Http<D> {
                 self.pool.add(id, connection, self.ready_queue.ready_waker(Key::Connection(id)));
                 return;
             }
-            Err(error) if error.is_permanent() => EndHow::Forbidden(RefusalReason::Connect(error)),
-            Err(error) => EndHow::NoConnection(error),
+            Err(error) if error.is_permanent() => ExchangeEnd::Forbidden(RefusalReason::Connect(error)),
+            Err(error) => ExchangeEnd::NoConnection(error),
         };
         // While other dials run, only the first waiting exchange fails; otherwise all fail.
         let failed = if self.dials.is_empty() { self.waiting.len() } else { self.waiting.len().min(1) };
@@ -400,16 +400,16 @@ impl<D: Dial> Http<D> {
                 let stage = self.exchanges.remove(&id).map(|exchange| exchange.stage);
                 if let Some(Stage::Reading { assignment, body, idle_limit, .. }) = stage {
                     let written = self.finish(&assignment, idle_limit, body);
-                    self.end(id, EndHow::Complete, written);
+                    self.end(id, ExchangeEnd::Complete, written);
                 }
             }
-            Step::Read(Read::TooLarge) => self.fail(id, EndHow::TooLarge),
+            Step::Read(Read::TooLarge) => self.fail(id, ExchangeEnd::TooLarge),
             Step::Failed(failure) | Step::Read(Read::Failed(failure)) => {
                 let how = match failure {
-                    Failure::HeadTooLarge => EndHow::TooLarge,
-                    Failure::Refused => EndHow::Refused,
-                    Failure::Cut(reason) => EndHow::Cut(reason),
-                    Failure::Returned => EndHow::Cut(CutReason::ClosedAtOnce),
+                    Failure::HeadTooLarge => ExchangeEnd::TooLarge,
+                    Failure::Refused => ExchangeEnd::Refused,
+                    Failure::Cut(reason) => ExchangeEnd::Cut(reason),
+                    Failure::Returned => ExchangeEnd::Cut(CutReason::ClosedAtOnce),
                 };
                 self.fail(id, how);
             }
@@ -432,7 +432,7 @@ impl<D: Dial> Http<D> {
     /// Gives up the exchange with the largest buffered body, so that the others can be read to their end.
     fn give_up_largest(&mut self) {
         if let Some(id) = self.budget.largest() {
-            self.fail(id, EndHow::Cut(CutReason::Memory));
+            self.fail(id, ExchangeEnd::Cut(CutReason::Memory));
         }
     }
 
@@ -445,7 +445,7 @@ impl<D: Dial> Http<D> {
             drop(body);
             self.exchanges.remove(&id);
             let written = self.abandon(&assignment);
-            self.end(id, EndHow::TooLarge, written);
+            self.end(id, ExchangeEnd::TooLarge, written);
             return;
         }
         if let Some(to) = redirect::target_of(parts) {
@@ -459,7 +459,7 @@ impl<D: Dial> Http<D> {
         if content == Content::Empty {
             self.exchanges.remove(&id);
             let written = self.finish(&assignment, idle_limit, body);
-            self.end(id, EndHow::Complete, written);
+            self.end(id, ExchangeEnd::Complete, written);
             return;
         }
         let inflater = match coding::inflater_for(&parts.headers) {
@@ -468,7 +468,7 @@ impl<D: Dial> Http<D> {
                 drop(body);
                 self.exchanges.remove(&id);
                 let written = self.abandon(&assignment);
-                self.end(id, EndHow::Cut(reason), written);
+                self.end(id, ExchangeEnd::Cut(reason), written);
                 return;
             }
         };
@@ -484,7 +484,7 @@ impl<D: Dial> Http<D> {
             exchange.waker.wake_by_ref();
         }
         if announced.is_some_and(|length| length > limit as u64) {
-            self.fail(id, EndHow::TooLarge);
+            self.fail(id, ExchangeEnd::TooLarge);
         }
     }
 
@@ -504,19 +504,19 @@ impl<D: Dial> Http<D> {
             Err(why) => {
                 self.exchanges.remove(&id);
                 self.facts.push_back(Input::Head { exchange: id, head });
-                self.end(id, EndHow::Forbidden(why), written);
+                self.end(id, ExchangeEnd::Forbidden(why), written);
             }
         }
     }
 
     /// Handles a failed exchange. If its connection was used before and was dead before it took a byte, the exchange
     /// gets a fresh connection; otherwise it ends.
-    fn fail(&mut self, id: ExchangeId, how: EndHow) {
+    fn fail(&mut self, id: ExchangeId, how: ExchangeEnd) {
         let Some(mut exchange) = self.exchanges.remove(&id) else {
             return;
         };
         self.needs_assignment = true;
-        let cut = matches!(how, EndHow::Cut(_));
+        let cut = matches!(how, ExchangeEnd::Cut(_));
         let assignment = match std::mem::replace(&mut exchange.stage, Stage::Waiting) {
             Stage::Waiting => return,
             Stage::Reading { assignment, .. } => assignment,
@@ -537,8 +537,8 @@ impl<D: Dial> Http<D> {
             return;
         }
         let how = match (how, assignment.broken) {
-            (EndHow::Cut(_), Some(better)) if matches!(assignment.evidence, transfer::Evidence::Http2 { .. }) => {
-                EndHow::Cut(better)
+            (ExchangeEnd::Cut(_), Some(better)) if matches!(assignment.evidence, transfer::Evidence::Http2 { .. }) => {
+                ExchangeEnd::Cut(better)
             }
             (how, _) => how,
         };
@@ -563,7 +563,7 @@ impl<D: Dial> Http<D> {
         Written::Whole
     }
 
-    fn end(&mut self, exchange: ExchangeId, how: EndHow, written: Written) {
+    fn end(&mut self, exchange: ExchangeId, how: ExchangeEnd, written: Written) {
         self.held.remove(&exchange);
         self.budget.update(exchange, 0);
         self.facts.push_back(Input::End { exchange, how, written });

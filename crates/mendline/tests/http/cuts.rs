@@ -35,7 +35,7 @@ async fn request_cut_at_any_byte_is_reported_correctly() {
         let (how, written) = match accepted {
             0 => ("the connection was reset", "Nothing"),
             all if all == length => ("the server closed the connection without an answer", "Whole"),
-            _ => ("the connection was reset", "Partly"),
+            _ => ("the connection was reset", "Partial"),
         };
         assert_eq!(
             facts,
@@ -101,7 +101,7 @@ async fn early_answer_is_accepted_and_connection_not_reused() {
         server
     };
     let (facts, _first) = tokio::join!(stage.facts(1), serve);
-    assert_eq!(facts, ["reached", "head 413 Empty", "end Complete Partly"]);
+    assert_eq!(facts, ["reached", "head 413 Empty", "end Complete Partial"]);
     stage.begin(post(PING));
     let (facts, _) = tokio::join!(stage.facts(1), async { servers.next().await.answer(json(PONG)).await });
     assert_eq!(facts.last().unwrap(), "2: end Complete Whole");
@@ -120,7 +120,7 @@ async fn answer_received_before_reset_is_kept() {
         server.0.shutdown().await.unwrap();
     };
     let (facts, ()) = tokio::join!(stage.facts(1), serve);
-    assert_eq!(facts, ["reached", "head 400 Json", &format!("body {PONG}"), "end Complete Partly"]);
+    assert_eq!(facts, ["reached", "head 400 Json", &format!("body {PONG}"), "end Complete Partial"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,7 +129,7 @@ async fn dead_reused_connection_is_replaced_once() {
     for (limits, expected, dials) in [
         (vec![length], vec!["2: reached", "2: head 200 Json", "2: end Complete Whole"], 2),
         (vec![length, 0], vec!["2: reached", "2: end Cut(\"the connection was reset\") Nothing"], 2),
-        (vec![length + 1], vec!["2: reached", "2: end Cut(\"the connection was reset\") Partly"], 1),
+        (vec![length + 1], vec!["2: reached", "2: end Cut(\"the connection was reset\") Partial"], 1),
     ] {
         let (dial, mut servers) = BreakingDialer::new(&limits);
         let dialed = dial.dials.clone();
@@ -163,6 +163,6 @@ async fn accept_and_close_is_dialed_once_per_exchange() {
     stage.begin(post(PING));
     let (facts, ()) = tokio::join!(stage.facts(1), async { drop(servers.next().await) });
     let end = facts.last().unwrap();
-    assert!(end.starts_with("end Cut(\"the server closed the connection") && !end.ends_with("Partly"), "{facts:?}");
+    assert!(end.starts_with("end Cut(\"the server closed the connection") && !end.ends_with("Partial"), "{facts:?}");
     assert_eq!(servers.unseen(), 0, "it was dialed again");
 }

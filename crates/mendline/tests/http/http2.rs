@@ -232,7 +232,7 @@ async fn body_blocked_by_window_is_partly_written() {
         }
     };
     let (facts, ()) = tokio::join!(stage.facts(1), serve);
-    assert!(facts[1].starts_with("end Cut(") && facts[1].ends_with(" Partly"), "{facts:?}");
+    assert!(facts[1].starts_with("end Cut(") && facts[1].ends_with(" Partial"), "{facts:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,7 +248,7 @@ async fn body_within_window_but_unsent_is_partly_written() {
             sleep(Duration::from_millis(1)).await;
         };
         let (facts, ()) = tokio::join!(stage.facts(1), serve);
-        assert!(facts[1].starts_with("end Cut(") && facts[1].ends_with(" Partly"), "{length}: {facts:?}");
+        assert!(facts[1].starts_with("end Cut(") && facts[1].ends_with(" Partial"), "{length}: {facts:?}");
     }
 }
 
@@ -453,5 +453,5 @@ async fn early_answer_does_not_wait_for_request_body() {
         () = serve => unreachable!("the server does not end"),
     };
     let [reached, head, body, _] = complete("", PONG);
-    assert_eq!(facts, [reached, head, body, "end Complete Partly".to_owned()]);
+    assert_eq!(facts, [reached, head, body, "end Complete Partial".to_owned()]);
 }

@@ -173,7 +173,7 @@ async fn s04_busy_connections_are_limited() {
     let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);
     stage.http.limit_calls(2);
-    let most = 2 + defaults::LISTENS + defaults::CONNECTIONS_BESIDE_CALLS;
+    let most = 2 + defaults::SUBSCRIPTION_STREAMS + defaults::CONNECTIONS_BESIDE_CALLS;
     for _ in 0..most + 50 {
         stage.begin(post(PING));
     }

@@ -93,7 +93,7 @@ async fn reset_during_request_is_partly_written() {
         will_reset(&server);
     };
     let (facts, ()) = tokio::join!(stage.facts(1), serve);
-    assert_eq!(facts, ["reached", "end Cut(\"the connection was reset\") Partly"]);
+    assert_eq!(facts, ["reached", "end Cut(\"the connection was reset\") Partial"]);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline::transport::http::{Dial, Dialed, HostPort, Http, Target};
 use mendline_core::Input;
-use mendline_core::port::{EndHow, ExchangeId, HttpRequest, Reuse, Verb};
+use mendline_core::port::{ExchangeEnd, ExchangeId, HttpRequest, Reuse, Verb};
 use mendline_wire::{Received, Spliced};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
@@ -312,11 +312,11 @@ impl<D: Dial> Stage<D> {
 }
 
 /// Returns an end with the text of its reason.
-fn end_text(how: &EndHow) -> String {
+fn end_text(how: &ExchangeEnd) -> String {
     match how {
-        EndHow::NoConnection(why) => format!("NoConnection({:?})", why.to_string()),
-        EndHow::Cut(why) => format!("Cut({:?})", why.to_string()),
-        EndHow::Forbidden(why) => format!("Forbidden({:?})", why.to_string()),
+        ExchangeEnd::NoConnection(why) => format!("NoConnection({:?})", why.to_string()),
+        ExchangeEnd::Cut(why) => format!("Cut({:?})", why.to_string()),
+        ExchangeEnd::Forbidden(why) => format!("Forbidden({:?})", why.to_string()),
         other => format!("{other:?}"),
     }
 }

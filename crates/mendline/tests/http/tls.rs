@@ -367,7 +367,7 @@ async fn cut_tls_request_is_never_underreported() {
             _ => {}
         }
         counts[0] += usize::from(end.ends_with(" Nothing"));
-        counts[1] += usize::from(end.ends_with(" Partly"));
+        counts[1] += usize::from(end.ends_with(" Partial"));
         counts[2] += usize::from(end.ends_with(" Whole"));
         assert_eq!(dials.load(Ordering::Relaxed), 1);
     }

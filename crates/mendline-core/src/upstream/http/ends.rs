@@ -12,7 +12,7 @@ use crate::defaults;
 use crate::event::Dropped;
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::policy::backoff;
-use crate::port::{EndHow, ExchangeId, Written};
+use crate::port::{ExchangeEnd, ExchangeId, Written};
 use crate::reason::{HandshakeError, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
@@ -23,14 +23,14 @@ use crate::upstream::link::EndedBy;
 use crate::words::Cause;
 
 impl Upstream {
-    pub fn handle_end(&mut self, id: ExchangeId, how: &EndHow, written: Written, cx: &mut Cx<'_>) {
+    pub fn handle_end(&mut self, id: ExchangeId, how: &ExchangeEnd, written: Written, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.remove(&id) else { return };
         match exchange.purpose {
             Purpose::OneWay if http.pending_initialized == Some(id) => {
                 let why = match how {
-                    EndHow::NoConnection(why) => why.clone().into(),
-                    EndHow::Cut(why) => why.clone().into(),
+                    ExchangeEnd::NoConnection(why) => why.clone().into(),
+                    ExchangeEnd::Cut(why) => why.clone().into(),
                     _ => HandshakeError::InitializedRejected { status: None }.into(),
                 };
                 self.handshake_incomplete(why, cx);
@@ -49,12 +49,12 @@ impl Upstream {
         self.advance_http(cx);
     }
 
-    fn call_ended(&mut self, key: Key, exchange: &Exchange, how: &EndHow, written: Written, cx: &mut Cx<'_>) {
+    fn call_ended(&mut self, key: Key, exchange: &Exchange, how: &ExchangeEnd, written: Written, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         let Some(http) = &self.http else { return };
         let is_orphan = http.is_orphan(exchange);
         let over_sse = http.dialect == Dialect::Sse && http.sse_stream().is_some() && !is_orphan;
-        if over_sse && matches!((exchange.status, how), (Some(200..300), EndHow::Complete)) {
+        if over_sse && matches!((exchange.status, how), (Some(200..300), ExchangeEnd::Complete)) {
             // Accepted; the answer comes over the SSE stream.
             return;
         }
@@ -169,14 +169,14 @@ impl Upstream {
         self.http.as_ref().is_some_and(|http| http.dialect == Dialect::Sse && http.sse_stream().is_some())
     }
 
-    fn one_way_ended(&mut self, exchange: &Exchange, how: &EndHow, written: Written, cx: &mut Cx<'_>) {
+    fn one_way_ended(&mut self, exchange: &Exchange, how: &ExchangeEnd, written: Written, cx: &mut Cx<'_>) {
         if exchange.status.is_none() {
             if let Some(one_way) = self.one_way_to_repeat(exchange, how, written) {
                 return self.post_one_way(one_way, cx);
             }
             self.drop_message(Method::None, Dropped::Undeliverable, cx);
             let over_sse = self.http.as_ref().is_some_and(|http| http.sse_stream().is_some());
-            if let (EndHow::NoConnection(why), false) = (how, over_sse) {
+            if let (ExchangeEnd::NoConnection(why), false) = (how, over_sse) {
                 self.unreachable(why.clone().into(), false, cx);
             }
         }
@@ -184,11 +184,11 @@ impl Upstream {
 
     /// Returns the message of an interrupted POST if it is to be sent again: a notification that cannot have arrived,
     /// and any answer. A server ignores a second answer; without one its call would time out.
-    fn one_way_to_repeat(&self, exchange: &Exchange, how: &EndHow, written: Written) -> Option<OneWay> {
+    fn one_way_to_repeat(&self, exchange: &Exchange, how: &ExchangeEnd, written: Written) -> Option<OneWay> {
         let one_way = exchange.one_way.as_ref()?;
         let is_current = self.http.as_ref().is_some_and(|http| http.session_number == exchange.session_number);
-        let was_cut = matches!(how, EndHow::Cut(_) | EndHow::Refused);
-        let may_repeat = one_way.method == Method::None || written != Written::Whole || *how == EndHow::Refused;
+        let was_cut = matches!(how, ExchangeEnd::Cut(_) | ExchangeEnd::Refused);
+        let may_repeat = one_way.method == Method::None || written != Written::Whole || *how == ExchangeEnd::Refused;
         let lost = one_way.lost + 1;
         (is_current && was_cut && may_repeat && lost < one_way.most).then(|| OneWay { lost, ..one_way.clone() })
     }

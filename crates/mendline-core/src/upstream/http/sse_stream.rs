@@ -12,7 +12,7 @@ use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::Over;
 use crate::evidence::{Evidence, Outcome};
-use crate::port::{EndHow, Written};
+use crate::port::{ExchangeEnd, Written};
 use crate::reason::{LossReason, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
@@ -48,20 +48,20 @@ impl Upstream {
     }
 
     /// Handles the end of the SSE stream: the session and all expected answers are lost.
-    pub(super) fn sse_stream_ended(&mut self, exchange: &Exchange, how: &EndHow, cx: &mut Cx<'_>) {
+    pub(super) fn sse_stream_ended(&mut self, exchange: &Exchange, how: &ExchangeEnd, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.endpoint = None;
         let why: Reason = match (exchange.status, how) {
-            (None, EndHow::NoConnection(why)) => why.clone().into(),
-            (None, EndHow::Forbidden(why)) => why.clone().into(),
-            (None | Some(200..300), EndHow::Cut(why)) => why.clone().into(),
+            (None, ExchangeEnd::NoConnection(why)) => why.clone().into(),
+            (None, ExchangeEnd::Forbidden(why)) => why.clone().into(),
+            (None | Some(200..300), ExchangeEnd::Cut(why)) => why.clone().into(),
             (Some(200..300), _) => LossReason::SseStreamEnded.into(),
             (Some(status), _) => Reason::SseStatus { status },
             (None, _) => LossReason::SseStreamNotOpened.into(),
         };
         // Only a response shows that the server does not support this transport. A broken connection shows nothing, and
         // an event stream that breaks before it names its endpoint shows the opposite.
-        let broke_off = matches!((exchange.status, how), (None, _) | (Some(200..300), EndHow::Cut(_)));
+        let broke_off = matches!((exchange.status, how), (None, _) | (Some(200..300), ExchangeEnd::Cut(_)));
         let was_answered = !broke_off && !self.link.is_up();
         if let Some(refused) = http.refused.take_if(|_| was_answered) {
             // Neither transport: the next call may try both again.
@@ -83,7 +83,7 @@ impl Upstream {
             http.dialect = Dialect::Auto;
         }
         self.give_up_posts(cx);
-        let permanent = matches!(how, EndHow::Forbidden(_)) && exchange.status.is_none();
+        let permanent = matches!(how, ExchangeEnd::Forbidden(_)) && exchange.status.is_none();
         self.link.handle_unreachable(why, permanent, !self.calls.is_empty(), cx);
         // A call whose POST has ended was received.
         self.lose_calls(|_| Written::Whole, cx);

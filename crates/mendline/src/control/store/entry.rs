@@ -6,7 +6,7 @@ use std::time::Duration;
 use mendline_core::config::{Dialect, RateLimit, Transport};
 use mendline_core::event::Over;
 use mendline_core::policy::breaker;
-use mendline_core::status::{Counts, Held, UpstreamStatus};
+use mendline_core::status::{BreakerStatus, Counts, UpstreamStatus};
 use mendline_core::{Event, LinkState, UpstreamConfig};
 
 use crate::control::snapshot::{
@@ -149,7 +149,7 @@ impl Entry {
         let redial = status.redial.filter(|_| is_lost);
         let waits = matches!(status.link, LinkState::Waiting | LinkState::Parked);
         let why = match self.kind {
-            StateKind::Reconnecting | StateKind::Parked => status.last_trouble.as_ref(),
+            StateKind::Reconnecting | StateKind::Parked => status.last_loss.as_ref(),
             StateKind::NeedsLogin => status.needs_login.as_ref(),
             StateKind::Idle if status.lost => status.last_error.as_ref().map(|error| &error.why),
             _ => None,
@@ -165,7 +165,7 @@ impl Entry {
         }
     }
 
-    fn tool(&self, tool: &str, held: &Held, now: Duration, redactor: &Redactor) -> ToolBreaker {
+    fn tool(&self, tool: &str, held: &BreakerStatus, now: Duration, redactor: &Redactor) -> ToolBreaker {
         let tries_in_ms = self.time_to_probe(Some(tool), held, now);
         ToolBreaker {
             tool: shown(tool, redactor),
@@ -177,14 +177,14 @@ impl Entry {
 
     /// Returns the state of a breaker. An open breaker whose time is over is half open: the next call probes it. The
     /// engine emits the event only when that call comes.
-    fn breaker_state(&self, tool: Option<&str>, held: &Held, now: Duration) -> BreakerState {
+    fn breaker_state(&self, tool: Option<&str>, held: &BreakerStatus, now: Duration) -> BreakerState {
         match state(held.state) {
             BreakerState::Open if self.time_to_probe(tool, held, now) == Some(0) => BreakerState::HalfOpen,
             state => state,
         }
     }
 
-    fn time_to_probe(&self, tool: Option<&str>, held: &Held, now: Duration) -> Option<u64> {
+    fn time_to_probe(&self, tool: Option<&str>, held: &BreakerStatus, now: Duration) -> Option<u64> {
         let (open_for, _) = held.open_for.as_ref()?;
         let opened_at = self.opened_at.get(&tool.map(str::to_owned)).copied().unwrap_or(now);
         Some(remaining(*open_for, opened_at, now))
@@ -221,7 +221,7 @@ fn outcomes(counts: &Counts) -> Outcomes {
     Outcomes { ok, tool_errors, errors, failed, unknown, rejected }
 }
 
-fn why(held: &Held, redactor: &Redactor) -> Option<String> {
+fn why(held: &BreakerStatus, redactor: &Redactor) -> Option<String> {
     held.open_for.as_ref().map(|(_, why)| shown(&why.to_string(), redactor))
 }
 

@@ -232,10 +232,10 @@ impl Evidence {
         match self {
             Evidence::Http1(tracker) => tracker.written(),
             Evidence::Http2 { tracker, before, .. } if over && tracker.accepted() == *before => Written::Nothing,
-            Evidence::Http2 { handed_over: false, .. } => Written::Partly,
+            Evidence::Http2 { handed_over: false, .. } => Written::Partial,
             // Too few bytes were sent to contain the whole request.
             Evidence::Http2 { tracker, before, least, .. } if over && !tracker.can_hold(*before, *least) => {
-                Written::Partly
+                Written::Partial
             }
             Evidence::Http2 { .. } => Written::Whole,
         }

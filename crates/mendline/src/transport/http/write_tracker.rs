@@ -4,7 +4,7 @@
 //! bottom, below TLS, `TrackedIo` counts the bytes that the operating system *accepted*: the peer cannot have any other
 //! byte. At the top, `Http1Io` scans the bytes of an HTTP/1 request for the end of its head and so learns the length of
 //! the whole request. [`Written`] follows from the two. No byte accepted since the request began is `Nothing`. Fewer
-//! bytes than the request needs is `Partly`. Anything else is `Whole`, also in doubt. Under TLS the request needs at
+//! bytes than the request needs is `Partial`. Anything else is `Whole`, also in doubt. Under TLS the request needs at
 //! least its own length and a header and a tag for each record, so fewer encrypted bytes than that cannot contain it,
 //! whatever else was sent among them.
 //!
@@ -89,14 +89,14 @@ impl WriteTracker {
         let accepted = counts.accepted - request.accepted_before;
         let passed = counts.passed - request.passed_before;
         let Some(head) = request.head else {
-            return if accepted == 0 { Written::Nothing } else { Written::Partly };
+            return if accepted == 0 { Written::Nothing } else { Written::Partial };
         };
         let plain = head + request.body;
         let needed = counts.needed(plain);
         if accepted == 0 {
             Written::Nothing
         } else if passed < plain || accepted < needed {
-            Written::Partly
+            Written::Partial
         } else {
             Written::Whole
         }
@@ -376,7 +376,7 @@ mod tests {
             let expected = match accepts {
                 0 => Written::Nothing,
                 all if all == REQUEST.len() => Written::Whole,
-                _ => Written::Partly,
+                _ => Written::Partial,
             };
             for slice in [1, 3, REQUEST.len()] {
                 assert_eq!(written_after(accepts, slice).await, expected, "{accepts} bytes in slices of {slice}");
@@ -410,10 +410,10 @@ mod tests {
             tracker.written()
         };
         assert_eq!(state(30_100, 0), Written::Nothing, "TLS accepted all, the socket nothing");
-        assert_eq!(state(30_100, 30_100), Written::Partly, "less than the records need");
-        assert_eq!(state(30_100, 30_141), Written::Partly);
+        assert_eq!(state(30_100, 30_100), Written::Partial, "less than the records need");
+        assert_eq!(state(30_100, 30_141), Written::Partial);
         assert_eq!(state(30_100, 30_142), Written::Whole, "two records of the smallest kind");
-        assert_eq!(state(30_099, 99_999), Written::Partly, "TLS did not accept the last byte");
+        assert_eq!(state(30_099, 99_999), Written::Partial, "TLS did not accept the last byte");
     }
 
     #[tokio::test(start_paused = true)]
