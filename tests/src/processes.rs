@@ -26,6 +26,11 @@ pub fn is_gone(pid: i32) -> bool {
     state(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
 }
 
+/// Returns true if a process is stopped by a signal.
+pub fn is_stopped(pid: i32) -> bool {
+    state(pid).is_some_and(|(state, _)| state == 'T')
+}
+
 /// Waits for a condition. Returns false if it does not hold in time.
 pub fn eventually(within: Duration, mut so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + within;
