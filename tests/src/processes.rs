@@ -26,9 +26,12 @@ pub fn is_gone(pid: i32) -> bool {
     state(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
 }
 
-/// Returns true if a process is stopped by a signal.
+/// Returns true if every thread of a process is stopped by a signal. A thread that waits in `read` can still take input
+/// after the others have stopped.
 pub fn is_stopped(pid: i32) -> bool {
-    state(pid).is_some_and(|(state, _)| state == 'T')
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    let mut threads = tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok()).peekable();
+    threads.peek().is_some() && threads.all(|thread| state(thread).is_some_and(|(state, _)| state == 'T'))
 }
 
 /// Waits for a condition. Returns false if it does not hold in time.

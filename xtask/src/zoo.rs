@@ -166,7 +166,8 @@ mod tests {
         let text = std::fs::read_to_string(source().join("zoo.json")).unwrap();
         let all = installations(&serde_json::from_str(&text).unwrap(), &Options::default()).unwrap();
         for name in all {
-            let lock = if name.starts_with("npm/") { format!("{name}/package-lock.json") } else { format!("{name}.txt") };
+            let lock =
+                if name.starts_with("npm/") { format!("{name}/package-lock.json") } else { format!("{name}.txt") };
             assert!(source().join(&lock).is_file(), "{lock}");
         }
     }

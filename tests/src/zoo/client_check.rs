@@ -95,7 +95,11 @@ fn run(zoo: &Zoo, client: &Client, cells: &mut [Cell; 5]) -> Result<(), String> 
 /// Checks that a failure says that the outcome is unknown, in the text that the library shows.
 fn reported(line: &Value) -> Result<&'static str, String> {
     let text = line.to_string();
-    if text.contains("may or may not have") { Ok("reported") } else { Err(format!("neither an answer nor a report: {text}")) }
+    if text.contains("may or may not have") {
+        Ok("reported")
+    } else {
+        Err(format!("neither an answer nor a report: {text}"))
+    }
 }
 
 fn same(direct: &Value, through: &Value) -> Result<(), String> {

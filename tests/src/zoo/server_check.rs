@@ -33,6 +33,9 @@ const DIALER: &str = "npm/sample";
 /// The deadline for a server to begin its work.
 const SOON: Duration = Duration::from_secs(60);
 
+/// The codes of Mendline's own errors.
+const CODES: std::ops::RangeInclusive<i64> = -31010..=-31001;
+
 /// Runs the checks.
 pub fn check(zoo: &Zoo, server: &Server) -> Row {
     let mut cells = [const { Cell::NotRun }; 5];
@@ -189,8 +192,12 @@ impl<'a> ServerCheck<'a> {
         let reads = reads_only(&through, self.work_tool());
         let answer = self.kill_at_work(session)?;
         let how = judge(&answer, reads)?;
-        if how == "answered" && self.server.work.is_none() {
-            same_call(direct, &answer)?;
+        if how == "answered" {
+            if self.server.work.is_none() {
+                same_call(direct, &answer)?;
+            } else if !answer["result"].is_object() || answer["result"]["isError"] == true {
+                return Err(format!("the work failed: {answer}"));
+            }
         }
         let id = self.send_call(session)?;
         same_call(direct, &session.answer(&id)?).map_err(|why| format!("the next call: {why}"))?;
@@ -232,9 +239,11 @@ impl<'a> ServerCheck<'a> {
                 filled.to_string_lossy().into_owned().into()
             }
             Value::Array(items) => items.iter().map(fill).collect(),
-            Value::Object(members) => {
-                members.iter().map(|(name, value)| (name.clone(), fill(value))).collect::<serde_json::Map<_, _>>().into()
-            }
+            Value::Object(members) => members
+                .iter()
+                .map(|(name, value)| (name.clone(), fill(value)))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
             other => other.clone(),
         }
     }
@@ -334,8 +343,14 @@ fn reads_only(answers: &Direct, tool: &str) -> bool {
 /// Judges the answer to a call whose server was killed.
 fn judge(answer: &Value, reads: bool) -> Result<&'static str, String> {
     let failure = &answer["result"]["_meta"]["dev.mendline/failure"];
-    if failure.is_null() && answer["error"]["data"]["dev.mendline/failure"].is_null() {
-        return Ok("answered");
+    if failure.is_null() {
+        // A failed call is a result; a server does not use the codes of Mendline.
+        let ours = answer["error"]["code"].as_i64().is_some_and(|code| CODES.contains(&code));
+        return if ours {
+            Err(format!("a failed call is not an error of the protocol: {answer}"))
+        } else {
+            Ok("answered")
+        };
     }
     if reads {
         return Err(format!("a call that only reads was not sent again: {answer}"));
@@ -374,8 +389,11 @@ mod tests {
 
     #[test]
     fn unknown_outcome_is_allowed_unless_the_tool_reads() {
-        let failed = |outcome: &str| json!({ "result": { "_meta": { "dev.mendline/failure": { "outcome": outcome } } } });
+        let failed =
+            |outcome: &str| json!({ "result": { "_meta": { "dev.mendline/failure": { "outcome": outcome } } } });
         assert_eq!(judge(&json!({ "result": {} }), true), Ok("answered"));
+        assert_eq!(judge(&json!({ "error": { "code": -32602 } }), true), Ok("answered"));
+        judge(&json!({ "error": { "code": -31002 } }), false).unwrap_err();
         assert_eq!(judge(&failed("unknown"), false), Ok("reported"));
         judge(&failed("unknown"), true).unwrap_err();
         judge(&failed("not_sent"), false).unwrap_err();
