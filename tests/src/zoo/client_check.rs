@@ -73,7 +73,7 @@ fn run(zoo: &Zoo, client: &Client, cells: &mut [Cell; 5]) -> Result<(), String> 
     cells[2] = Cell::Passed("answered");
     let process = server_behind(mendline)?;
     stop(process)?;
-    let input = Input::Stdin(process);
+    let input = Input::Pipes(process);
     let before = input.waiting();
     script.send_call()?;
     input.wait_for_more_than(before)?;

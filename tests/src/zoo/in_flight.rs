@@ -3,8 +3,9 @@
 //! A server without a slow tool is stopped before the call, so that it cannot answer, and killed when the call has
 //! arrived: in its stdin pipe, or in the receive queue of its socket.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
@@ -58,8 +59,8 @@ fn signal(pid: i32, signal: Signal) -> Result<(), String> {
 /// The input of a stopped server.
 #[derive(Clone, Copy, Debug)]
 pub enum Input {
-    /// The stdin of this process.
-    Stdin(i32),
+    /// The pipes that this process reads. Some servers move their stdin to another descriptor.
+    Pipes(i32),
     /// The sockets at this port.
     Port(u16),
 }
@@ -68,7 +69,7 @@ impl Input {
     /// Returns the number of bytes and connections that wait to be read.
     pub fn waiting(self) -> u64 {
         match self {
-            Self::Stdin(pid) => bytes_in_pipe(Path::new(&format!("/proc/{pid}/fd/0"))),
+            Self::Pipes(pid) => pipes_read_by(pid).iter().map(|pipe| bytes_in_pipe(pipe)).sum(),
             Self::Port(port) => ["/proc/net/tcp", "/proc/net/tcp6"]
                 .iter()
                 .map(|table| receive_queues(&fs::read_to_string(table).unwrap_or_default(), port))
@@ -90,6 +91,25 @@ impl Input {
     }
 }
 
+/// Returns one descriptor for each pipe that a process reads.
+fn pipes_read_by(pid: i32) -> Vec<PathBuf> {
+    let mut pipes = BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().filter_map(Result::ok) {
+        let Ok(link) = fs::read_link(entry.path()) else { continue };
+        let info = format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy());
+        if link.to_string_lossy().starts_with("pipe:") && is_read_only(&fs::read_to_string(info).unwrap_or_default()) {
+            pipes.insert(link, entry.path());
+        }
+    }
+    pipes.into_values().collect()
+}
+
+/// Returns whether a descriptor is open for reading only, from the text of its `fdinfo`: `flags:` and an octal number.
+fn is_read_only(info: &str) -> bool {
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).is_some_and(|flags| flags & 0o3 == 0)
+}
+
 fn bytes_in_pipe(path: &Path) -> u64 {
     fs::File::open(path).ok().and_then(|pipe| rustix::io::ioctl_fionread(&pipe).ok()).unwrap_or_default()
 }
@@ -105,7 +125,7 @@ fn receive_queues(table: &str, port: u16) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{BufRead, BufReader, Write};
     use std::net::{TcpListener, TcpStream};
     use std::process::{Command, Stdio};
 
@@ -116,13 +136,30 @@ mod tests {
         let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let pid = i32::try_from(cat.id()).unwrap();
         stop(pid).unwrap();
-        let input = Input::Stdin(pid);
+        let input = Input::Pipes(pid);
         assert_eq!(input.waiting(), 0);
         cat.stdin.as_mut().unwrap().write_all(b"call").unwrap();
         assert_eq!(input.waiting(), 4);
         input.wait_for_more_than(3).unwrap();
         kill(pid).unwrap();
         cat.wait().unwrap();
+    }
+
+    #[test]
+    fn stdin_on_another_descriptor_is_found() {
+        let mut shell = Command::new("sh")
+            .args(["-c", "exec 7<&0 </dev/null; echo moved; exec sleep 1000"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(shell.id()).unwrap();
+        let mut moved = String::new();
+        BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut moved).unwrap();
+        shell.stdin.as_mut().unwrap().write_all(b"call").unwrap();
+        assert_eq!(Input::Pipes(pid).waiting(), 4);
+        kill(pid).unwrap();
+        shell.wait().unwrap();
     }
 
     #[test]

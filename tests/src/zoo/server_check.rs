@@ -293,7 +293,7 @@ impl<'a> ServerCheck<'a> {
             }
             id
         } else {
-            let input = self.listener.as_ref().map_or(Input::Stdin(pid), |listener| Input::Port(listener.port()));
+            let input = self.listener.as_ref().map_or(Input::Pipes(pid), |listener| Input::Port(listener.port()));
             stop(pid)?;
             let before = input.waiting();
             let id = self.send_call(session)?;
