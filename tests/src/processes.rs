@@ -26,11 +26,16 @@ pub fn is_gone(pid: i32) -> bool {
     state(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
 }
 
+/// Returns true if every thread of a process has ended. The first thread of a killed process can end before the others,
+/// which hold its pipes open.
+pub fn has_ended(pid: i32) -> bool {
+    threads_of(pid).all(is_gone)
+}
+
 /// Returns true if every thread of a process is stopped by a signal. A thread that waits in `read` can still take input
 /// after the others have stopped.
 pub fn is_stopped(pid: i32) -> bool {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-    let mut threads = tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok()).peekable();
+    let mut threads = threads_of(pid).peekable();
     threads.peek().is_some() && threads.all(|thread| state(thread).is_some_and(|(state, _)| state == 'T'))
 }
 
@@ -46,6 +51,11 @@ pub fn eventually(within: Duration, mut so: impl FnMut() -> bool) -> bool {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+fn threads_of(pid: i32) -> impl Iterator<Item = i32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
 fn all() -> impl Iterator<Item = i32> {

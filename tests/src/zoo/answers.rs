@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 /// The number of characters of a value in a message.
-const SHOWN: usize = 160;
+const SHOWN: usize = 400;
 
 /// Compares an answer with those of two direct runs. Returns the number of values in which the direct runs differ.
 ///
@@ -59,7 +59,8 @@ fn difference(direct: &Value, through: &Value, path: &str) -> Option<String> {
             let here = |name: &String| format!("{path}/{name}");
             let gone = direct.keys().find(|name| !through.contains_key(*name));
             let added = through.keys().find(|name| !direct.contains_key(*name));
-            gone.map(|name| format!("{} is missing through Mendline", here(name)))
+            let all = Value::Object(through.clone());
+            gone.map(|name| format!("{} is missing through Mendline: {}", here(name), shown(&all)))
                 .or_else(|| added.map(|name| format!("{} is only there through Mendline", here(name))))
                 .or_else(|| direct.iter().find_map(|(name, value)| difference(value, &through[name], &here(name))))
         }
@@ -96,7 +97,7 @@ mod tests {
         let why = compare([&direct, &direct], &other).unwrap_err();
         assert_eq!(why, "/result/list/1/a is null directly and 2 through Mendline");
         let why = compare([&direct, &direct], &json!({ "result": {} })).unwrap_err();
-        assert_eq!(why, "/result/list is missing through Mendline");
+        assert_eq!(why, "/result/list is missing through Mendline: {}");
         let why = compare([&direct, &direct], &json!({ "result": direct["result"], "x": 1 })).unwrap_err();
         assert_eq!(why, "/x is only there through Mendline");
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-use crate::processes::{children_of, eventually, is_gone, is_stopped};
+use crate::processes::{children_of, eventually, has_ended, is_gone, is_stopped};
 
 /// The deadline for anything that should happen at once, on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ pub fn server_behind(mendline: i32) -> Result<i32, String> {
 /// Fails if it does not end in time.
 pub fn kill(pid: i32) -> Result<(), String> {
     signal(pid, Signal::KILL)?;
-    if eventually(SOON, || is_gone(pid)) { Ok(()) } else { Err(format!("process {pid} survived SIGKILL")) }
+    if eventually(SOON, || has_ended(pid)) { Ok(()) } else { Err(format!("process {pid} survived SIGKILL")) }
 }
 
 /// Stops a process.

@@ -65,12 +65,25 @@ pub struct Server {
     /// Options of `mendline run` that this server needs.
     #[serde(default)]
     pub flags: Vec<String>,
+    /// Values of the answer to `call` that vary without Mendline too, although two direct runs agree.
+    #[serde(default)]
+    pub quirks: Vec<Quirk>,
     /// Whether `cargo xtask test` runs it.
     #[serde(default)]
     pub sample: bool,
     /// A remark for readers of the manifest.
     #[serde(default)]
     pub remark: Option<String>,
+}
+
+/// A value that a server varies by itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quirk {
+    /// The JSON pointer of the value in the message. It must exist, and its content is not compared.
+    pub path: String,
+    /// When it varies.
+    pub reason: String,
 }
 
 /// The transport of a server.

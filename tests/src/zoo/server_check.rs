@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::answers::compare;
 use super::in_flight::{Input, kill, server_behind, stop};
 use super::listener::Listener;
-use super::manifest::{Server, Sign, Transport};
+use super::manifest::{Quirk, Server, Sign, Transport};
 use super::session::Session;
 use super::table::{Cell, Row};
 use super::{Zoo, environment};
@@ -181,12 +181,12 @@ impl<'a> ServerCheck<'a> {
     ) -> Result<(), String> {
         let through = self.conversation(session)?;
         cells[0] = passed("equal", same_lists(direct, &through));
-        cells[1] = passed("equal", same_call(direct, &through.call));
+        cells[1] = passed("equal", self.same_call(direct, &through.call));
 
         self.kill_server(session)?;
         let id = self.send_call(session)?;
         self.start_again()?;
-        same_call(direct, &session.answer(&id)?)?;
+        self.same_call(direct, &session.answer(&id)?)?;
         cells[2] = Cell::Passed("answered");
 
         let reads = reads_only(&through, self.work_tool());
@@ -194,13 +194,13 @@ impl<'a> ServerCheck<'a> {
         let how = judge(&answer, reads)?;
         if how == "answered" {
             if self.server.work.is_none() {
-                same_call(direct, &answer)?;
+                self.same_call(direct, &answer)?;
             } else if !answer["result"].is_object() || answer["result"]["isError"] == true {
                 return Err(format!("the work failed: {answer}"));
             }
         }
         let id = self.send_call(session)?;
-        same_call(direct, &session.answer(&id)?).map_err(|why| format!("the next call: {why}"))?;
+        self.same_call(direct, &session.answer(&id)?).map_err(|why| format!("the next call: {why}"))?;
         cells[3] = Cell::Passed(how);
         Ok(())
     }
@@ -214,7 +214,12 @@ impl<'a> ServerCheck<'a> {
         }
         self.start_again()?;
         let id = self.send_call(session)?;
-        same_call(direct, &session.answer(&id)?)
+        self.same_call(direct, &session.answer(&id)?)
+    }
+
+    /// Compares the answer to the call, except for its id and the quirks of the server.
+    fn same_call(&self, direct: &[Direct; 2], through: &Value) -> Result<(), String> {
+        same_call(direct, through, &self.server.quirks)
     }
 
     fn work_tool(&self) -> &str {
@@ -320,17 +325,17 @@ fn same_lists([one, other]: &[Direct; 2], through: &Direct) -> Result<(), String
     if names(one) == names(through) { Ok(()) } else { Err("another selection of lists".into()) }
 }
 
-/// Compares the answer to the call, except for its id.
-fn same_call([one, other]: &[Direct; 2], through: &Value) -> Result<(), String> {
-    compare([&without_id(&one.call), &without_id(&other.call)], &without_id(through)).map(drop)
-}
-
-fn without_id(answer: &Value) -> Value {
-    let mut answer = answer.clone();
-    if let Some(members) = answer.as_object_mut() {
-        members.remove("id");
-    }
-    answer
+fn same_call([one, other]: &[Direct; 2], through: &Value, quirks: &[Quirk]) -> Result<(), String> {
+    let comparable = |answer: &Value| {
+        let mut answer = answer.clone();
+        answer.as_object_mut().and_then(|members| members.remove("id"));
+        for quirk in quirks {
+            let value = answer.pointer_mut(&quirk.path).ok_or_else(|| format!("no {} in {answer}", quirk.path))?;
+            *value = Value::Null;
+        }
+        Ok::<Value, String>(answer)
+    };
+    compare([&comparable(&one.call)?, &comparable(&other.call)?], &comparable(through)?).map(drop)
 }
 
 /// Returns whether the server says that the tool only reads.
@@ -362,6 +367,7 @@ fn judge(answer: &Value, reads: bool) -> Result<&'static str, String> {
 mod tests {
     use serde_json::json;
 
+    use super::super::manifest::Quirk;
     use super::{Direct, judge, reads_only, same_call};
 
     fn direct(call: serde_json::Value) -> Direct {
@@ -383,8 +389,17 @@ mod tests {
     #[test]
     fn id_of_a_call_may_differ_and_its_result_may_not() {
         let runs = [direct(json!({ "id": "1", "result": 5 })), direct(json!({ "id": "2", "result": 5 }))];
-        same_call(&runs, &json!({ "id": "3", "result": 5 })).unwrap();
-        same_call(&runs, &json!({ "id": "3", "result": 6 })).unwrap_err();
+        same_call(&runs, &json!({ "id": "3", "result": 5 }), &[]).unwrap();
+        same_call(&runs, &json!({ "id": "3", "result": 6 }), &[]).unwrap_err();
+    }
+
+    #[test]
+    fn value_of_a_quirk_may_differ_and_must_exist() {
+        let run = || direct(json!({ "id": "1", "result": { "text": "a", "isError": true } }));
+        let (runs, quirks) = ([run(), run()], [Quirk { path: "/result/text".into(), reason: String::new() }]);
+        same_call(&runs, &json!({ "id": "1", "result": { "text": "b", "isError": true } }), &quirks).unwrap();
+        same_call(&runs, &json!({ "id": "1", "result": { "text": "b", "isError": false } }), &quirks).unwrap_err();
+        same_call(&runs, &json!({ "id": "1", "result": { "isError": true } }), &quirks).unwrap_err();
     }
 
     #[test]
