@@ -330,8 +330,8 @@ fn same_call([one, other]: &[Direct; 2], through: &Value, quirks: &[Quirk]) -> R
         let mut answer = answer.clone();
         answer.as_object_mut().and_then(|members| members.remove("id"));
         for quirk in quirks {
-            let value = answer.pointer_mut(&quirk.path).ok_or_else(|| format!("no {} in {answer}", quirk.path))?;
-            *value = Value::Null;
+            let value = answer.pointer_mut(&quirk.path);
+            *value.ok_or_else(|| format!("the answer has no {}", quirk.path))? = Value::Null;
         }
         Ok::<Value, String>(answer)
     };
