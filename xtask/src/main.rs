@@ -18,6 +18,7 @@ mod soak;
 mod test;
 mod tools;
 mod words;
+mod zoo;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,7 @@ Usage: cargo xtask <COMMAND> [OPTIONS]
 Commands:
   test     runs everything that must pass before a change lands (installs what it needs into target/)
   peers    tests Mendline with the official SDKs as clients and servers; part of `test`
+  zoo      tests Mendline with published servers and client libraries: --only NAME --sample --write FILE
   sim      runs simulated worlds: --seeds N --from S
   soak     kills a server every twenty seconds for a long time: --minutes N
   cuts     cuts in-memory conversations at single bytes: --all --conversation NAME --fault KIND --at N
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "test" => test::run(&rest),
         "peers" => peers::run(&rest),
+        "zoo" => zoo::run(&rest),
         "sim" => sim::run(&rest),
         "soak" => soak::run(&rest),
         "cuts" => cuts::run(&rest),

@@ -7,12 +7,12 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::command::CommandLine;
-use crate::{defaults, deny, instructions, matrix, peers, sim, tools, words};
+use crate::{defaults, deny, instructions, matrix, peers, sim, tools, words, zoo};
 
 const HELP: &str = "\
 Usage: cargo xtask test [--fast] [--keep-going]
 
-  --fast         skips the tests with the official SDKs, which must be installed once
+  --fast         skips the tests with the official SDKs and with other published packages, which must be installed once
   --keep-going   runs every step even after a failure
 ";
 
@@ -65,6 +65,8 @@ fn steps(fast: bool) -> Vec<Step> {
     ];
     if !fast {
         steps.push(Step::task("peers", "cargo xtask peers", || peers::run(&[])));
+        let sample = || zoo::run(&["--sample".into()]);
+        steps.push(Step::task("zoo", "cargo xtask zoo --sample", sample));
     }
     steps
 }
