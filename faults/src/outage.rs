@@ -32,7 +32,7 @@ const KEPT: usize = 100_000;
 
 /// The form of an outage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Outage {
     /// Open connections end with a FIN, new ones are refused.
     Refused,
@@ -158,11 +158,7 @@ pub(crate) struct OutageState {
 
 impl OutageState {
     pub(crate) fn new() -> OutageState {
-        OutageState {
-            current: watch::channel(None).0,
-            holds_calls: AtomicBool::new(false),
-            timeline: Mutex::default(),
-        }
+        OutageState { current: watch::channel(None).0, holds_calls: AtomicBool::new(false), timeline: Mutex::default() }
     }
 
     pub(crate) fn set(&self, outage: Option<Outage>) {

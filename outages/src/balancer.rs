@@ -129,6 +129,8 @@ pub(crate) async fn run(row: &Row, stage: &Stage) -> Result<Vec<Miss>, String> {
     observed.strays = ended.strays;
     observed.exit_code = ended.exit_code;
     observed.executions = backend.executions();
+    let dials = stage.counter.as_ref().map(|counter| counter.dials_of(balancer.port()));
+    observed.dials = dials.map(|dials| dials.iter().map(|at| at.saturating_duration_since(epoch)).collect());
     balancer.stop().await;
     Ok(demands::judge(row, &observed))
 }

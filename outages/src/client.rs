@@ -28,6 +28,8 @@ pub(crate) struct Client {
     process: Child,
     stdin: Option<ChildStdin>,
     epoch: Instant,
+    /// The first word of all ids, so that no two clients of a cell share a key.
+    name: &'static str,
     received: Arc<Received>,
     reader: JoinHandle<()>,
     sent: Vec<Sent>,
@@ -97,7 +99,12 @@ impl Client {
                 shared.take(&line, epoch.elapsed());
             }
         });
-        Ok(Client { process, stdin, epoch, received, reader, sent: Vec::new() })
+        Ok(Client { process, stdin, epoch, name: "", received, reader, sent: Vec::new() })
+    }
+
+    /// Returns this client with another first word of its ids.
+    pub(crate) fn named(self, name: &'static str) -> Client {
+        Client { name, ..self }
     }
 
     /// Sends `initialize` and returns its id.
@@ -145,7 +152,7 @@ impl Client {
     }
 
     fn next_id(&self, kind: Kind) -> String {
-        format!("{}{}", kind.prefix(), self.sent.len() + 1)
+        format!("{}{}{}", self.name, kind.prefix(), self.sent.len() + 1)
     }
 
     /// Marks every unanswered call as in flight.

@@ -223,8 +223,8 @@ impl Judged<'_> {
         }
         let limit = self.limit(call);
         (answer.at > limit).then(|| {
-            let demanded = format!("the read is answered by {}", seconds(limit));
-            Miss::late(demanded, format!("{}: {answer}", self.describe(call)))
+            let demanded = "the read is answered in time after the end";
+            Miss::late(demanded, format!("{}: {answer}; limit {}", self.describe(call), seconds(limit)))
         })
     }
 
@@ -263,8 +263,8 @@ impl Judged<'_> {
                 } else if is_unknown && answer.at > observed.begin {
                     misses.push(Miss::new("a call whose answer the outage took is `unknown`", seen()));
                 } else if answer.at > self.limit(call) {
-                    let demanded = format!("an unsent call is answered by {}", seconds(self.limit(call)));
-                    misses.push(Miss::late(demanded, seen()));
+                    let demanded = "an unsent call is answered in time after the end";
+                    misses.push(Miss::late(demanded, format!("{}; limit {}", seen(), seconds(self.limit(call)))));
                 }
             }
             (AnswerResult::Failure { .. }, Some("unknown")) => {
@@ -276,7 +276,8 @@ impl Judged<'_> {
                     _ => self.limit(call),
                 };
                 if answer.at > limit {
-                    misses.push(Miss::late(format!("`unknown` is answered by {}", seconds(limit)), seen()));
+                    let demanded = "`unknown` is answered in time";
+                    misses.push(Miss::late(demanded, format!("{}; limit {}", seen(), seconds(limit))));
                 }
             }
             (AnswerResult::Failure { .. }, Some("refused")) if cell.form.refuses_calls() && runs == 0 => {

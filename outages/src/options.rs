@@ -120,7 +120,9 @@ impl Options {
     pub(crate) fn selects(&self, name: &str) -> bool {
         // "session" must not select "no-session", nor "1" the "10" of another cell, so a full name selects itself only.
         let is_full = self.only.iter().any(|only| only == name);
-        is_full || self.only.is_empty() || self.only.iter().any(|only| only.split('/').count() < 4 && name.contains(only))
+        is_full
+            || self.only.is_empty()
+            || self.only.iter().any(|only| only.split('/').count() < 4 && name.contains(only))
     }
 }
 

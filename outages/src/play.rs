@@ -90,8 +90,8 @@ impl Played<'_> {
     }
 
     /// Starts a client and lets it do everything once: handshake, list, read.
-    async fn warm_client(&self) -> Result<Client, String> {
-        let mut client = self.client()?;
+    async fn warm_client(&self, name: &'static str) -> Result<Client, String> {
+        let mut client = self.client()?.named(name);
         let until = Instant::now() + WARM_UP;
         for step in ["initialize", "tools/list", "lookup"] {
             let id = match step {
@@ -113,7 +113,7 @@ impl Played<'_> {
 
     /// A complete run before the outage, which leaves its catalogue.
     async fn run_once(&self) -> Result<(), String> {
-        let ended = self.warm_client().await?.end().await;
+        let ended = self.warm_client("earlier-").await?.end().await;
         match ended.exit_code {
             Some(0) => Ok(()),
             code => Err(format!("the run before the outage ended with {code:?} instead of 0")),
@@ -127,11 +127,12 @@ impl Played<'_> {
         let end = begin + self.cell.duration();
         let start = self.epoch.elapsed();
         let mut client = self.client()?;
+        let mut is_initialized = false;
         let calls = async {
             let id = client.initialize().await;
-            // The limits of promises of the handshake itself are checked later.
             let until = end + judge::longest_limit(self.cell) + GRACE;
             if client.answer(&id, until).await.is_some_and(|answer| answer.is_success()) {
+                is_initialized = true;
                 client.initialized().await;
                 let id = client.list().await;
                 if client.answer(&id, until).await.is_some() {
@@ -149,6 +150,10 @@ impl Played<'_> {
         let ((), ended) = tokio::join!(calls, ending);
         ended?;
         let observed = Observed { start, ..self.times(begin, end) };
+        // A client whose handshake failed gives up.
+        if is_initialized {
+            self.look(&mut client).await;
+        }
         self.settle(&client, end).await;
         Ok((client, observed))
     }
@@ -156,7 +161,7 @@ impl Played<'_> {
     /// The outage begins while the client runs.
     async fn outage_during_run(&self) -> Result<(Client, Observed), String> {
         let start = self.epoch.elapsed();
-        let mut client = self.warm_client().await?;
+        let mut client = self.warm_client("").await?;
         let gate = self.folder.join("gate");
         match self.cell.situation {
             Situation::ReadInFlight => self.put_in_flight(&mut client, &gate, 1, 0).await?,
@@ -191,7 +196,7 @@ impl Played<'_> {
         sleep_until(end).await;
         self.site.end()?;
         let end = Instant::now();
-        self.look(&mut client, end).await;
+        self.look(&mut client).await;
         if self.cell.situation == Situation::UnsafeDuring {
             client.write_note(None).await;
         }
@@ -200,14 +205,16 @@ impl Played<'_> {
         Ok((client, observed))
     }
 
-    /// Reads until one read is answered.
-    async fn look(&self, client: &mut Client, end: Instant) {
-        for number in 0..LOOKS {
+    /// Reads in a fixed interval until one read succeeds.
+    async fn look(&self, client: &mut Client) {
+        let mut next = Instant::now();
+        for _ in 0..LOOKS {
+            next += LOOK_INTERVAL;
             let id = client.read(None).await;
-            let next = end + LOOK_INTERVAL * u32::try_from(number + 1).unwrap_or(u32::MAX);
             if client.answer(&id, next).await.is_some_and(|answer| answer.is_success()) {
                 return;
             }
+            sleep_until(next).await;
         }
     }
 

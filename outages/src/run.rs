@@ -20,6 +20,9 @@ use crate::table;
 /// If more cells missed their time, the machine or the binary is too slow, and repeating them would take too long.
 const MOST_REPEATED: usize = 12;
 
+/// The printed examples of each demand that was not met.
+const EXAMPLES: usize = 2;
+
 /// Something that is run and judged by itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Job {
@@ -85,9 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let failed: Vec<&Done> = done.iter().filter(|done| !done.misses.is_empty()).collect();
     for done in &failed {
         println!("\nFAILED {}", done.job.name());
-        for miss in &done.misses {
-            println!("  demanded: {}\n  seen:     {}", miss.demanded, miss.seen);
-        }
+        print_misses(&done.misses);
         println!("  repeat:   {}", done.job.repeat());
         println!("  log:      {}", log_folder.join(done.job.folder()).join("stderr.txt").display());
     }
@@ -99,6 +100,24 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
         fs::write(path, &table).map_err(|why| format!("cannot write {}: {why}", path.display()))?;
     }
     Ok(failed.is_empty())
+}
+
+/// Prints each demand once, with the first examples.
+fn print_misses(misses: &[Miss]) {
+    let mut demands: Vec<&str> = Vec::new();
+    for miss in misses {
+        if demands.contains(&miss.demanded.as_str()) {
+            continue;
+        }
+        demands.push(&miss.demanded);
+        let seen: Vec<&str> =
+            misses.iter().filter(|it| it.demanded == miss.demanded).map(|it| it.seen.as_str()).collect();
+        println!("  demanded: {}", miss.demanded);
+        seen.iter().take(EXAMPLES).for_each(|seen| println!("  seen:     {seen}"));
+        if seen.len() > EXAMPLES {
+            println!("            and {} more", seen.len() - EXAMPLES);
+        }
+    }
 }
 
 fn stage(options: &Options) -> Result<Stage, String> {

@@ -91,7 +91,8 @@ pub fn unpack_balancers(folder: &Path) -> Result<(), String> {
         return Ok(());
     }
     fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
-    let script = format!("apt-get download {} && for file in *.deb; do dpkg-deb -x \"$file\" .; done", UNPACKED.join(" "));
+    let script =
+        format!("apt-get download {} && for file in *.deb; do dpkg-deb -x \"$file\" .; done", UNPACKED.join(" "));
     CommandLine::new("sh", &["-c", &script]).within(folder).run()
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Event, Row};
+use super::{Event, IDLE_CALLS, Row};
 use crate::judge::{HANDSHAKE, Miss, RECOVERY, seconds};
 use crate::observed::{Answer, Call, Kind, Observed};
 
@@ -13,8 +13,8 @@ const ATTEMPTS: u64 = 3;
 const SLOW_LIMIT: Duration = Duration::from_secs(15);
 /// A call within this time of a reload can cross the end of its connection.
 const CROSSING: Duration = Duration::from_millis(300);
-/// The old process of a reloaded balancer closes its last connections by this time.
-const HARD_STOP: Duration = Duration::from_secs(6);
+/// The old process of a reloaded balancer closes its last connections after this time.
+const HARD_STOP: Duration = Duration::from_secs(5);
 
 /// Returns every demand that the row did not meet.
 pub(super) fn judge(row: &Row, observed: &Observed) -> Vec<Miss> {
@@ -34,7 +34,25 @@ pub(super) fn judge(row: &Row, observed: &Observed) -> Vec<Miss> {
     if observed.exit_code != Some(0) {
         misses.push(Miss::new("Mendline ends with 0 when its client leaves", format!("{:?}", observed.exit_code)));
     }
+    misses.extend(event_happened(row, observed));
     misses
+}
+
+/// A row in which nothing happened proves nothing.
+fn event_happened(row: &Row, observed: &Observed) -> Option<Miss> {
+    match row.event {
+        Event::Slow => {
+            let stays_slow = observed.stays_slow.as_ref();
+            let again = observed.executions.iter().any(|(key, runs)| *runs > 1 && Some(key) != stays_slow);
+            (!again).then(|| Miss::setup("the balancer answered no slow read itself"))
+        }
+        Event::IdleTimeout => {
+            // Without the right to count dials this cannot be seen.
+            let dials = observed.dials.as_ref()?.iter().filter(|at| **at >= observed.begin).count();
+            (dials < IDLE_CALLS / 2).then(|| Miss::setup("the balancer closed no idle connection"))
+        }
+        Event::Reload | Event::Down(_) => None,
+    }
 }
 
 fn judge_call(row: &Row, observed: &Observed, call: &Call, answer: &Answer) -> Vec<Miss> {
@@ -78,7 +96,7 @@ fn may_be_unknown(row: &Row, observed: &Observed, call: &Call) -> bool {
         // Only calls that the balancer cuts with a connection of its old process.
         Event::Reload => {
             let near = |at: Duration| call.sent + CROSSING >= at && call.sent <= at + CROSSING;
-            near(observed.begin) || call.sent > observed.begin && call.sent < observed.begin + HARD_STOP && call.in_flight
+            near(observed.begin) || near(observed.begin + HARD_STOP)
         }
         Event::Down(_) => call.sent + CROSSING >= observed.begin && call.sent < observed.end,
         // The slow one, which is issued at the beginning.
@@ -154,10 +172,23 @@ mod tests {
 
     #[test]
     fn read_that_stays_slow_gets_three_attempts() {
-        let slow = |answer, runs| Observed { stays_slow: Some("a".into()), ..facts(Kind::Read, 5_000, answer, runs) };
+        let slow = |answer, runs| {
+            let mut facts = facts(Kind::Read, 5_000, answer, runs);
+            facts.executions.insert("another".to_owned(), 2);
+            Observed { stays_slow: Some("a".to_owned()), ..facts }
+        };
         assert_eq!(misses(Event::Slow, &slow(answer(9_000, Some("unknown")), 3)), 0);
         assert_eq!(misses(Event::Slow, &slow(answer(9_000, Some("unknown")), 4)), 1);
         assert_eq!(misses(Event::Slow, &slow(answer(9_000, None), 3)), 1);
         assert_eq!(misses(Event::Slow, &slow(answer(21_000, Some("unknown")), 3)), 1);
+    }
+
+    #[test]
+    fn row_without_its_event_fails() {
+        let quick = facts(Kind::Read, 5_500, answer(5_600, None), 1);
+        assert_eq!(misses(Event::Slow, &quick), 1);
+        let dials = |count| Some(vec![Duration::from_secs(7); count]);
+        assert_eq!(misses(Event::IdleTimeout, &Observed { dials: dials(1), ..quick.clone() }), 1);
+        assert_eq!(misses(Event::IdleTimeout, &Observed { dials: dials(8), ..quick }), 0);
     }
 }

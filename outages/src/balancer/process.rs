@@ -69,7 +69,8 @@ impl Balancer {
         let log = fs::File::options().create(true).append(true).open(self.folder.join("balancer.txt"));
         let log = log.map_err(|why| why.to_string())?;
         let folders = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/sbin";
-        let found = std::env::split_paths(&folders).map(|folder| folder.join(self.program())).find(|path| path.exists());
+        let found =
+            std::env::split_paths(&folders).map(|folder| folder.join(self.program())).find(|path| path.exists());
         let program = found.ok_or_else(|| {
             let packages = "on Debian: apt-get install haproxy nginx-light";
             format!("{} is not installed; install it ({packages})", self.program())

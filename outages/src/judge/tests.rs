@@ -103,14 +103,14 @@ fn first_success_must_follow_the_end_in_time() {
 fn silent_read_has_a_longer_limit() {
     let cell = cell(Form::Silence, Situation::ReadDuring);
     passes(&cell, &observed(vec![call(Kind::Read, 6_000, success(44_000))]));
-    misses(&cell, &observed(vec![call(Kind::Read, 6_000, success(44_600))]), "the read is answered by");
+    misses(&cell, &observed(vec![call(Kind::Read, 6_000, success(44_600))]), "the read is answered in time");
 }
 
 #[test]
 fn retry_after_allows_the_hint_after_the_end() {
     let cell = cell(Form::Status503RetryAfter, Situation::ReadDuring);
     passes(&cell, &observed(vec![call(Kind::Read, 6_000, success(18_900))]));
-    misses(&cell, &observed(vec![call(Kind::Read, 6_000, success(19_100))]), "the read is answered by");
+    misses(&cell, &observed(vec![call(Kind::Read, 6_000, success(19_100))]), "the read is answered in time");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn unsent_unsafe_call_must_succeed() {
     misses(&cell, &facts(success(15_500)), "has run");
     misses(&cell, &facts(failure(6_500, "not_sent", 0)), "waits for the end");
     misses(&cell, &facts(failure(6_500, "unknown", 1)), "waits for the end");
-    misses(&cell, &ran(facts(success(18_100)), "unsafe-6000", 1), "an unsent call is answered by");
+    misses(&cell, &ran(facts(success(18_100)), "unsafe-6000", 1), "an unsent call is answered in time");
 }
 
 #[test]
