@@ -31,7 +31,7 @@ const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 const KEPT: usize = 100_000;
 
 /// The form of an outage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Outage {
     /// Open connections end with a FIN, new ones are refused.
@@ -187,7 +187,7 @@ impl OutageState {
     /// Answers a request: by the server, or by the outage that is there or begins before the answer.
     pub(crate) async fn answer(&self, state: &Arc<ServerState>, request: HttpRequest) -> Reply {
         let mut current = self.watch();
-        let now = current.borrow_and_update().clone();
+        let now = *current.borrow_and_update();
         self.arrived(&request, now.is_some());
         let outage = match now {
             Some(outage) => {
@@ -232,7 +232,7 @@ impl OutageState {
 
 /// Waits for the beginning of an outage.
 async fn begun(current: &mut watch::Receiver<Option<Outage>>) -> Outage {
-    match current.wait_for(Option::is_some).await.map(|outage| outage.clone()) {
+    match current.wait_for(Option::is_some).await.map(|outage| *outage) {
         Ok(Some(outage)) => outage,
         // The server is gone, and all its tasks with it.
         _ => std::future::pending().await,

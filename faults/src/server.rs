@@ -212,7 +212,7 @@ async fn accept(mut port: Port, address: SocketAddr, identity: Option<Identity>,
     let mut outage = state.outages.watch();
     let mut number = 0;
     loop {
-        let now = outage.borrow_and_update().clone();
+        let now = *outage.borrow_and_update();
         port = port.switched(now == Some(Outage::Refused), address);
         tokio::select! {
             biased;

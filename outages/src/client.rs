@@ -12,12 +12,15 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::observed::{Answer, Call, Kind};
 
 /// The time that Mendline has to end after its client has left.
 const EXIT_LIMIT: Duration = Duration::from_secs(20);
+
+/// The time that Mendline has to read a line.
+const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Variables of the machine that a run must not see.
 const PROXY_VARIABLES: [&str; 8] =
@@ -163,10 +166,11 @@ impl Client {
         }
     }
 
-    /// A broken pipe is seen as requests without answers.
+    /// A broken or full pipe is seen as requests without answers.
     async fn write(&mut self, message: &Value) {
         if let Some(stdin) = &mut self.stdin {
-            let _ = stdin.write_all(format!("{message}\n").as_bytes()).await;
+            let line = format!("{message}\n");
+            let _ = timeout(WRITE_LIMIT, stdin.write_all(line.as_bytes())).await;
         }
     }
 

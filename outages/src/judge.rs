@@ -40,7 +40,7 @@ const PROCESS_START: Duration = Duration::from_millis(1_000);
 /// Timers may fire this much early, as seen from here.
 const EARLY: Duration = Duration::from_millis(150);
 /// The waiting of any call for recovery.
-const WAITING: Duration = Duration::from_secs(45);
+pub(crate) const WAITING: Duration = Duration::from_secs(45);
 /// Attempts of a call that an available server received.
 const ATTEMPTS: u64 = 3;
 /// The dials while a server is not ready: a burst, then one in two seconds.
@@ -49,6 +49,8 @@ const BURST: u64 = 6;
 const BEFORE_VERDICT: u64 = 4;
 /// A refusal this close to the end can be met by a probe that finds the server available.
 const VERDICT: Duration = Duration::from_millis(1_500);
+/// The time from the first failure to the verdict: one probe, at most one a second, and the work of this program.
+const KNOWN_AWAY: Duration = Duration::from_secs(2);
 /// The shortest pause after 429.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
 /// A pause may look this much shorter from here, because the client counts it from another moment.
@@ -100,6 +102,7 @@ pub(crate) fn judge(cell: &Cell, observed: &Observed) -> Vec<Miss> {
     misses.extend(judged.recovery());
     misses.extend(judged.dials());
     misses.extend(judged.pauses());
+    misses.extend(judged.calls_after_verdict());
     if observed.elsewhere > 0 {
         let seen = format!("{} requests at the other origin", observed.elsewhere);
         misses.push(Miss::new("a redirect to another origin is not followed", seen));
@@ -268,7 +271,11 @@ impl Judged<'_> {
                 }
             }
             (AnswerResult::Failure { .. }, Some("unknown")) => {
-                if !is_unknown && !self.may_be_unknown(call) {
+                let is_away = self.verdict().is_some_and(|verdict| call.sent > verdict) && call.sent < observed.end;
+                if is_away {
+                    let demanded = "a call to a server that is known to be away waits for the end and succeeds";
+                    misses.push(Miss::late(demanded, seen()));
+                } else if !is_unknown && !self.may_be_unknown(call) {
                     misses.push(Miss::new("an unsent call waits for the end of the outage and succeeds", seen()));
                 }
                 let limit = match cell.form {
@@ -305,6 +312,8 @@ impl Judged<'_> {
         let during = call.sent >= observed.begin && call.sent < observed.end;
         let crosses = call.sent + CROSSING >= observed.begin && call.sent <= observed.begin + CROSSING;
         during && cell.form.ends_new_connections()
+            // A silent connection of the pool swallows a call after the end, too.
+            || call.sent >= observed.begin && cell.form == Form::Silence && !cell.situation.is_start()
             || crosses && cell.situation == Situation::Agent
             // Every process of this form dies with all calls that it has received.
             || cell.form == Form::DiesAtCall && call.sent < observed.end && observed.runs(&call.id) <= 1
@@ -369,6 +378,30 @@ impl Judged<'_> {
             }
         }
         None
+    }
+
+    /// Calls that were sent although the server was known to be away. Only probes look for its end.
+    fn calls_after_verdict(&self) -> Option<Miss> {
+        let verdict = self.verdict()?;
+        let is_call = |what: &str| what == "tools/call";
+        let sent = self.observed.arrivals.iter().filter(|it| it.met_outage && is_call(&it.what) && it.at > verdict);
+        let count = sent.clone().count();
+        let first = sent.map(|it| it.at).min()?;
+        let demanded = "no call is sent once the server is known to be away";
+        let seen = format!("{count} calls, the first {} after the beginning", seconds(first - self.observed.begin));
+        Some(Miss::late(demanded, seen))
+    }
+
+    /// Returns the time by which the server must be known to be away, if a call can have shown it.
+    fn verdict(&self) -> Option<Duration> {
+        let (cell, observed) = (self.cell, self.observed);
+        // A silent server is not known to be away, 429 is tried with a call, and the command answers everything else.
+        if cell.situation.is_start() || matches!(cell.form, Form::Silence | Form::Status429 | Form::DiesAtCall) {
+            return None;
+        }
+        let failed = |call: &&Call| call.kind != Kind::Initialize && (call.in_flight || call.sent >= observed.begin);
+        let first = observed.calls.iter().filter(failed).map(|call| call.sent.max(observed.begin)).min()?;
+        Some(first + KNOWN_AWAY)
     }
 
     fn server_name(&self) -> &'static str {

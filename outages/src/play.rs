@@ -30,7 +30,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 const LOOKS: usize = 30;
 /// The number of reads, and of unsafe calls, in flight.
 const MANY: usize = 32;
-/// The time for which a late answer is still awaited, so that it can be reported.
+/// The time for which a late answer is still awaited, so that it is not taken for a missing one.
 const GRACE: Duration = Duration::from_secs(8);
 /// The deadline of calls behind a silent server, which end in no other way: longer than every limit of a read.
 const SILENT_CALL_TIMEOUT: &str = "45s";
@@ -80,13 +80,13 @@ struct Played<'a> {
 
 impl Played<'_> {
     fn client(&self) -> Result<Client, String> {
-        let (target, environment) = self.site.target()?;
+        let target = self.site.target()?;
         let mut arguments = Vec::new();
         if self.cell.form == Form::Silence {
             arguments.extend(["--call-timeout".to_owned(), SILENT_CALL_TIMEOUT.to_owned()]);
         }
-        arguments.extend(target);
-        Client::start(&self.stage.mendline, &arguments, self.folder, &environment, self.epoch)
+        arguments.extend(target.arguments);
+        Client::start(&self.stage.mendline, &arguments, self.folder, &target.environment, self.epoch)
     }
 
     /// Starts a client and lets it do everything once: handshake, list, read.
@@ -261,7 +261,8 @@ impl Played<'_> {
 
     /// Waits for all answers, a little longer than their limits.
     async fn settle(&self, client: &Client, end: Instant) {
-        client.settle(end.max(Instant::now()) + judge::longest_limit(self.cell) + GRACE).await;
+        let longest = judge::longest_limit(self.cell).max(judge::WAITING);
+        client.settle(end.max(Instant::now()) + longest + GRACE).await;
     }
 
     fn times(&self, begin: Instant, end: Instant) -> Observed {

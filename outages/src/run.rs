@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet};
+use tokio::time::timeout;
 
 use crate::balancer::{self, Row};
 use crate::cell::Cell;
@@ -19,6 +20,9 @@ use crate::table;
 
 /// If more cells missed their time, the machine or the binary is too slow, and repeating them would take too long.
 const MOST_REPEATED: usize = 12;
+
+/// The longest time of a job. Every wait in it has its own limit, so that only a defect of this program exceeds it.
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// The printed examples of each demand that was not met.
 const EXAMPLES: usize = 2;
@@ -44,11 +48,17 @@ impl Job {
     }
 
     async fn run(&self, stage: &Stage) -> Vec<Miss> {
-        let played = match self {
-            Job::Cell(cell) => play(cell, stage).await.map(|observed| judge(cell, &observed)),
-            Job::Row(row) => balancer::run(row, stage).await,
+        let played = async {
+            match self {
+                Job::Cell(cell) => play(cell, stage).await.map(|observed| judge(cell, &observed)),
+                Job::Row(row) => balancer::run(row, stage).await,
+            }
         };
-        played.unwrap_or_else(|why| vec![Miss::setup(&why)])
+        match timeout(LONGEST, played).await {
+            Ok(Ok(misses)) => misses,
+            Ok(Err(why)) => vec![Miss::setup(&why)],
+            Err(_) => vec![Miss::setup(&format!("it did not end within {LONGEST:?}"))],
+        }
     }
 
     /// Returns the command that runs it alone.

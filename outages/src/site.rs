@@ -27,6 +27,14 @@ pub(crate) enum Site {
     Command { folder: PathBuf, form: Form },
 }
 
+/// How `mendline run` reaches a server.
+pub(crate) struct Target {
+    /// The last arguments: the URL, or the command.
+    pub(crate) arguments: Vec<String>,
+    /// Variables that it needs.
+    pub(crate) environment: Vec<(&'static str, String)>,
+}
+
 impl Site {
     /// Starts the server without an outage.
     pub(crate) async fn start(cell: &Cell, folder: &Path) -> Result<Site, String> {
@@ -57,17 +65,17 @@ impl Site {
         Ok(Site::Url { server, certificate: Some(certificate), form })
     }
 
-    /// Returns the arguments of `mendline run` and the variables that it needs.
-    pub(crate) fn target(&self) -> Result<(Vec<String>, Vec<(&'static str, String)>), String> {
+    /// Returns how `mendline run` reaches the server.
+    pub(crate) fn target(&self) -> Result<Target, String> {
         match self {
             Site::Url { server, certificate, .. } => {
                 let trust = certificate.iter().map(|path| ("NODE_EXTRA_CA_CERTS", path.to_string_lossy().into_owned()));
-                Ok((vec![server.url()], trust.collect()))
+                Ok(Target { arguments: vec![server.url()], environment: trust.collect() })
             }
             Site::Command { folder, .. } => {
                 let this = std::env::current_exe().map_err(|why| format!("cannot find this program: {why}"))?;
                 let words = ["--", &this.to_string_lossy(), command_server::WORD, &folder.to_string_lossy()];
-                Ok((words.map(str::to_owned).to_vec(), Vec::new()))
+                Ok(Target { arguments: words.map(str::to_owned).to_vec(), environment: Vec::new() })
             }
         }
     }

@@ -13,6 +13,9 @@ use tokio::time::Instant;
 /// The length of an IPv4 header without options, as on loopback.
 const IP_HEADER: usize = 20;
 
+/// The number of dials that are kept, of all programs on this machine.
+const KEPT: usize = 10_000_000;
+
 /// Counts the dials of all ports while the program runs.
 pub(crate) struct SynCounter(Arc<Mutex<Vec<(u16, Instant)>>>);
 
@@ -34,8 +37,9 @@ impl SynCounter {
             let mut packet = [0; 128];
             // The thread ends with the program.
             while let Ok(length) = socket.read(&mut packet) {
-                if let Some(port) = destination(&packet[..length]) {
-                    shared.lock().unwrap_or_else(PoisonError::into_inner).push((port, Instant::now()));
+                let mut dials = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(port) = destination(&packet[..length]).filter(|_| dials.len() < KEPT) {
+                    dials.push((port, Instant::now()));
                 }
             }
         });

@@ -261,7 +261,7 @@ impl ServerState {
 
     /// Begins an outage, on open connections too.
     pub(crate) fn begin_outage(&self, outage: Outage) {
-        self.outages.set(Some(outage.clone()));
+        self.outages.set(Some(outage));
         match outage {
             Outage::Refused | Outage::TlsAlert => self.cut(Ending::Fin),
             Outage::Cut(ending) => self.cut(ending),

@@ -173,6 +173,15 @@ fn call_cut_at_accept_may_be_unknown_or_succeed() {
 }
 
 #[test]
+fn swallowed_unsafe_call_is_unknown_at_its_deadline() {
+    let cell = cell(Form::Silence, Situation::UnsafeDuring);
+    let facts = |answer| observed(vec![call(Kind::Unsafe, 6_000, answer)]);
+    passes(&cell, &facts(failure(51_100, "unknown", 1)));
+    misses(&cell, &facts(failure(52_100, "unknown", 1)), "`unknown` is answered in time");
+    misses(&cell, &facts(failure(51_100, "not_sent", 1)), "waits for the end");
+}
+
+#[test]
 fn command_that_dies_gets_three_attempts() {
     let cell = cell(Form::DiesAtCall, Situation::ReadDuring);
     let facts = |answer, runs| ran(observed(vec![call(Kind::Read, 6_000, answer)]), "read-6000", runs);
@@ -252,4 +261,17 @@ fn redirect_is_not_followed_and_exit_code_is_zero() {
     misses(&cell, &Observed { elsewhere: 1, ..observed(Vec::new()) }, "not followed");
     misses(&cell, &Observed { exit_code: None, ..observed(Vec::new()) }, "ends with 0");
     misses(&cell, &Observed { exit_code: Some(1), ..observed(Vec::new()) }, "ends with 0");
+}
+
+#[test]
+fn calls_are_not_sent_after_the_verdict() {
+    let cell = cell(Form::Status502, Situation::Agent);
+    let reads = || observed(vec![call(Kind::Read, 5_100, success(15_500)), call(Kind::Read, 9_000, success(15_500))]);
+    let facts = |at: u64| arrived(reads(), "tools/call", Some("read-9000"), at);
+    passes(&cell, &facts(7_000));
+    misses(&cell, &facts(9_010), "no call is sent once");
+    passes(&cell, &arrived(reads(), "ping", None, 9_010));
+    let unknown = call(Kind::Unsafe, 9_000, failure(9_100, "unknown", 1));
+    let facts = observed(vec![call(Kind::Read, 5_100, success(15_500)), unknown]);
+    misses(&cell, &facts, "known to be away waits");
 }
