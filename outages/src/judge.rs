@@ -143,12 +143,18 @@ struct Judged<'a> {
 
 impl Judged<'_> {
     fn call(&self, call: &Call, answer: &Answer) -> Vec<Miss> {
-        match call.kind {
+        let mut misses = match call.kind {
             Kind::Initialize if self.cell.situation.is_start() => self.handshake(call, answer),
             Kind::List if self.cell.situation == Situation::SecondStart => self.cached(call, answer),
             Kind::Initialize | Kind::List | Kind::Read => self.read(call, answer).into_iter().collect(),
             Kind::Unsafe => self.unsafe_call(call, answer),
+        };
+        let (runs, outcome) = (self.observed.runs(&call.id), answer.outcome());
+        if runs > 0 && matches!(outcome, Some("not_sent" | "refused")) {
+            let seen = format!("{}: ran {runs} times, {answer}", self.describe(call));
+            misses.push(Miss::new("`not_sent` and `refused` are true: the call did not run", seen));
         }
+        misses
     }
 
     /// The handshake of a client that starts during the outage.

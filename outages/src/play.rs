@@ -169,6 +169,7 @@ impl Played<'_> {
             Situation::Agent => self.agent(&mut client, Instant::now() + AGENT_BEFORE).await,
             _ => {}
         }
+        self.site.settle_dials(self.stage.counter.as_ref()).await;
         client.mark_in_flight();
         self.site.begin()?;
         let begin = Instant::now();

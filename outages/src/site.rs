@@ -21,6 +21,9 @@ use crate::syn_counter::SynCounter;
 /// The interval of looking at files.
 const GLANCE: Duration = Duration::from_millis(10);
 
+/// The time that a busy machine gives to the counter of dials.
+const CATCH_UP: Duration = Duration::from_secs(5);
+
 /// The server of one cell.
 pub(crate) enum Site {
     Url { server: Server, certificate: Option<PathBuf>, form: Form },
@@ -77,6 +80,16 @@ impl Site {
                 let words = ["--", &this.to_string_lossy(), command_server::WORD, &folder.to_string_lossy()];
                 Ok(Target { arguments: words.map(str::to_owned).to_vec(), environment: Vec::new() })
             }
+        }
+    }
+
+    /// Waits until the counter has seen every connection so far, so that none of them counts for the outage.
+    pub(crate) async fn settle_dials(&self, counter: Option<&SynCounter>) {
+        let (Site::Url { server, .. }, Some(counter)) = (self, counter) else { return };
+        let until = Instant::now() + CATCH_UP;
+        let is_behind = || counter.dials_of(server.address().port()).len() < server.timeline().connections.len();
+        while is_behind() && Instant::now() < until {
+            tokio::time::sleep(GLANCE).await;
         }
     }
 

@@ -26,7 +26,8 @@ fn matrix(done: &[Done], text: &mut String) {
     let situations = Situation::ALL.map(Situation::name);
     let _ = writeln!(text, "| {:<20} | {} |", "form", situations.map(|name| format!("{name:<14}")).join(" | "));
     let _ = writeln!(text, "|{}", "---|".repeat(situations.len() + 1));
-    for form in Form::ALL {
+    let was_run = |form: &Form| done.iter().any(|done| matches!(done.job, Job::Cell(cell) if cell.form == *form));
+    for form in Form::ALL.into_iter().filter(was_run) {
         let marks = Situation::ALL.map(|situation| {
             let marks = SECONDS.map(|seconds| {
                 let sessions: &[bool] = if form.is_command() { &[true] } else { &[true, false] };
@@ -41,7 +42,8 @@ fn matrix(done: &[Done], text: &mut String) {
 
 fn rows(done: &[Done], text: &mut String) {
     let _ = writeln!(text, "| {:<44} | result |\n|---|---|", "balancer/server/situation");
-    for row in Row::all() {
+    let was_run = |row: &Row| done.iter().any(|done| done.job == Job::Row(*row));
+    for row in Row::all().into_iter().filter(was_run) {
         let _ = writeln!(text, "| {:<44} | {:<6} |", row.name(), mark(done, &Job::Row(row)));
     }
 }
@@ -62,7 +64,8 @@ mod tests {
     #[test]
     fn failed_cell_is_marked_in_its_place() {
         let all = Cell::all();
-        let cells: Vec<_> = all.into_iter().filter(|cell| cell.form == Form::Status502).collect();
+        let is_run = |cell: &Cell| cell.form == Form::Status502 && cell.situation != Situation::FirstStart;
+        let cells: Vec<_> = all.into_iter().filter(is_run).collect();
         let fails = |cell: &Cell| cell.name() == "502/10/agent/no-session";
         let done: Vec<Done> = cells
             .iter()
@@ -74,7 +77,7 @@ mod tests {
         let text = markdown(&done);
         let row = text.lines().find(|line| line.starts_with("| 502 ")).unwrap();
         assert!(row.contains("++ +F ++"), "{row}");
-        assert_eq!(row.matches('F').count(), 1, "{row}");
-        assert!(text.lines().any(|line| line.starts_with("| 503 ") && line.contains(".. .. ..")), "{text}");
+        assert_eq!((row.matches('F').count(), row.matches(".. .. ..").count()), (1, 1), "{row}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("| ")).count(), 2, "only forms that were run: {text}");
     }
 }

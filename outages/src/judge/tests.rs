@@ -121,7 +121,11 @@ fn unsafe_call_that_was_met_must_be_unknown() {
         arrived(ran(facts, "unsafe-6000", runs), "tools/call", Some("unsafe-6000"), 6_010)
     };
     passes(&cell, &facts(failure(6_500, "unknown", 1), 1));
-    misses(&cell, &facts(failure(6_500, "not_sent", 1), 1), "`unknown`");
+    let untrue = demands(&cell, &facts(failure(6_500, "not_sent", 1), 1));
+    assert!(
+        matches!(&untrue[..], [one, two] if one.contains("`unknown`") && two.contains("did not run")),
+        "{untrue:?}"
+    );
     misses(&cell, &facts(success(15_500), 1), "`unknown`");
     let again = arrived(facts(failure(6_500, "unknown", 1), 1), "tools/call", Some("unsafe-6000"), 15_100);
     misses(&cell, &again, "not sent again");
@@ -154,14 +158,14 @@ fn unsafe_call_in_flight_must_be_unknown_unless_refused() {
 #[test]
 fn refusal_is_an_answer_only_just_before_the_end() {
     let cell = cell(Form::Page404, Situation::UnsafeDuring);
-    let facts = |at: u64| {
-        let facts = observed(vec![call(Kind::Unsafe, 6_000, failure(15_200, "refused", 1))]);
-        arrived(facts, "tools/call", Some("unsafe-6000"), at)
+    let facts = |sent: u64| {
+        let facts = observed(vec![call(Kind::Unsafe, sent, failure(15_200, "refused", 1))]);
+        arrived(facts, "tools/call", Some(&format!("unsafe-{sent}")), sent + 10)
     };
     passes(&cell, &facts(14_500));
-    misses(&cell, &facts(6_010), "a refused call waits");
-    let ran_all_the_same = ran(facts(14_500), "unsafe-6000", 1);
-    misses(&cell, &ran_all_the_same, "waits for the end");
+    misses(&cell, &facts(6_000), "a refused call waits");
+    let ran_all_the_same = ran(facts(14_500), "unsafe-14500", 1);
+    assert!(demands(&cell, &ran_all_the_same).iter().any(|demand| demand.contains("did not run")));
 }
 
 #[test]
