@@ -47,8 +47,8 @@ const ATTEMPTS: u64 = 3;
 const BURST: u64 = 6;
 /// Dials beside the burst: calls that were sent before the verdict, each on its own connection.
 const BEFORE_VERDICT: u64 = 4;
-/// A refusal this close to the end can be met by a probe that finds the server available.
-const VERDICT: Duration = Duration::from_millis(1_500);
+/// A refusal this close to the end can be followed by a probe that finds the server available.
+const VERDICT: Duration = Duration::from_millis(600);
 /// The time from the first failure to the verdict: one probe, at most one a second, and the work of this program.
 const KNOWN_AWAY: Duration = Duration::from_secs(2);
 /// The shortest pause after 429.
@@ -298,7 +298,7 @@ impl Judged<'_> {
                 // the refusal is the answer.
                 let last = observed.arrivals_of(&call.id).filter(|arrival| arrival.met_outage).map(|it| it.at).max();
                 if cell.form == Form::Status429 || last.is_none_or(|last| last + VERDICT < observed.end) {
-                    misses.push(Miss::new("a refused call waits for the end of the outage and succeeds", seen()));
+                    misses.push(Miss::late("a refused call waits for the end of the outage and succeeds", seen()));
                 }
             }
             (AnswerResult::Failure { .. }, _) if is_unknown => {

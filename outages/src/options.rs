@@ -118,11 +118,10 @@ impl Options {
 
     /// Returns whether `--only` selects this name.
     pub(crate) fn selects(&self, name: &str) -> bool {
-        // "session" must not select "no-session", nor "1" the "10" of another cell, so a full name selects itself only.
-        let is_full = self.only.iter().any(|only| only == name);
-        is_full
-            || self.only.is_empty()
-            || self.only.iter().any(|only| only.split('/').count() < 4 && name.contains(only))
+        // A complete name selects itself only: "…/session" is not "…/no-session", and "…-1" is not "…-10".
+        let parts = |text: &str| text.split('/').count();
+        let is_selected = |only: &String| if parts(only) == parts(name) { only == name } else { name.contains(only) };
+        self.only.is_empty() || self.only.iter().any(is_selected)
     }
 }
 
@@ -136,6 +135,7 @@ fn named<T: Copy>(value: &str, what: &str, all: &[T], name: fn(T) -> &'static st
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::balancer::Row;
 
     fn parsed(line: &str) -> Result<Options, String> {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -160,6 +160,15 @@ mod tests {
         for cell in Cell::all() {
             let chosen = parsed(&format!("--only {}", cell.name())).unwrap().cells();
             assert_eq!(chosen, [cell]);
+        }
+    }
+
+    #[test]
+    fn every_row_can_be_selected_by_its_name() {
+        for row in Row::all() {
+            let options = parsed(&format!("--balancers --only {}", row.name())).unwrap();
+            let chosen: Vec<_> = Row::all().into_iter().filter(|it| options.selects(&it.name())).collect();
+            assert_eq!(chosen, [row]);
         }
     }
 
