@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinSet, LocalSet};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::balancer::{self, Row};
 use crate::cell::Cell;
@@ -23,6 +23,9 @@ const MOST_REPEATED: usize = 12;
 
 /// The longest time of a job. Every wait in it has its own limit, so that only a defect of this program exceeds it.
 const LONGEST: Duration = Duration::from_secs(300);
+
+/// The interval of starts, so that the processes of many cells do not start at the same moment.
+const START_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The printed examples of each demand that was not met.
 const EXAMPLES: usize = 2;
@@ -145,13 +148,17 @@ fn stage(options: &Options) -> Result<Stage, String> {
 async fn run_all(jobs: Vec<Job>, stage: Stage, options: &Options) -> Vec<Done> {
     let stage = Rc::new(stage);
     let slots = Rc::new(Semaphore::new(options.jobs));
+    let starts = Rc::new(Mutex::new(()));
     let count = jobs.len();
     let mut running = JoinSet::new();
     for (number, job) in jobs.into_iter().enumerate() {
-        let (stage, slots) = (Rc::clone(&stage), Rc::clone(&slots));
+        let (stage, slots, starts) = (Rc::clone(&stage), Rc::clone(&slots), Rc::clone(&starts));
         running.spawn_local(async move {
             // The semaphore is never closed.
             let _slot = slots.acquire().await;
+            let starting = starts.lock().await;
+            sleep(START_INTERVAL).await;
+            drop(starting);
             let began = Instant::now();
             let misses = job.run(&stage).await;
             (number, Done { job, misses }, began.elapsed())
