@@ -12,6 +12,7 @@ mod installation;
 mod instructions;
 mod matrix;
 mod mutants;
+mod outages;
 mod peers;
 mod sim;
 mod soak;
@@ -34,6 +35,8 @@ Commands:
   sim      runs simulated worlds: --seeds N --from S
   soak     kills a server every twenty seconds for a long time: --minutes N
   cuts     cuts in-memory conversations at single bytes: --all --conversation NAME --fault KIND --at N
+  outages  runs the outage matrix with real processes: --form NAME --situation NAME --seconds N --only NAME --sample
+           --balancers --jobs N --write FILE
   matrix   checks the tables of PROMISE.md and docs/regressions.md against the tests: --write
   words    checks all texts for words that docs/glossary.md replaces; part of `test`
   defaults checks docs/defaults.md against the source of the defaults: --write
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         "sim" => sim::run(&rest),
         "soak" => soak::run(&rest),
         "cuts" => cuts::run(&rest),
+        "outages" => outages::run(&rest),
         "matrix" => matrix::run(&rest),
         "words" => words::run(&rest),
         "defaults" => defaults::run(&rest),
